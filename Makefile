@@ -1,0 +1,48 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-long check format bench schemas clean
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.ready
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## create .venv with everything in it; instantaneous when nothing changed
+
+$(STAMP): pyproject.toml
+	@echo "setting up .venv ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,oracles]'
+	@touch $@
+
+demo: setup  ## ask a small shop some private questions
+	@$(BIN)/python examples/demo.py
+
+test: setup  ## run the whole suite
+	@$(BIN)/python -m pytest -n 2 -q
+
+test-long: setup  ## run the statistical tests that take minutes
+	@$(BIN)/python -m pytest -n 2 -q -m long
+
+check: setup  ## lint, formatting, types, architecture
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q tests/test_architecture.py
+
+format: setup  ## sort imports and format the code
+	@$(BIN)/ruff check --quiet --select I --fix
+	@$(BIN)/ruff format --quiet
+
+bench: setup  ## run every benchmark; fails if one of them missed its goal
+	@failed=; for file in benchmarks/bench_*.py; do \
+		echo "== $$file"; $(BIN)/python $$file || failed="$$failed $$file"; \
+	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+
+schemas: setup  ## rewrite the JSON Schema that editors use
+	@$(BIN)/python -m dpsql.schema.export schemas/dpsql.schema.json
+
+clean:  ## remove everything that can be made again
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,33 @@
+"""Noisy answers by the question's fingerprint: asking the same again is answered from here, and costs nothing.
+
+A payload holds noisy values only. It was paid for when it was made; handing it out again is post-processing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpsql.accounting.ledger_file import LedgerFile
+
+
+@dataclass(frozen=True)
+class Answers:
+    file: LedgerFile
+    dataset: str
+
+    def store(self, fingerprint: str, payload: str) -> None:
+        """Keeps the answer; a fresh one takes the place of an older one."""
+        with self.file.writing() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO answers (dataset, fingerprint, payload) VALUES (?, ?, ?)",
+                (self.dataset, fingerprint, payload),
+            )
+
+    def recall(self, fingerprint: str) -> str | None:
+        with self.file.reading() as connection:
+            row = connection.execute(
+                "SELECT payload FROM answers WHERE dataset = ? AND fingerprint = ?", (self.dataset, fingerprint)
+            ).fetchone()
+        return None if row is None else str(row[0])

@@ -1,0 +1,71 @@
+"""The ledger's entries, through an open transaction: the latest sums and budgets, and appending one more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from dpsql.accounting.costs import price
+from dpsql.accounting.entries import COLUMNS, GENESIS, Entry, Record
+from dpsql.accounting.tally import Tally
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"
+INSERT = f"INSERT INTO entries ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+
+
+@dataclass(frozen=True)
+class Book:
+    connection: sqlite3.Connection
+
+    def append(self, record: Record) -> Entry:
+        last = self._one("SELECT number, hash, tally FROM entries ORDER BY number DESC LIMIT 1")
+        number, previous, text = last or (0, GENESIS, None)
+        tally = Tally() if text is None else Tally.from_json(text)
+        analyst_tally = self.analyst_tally(record.analyst)
+        if record.event is not None:
+            cost = price(record.event)
+            tally = tally.plus(cost, record.epsilon, record.delta)
+            analyst_tally = analyst_tally.plus(cost, record.epsilon, record.delta)
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        entry = Entry(**vars(record), number=number + 1, time=now, tally=tally, analyst_tally=analyst_tally)
+        sealed = entry.sealed(previous)
+        self.connection.execute(INSERT, sealed.to_row())
+        return sealed
+
+    def tally(self) -> Tally:
+        """Everything charged to the dataset."""
+        row = self._one("SELECT tally FROM entries ORDER BY number DESC LIMIT 1")
+        return Tally() if row is None else Tally.from_json(row[0])
+
+    def analyst_tally(self, analyst: str | None) -> Tally:
+        """What was charged under this name, or under none."""
+        row = self._one("SELECT analyst_tally FROM entries WHERE analyst IS ? ORDER BY number DESC LIMIT 1", analyst)
+        return Tally() if row is None else Tally.from_json(row[0])
+
+    def budget(self, analyst: str | None) -> Entry | None:
+        """The budget last put on record: the analyst's, or the dataset's for None."""
+        row = self._one(f"{SELECT} WHERE state = 'budget' AND analyst IS ? ORDER BY number DESC LIMIT 1", analyst)
+        return None if row is None else Entry.from_row(row)
+
+    def last_entries(self, limit: int | None) -> list[Entry]:
+        """Oldest first."""
+        rows = self.connection.execute(f"{SELECT} ORDER BY number DESC LIMIT ?", (-1 if limit is None else limit,))
+        return [Entry.from_row(row) for row in rows][::-1]
+
+    def rows(self) -> Iterator[tuple[object, ...]]:
+        """Every entry as it is stored, in order."""
+        return iter(self.connection.execute(f"{SELECT} ORDER BY number"))
+
+    def last_number(self) -> int:
+        """The number of the last entry ever made, whether or not it is still there."""
+        row = self._one("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
+        return 0 if row is None else row[0]
+
+    def _one(self, query: str, *parameters: object) -> tuple[Any, ...] | None:
+        row: tuple[Any, ...] | None = self.connection.execute(query, parameters).fetchone()
+        return row

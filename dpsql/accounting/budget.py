@@ -1,0 +1,86 @@
+"""What a session may spend, has spent and has left, as a value to look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from dpsql.accounting.events import Event
+from dpsql.accounting.exact import exact, rounded_down
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+    from fractions import Fraction
+
+    from dpsql.accounting.costs import Cost, Totals
+    from dpsql.accounting.filters import Filter
+    from dpsql.accounting.tally import Tally
+
+
+class Priced(Protocol):
+    """Anything with a nominal cost: a receipt, an explanation's cost, a ledger entry."""
+
+    @property
+    def epsilon(self) -> float | Fraction: ...
+
+    @property
+    def delta(self) -> float | Fraction: ...
+
+
+@dataclass(frozen=True)
+class Budget:
+    filter: Filter
+    tally: Tally
+
+    @property
+    def epsilon(self) -> float:
+        return rounded_down(self.filter.epsilon)
+
+    @property
+    def delta(self) -> float:
+        return rounded_down(self.filter.delta)
+
+    @property
+    def queries(self) -> int:
+        return self.tally.queries
+
+    @cached_property
+    def spent(self) -> Cost:
+        return self.filter.spent(self.tally.totals)
+
+    @cached_property
+    def remaining(self) -> Cost:
+        return self.filter.remaining(self.tally.totals)
+
+    @property
+    def basic(self) -> Cost:
+        """What basic composition over the queries' nominal costs would have said."""
+        return self.tally.basic
+
+    @property
+    def advanced(self) -> Cost | None:
+        """What advanced composition would have said, with the session's delta as its slack; it needs one."""
+        return self.tally.advanced(self.filter.delta) if self.filter.delta else None
+
+    def admits(self, cost: Totals) -> bool:
+        return self.filter.admits(self.tally.totals + cost)
+
+    def queries_like(self, cost: Event | Priced | float | str | Decimal) -> int:
+        """How many more queries of this cost fit. An event says most exactly what a query costs."""
+        if isinstance(cost, Event):
+            alike: tuple[Event, ...] = (cost,)
+        else:
+            epsilon, delta = getattr(cost, "epsilon", cost), getattr(cost, "delta", 0)
+            alike = self.filter.queries_at(exact(epsilon), exact(delta, "delta"))
+        return max(self.filter.affords(self.tally.totals, event) for event in alike)
+
+    def __str__(self) -> str:
+        spent, remaining, advanced = self.spent, self.remaining, self.advanced
+        beside = "" if advanced is None else f", advanced composition {advanced.epsilon:.4g}"
+        return (
+            f"epsilon: {spent.epsilon:.4g} of {self.epsilon:.4g} spent in {self.queries} queries, "
+            f"{remaining.epsilon:.4g} left for the next\n"
+            f"delta: {spent.delta:.3g} of {self.delta:.3g} spent\n"
+            f"basic composition would have said {self.basic.epsilon:.4g}{beside}"
+        )

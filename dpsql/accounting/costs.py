@@ -1,0 +1,136 @@
+"""What an event costs, in every currency at once.
+
+    epsilon      the sum of pure epsilons; a Gaussian has none, at any finite price
+    rho          zero-concentrated DP
+    mu_squared   Gaussian DP
+    delta        what is lost beside the curve: key selection, tests, the delta of approximate releases
+
+An (epsilon, delta)-DP release fails with probability delta and is epsilon-DP otherwise, so it costs what the pure
+release costs, and delta on top. See docs/proofs/composition.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import reduce, singledispatch
+from operator import add
+from typing import TYPE_CHECKING, NamedTuple
+
+from dpsql.accounting.events import (
+    ApproximateRelease,
+    Composed,
+    Event,
+    Exponential,
+    Free,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    Parallel,
+    PureRelease,
+)
+from dpsql.accounting.exact import Amount, from_text, shortened, to_text
+from dpsql.accounting.gaussian_dp import mu_of_pure
+from dpsql.errors import Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ZERO = Fraction(0)
+
+
+class Cost(NamedTuple):
+    """(epsilon, delta) as shown to people."""
+
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Amounts in each currency; they add up one by one, and one total fits under another if every amount does."""
+
+    epsilon: Amount = ZERO
+    rho: Amount = ZERO
+    mu_squared: Amount = ZERO
+    delta: Amount = ZERO
+
+    @property
+    def amounts(self) -> tuple[Amount, Amount, Amount, Amount]:
+        return self.epsilon, self.rho, self.mu_squared, self.delta
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(*(shortened(mine + its) for mine, its in zip(self.amounts, other.amounts, strict=True)))
+
+    def __le__(self, limit: Totals) -> bool:
+        return all(mine <= its for mine, its in zip(self.amounts, limit.amounts, strict=True))
+
+    def to_texts(self) -> dict[str, str]:
+        return {field.name: to_text(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_texts(cls, texts: Mapping[str, str]) -> Totals:
+        return cls(**{name: from_text(text) for name, text in texts.items()})
+
+
+@singledispatch
+def price(event: Event) -> Totals:
+    """
+    >>> price(Laplace(Fraction(10))).epsilon, price(Gaussian(Fraction(10))).mu_squared
+    (Fraction(1, 10), Fraction(1, 100))
+    """
+    raise Unsupported(
+        f"{type(event).__name__} has no price, so it cannot be charged", hint="describe the release with a known event"
+    )
+
+
+@price.register
+def _(event: PureRelease) -> Totals:
+    return Totals(epsilon=event.epsilon, rho=event.epsilon**2 / 2, mu_squared=mu_of_pure(event.epsilon) ** 2)
+
+
+@price.register
+def _(event: Laplace) -> Totals:
+    if event.noise_multiplier == 0:
+        return Totals(epsilon=math.inf, rho=math.inf, mu_squared=math.inf)
+    return price(PureRelease(1 / event.noise_multiplier))
+
+
+@price.register
+def _(event: Gaussian) -> Totals:
+    if event.noise_multiplier == 0:
+        return Totals(epsilon=math.inf, rho=math.inf, mu_squared=math.inf)
+    mu_squared = 1 / event.noise_multiplier**2
+    return Totals(epsilon=math.inf, rho=mu_squared / 2, mu_squared=mu_squared)
+
+
+@price.register
+def _(event: Exponential) -> Totals:
+    pure = price(PureRelease(event.epsilon))
+    return Totals(epsilon=pure.epsilon, rho=event.epsilon**2 / 8, mu_squared=pure.mu_squared)
+
+
+@price.register
+def _(event: ApproximateRelease) -> Totals:
+    return price(PureRelease(event.epsilon)) + Totals(delta=event.delta)
+
+
+@price.register
+def _(event: Composed) -> Totals:
+    return reduce(add, map(price, event.events), Totals())
+
+
+@price.register
+def _(event: Parallel) -> Totals:
+    return Totals(*map(max, zip(*(price(part).amounts for part in event.events), strict=True)))
+
+
+@price.register
+def _(event: Free) -> Totals:
+    return Totals()
+
+
+@price.register
+def _(event: NonPrivate) -> Totals:
+    return Totals(epsilon=math.inf, rho=math.inf, mu_squared=math.inf, delta=math.inf)

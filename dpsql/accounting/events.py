@@ -1,0 +1,144 @@
+"""What was released, described without saying what it costs.
+
+An event is a plain value: frozen, hashable, and the same again after a trip through JSON. `costs.price` turns it into
+amounts; an accountant knows only events, and an event knows no accountant.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import TYPE_CHECKING, final
+
+from dpsql.accounting.exact import to_text
+from dpsql.errors import ProgrammingError, Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Event:
+    """The common root. A new kind of event is refused until `costs.price` has been taught about it."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, tuple):
+                continue
+            if not isinstance(value, Fraction) or value < 0:
+                raise ProgrammingError(
+                    f"{type(self).__name__}: {field.name} is a Fraction that is not negative, and {value!r} is not",
+                    hint="turn numbers into Fractions with exact()",
+                )
+
+    def to_json(self) -> str:
+        """
+        >>> Laplace(Fraction(10)).to_json()
+        '{"event":"Laplace","noise_multiplier":"10/1"}'
+        """
+        return json.dumps(self._described(), sort_keys=True, separators=(",", ":"))
+
+    def _described(self) -> dict[str, object]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"event": type(self).__name__} | {
+            name: [event._described() for event in value] if isinstance(value, tuple) else to_text(value)
+            for name, value in values.items()
+        }
+
+
+@final
+@dataclass(frozen=True)
+class Laplace(Event):
+    """Discrete or continuous Laplace noise; the multiplier is its scale over the L1 sensitivity, 1/epsilon."""
+
+    noise_multiplier: Fraction
+
+
+@final
+@dataclass(frozen=True)
+class Gaussian(Event):
+    """Gaussian noise; the multiplier is sigma over the L2 sensitivity, 1/mu."""
+
+    noise_multiplier: Fraction
+
+
+@final
+@dataclass(frozen=True)
+class PureRelease(Event):
+    """Anything that is epsilon-DP."""
+
+    epsilon: Fraction
+
+
+@final
+@dataclass(frozen=True)
+class ApproximateRelease(Event):
+    """Anything that is (epsilon, delta)-DP. Key selection is `ApproximateRelease(0, delta)` beside its noise."""
+
+    epsilon: Fraction
+    delta: Fraction
+
+
+@final
+@dataclass(frozen=True)
+class Exponential(Event):
+    """A choice by the exponential mechanism, or permute-and-flip, at epsilon."""
+
+    epsilon: Fraction
+
+
+@final
+@dataclass(frozen=True)
+class Parallel(Event):
+    """Releases over disjoint parts of the units: one person is in one part only."""
+
+    events: tuple[Event, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Composed(Event):
+    """Releases over the same units, all of them."""
+
+    events: tuple[Event, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Free(Event):
+    """Computed from what was already released, or from public data."""
+
+
+@final
+@dataclass(frozen=True)
+class NonPrivate(Event):
+    """A release without protection. No budget covers it."""
+
+
+BASIC_KINDS = (Laplace, Gaussian, PureRelease, ApproximateRelease, Exponential, Free, NonPrivate)
+KINDS = {kind.__name__: kind for kind in (*BASIC_KINDS, Parallel, Composed)}
+
+
+def from_json(text: str) -> Event:
+    """
+    >>> from_json('{"event":"Laplace","noise_multiplier":"10/1"}')
+    Laplace(noise_multiplier=Fraction(10, 1))
+    """
+    return _revived(json.loads(text))
+
+
+def _revived(described: Mapping[str, object]) -> Event:
+    kind = KINDS.get(str(described.get("event")))
+    if kind is None:
+        raise Unsupported(
+            f"{described.get('event')!r} is not a privacy event of this version",
+            hint="read the ledger with the dpsql version that wrote it, or a newer one",
+        )
+    values = {
+        name: tuple(map(_revived, value)) if isinstance(value, list) else Fraction(str(value))
+        for name, value in described.items()
+        if name != "event"
+    }
+    return kind(**values)  # type: ignore[arg-type]

@@ -1,0 +1,175 @@
+"""Privacy filters: they say before each query whether the session may still afford it.
+
+A filter is one or more rules, and admits what any of them admits: it then holds for the session as a whole, however the
+queries were chosen. See docs/proofs/composition.md.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+from dpsql.accounting.costs import Cost, Totals, price
+from dpsql.accounting.events import ApproximateRelease, Composed, Event
+from dpsql.accounting.exact import rounded_down, rounded_up
+from dpsql.accounting.rules import Concentrated, GaussianSum, PureSum, Rule
+from dpsql.errors import ProgrammingError
+
+if TYPE_CHECKING:
+    from dpsql.accounting.exact import Amount
+
+# Of a session's delta, the share kept for key selection and tests. The curve uses the rest.
+RESERVED_SHARE = Fraction(1, 20)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Admits queries as long as their sum is (epsilon, delta)-DP."""
+
+    epsilon: Fraction
+    delta: Fraction
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if self.epsilon < 0 or not 0 <= self.delta < 1:
+            raise ProgrammingError(
+                f"epsilon {float(self.epsilon):g} and delta {float(self.delta):g} are not a privacy budget",
+                hint="epsilon is at least 0, and delta from 0 up to (not including) 1; epsilon=1, delta=1e-6 is usual",
+            )
+
+    @property
+    def reserved_delta(self) -> Fraction:
+        """The delta for key selection, tests, and every other loss that adds up beside the curve."""
+        return self.delta * RESERVED_SHARE
+
+    @property
+    def curve_delta(self) -> Fraction:
+        """The delta at which the curve is read, and at which one Gaussian query of a given epsilon is calibrated."""
+        return self.delta - self.reserved_delta
+
+    @property
+    def mu_budget(self) -> Fraction | None:
+        """The mu that all Gaussian noise together may have; None where Gaussian DP is not what counts."""
+        return None
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        raise NotImplementedError
+
+    def admits(self, totals: Totals) -> bool:
+        return any(totals <= rule.limit for rule in self.rules)
+
+    def spent(self, totals: Totals) -> Cost:
+        """What the totals amount to by the best rule, from above."""
+        epsilon, delta = self._spent(totals)
+        return Cost(epsilon, rounded_up(delta))
+
+    def remaining(self, totals: Totals) -> Cost:
+        """The largest epsilon that one more query may have, and the delta that is not spent, from below."""
+        _, delta = self._spent(totals)
+        epsilon = max(rule.remaining(totals) for rule in self.rules)
+        return Cost(epsilon, max(0.0, rounded_down(self.delta - delta)))
+
+    def _spent(self, totals: Totals) -> tuple[float, Amount]:
+        epsilon, curve_delta = min((rule.spent(totals), rule.curve_delta) for rule in self.rules)
+        if self.admits(totals):
+            epsilon = min(epsilon, rounded_up(self.epsilon))
+        return epsilon, totals.delta + (curve_delta if epsilon > 0 else 0)
+
+    def affords(self, totals: Totals, event: Event) -> int:
+        """How many more events like this one fit; `sys.maxsize` if it is free."""
+        return max(_copies(totals, price(event), rule.limit) for rule in self.rules)
+
+    def queries_at(self, epsilon: Fraction, delta: Fraction) -> tuple[Event, ...]:
+        """The releases that a query with this nominal cost may consist of, one for each rule.
+
+        A delta of at least `curve_delta` is that of a Gaussian read at the curve; only what exceeds it adds up.
+        """
+        beside = delta - self.curve_delta if delta >= self.curve_delta else delta
+        selection = ApproximateRelease(Fraction(0), beside)
+        return tuple(Composed((rule.query(epsilon), selection)) for rule in self.rules)
+
+
+class Basic(Filter):
+    """Epsilons add up, deltas add up."""
+
+    name = "basic"
+
+    @property
+    def reserved_delta(self) -> Fraction:
+        return self.delta
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return (PureSum(self.epsilon, self.reserved_delta),)
+
+
+class Zcdp(Filter):
+    """Rhos add up. Without a delta only the pure sum is left."""
+
+    name = "zcdp"
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        if self.delta == 0:
+            return (PureSum(self.epsilon, self.reserved_delta),)
+        return (Concentrated(self.epsilon, self.curve_delta, self.reserved_delta),)
+
+
+class Gdp(Filter):
+    """Squared mus add up. Without a delta only the pure sum is left."""
+
+    name = "gdp"
+
+    @property
+    def mu_budget(self) -> Fraction | None:
+        return self._gaussian_sum.mu if self.delta else None
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return (self._gaussian_sum,) if self.delta else (PureSum(self.epsilon, self.reserved_delta),)
+
+    @property
+    def _gaussian_sum(self) -> GaussianSum:
+        return GaussianSum(self.epsilon, self.curve_delta, self.reserved_delta)
+
+
+class Auto(Gdp):
+    """Epsilons add up, or else squared mus do: a pure sum fails with probability zero, so the choice costs no delta."""
+
+    name = "auto"
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        pure = PureSum(self.epsilon, self.reserved_delta)
+        return (pure, self._gaussian_sum) if self.delta else (pure,)
+
+
+FILTERS = {kind.name: kind for kind in (Auto, Basic, Zcdp, Gdp)}
+
+
+def filter_named(name: str, epsilon: Fraction, delta: Fraction) -> Filter:
+    """
+    >>> filter_named("gdp", Fraction(1), Fraction(0)).mu_budget is None
+    True
+    """
+    if name not in FILTERS:
+        names = ", ".join(f'"{known}"' for known in FILTERS)
+        raise ProgrammingError(f"there is no composition {name!r}", hint=f"composition is one of {names}")
+    return FILTERS[name](epsilon, delta)
+
+
+def _copies(totals: Totals, each: Totals, limit: Totals) -> int:
+    columns = zip(totals.amounts, each.amounts, limit.amounts, strict=True)
+    return min(_copies_of_one(*column) for column in columns)
+
+
+def _copies_of_one(total: Amount, each: Amount, limit: Amount) -> int:
+    if total > limit:
+        return 0
+    if limit == math.inf or each == 0:
+        return sys.maxsize
+    return math.floor((limit - total) / each)

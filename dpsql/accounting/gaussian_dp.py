@@ -1,0 +1,189 @@
+"""Gaussian differential privacy: what mu means as (epsilon, delta), and which mu an (epsilon, delta) allows.
+
+    delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)
+
+Every answer errs to the safe side. The curve is evaluated in 50 decimal digits with bounds on both of its terms, so the
+result is an upper bound on every machine, and the same one on every machine. See docs/proofs/gaussian_dp.md.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from dpsql.accounting.exact import LARGEST, root_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DIGITS = Context(prec=50)
+# Covers the rounding of some hundred operations at 50 digits, of which cancellation may cost six.
+MARGIN = Decimal("1e-38")
+PI = Decimal("3.14159265358979323846264338327950288419716939937511")
+
+# Where the Taylor series hands over to the continued fraction.
+SERIES_END = 5
+# A thousand standard deviations out, the tail is below 1e-217000 and no longer computed.
+FAR = 1000
+LARGEST_MU = 10.0**10
+TOLERANCE = 2.0**-46
+
+
+def delta_at(mu: float, epsilon: float) -> float:
+    """An upper bound on delta such that mu-GDP implies (epsilon, delta)-DP.
+
+    >>> f"{delta_at(1.0, 1.0):.6f}"
+    '0.126937'
+    """
+    if mu == 0:
+        return 0.0
+    if mu > LARGEST_MU:
+        return 1.0
+    with localcontext(DIGITS):
+        # A larger epsilon has a smaller delta, so that of LARGEST bounds it.
+        bound = _delta_above(mu, Decimal(min(epsilon, float(LARGEST))))
+    return min(1.0, max(math.ulp(0.0), math.nextafter(float(bound), math.inf)))
+
+
+@lru_cache(maxsize=4096)
+def mu_for(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The largest mu such that mu-GDP implies (epsilon, delta)-DP, from below.
+
+    >>> f"{float(mu_for(Fraction(1), Fraction(1, 10**6))):.6f}"
+    '0.236704'
+    """
+    with localcontext(DIGITS):
+        target, exact_epsilon = _decimal_below(delta), _decimal_below(epsilon)
+
+        def private(mu: float) -> bool:
+            return _delta_above(mu, exact_epsilon) <= target
+
+        # Two proven starting points: delta <= Phi(-z) for z = epsilon/mu - mu/2, and delta <= mu / sqrt(2 pi).
+        z = _tail_quantile_above(target)
+        start = max((z * z + 2 * exact_epsilon).sqrt() - z, target * Decimal("2.5"))
+        inside = float(start) * (1 - 1e-12)
+        outside = 2 * inside
+        while private(outside):
+            inside, outside = outside, 2 * outside
+        return Fraction(_bisect(private, inside, outside))
+
+
+@lru_cache(maxsize=4096)
+def epsilon_at(mu: float, delta: Fraction) -> float:
+    """The smallest epsilon such that mu-GDP implies (epsilon, delta)-DP, from above.
+
+    >>> f"{epsilon_at(0.5, Fraction(1, 10**6)):.3f}"
+    '2.254'
+    """
+    if mu == 0:
+        return 0.0
+    if mu > LARGEST_MU or delta == 0:
+        return math.inf
+    with localcontext(DIGITS):
+        target = _decimal_below(delta)
+
+        def private(epsilon: float) -> bool:
+            return _delta_above(mu, Decimal(epsilon)) <= target
+
+        if private(0.0):
+            return 0.0
+        exact_mu = Decimal(mu)
+        proven = exact_mu * exact_mu / 2 + exact_mu * _tail_quantile_above(target)
+        return _bisect(private, float(proven) * (1 + 1e-12), 0.0)
+
+
+@lru_cache(maxsize=4096)
+def mu_of_pure(epsilon: Fraction) -> Fraction:
+    """The mu of any epsilon-DP release, -2 Phi^-1(1 / (1 + e^epsilon)), from above.
+
+    >>> f"{float(mu_of_pure(Fraction(1, 10))):.6f}"
+    '0.125309'
+    """
+    if epsilon == 0:
+        return Fraction(0)
+    # From 1/(1 + e^epsilon) >= e^-epsilon / 2 and Phi(-z) <= e^(-z^2/2) / 2. Far out nothing better is needed.
+    proven = root_up(8 * epsilon)
+    if epsilon > FAR:
+        return Fraction(proven)
+    with localcontext(DIGITS):
+        odds = 1 + _decimal_above(epsilon).exp()
+
+        def enough(mu: float) -> bool:
+            half = Decimal(mu) / 2
+            return _density(half) * _mills(half, above=True) * odds * (1 + MARGIN) <= 1
+
+        return Fraction(_bisect(enough, proven, 0.0))
+
+
+def _delta_above(mu: float, epsilon: Decimal) -> Decimal:
+    """delta(epsilon) = density(a) (mills(a) - mills(b)): no factor overflows and the difference keeps its digits."""
+    exact_mu = Decimal(mu)
+    a = epsilon / exact_mu - exact_mu / 2
+    b = a + exact_mu
+    if a < -FAR:
+        return Decimal(1)
+    if a > FAR:
+        return _density(Decimal(FAR))
+    return _density(a) * (_mills(a, above=True) - _mills(b, above=False)) * (1 + MARGIN)
+
+
+def _density(x: Decimal) -> Decimal:
+    return (-x * x / 2).exp() / (2 * PI).sqrt()
+
+
+def _mills(x: Decimal, *, above: bool) -> Decimal:
+    """Phi(-x) / density(x), from above or from below."""
+    if x < -SERIES_END:
+        return (1 / _density(x) - _mills(-x, above=not above)) * _outward(above)
+    if x < SERIES_END:
+        return (1 / (2 * _density(x)) - _odd_series(x)) * _outward(above)
+    # x + 1/(x + 2/(x + 3/(x + ...))) cut after an even number of terms is too small, after an odd number too large.
+    terms = 2 * (int(700 / (x * x)) + 12) + (0 if above else 1)
+    continued = x
+    for k in range(terms, 0, -1):
+        continued = x + k / continued
+    return _outward(above) / continued
+
+
+def _outward(above: bool) -> Decimal:
+    return 1 + MARGIN if above else 1 - MARGIN
+
+
+def _odd_series(x: Decimal) -> Decimal:
+    """(Phi(x) - 1/2) / density(x) = x + x^3/3 + x^5/(3*5) + ..., until a term no longer shows in 50 digits."""
+    square, term, total, odd = x * x, x, x, 1
+    while True:
+        odd += 2
+        term = term * square / odd
+        if total + term == total:
+            return total
+        total += term
+
+
+def _tail_quantile_above(delta: Decimal) -> Decimal:
+    """Some z >= 0 with Phi(-z) <= delta, since Phi(-z) <= e^(-z^2/2) / 2; a half or more needs no z."""
+    return (-2 * (2 * delta).ln()).sqrt() if 2 * delta < 1 else Decimal(0)
+
+
+def _decimal_below(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator) * (1 - MARGIN)
+
+
+def _decimal_above(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator) * (1 + MARGIN)
+
+
+def _bisect(holds: Callable[[float], bool], inside: float, outside: float) -> float:
+    """The last point seen to hold on the way from `inside`, where it is proven to, to `outside`, where it does not."""
+    while abs(outside - inside) > TOLERANCE * inside:
+        middle = (inside + outside) / 2
+        if middle in (inside, outside):
+            break
+        if holds(middle):
+            inside = middle
+        else:
+            outside = middle
+    return inside

@@ -1,0 +1,130 @@
+"""The three ways to bound a whole session, each sound when every query is chosen after seeing earlier answers.
+
+    PureSum      sum of epsilon    <= epsilon
+    Concentrated sum of rho        <= rho(epsilon, curve_delta)
+    GaussianSum  sum of mu_squared <= mu(epsilon, curve_delta)^2
+
+and, for all of them, the additive deltas stay within the share set aside for them. See docs/proofs/composition.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+from dpsql.accounting import gaussian_dp, zcdp
+from dpsql.accounting.costs import Totals
+from dpsql.accounting.events import Event, Gaussian, PureRelease
+from dpsql.accounting.exact import root_down, root_up, rounded_down, rounded_up
+
+# What is left along a curve is known to some fourteen digits, from above. This much less is sure to fit.
+SHY = 1 - 1e-9
+
+
+class Rule(Protocol):
+    """`limit` is what the totals must stay under; the rest says the same in epsilon, as shown to people."""
+
+    @property
+    def limit(self) -> Totals: ...
+
+    @property
+    def curve_delta(self) -> Fraction:
+        """The delta at which this rule states its epsilon; zero for a pure sum."""
+        ...
+
+    def spent(self, totals: Totals) -> float:
+        """The epsilon that the totals amount to, from above."""
+        ...
+
+    def remaining(self, totals: Totals) -> float:
+        """The largest epsilon that one more query may have, from below."""
+        ...
+
+    def query(self, epsilon: Fraction) -> Event:
+        """What one query at epsilon releases, if it is to spend exactly that alone."""
+        ...
+
+
+@dataclass(frozen=True)
+class PureSum:
+    epsilon: Fraction
+    reserved_delta: Fraction
+    curve_delta: Fraction = Fraction(0)
+
+    @property
+    def limit(self) -> Totals:
+        return Totals(epsilon=self.epsilon, rho=math.inf, mu_squared=math.inf, delta=self.reserved_delta)
+
+    def spent(self, totals: Totals) -> float:
+        return rounded_up(totals.epsilon)
+
+    def remaining(self, totals: Totals) -> float:
+        return max(0.0, rounded_down(self.epsilon - totals.epsilon))
+
+    def query(self, epsilon: Fraction) -> Event:
+        return PureRelease(epsilon)
+
+
+@dataclass(frozen=True)
+class GaussianSum:
+    epsilon: Fraction
+    curve_delta: Fraction
+    reserved_delta: Fraction
+
+    @property
+    def mu(self) -> Fraction:
+        return gaussian_dp.mu_for(self.epsilon, self.curve_delta)
+
+    @property
+    def limit(self) -> Totals:
+        return Totals(epsilon=math.inf, rho=math.inf, mu_squared=self.mu**2, delta=self.reserved_delta)
+
+    def spent(self, totals: Totals) -> float:
+        if isinstance(totals.mu_squared, float):
+            return math.inf
+        return gaussian_dp.epsilon_at(root_up(totals.mu_squared), self.curve_delta)
+
+    def remaining(self, totals: Totals) -> float:
+        if totals.mu_squared == 0:
+            return rounded_down(self.epsilon)
+        if totals.mu_squared >= self.mu**2:
+            return 0.0
+        left = root_down(self.mu**2 - Fraction(totals.mu_squared))
+        return SHY * gaussian_dp.epsilon_at(left, self.curve_delta)
+
+    def query(self, epsilon: Fraction) -> Event:
+        return Gaussian(1 / gaussian_dp.mu_for(epsilon, self.curve_delta))
+
+
+@dataclass(frozen=True)
+class Concentrated:
+    epsilon: Fraction
+    curve_delta: Fraction
+    reserved_delta: Fraction
+
+    @property
+    def rho(self) -> Fraction:
+        return zcdp.rho_for(self.epsilon, self.curve_delta)
+
+    @property
+    def limit(self) -> Totals:
+        return Totals(epsilon=math.inf, rho=self.rho, mu_squared=math.inf, delta=self.reserved_delta)
+
+    def spent(self, totals: Totals) -> float:
+        if isinstance(totals.rho, float):
+            return math.inf
+        return zcdp.epsilon_at(totals.rho, self.curve_delta)
+
+    def remaining(self, totals: Totals) -> float:
+        if totals.rho == 0:
+            return rounded_down(self.epsilon)
+        if totals.rho >= self.rho:
+            return 0.0
+        return SHY * zcdp.epsilon_at(self.rho - Fraction(totals.rho), self.curve_delta)
+
+    def query(self, epsilon: Fraction) -> Event:
+        rho = zcdp.rho_for(epsilon, self.curve_delta)
+        # An epsilon so small that no rho is known for it is as small as a pure release.
+        return Gaussian(Fraction(root_up(1 / (2 * rho)))) if rho else PureRelease(epsilon)

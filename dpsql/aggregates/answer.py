@@ -1,0 +1,34 @@
+"""The shape of an aggregate's answer: an estimate over measures, and the type that SQL gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from dpsql.aggregates.estimate import Estimate
+    from dpsql.aggregates.measure import Measure
+    from dpsql.expressions.tree import Known
+    from dpsql.relation.relation import AggregateCall
+    from dpsql.schema.types import ColumnType
+
+
+@dataclass(frozen=True)
+class Answer:
+    estimate: Estimate
+    type: ColumnType
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an aggregate may look at: facts of columns, which columns are the unit, which counts are taken anyway."""
+
+    known: Known
+    unit_columns: frozenset[str]
+    counted: frozenset[Measure]
+    column_of: Callable[[Measure], str]
+    """Gives the measure a column of the release; the same measure always the same one."""
+
+
+Aggregator: TypeAlias = Callable[["AggregateCall", Context], Answer]

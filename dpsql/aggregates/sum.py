@@ -1,0 +1,92 @@
+"""SUM(x): clamped to the declared range, in whole quanta.
+
+Where the same values are counted anyway, the sum is measured from the middle of the range: SUM = centred sum + middle *
+count. A value in [0, 500] then moves its measure by 250 instead of 500, and the answer has 0.71 of the error.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.aggregates.answer import Answer, Context
+from dpsql.aggregates.count import count_of
+from dpsql.aggregates.estimate import Linear
+from dpsql.aggregates.measure import SumValues, quantum_for
+from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
+from dpsql.expressions.tree import Column, columns_of, facts_of
+from dpsql.schema.types import Decimal, Double, Integer
+
+if TYPE_CHECKING:
+    from dpsql.expressions.facts import Facts
+    from dpsql.relation.relation import AggregateCall
+    from dpsql.schema.types import ColumnType
+
+WIDEST_DECIMAL = 38
+
+
+def sum_(call: AggregateCall, context: Context) -> Answer:
+    if call.distinct:
+        raise Unsupported("SUM(DISTINCT ...) cannot be answered yet", at=call.at, hint="sum without DISTINCT")
+    counted = count_of(call.argument, context.known)
+    shared = counted in context.counted
+    measure = summed(call, context, centred=shared)
+    weights = [(context.column_of(measure), measure.quantum)]
+    if shared and measure.centre:
+        weights.append((context.column_of(counted), measure.quantum * measure.centre))
+    return Answer(Linear(tuple(weights)), sum_type(measure.argument.type))
+
+
+def summed(call: AggregateCall, context: Context, *, centred: bool) -> SumValues:
+    """The measure of a sum: its range in quanta, from the middle if that is wanted."""
+    argument = call.argument
+    assert argument is not None
+    facts = facts_of(argument, context.known)
+    low, high = finite_range(call, facts)
+    quantum = quantum_for(argument.type, low, high)
+    if quantum is None:
+        raise UnboundedColumn(
+            f"{call.name} cannot be exact over a range as wide as [{facts.low}, {facts.high}]",
+            at=call.at,
+            hint="declare narrower bounds, or CAST to DOUBLE",
+        )
+    first, last = low // quantum, -(-high // quantum)
+    return SumValues(argument, quantum, first, last, (first + last) // 2 if centred else 0)
+
+
+def finite_range(call: AggregateCall, facts: Facts) -> tuple[Fraction, Fraction]:
+    if not facts.is_number:
+        raise ProgrammingError(
+            f"{call.name} takes a number, not {facts.type.name}",
+            at=call.at,
+            hint=f"to count rows, write COUNT instead of {call.name}",
+        )
+    if facts.values == ():  # the WHERE leaves no value
+        return Fraction(0), Fraction(0)
+    if isinstance(facts.low, int | Fraction) and isinstance(facts.high, int | Fraction):
+        return Fraction(facts.low), Fraction(facts.high)
+    raise unbounded(call)
+
+
+def unbounded(call: AggregateCall) -> UnboundedColumn:
+    argument = call.argument
+    assert argument is not None
+    names = sorted({column.name for column in columns_of(argument)})
+    place = call.at if argument.at is None else argument.at
+    if isinstance(argument, Column):
+        return UnboundedColumn(
+            f'{call.name} needs bounds on "{argument.name}", and the schema declares none',
+            at=place,
+            hint=f"the data owner can add  bounds: [0, 500]  to columns.{argument.name} in the schema",
+        )
+    return UnboundedColumn(
+        f"{call.name} needs a bounded value, and this expression has no bounds",
+        at=place,
+        hint=f"declare bounds on {', '.join(names)}, or hold it: LEAST(GREATEST(..., 0), 500)",
+    )
+
+
+def sum_type(kind: ColumnType) -> ColumnType:
+    if isinstance(kind, Decimal):
+        return Decimal(WIDEST_DECIMAL, kind.scale)
+    return kind if isinstance(kind, Integer) else Double()

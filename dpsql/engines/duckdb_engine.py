@@ -1,0 +1,250 @@
+"""DuckDB: a file, a connection, a Parquet or CSV file, or frames in memory.
+
+What dpsql opens itself is opened read-only and locked: no other file can be reached, no setting changed. A connection
+that the caller opened keeps the caller's settings; only SQL that dpsql wrote is ever sent to it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+
+from dpsql.errors import InterfaceError, OperationalError, SchemaError
+from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
+from dpsql.source import did_you_mean
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from dpsql.schema.model import Schema, Table
+    from dpsql.schema.types import ColumnType
+
+SETTINGS = (
+    "SET python_enable_replacements = false",
+    "SET error_on_division_by_zero = false",
+    "SET scalar_subquery_error_on_multiple_rows = false",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET allow_community_extensions = false",
+    "SET enable_progress_bar = false",
+)
+READERS = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv"}
+INTEGERS = {sign + size for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")}
+# Which of the engine's types can stand for a declared one without losing what it holds.
+FITTING: dict[type, set[str]] = {
+    Integer: INTEGERS,
+    Double: {"FLOAT", "DOUBLE", "DECIMAL", *INTEGERS},
+    Decimal: {"DECIMAL", *INTEGERS},
+    Text: {"VARCHAR", "ENUM", "UUID"},
+    Boolean: {"BOOLEAN"},
+    Date: {"DATE"},
+    Timestamp: {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "DATE"},
+}
+
+
+class DuckDBEngine:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, *, owned: bool) -> None:
+        self._connection = connection
+        self._owned = owned
+        self._lock = threading.Lock()
+        self._unique = self._unique_columns()
+
+    @classmethod
+    def open(cls, database: object, schema: Schema) -> DuckDBEngine:
+        if isinstance(database, duckdb.DuckDBPyConnection):
+            return cls(database.cursor(), owned=True)
+        if isinstance(database, str | os.PathLike) and str(database) != ":memory:":
+            path = Path(database)
+            if path.suffix.lower() not in READERS:
+                return cls(_open_file(path), owned=True)
+        return cls(_open_tables(_tables(database, schema)), owned=True)
+
+    def check(self, schema: Schema) -> None:
+        found = self._columns()
+        for table in schema.tables.values():
+            columns = found.get(table.name.lower())
+            if columns is None:
+                raise SchemaError(
+                    f'tables.{table.name}: the database has no table "{table.name}"',
+                    hint=did_you_mean(table.name, found),
+                )
+            _check_table(table, columns)
+
+    def is_unique(self, table: str, column: str) -> bool:
+        return (table.lower(), column.lower()) in self._unique
+
+    def run(self, select: exp.Query) -> Mapping[str, np.ndarray]:
+        sql = select.sql("duckdb")
+        with self._lock:
+            cursor = self._connection.cursor()
+        try:
+            cursor.execute(sql)
+            types = [str(item[1]) for item in cursor.description or ()]
+            if any(kind.startswith("DECIMAL") for kind in types):
+                return _from_rows([item[0] for item in cursor.description or ()], cursor.fetchall())
+            columns: Mapping[str, np.ndarray] = cursor.fetchnumpy()
+            return columns
+        finally:
+            cursor.close()
+
+    def close(self) -> None:
+        if self._owned:
+            self._connection.close()
+
+    def _columns(self) -> dict[str, dict[str, str]]:
+        """The type of every column, by table; names in lower case, as SQL compares them."""
+        rows = self._connection.execute(
+            "SELECT table_name, column_name, data_type FROM duckdb_columns() "
+            "WHERE schema_name = current_schema() AND NOT internal"
+        ).fetchall()
+        found: dict[str, dict[str, str]] = {}
+        for table, column, kind in rows:
+            found.setdefault(table.lower(), {})[column.lower()] = kind
+        return found
+
+    def _unique_columns(self) -> set[tuple[str, str]]:
+        rows = self._connection.execute(
+            "SELECT table_name, constraint_column_names[1] FROM duckdb_constraints() "
+            "WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND len(constraint_column_names) = 1 "
+            "AND schema_name = current_schema()"
+        ).fetchall()
+        return {(table.lower(), column.lower()) for table, column in rows}
+
+
+def _check_table(table: Table, columns: Mapping[str, str]) -> None:
+    for column in table.columns.values():
+        path = f"tables.{table.name}.columns.{column.name}"
+        kind = columns.get(column.name.lower())
+        if kind is None:
+            raise SchemaError(
+                f'{path}: the database has no column "{column.name}"', hint=did_you_mean(column.name, columns)
+            )
+        if not _fits(column.type, kind):
+            raise SchemaError(
+                f"{path}: declared as {column.type.name}, and the database has {kind}", hint=_type_hint(kind, path)
+            )
+
+
+def _fits(declared: ColumnType, kind: str) -> bool:
+    name = kind.partition("(")[0]
+    if isinstance(declared, Decimal) and name == "DECIMAL":
+        scale = int(kind.partition(",")[2].rstrip(")"))
+        return scale <= declared.scale
+    return name in FITTING[type(declared)]
+
+
+def _type_hint(kind: str, path: str) -> str:
+    name = kind.partition("(")[0]
+    fitting = [declared.__name__.lower() for declared, kinds in FITTING.items() if name in kinds]
+    if name == "DECIMAL":
+        return f"write  type: {kind.lower()}  in {path}"
+    return f"write  type: {fitting[0]}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
+
+
+def _open_file(path: Path) -> duckdb.DuckDBPyConnection:
+    if not path.exists():
+        raise OperationalError(f"there is no database {path}", hint="check the path; dpsql never creates data")
+    problem = None
+    try:
+        connection = duckdb.connect(str(path), read_only=True)
+        for setting in (*SETTINGS, "SET enable_external_access = false", "SET lock_configuration = true"):
+            connection.execute(setting)
+        return connection
+    except duckdb.ConnectionException:
+        problem = OperationalError(
+            f"{path} is open in this process already, with other settings",
+            hint="close that connection, or give it to dpsql.connect instead of the path",
+        )
+    except duckdb.Error:
+        problem = OperationalError(
+            f"{path} cannot be opened as a DuckDB database",
+            hint="it may be another kind of file, damaged, or locked by a process that writes to it",
+        )
+    raise problem
+
+
+def _tables(database: object, schema: Schema) -> dict[str, object]:
+    """Name -> frame or path. One frame or file stands for the only declared table, or for the one of the file's name."""
+    if isinstance(database, Mapping):
+        return {str(name): source for name, source in database.items()}
+    if str(database) == ":memory:":
+        raise InterfaceError(
+            'a new ":memory:" database has no tables', hint="give an open duckdb connection, a file, or frames"
+        )
+    names = list(schema.tables)
+    if isinstance(database, str | os.PathLike) and len(names) > 1:
+        return {Path(database).stem: database}
+    if len(names) > 1:
+        raise InterfaceError(
+            f"the schema declares {len(names)} tables, and one frame was given", hint="give a dict of name -> frame"
+        )
+    return {names[0]: database}
+
+
+def _open_tables(tables: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(":memory:")
+    paths = [str(Path(source).resolve()) for source in tables.values() if isinstance(source, str | os.PathLike)]
+    for setting in SETTINGS:
+        connection.execute(setting)
+    connection.execute("SET allowed_paths = [" + ", ".join(_quoted(path, "'") for path in paths) + "]")
+    for name, source in tables.items():
+        if isinstance(source, str | os.PathLike):
+            _view_file(connection, name, Path(source).resolve())
+        else:
+            _register(connection, name, source)
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def _view_file(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> None:
+    reader = READERS.get(path.suffix.lower())
+    if reader is None or not path.exists():
+        raise OperationalError(
+            f"{path} is no Parquet or CSV file that can be read", hint="give a .parquet or .csv file"
+        )
+    try:
+        connection.execute(
+            f"CREATE VIEW {_quoted(name, chr(34))} AS SELECT * FROM {reader}({_quoted(str(path), chr(39))})"
+        )
+        return
+    except duckdb.Error:
+        problem = OperationalError(
+            f"{path} cannot be read", hint=f"it should be a {path.suffix} file with named columns"
+        )
+    raise problem
+
+
+def _register(connection: duckdb.DuckDBPyConnection, name: str, frame: Any) -> None:
+    try:
+        connection.register(name, frame)
+        return
+    except (duckdb.Error, TypeError):
+        problem = InterfaceError(
+            f'"{name}" cannot be read: {type(frame).__name__}', hint="give a pandas, polars or Arrow table, or a path"
+        )
+    raise problem
+
+
+def _quoted(text: str, mark: str) -> str:
+    return mark + text.replace(mark, mark * 2) + mark
+
+
+def _from_rows(names: list[str], rows: list[tuple[Any, ...]]) -> dict[str, np.ndarray]:
+    """Columns with decimals in them, which as numbers would lose digits: they travel as text."""
+    columns: dict[str, np.ndarray] = {}
+    for position, name in enumerate(names):
+        values = [row[position] for row in rows]
+        if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+            columns[name] = np.array(values, dtype=np.int64)
+        else:
+            column = np.empty(len(values), dtype=object)
+            column[:] = [None if value is None else str(value) for value in values]
+            columns[name] = column
+    return columns

@@ -1,0 +1,26 @@
+"""What dpsql needs of a database: its columns' types, its own uniqueness guarantees, and to run one SELECT."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from sqlglot import exp
+
+    from dpsql.schema.model import Schema
+
+
+class Engine(Protocol):
+    def check(self, schema: Schema) -> None:
+        """Raises SchemaError unless every declared table and column is there, with a type that fits."""
+
+    def is_unique(self, table: str, column: str) -> bool:
+        """Whether the database itself guarantees that no two rows of the table have the same value there."""
+
+    def run(self, select: exp.Query) -> Mapping[str, np.ndarray]:
+        """The columns of the result, NULL as masked values."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,125 @@
+"""Everything that dpsql raises on purpose.
+
+    Warning
+    Error
+    ├── InterfaceError             the connection or cursor was misused
+    └── DatabaseError
+        ├── DataError
+        ├── IntegrityError
+        ├── InternalError
+        ├── OperationalError
+        │   ├── BudgetExhausted        the query costs more than is left
+        │   ├── LedgerError            the budget's file cannot be read or written
+        │   └── SealedExecutionError   the engine failed after the charge; its words stay inside
+        ├── ProgrammingError
+        │   ├── SqlSyntaxError
+        │   ├── UnknownName
+        │   ├── UnboundedColumn
+        │   └── SchemaError
+        └── NotSupportedError
+            └── Unsupported            understood, and cannot (yet) be answered privately
+
+An error is a value: one sentence that states the problem, the place in the text, and a hint that leads out. It is drawn
+once, by `str()`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpsql.source import Place
+
+
+class Warning(Exception):  # noqa: A001 - the name is fixed by PEP 249
+    """Required by PEP 249; dpsql raises none."""
+
+
+class Error(Exception):
+    """The root of all dpsql errors."""
+
+    def __init__(self, problem: str, *, at: Place | None = None, hint: str | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.at = at
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [self.problem]
+        if self.at is not None:
+            lines.append(self.at.drawn())
+        if self.hint is not None:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class InterfaceError(Error):
+    pass
+
+
+class DatabaseError(Error):
+    pass
+
+
+class DataError(DatabaseError):
+    pass
+
+
+class IntegrityError(DatabaseError):
+    pass
+
+
+class InternalError(DatabaseError):
+    pass
+
+
+class OperationalError(DatabaseError):
+    pass
+
+
+class ProgrammingError(DatabaseError):
+    pass
+
+
+class NotSupportedError(DatabaseError):
+    pass
+
+
+class BudgetExhausted(OperationalError):
+    """The question costs more than is left. Nothing was charged."""
+
+    def __init__(self, requested: float, remaining: float, *, hint: str | None = None) -> None:
+        super().__init__(
+            f"the query asks for epsilon {requested:.6g}, and {remaining:.6g} is left",
+            hint=hint or f"ask with epsilon={remaining:.3g} or less, or ask the data owner for more",
+        )
+        self.requested = requested
+        self.remaining = remaining
+
+
+class LedgerError(OperationalError):
+    pass
+
+
+class SealedExecutionError(OperationalError):
+    """The engine failed after the charge. What it said may quote a person's data, so it is not repeated."""
+
+
+class SqlSyntaxError(ProgrammingError):
+    pass
+
+
+class UnknownName(ProgrammingError):
+    pass
+
+
+class UnboundedColumn(ProgrammingError):
+    pass
+
+
+class SchemaError(ProgrammingError):
+    pass
+
+
+class Unsupported(NotSupportedError):
+    pass

@@ -1,0 +1,163 @@
+"""Everything that is known about a query before it runs, for people and for programs. Free: no data, no budget."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.accounting.costs import Cost
+from dpsql.aggregates.estimate import Ratio
+from dpsql.aggregates.measure import SumValues
+from dpsql.intervals import half_width
+from dpsql.result import LEVEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dpsql.accounting.budget import Budget
+    from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease, NoisyMeasure
+    from dpsql.flow.plan_query import Output
+
+
+@dataclass(frozen=True)
+class ExplainedMeasure:
+    """An integer column of a release; sensitivities and noise in that column's units."""
+
+    column: str
+    what: str
+    l0: int
+    l1: int
+    l2: float
+    linf: int
+    mechanism: str
+    std: float
+    quantum: float
+    """What one unit of the column is worth."""
+
+
+@dataclass(frozen=True)
+class ExplainedRelease:
+    sql: str
+    """Runs as it stands on the raw database: one row per group, keys first, then one integer per measure, without noise."""
+    unit: str
+    keys: tuple[str, ...]
+    public_keys: bool
+    threshold: int | None
+    max_groups: int
+    max_rows_per_group: int
+    one_row_per_unit: bool
+    measures: tuple[ExplainedMeasure, ...]
+
+
+@dataclass(frozen=True)
+class ExplainedColumn:
+    name: str
+    half_width: float | None
+    """+- at 95 %; None for a key, and where it depends on the answer itself (an average, a ratio)."""
+    note: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    cost: Cost
+    remaining: Cost
+    """What is left of the session if the query is asked now."""
+    mechanism: str
+    reason: str
+    columns: tuple[ExplainedColumn, ...]
+    releases: tuple[ExplainedRelease, ...]
+    finish: str
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def explain_calibrated(calibrated: Calibrated, budget: Budget, after: Cost) -> Explanation:
+    return Explanation(
+        calibrated.cost,
+        after,
+        calibrated.mechanism,
+        calibrated.reason,
+        tuple(_column(output, calibrated) for output in calibrated.outputs),
+        tuple(_release(release) for release in calibrated.releases),
+        calibrated.finish,
+    )
+
+
+def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
+    if output.estimate is None or output.release is None:
+        return ExplainedColumn(output.name, None, "")
+    noises = {
+        measure.bounded.column: (measure.noise, 1 << measure.shift)
+        for measure in calibrated.releases[output.release].measures
+    }
+    width = half_width(output.estimate, noises, LEVEL)
+    note = "its error depends on the answer: see intervals()" if isinstance(output.estimate, Ratio) else ""
+    return ExplainedColumn(output.name, width, note)
+
+
+def _release(release: CalibratedRelease) -> ExplainedRelease:
+    measured = release.planned.measured
+    return ExplainedRelease(
+        release.planned.sql,
+        str(measured.tracked.scan.unit),
+        tuple(name for name, _ in release.planned.keys),
+        measured.tracked.domain is not None,
+        release.threshold,
+        measured.groups,
+        measured.rows,
+        measured.tracked.scan.one_row_per_unit,
+        tuple(_measure(measure) for measure in release.measures),
+    )
+
+
+def _measure(measure: NoisyMeasure) -> ExplainedMeasure:
+    bounded = measure.bounded
+    quantum = bounded.measure.quantum if isinstance(bounded.measure, SumValues) else Fraction(1)
+    return ExplainedMeasure(
+        bounded.column,
+        type(bounded.measure).__name__,
+        bounded.l0,
+        bounded.l1,
+        bounded.l2,
+        bounded.linf,
+        measure.noise.name,
+        measure.std,
+        float(quantum),
+    )
+
+
+def _lines(explanation: Explanation) -> Iterator[str]:
+    cost, left = explanation.cost, explanation.remaining
+    yield f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}; after it epsilon {left.epsilon:.6g} is left"
+    yield f"noise      {explanation.mechanism}: {explanation.reason}"
+    for column in explanation.columns:
+        if column.half_width is not None:
+            yield f"column     {column.name}: ± {column.half_width:.4g} at 95 %"
+        elif column.note:
+            yield f"column     {column.name}: {column.note}"
+    for release in explanation.releases:
+        yield from _release_lines(release)
+
+
+def _release_lines(release: ExplainedRelease) -> Iterator[str]:
+    yield f"unit       {release.unit}"
+    if release.one_row_per_unit:
+        yield "bounds     one row per unit, guaranteed by the database"
+    else:
+        yield f"bounds     {release.max_groups} groups per unit, {release.max_rows_per_group} rows per group"
+    if release.threshold is not None:
+        yield f"groups     shown from a noisy {release.threshold} units on: the keys are not public"
+    elif release.keys:
+        yield "groups     public: every one is returned, even when empty"
+    for measure in release.measures:
+        yield (
+            f"measure    {measure.what}: one unit moves it by {measure.linf * measure.quantum:.6g} in a group, "
+            f"{measure.l1 * measure.quantum:.6g} in all; noise has a standard deviation of {measure.std * measure.quantum:.6g}"
+        )
+    yield f"sql        {release.sql}"

@@ -1,0 +1,111 @@
+"""Comparisons and logic: = <> < <= > >=, IS [NOT] DISTINCT FROM, IN, LIKE, IS NULL, AND, OR, NOT."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.expressions.facts import Facts, one_of
+from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.types import common_type, is_null, written_as
+from dpsql.schema.types import Boolean, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def truth(*, nullable: bool) -> Facts:
+    return one_of(Boolean(), (False, True), nullable=nullable)
+
+
+def compare_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+    if common_type(arguments) is None:
+        types = " and ".join(dict.fromkeys(facts.type.name for facts in arguments))
+        raise Misfit(f"{name} cannot compare {types}")
+    return truth(nullable=any(facts.nullable for facts in arguments))
+
+
+def same_type(arguments: Sequence[Written]) -> list[exp.Expr]:
+    kind = common_type([argument.facts for argument in arguments])
+    assert kind is not None
+    return [written_as(kind, argument) for argument in arguments]
+
+
+def compare_sql(node: type[exp.Binary], arguments: Sequence[Written]) -> exp.Expr:
+    left, right = same_type(arguments)
+    return exp.Paren(this=node(this=left, expression=right))
+
+
+def distinct_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+    compare_facts(name, arguments)
+    return truth(nullable=False)
+
+
+def in_sql(arguments: Sequence[Written]) -> exp.Expr:
+    value, *choices = same_type(arguments)
+    return exp.Paren(this=exp.In(this=value, expressions=choices))
+
+
+def like_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+    text, pattern = arguments
+    if not isinstance(text.type, Text) or not isinstance(pattern.constant, str):
+        raise Misfit(f"{name} takes a text and a constant pattern")
+    return truth(nullable=text.nullable)
+
+
+def like_sql(node: type[exp.Binary], arguments: Sequence[Written]) -> exp.Expr:
+    text, pattern = arguments
+    return exp.Paren(this=node(this=text.sql, expression=pattern.sql))
+
+
+def is_null_facts(arguments: Sequence[Facts]) -> Facts:
+    return truth(nullable=False)
+
+
+def is_null_sql(arguments: Sequence[Written]) -> exp.Expr:
+    return exp.Paren(this=exp.Is(this=arguments[0].sql, expression=exp.Null()))
+
+
+def logic_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+    for facts in arguments:
+        if not isinstance(facts.type, Boolean) and not is_null(facts):
+            raise Misfit(f"{name} takes conditions, not {facts.type.name}")
+    return truth(nullable=any(facts.nullable for facts in arguments))
+
+
+def logic_sql(node: type[exp.Connector], arguments: Sequence[Written]) -> exp.Expr:
+    left, right = (written_as(Boolean(), argument) for argument in arguments)
+    return exp.Paren(this=node(this=left, expression=right))
+
+
+def not_sql(arguments: Sequence[Written]) -> exp.Expr:
+    return exp.Paren(this=exp.Not(this=exp.Paren(this=written_as(Boolean(), arguments[0]))))
+
+
+def _comparison(name: str, node: type[exp.Binary]) -> Function:
+    return Function(name, f"a {name} b", partial(compare_facts, name), partial(compare_sql, node))
+
+
+def _distinct(name: str, node: type[exp.Binary]) -> Function:
+    return Function(name, f"a {name} b", partial(distinct_facts, name), partial(compare_sql, node))
+
+
+FUNCTIONS = (
+    _comparison("=", exp.EQ),
+    _comparison("<>", exp.NEQ),
+    _comparison("<", exp.LT),
+    _comparison("<=", exp.LTE),
+    _comparison(">", exp.GT),
+    _comparison(">=", exp.GTE),
+    _distinct("IS NOT DISTINCT FROM", exp.NullSafeEQ),
+    _distinct("IS DISTINCT FROM", exp.NullSafeNEQ),
+    Function("IN", "a IN (b, c, ...)", partial(compare_facts, "IN"), in_sql),
+    Function("LIKE", "text LIKE 'pattern'", partial(like_facts, "LIKE"), partial(like_sql, exp.Like)),
+    Function("ILIKE", "text ILIKE 'pattern'", partial(like_facts, "ILIKE"), partial(like_sql, exp.ILike)),
+    Function("IS NULL", "a IS NULL", is_null_facts, is_null_sql),
+    Function("AND", "a AND b", partial(logic_facts, "AND"), partial(logic_sql, exp.And)),
+    Function("OR", "a OR b", partial(logic_facts, "OR"), partial(logic_sql, exp.Or)),
+    Function("NOT", "NOT a", partial(logic_facts, "NOT"), not_sql),
+)

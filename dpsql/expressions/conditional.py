@@ -1,0 +1,97 @@
+"""CASE, COALESCE, NULLIF, LEAST, GREATEST: one of several values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.expressions.comparison import compare_facts
+from dpsql.expressions.facts import Facts, bounded, union
+from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.types import common_type, is_null, written_as
+from dpsql.schema.types import Boolean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpsql.schema.types import ColumnType
+
+
+def branches(arguments: Sequence[Facts]) -> tuple[Sequence[Facts], Sequence[Facts]]:
+    """CASE is written (condition, value, condition, value, ..., else)."""
+    return arguments[:-1:2], [*arguments[1:-1:2], arguments[-1]]
+
+
+def choice_type(name: str, choices: Sequence[Facts]) -> ColumnType:
+    kind = common_type(choices)
+    if kind is None:
+        types = " and ".join(dict.fromkeys(facts.type.name for facts in choices))
+        raise Misfit(f"{name} cannot choose between {types}")
+    return kind
+
+
+def case_facts(arguments: Sequence[Facts]) -> Facts:
+    conditions, values = branches(arguments)
+    if not all(isinstance(facts.type, Boolean) or is_null(facts) for facts in conditions):
+        raise Misfit("WHEN takes a condition")
+    return union(values, choice_type("CASE", values))
+
+
+def case_sql(arguments: Sequence[Written]) -> exp.Expr:
+    kind = case_facts([argument.facts for argument in arguments]).type
+    pairs = zip(arguments[:-1:2], arguments[1:-1:2], strict=True)
+    return exp.Case(
+        ifs=[exp.If(this=written_as(Boolean(), condition), true=written_as(kind, value)) for condition, value in pairs],
+        default=written_as(kind, arguments[-1]),
+    )
+
+
+def coalesce_facts(arguments: Sequence[Facts]) -> Facts:
+    merged = union(arguments, choice_type("COALESCE", arguments))
+    return replace(merged, nullable=all(facts.nullable for facts in arguments))
+
+
+def nullif_facts(arguments: Sequence[Facts]) -> Facts:
+    compare_facts("NULLIF", arguments)
+    return replace(arguments[0], nullable=True)
+
+
+def nullif_sql(arguments: Sequence[Written]) -> exp.Expr:
+    value, other = arguments
+    kind = common_type([value.facts, other.facts])
+    assert kind is not None
+    equal = exp.EQ(this=written_as(kind, value).copy(), expression=written_as(kind, other))
+    return exp.Case(ifs=[exp.If(this=equal, true=exp.Null())], default=value.sql)
+
+
+def extreme_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+    """LEAST and GREATEST pass over NULL, so only an argument that is never NULL caps the result."""
+    kind = choice_type(name, arguments)
+    merged = union([replace(facts, values=None) for facts in arguments], kind)
+    low, high = merged.low, merged.high
+    sure = [facts for facts in arguments if not facts.nullable]
+    caps = [facts.high for facts in sure if facts.high is not None]
+    floors = [facts.low for facts in sure if facts.low is not None]
+    if name == "LEAST" and caps:
+        high = min(caps)  # type: ignore[type-var]
+    if name == "GREATEST" and floors:
+        low = max(floors)  # type: ignore[type-var]
+    return bounded(kind, low, high, nullable=not sure, whole=merged.whole)
+
+
+def variadic_sql(name: str, arguments: Sequence[Written]) -> exp.Expr:
+    kind = common_type([argument.facts for argument in arguments])
+    assert kind is not None
+    return exp.Anonymous(this=name, expressions=[written_as(kind, argument) for argument in arguments])
+
+
+FUNCTIONS = (
+    Function("CASE", "CASE WHEN condition THEN value ... ELSE value END", case_facts, case_sql),
+    Function("COALESCE", "COALESCE(a, b, ...)", coalesce_facts, partial(variadic_sql, "coalesce")),
+    Function("NULLIF", "NULLIF(a, b)", nullif_facts, nullif_sql),
+    Function("LEAST", "LEAST(a, b, ...)", partial(extreme_facts, "LEAST"), partial(variadic_sql, "least")),
+    Function("GREATEST", "GREATEST(a, b, ...)", partial(extreme_facts, "GREATEST"), partial(variadic_sql, "greatest")),
+)

@@ -1,0 +1,28 @@
+"""From our expressions to engine SQL, written so that no row can make it fail."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpsql.expressions.function import Written
+from dpsql.expressions.tree import Call, Column, Expression, Known, Literal, facts_of
+from dpsql.expressions.write import column, literal
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+
+def emit(expression: Expression, known: Known) -> exp.Expr:
+    """The expression over columns of these names. `known` must hold for every row that the engine may evaluate it on."""
+    return written(expression, known).sql
+
+
+def written(expression: Expression, known: Known) -> Written:
+    match expression:
+        case Column(name, _):
+            return Written(column(name), known[name])
+        case Literal(value, kind):
+            return Written(literal(value, kind), facts_of(expression, known))
+        case Call(function, arguments, _):
+            parts = [written(argument, known) for argument in arguments]
+            return Written(function.sql(parts), function.facts([part.facts for part in parts]))

@@ -1,0 +1,43 @@
+"""The shape of a scalar function: how its result follows from its arguments, and how it is said in SQL.
+
+`facts` gives the result's type, range and possible values, or raises `Misfit` when the arguments do not fit; it is
+called with bare types first (to resolve a query) and with full knowledge later. `sql` writes the call so that it never
+fails, whatever the row holds: what has no answer is NULL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlglot import exp
+
+    from dpsql.expressions.facts import Facts
+
+
+class Misfit(Exception):
+    """The arguments do not fit the function; the text says what it takes."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """An argument as it stands in the engine's SQL, with what is known of it."""
+
+    sql: exp.Expr
+    facts: Facts
+
+
+@dataclass(frozen=True)
+class Function:
+    name: str
+    takes: str
+    """What it takes, for people: `ROUND(number [, digits])`."""
+    facts: Callable[[Sequence[Facts]], Facts] = field(repr=False, compare=False)
+    sql: Callable[[Sequence[Written]], exp.Expr] = field(repr=False, compare=False)
+
+    def misfit(self, got: Sequence[Facts]) -> Misfit:
+        types = ", ".join(facts.type.name for facts in got)
+        return Misfit(f"{self.takes} does not take ({types})")

@@ -1,0 +1,188 @@
+"""ABS, SIGN, FLOOR, CEIL, ROUND, TRUNC, SQRT, LN, LOG10, LOG2, EXP, POWER. What has no real value is NULL."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.expressions.arithmetic import UNKNOWN, fits, need_numbers, number, range_of
+from dpsql.expressions.facts import Facts, bounded
+from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.types import number_type, written_as
+from dpsql.expressions.write import huge, integer, literal, try_cast, when
+from dpsql.schema.types import Double, Integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dpsql.expressions.arithmetic import Exact, Range
+
+MOST_DIGITS = 15
+
+
+def monotone(change: Callable[[Exact], Exact], low_high: Range) -> Range:
+    """The range of a function that never decreases."""
+    low, high = low_high
+    return (None if low is None else change(low), None if high is None else change(high))
+
+
+def abs_facts(arguments: Sequence[Facts]) -> Facts:
+    need_numbers("ABS", arguments, 1)
+    low, high = range_of(arguments[0])
+    if low is None or high is None:
+        return number(arguments, UNKNOWN, whole=arguments[0].whole)
+    least: Exact = 0 if low <= 0 <= high else min(abs(low), abs(high))
+    return number(arguments, (least, max(abs(low), abs(high))), whole=arguments[0].whole)
+
+
+def abs_sql(arguments: Sequence[Written]) -> exp.Expr:
+    (argument,) = arguments
+    kind = number_type([argument.facts])
+    if isinstance(kind, Integer) and not fits(abs_facts([argument.facts])):
+        return try_cast(exp.Abs(this=huge(argument.sql)), kind)
+    return exp.Abs(this=written_as(kind, argument))
+
+
+def sign_facts(arguments: Sequence[Facts]) -> Facts:
+    need_numbers("SIGN", arguments, 1)
+    low, high = range_of(arguments[0])
+    signs = (-1 if low is None else (low > 0) - (low < 0), 1 if high is None else (high > 0) - (high < 0))
+    return bounded(Integer(), *signs, nullable=arguments[0].nullable)
+
+
+def sign_sql(arguments: Sequence[Written]) -> exp.Expr:
+    value = arguments[0].sql
+    zero = literal(0, Double())
+    return exp.Case(
+        ifs=[
+            exp.If(this=exp.GT(this=value.copy(), expression=zero), true=integer(1)),
+            exp.If(this=exp.LT(this=value.copy(), expression=zero.copy()), true=integer(-1)),
+            exp.If(this=exp.EQ(this=value.copy(), expression=zero.copy()), true=integer(0)),
+        ]
+    )
+
+
+def to_whole_facts(name: str, change: Callable[[Exact], Exact], arguments: Sequence[Facts]) -> Facts:
+    need_numbers(name, arguments, 1)
+    (facts,) = arguments
+    return bounded(Double(), *monotone(change, range_of(facts)), nullable=facts.nullable, whole=True)
+
+
+def double_sql(node: type[exp.Func], arguments: Sequence[Written]) -> exp.Expr:
+    return node(this=written_as(Double(), arguments[0]))
+
+
+def half_away(value: Exact, digits: int = 0) -> Exact:
+    """Rounded as SQL rounds: halves away from zero."""
+    scaled = Fraction(value) * 10**digits
+    rounded = math.floor(abs(scaled) + Fraction(1, 2))
+    return Fraction(rounded if scaled >= 0 else -rounded) / 10**digits
+
+
+def round_facts(arguments: Sequence[Facts]) -> Facts:
+    value, *rest = arguments
+    digits = rest[0].constant if rest else 0
+    need_numbers("ROUND", [value], 1)
+    if not isinstance(digits, int) or not 0 <= digits <= MOST_DIGITS:
+        raise Misfit(f"ROUND takes a constant number of digits from 0 to {MOST_DIGITS}")
+    if isinstance(value.type, Integer):
+        return value
+    low_high = monotone(lambda end: half_away(end, digits), range_of(value))
+    return bounded(Double(), *low_high, nullable=value.nullable, whole=digits == 0)
+
+
+def round_sql(arguments: Sequence[Written]) -> exp.Expr:
+    value, *rest = arguments
+    if isinstance(value.facts.type, Integer):
+        return value.sql
+    return exp.Round(this=written_as(Double(), value), decimals=rest[0].sql if rest else None)
+
+
+def real_facts(
+    name: str, change: Callable[[float], float], least: float, open_end: bool, arguments: Sequence[Facts]
+) -> Facts:
+    """A rising function of the reals from `least` on; below it there is no value. `open_end`: none at `least` either."""
+    need_numbers(name, arguments, 1)
+    (facts,) = arguments
+    low, high = range_of(facts)
+    outside = low is None or low < least or (open_end and low <= least)
+    below = None if open_end and outside else _float(change, max(low, Fraction(least)) if low is not None else least)
+    above = None if high is None or high < least or (open_end and high <= least) else _float(change, high)
+    return bounded(Double(), below, above, nullable=facts.nullable or outside)
+
+
+def _float(change: Callable[[float], float], end: float | Exact) -> Fraction | None:
+    try:
+        return Fraction(change(float(end)))
+    except OverflowError:
+        return None
+
+
+def real_sql(name: str, least: float, open_end: bool, arguments: Sequence[Written]) -> exp.Expr:
+    value = written_as(Double(), arguments[0])
+    call = exp.Anonymous(this=name, expressions=[value])
+    if least == -math.inf:
+        return call
+    compare = exp.GT if open_end else exp.GTE
+    return when(compare(this=value.copy(), expression=literal(Fraction(least), Double())), call)
+
+
+def power_facts(arguments: Sequence[Facts]) -> Facts:
+    need_numbers("POWER", arguments, 2)
+    base, exponent = arguments
+    nullable = base.nullable or exponent.nullable
+    low, high = range_of(base)
+    power = exponent.constant
+    if low is None or high is None or not isinstance(power, int | Fraction) or power < 0:
+        return bounded(Double(), None, None, nullable=nullable)
+    if power == int(power):
+        ends = [Fraction(low) ** int(power), Fraction(high) ** int(power)] if power <= 64 else []
+        if low < 0 < high and power % 2 == 0:
+            ends.append(Fraction(0))
+    else:
+        ends = (
+            [end for end in (_float(lambda x: x ** float(power), end) for end in (low, high)) if end] if low > 0 else []
+        )
+    return bounded(Double(), min(ends, default=None), max(ends, default=None), nullable=nullable)
+
+
+def power_sql(arguments: Sequence[Written]) -> exp.Expr:
+    base, exponent = (written_as(Double(), argument) for argument in arguments)
+    return exp.Anonymous(this="pow", expressions=[base, exponent])
+
+
+def _to_whole(name: str, node: type[exp.Func], change: Callable[[Exact], Exact]) -> Function:
+    return Function(name, f"{name}(number)", partial(to_whole_facts, name, change), partial(double_sql, node))
+
+
+def _real(name: str, change: Callable[[float], float], least: float = -math.inf, *, open_end: bool = False) -> Function:
+    return Function(
+        name,
+        f"{name}(number)",
+        partial(real_facts, name, change, least, open_end),
+        partial(real_sql, name.lower(), least, open_end),
+    )
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value > -math.inf else 0.0
+
+
+FUNCTIONS = (
+    Function("ABS", "ABS(number)", abs_facts, abs_sql),
+    Function("SIGN", "SIGN(number)", sign_facts, sign_sql),
+    _to_whole("FLOOR", exp.Floor, math.floor),
+    _to_whole("CEIL", exp.Ceil, math.ceil),
+    _to_whole("TRUNC", exp.Trunc, math.trunc),
+    Function("ROUND", "ROUND(number [, digits])", round_facts, round_sql),
+    _real("SQRT", math.sqrt, 0.0),
+    _real("LN", math.log, 0.0, open_end=True),
+    _real("LOG10", math.log10, 0.0, open_end=True),
+    _real("LOG2", math.log2, 0.0, open_end=True),
+    _real("EXP", _exp),
+    Function("POWER", "POWER(base, exponent)", power_facts, power_sql),
+)

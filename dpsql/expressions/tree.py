@@ -1,0 +1,77 @@
+"""Scalar expressions over the columns of a relation: a column, a literal, or a call of a function on the closed list.
+
+Everything that an analyst can write below an aggregate is one of these three; what has no function is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from dpsql.expressions.facts import Facts, Value, fact_of, one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dpsql.expressions.function import Function
+    from dpsql.schema.types import ColumnType
+    from dpsql.source import Place
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: ColumnType
+    at: Place | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A constant of the query; `value` None is NULL."""
+
+    value: Value | None
+    type: ColumnType
+    at: Place | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Call:
+    function: Function
+    arguments: tuple[Expression, ...]
+    type: ColumnType
+    at: Place | None = field(default=None, compare=False, repr=False)
+
+
+Expression: TypeAlias = Column | Literal | Call
+Known: TypeAlias = "Mapping[str, Facts]"
+"""What is known of each column by its name."""
+
+
+def facts_of(expression: Expression, known: Known) -> Facts:
+    """What is known of the expression's value, from what is known of the columns."""
+    match expression:
+        case Column(name, _):
+            return known[name]
+        case Literal(None, kind):
+            return one_of(kind, (), nullable=True)
+        case Literal(value, kind):
+            return one_of(kind, (value,), nullable=False)
+        case Call(function, arguments, _):
+            return function.facts(tuple(facts_of(argument, known) for argument in arguments))
+
+
+def type_facts(expression: Expression) -> Facts:
+    """What is known before any schema: the type, and the value of a literal."""
+    if isinstance(expression, Literal):
+        return facts_of(expression, {})
+    return fact_of(expression.type, nullable=True)
+
+
+def columns_of(expression: Expression) -> Iterator[Column]:
+    """Every column that the expression reads."""
+    match expression:
+        case Column():
+            yield expression
+        case Call(_, arguments, _):
+            for argument in arguments:
+                yield from columns_of(argument)

@@ -1,0 +1,91 @@
+"""add_noise: exact integers in, noisy integers out. Groups that too few people share end here.
+
+The noise is exact (docs/proofs/exact_sampling.md). A group whose keys are not public is kept if its noisy number of
+units reaches the threshold, and that very number decides. What is kept is stored, so that the same question has the same
+answer; nothing else of what the engine said outlives this stage.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dpsql.flow.calibrate_noise import CalibratedRelease, NoisyMeasure
+    from dpsql.flow.charge_budget import Charged
+    from dpsql.flow.execute_query import Fetched
+    from dpsql.flow.setting import Setting
+
+
+@dataclass(frozen=True)
+class Noisy:
+    charged: Charged
+    columns: tuple[Mapping[str, np.ndarray], ...]
+    """For each release its keys and noisy measures."""
+
+
+def add_noise(fetched: Fetched, setting: Setting) -> Noisy:
+    charged = fetched.charged
+    columns = []
+    for release, answer, exact in zip(charged.calibrated.releases, charged.recalled, fetched.columns, strict=True):
+        if exact is None:
+            assert answer is not None
+            columns.append(_revived(answer, release))
+        else:
+            columns.append(_noisy(exact, release))
+            setting.ledger.answers.store(release.fingerprint, _stored(columns[-1]))
+    if charged.entry is not None:
+        setting.ledger.mark(charged.entry, "released")
+    return Noisy(charged, tuple(columns))
+
+
+def _noisy(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
+    keys = {name: exact[name] for name, _ in release.planned.keys}
+    measures = {measure.bounded.column: noised(exact[measure.bounded.column], measure) for measure in release.measures}
+    selection = release.planned.measured.selection
+    if selection is None:
+        return keys | measures
+    shown = measures[selection] >= release.threshold
+    return {name: column[shown] for name, column in (keys | measures).items()}
+
+
+def noised(values: NDArray[Any], measure: NoisyMeasure) -> NDArray[np.int64]:
+    """Low bits that drown in the noise are rounded off first, to the nearest; the sum wraps like 64-bit integers do."""
+    exact = np.asarray(values, dtype=np.int64)
+    shift = measure.shift
+    coarse = (exact + (1 << shift >> 1)) >> shift if shift else exact
+    return (coarse + measure.noise.sample(len(coarse))) << shift
+
+
+def _stored(columns: Mapping[str, np.ndarray]) -> str:
+    return json.dumps({name: _plain(column) for name, column in columns.items()})
+
+
+def _plain(column: np.ndarray) -> list[Any]:
+    if column.dtype.kind == "M":
+        column = np.ma.masked_array(column.astype("datetime64[us]").astype(str), mask=np.ma.getmaskarray(column))
+    values: list[Any] = column.tolist()
+    return values
+
+
+def _revived(answer: str, release: CalibratedRelease) -> dict[str, np.ndarray]:
+    columns = json.loads(answer)
+    measured = {measure.bounded.column for measure in release.measures}
+    return {
+        name: np.array(values, dtype=np.int64) if name in measured else _keys(values)
+        for name, values in columns.items()
+    }
+
+
+def _keys(values: list[Any]) -> np.ndarray:
+    """Keys as objects, None for NULL; the finish gives them their types."""
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column

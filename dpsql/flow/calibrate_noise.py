@@ -1,0 +1,290 @@
+"""calibrate_noise: which noise, how much of it, and what that costs.
+
+The query's epsilon is shared equally by all its measures, key selection included. Laplace adds epsilons, Gaussian adds
+squared mus; the one that gives less error for the same part of the session is taken, unless the analyst names one.
+docs/proofs/calibration.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.accounting.costs import Cost, price
+from dpsql.accounting.events import ApproximateRelease, Composed, Event, Gaussian, Laplace
+from dpsql.accounting.exact import root_up, rounded_up
+from dpsql.accounting.filters import RESERVED_SHARE, Basic, Filter, Zcdp
+from dpsql.accounting.gaussian_dp import mu_for
+from dpsql.accounting.zcdp import rho_for
+from dpsql.errors import ProgrammingError, Unsupported
+from dpsql.mechanisms import gaussian, laplace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dpsql.flow.infer_sensitivity import Bounded
+    from dpsql.flow.plan_query import Output, Planned, PlannedRelease
+    from dpsql.flow.question import Question
+    from dpsql.flow.setting import Setting
+    from dpsql.mechanisms.noise import Noise
+
+OTHER_MECHANISMS = ("exponential", "ptr", "smooth", "stable")
+FINEST_STD = 2**26
+"""Noise is drawn on a grid of at least 1/2^26 of its standard deviation; finer digits would be noise anyway."""
+
+
+@dataclass(frozen=True)
+class NoisyMeasure:
+    """A measure and the noise that it gets, on a grid of 2^shift of its column's units."""
+
+    bounded: Bounded
+    noise: Noise
+    shift: int
+
+    @property
+    def std(self) -> float:
+        """The noise's standard deviation in the column's units."""
+        return self.noise.std * 2**self.shift
+
+
+@dataclass(frozen=True)
+class CalibratedRelease:
+    planned: PlannedRelease
+    measures: tuple[NoisyMeasure, ...]
+    threshold: int | None
+    event: Event
+    epsilon: Fraction
+    delta: Fraction
+    fingerprint: str
+    """The same for the same release at the same price: its noisy answer is drawn once."""
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    question: Question
+    releases: tuple[CalibratedRelease, ...]
+    outputs: tuple[Output, ...]
+    finish: str
+    mechanism: str
+    reason: str
+
+    @property
+    def cost(self) -> Cost:
+        """The whole query as (epsilon, delta)."""
+        return Cost(
+            rounded_up(sum((release.epsilon for release in self.releases), Fraction(0))),
+            rounded_up(sum((release.delta for release in self.releases), Fraction(0))),
+        )
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to give noise to all measures of a query: by release, noisy measures and what they are together."""
+
+    mechanism: str
+    measures: tuple[tuple[NoisyMeasure, ...], ...]
+    events: tuple[Event, ...]
+    delta: Fraction
+    """The delta at which the query's epsilon holds, key selection apart."""
+    share: float
+    """The part of the session that it takes."""
+
+    @property
+    def spread(self) -> float:
+        """The log of the variance, on average over the measures: how much error there is."""
+        stds = [measure.std for release in self.measures for measure in release if measure.bounded.linf]
+        return 2 * sum(math.log(max(std, 1e-300)) for std in stds) / max(1, len(stds))
+
+
+def calibrate_noise(planned: Planned, setting: Setting) -> Calibrated:
+    question, filter_ = planned.question, setting.ledger.budget.filter
+    candidates = [make(planned, filter_) for make in _allowed(question, filter_)]
+    # Error weighed by what it costs the session: variance times share.
+    best = min(candidates, key=lambda candidate: candidate.spread + math.log(max(candidate.share, 1e-300)))
+    selection = _selection_delta(planned, filter_, best)
+    return Calibrated(
+        question,
+        tuple(_release(planned, number, best, selection, setting) for number in range(len(planned.releases))),
+        planned.outputs,
+        planned.finish,
+        best.mechanism,
+        _reason(best, candidates, question),
+    )
+
+
+def _allowed(question: Question, filter_: Filter) -> list[Callable[[Planned, Filter], Candidate]]:
+    makers = {"laplace": _laplace, "gaussian": _gaussian}
+    delta = filter_.delta if question.delta is None else question.delta
+    if question.mechanism is None:
+        return list(makers.values()) if delta else [_laplace]
+    if question.mechanism in OTHER_MECHANISMS:
+        raise Unsupported(
+            f'mechanism="{question.mechanism}" does not fit COUNT, SUM and AVG',
+            hint='use "laplace" or "gaussian", or name none',
+        )
+    if question.mechanism not in makers:
+        raise ProgrammingError(
+            f'there is no mechanism "{question.mechanism}"', hint='use "laplace" or "gaussian", or name none'
+        )
+    if question.mechanism == "gaussian" and not delta:
+        raise ProgrammingError(
+            "Gaussian noise needs a delta, and this session has none", hint="connect with delta=1e-6, or use Laplace"
+        )
+    return [makers[question.mechanism]]
+
+
+def _laplace(planned: Planned, filter_: Filter) -> Candidate:
+    each = planned.question.epsilon / max(1, _count(planned))
+
+    def noisy(bounded: Bounded) -> NoisyMeasure:
+        shift = _shift(bounded, float(bounded.l1 / each), planned)
+        return NoisyMeasure(bounded, laplace.calibrated(bounded.l0 * _coarse(bounded.linf, shift), each), shift)
+
+    measures = tuple(tuple(map(noisy, release.measured.measures)) for release in planned.releases)
+    events = tuple(Composed((Laplace(1 / each),) * len(release)) for release in measures)
+    return Candidate("laplace", measures, events, Fraction(0), _share(events, filter_))
+
+
+def _gaussian(planned: Planned, filter_: Filter) -> Candidate:
+    question, count = planned.question, max(1, _count(planned))
+    delta = _curve_delta(planned, filter_)
+    measures, events = [], []
+    for release in planned.releases:
+        part = Fraction(len(release.measured.measures), count)
+        if isinstance(filter_, Basic):
+            # Basic composition knows (epsilon, delta) only, so every release gets its part of both.
+            mu_squared = mu_for(question.epsilon * part, delta * part) ** 2 / max(1, len(release.measured.measures))
+        else:
+            mu_squared = _mu_squared(question.epsilon, delta, filter_) / count
+        multiplier = Fraction(root_up(1 / mu_squared))
+        noisy = tuple(_with_gaussian(bounded, multiplier, planned) for bounded in release.measured.measures)
+        measures.append(noisy)
+        if isinstance(filter_, Basic):
+            events.append(ApproximateRelease(question.epsilon * part, delta * part))
+        else:
+            events.append(Composed((Gaussian(multiplier),) * len(noisy)))
+    return Candidate("gaussian", tuple(measures), tuple(events), delta, _share(tuple(events), filter_))
+
+
+def _mu_squared(epsilon: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
+    """What the session's own currency allows a query of (epsilon, delta)."""
+    return 2 * rho_for(epsilon, delta) if isinstance(filter_, Zcdp) else mu_for(epsilon, delta) ** 2
+
+
+def _with_gaussian(bounded: Bounded, multiplier: Fraction, planned: Planned) -> NoisyMeasure:
+    shift = _shift(bounded, bounded.l2 * float(multiplier), planned)
+    l2_squared = bounded.l0 * _coarse(bounded.linf, shift) ** 2
+    return NoisyMeasure(bounded, gaussian.calibrated(l2_squared, multiplier), shift)
+
+
+def _count(planned: Planned) -> int:
+    return sum(len(release.measured.measures) for release in planned.releases)
+
+
+def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
+    """How many low bits drown in the noise; a count of units that selects groups keeps all of its bits."""
+    selecting = any(release.measured.selection == bounded.column for release in planned.releases)
+    return 0 if selecting or std < FINEST_STD else int(math.log2(std / FINEST_STD))
+
+
+def _coarse(linf: int, shift: int) -> int:
+    """|S - S'| <= linf implies |q - q'| <= this for q = (S + 2^(shift-1)) >> shift."""
+    return -(-linf >> shift) if shift else linf
+
+
+def _curve_delta(planned: Planned, filter_: Filter) -> Fraction:
+    """The delta of the noise itself; what is left of the query's delta is for key selection."""
+    question = planned.question
+    if isinstance(filter_, Basic):
+        whole = question.delta if question.delta is not None else filter_.delta * _part(question, filter_)
+        return whole / 2 if _selecting(planned) else whole
+    return filter_.curve_delta if question.delta is None else question.delta * (1 - RESERVED_SHARE)
+
+
+def _part(question: Question, filter_: Filter) -> Fraction:
+    return min(Fraction(1), question.epsilon / filter_.epsilon) if filter_.epsilon else Fraction(1)
+
+
+def _selecting(planned: Planned) -> int:
+    return sum(release.measured.selection is not None for release in planned.releases)
+
+
+def _selection_delta(planned: Planned, filter_: Filter, candidate: Candidate) -> Fraction:
+    """The delta for each release that selects its groups: as much of what is reserved as the query takes of the session."""
+    releases = _selecting(planned)
+    if not releases:
+        return Fraction(0)
+    question = planned.question
+    if isinstance(filter_, Basic):
+        whole = question.delta if question.delta is not None else filter_.delta * _part(question, filter_)
+        selection = whole - candidate.delta
+    elif question.delta is None:
+        selection = filter_.reserved_delta * Fraction(min(1.0, candidate.share)).limit_denominator(10**9)
+    else:
+        selection = question.delta * RESERVED_SHARE
+    if not selection:
+        raise ProgrammingError(
+            "the groups are not public, and choosing which to show needs a delta",
+            hint="connect with delta=1e-6, or let the data owner declare  values: [...]  for the keys",
+        )
+    return selection / releases
+
+
+def _share(events: tuple[Event, ...], filter_: Filter) -> float:
+    cost = price(Composed(events))
+    return min(
+        max(_fraction(mine, limit) for mine, limit in zip(cost.amounts, rule.limit.amounts, strict=True))
+        for rule in filter_.rules
+    )
+
+
+def _fraction(amount: Fraction | float, limit: Fraction | float) -> float:
+    if amount == 0 or limit == math.inf:
+        return 0.0
+    return float(amount / limit) if limit else math.inf
+
+
+def _release(
+    planned: Planned, number: int, candidate: Candidate, selection: Fraction, setting: Setting
+) -> CalibratedRelease:
+    release, measures = planned.releases[number], candidate.measures[number]
+    part = Fraction(len(measures), max(1, _count(planned)))
+    threshold, event, delta = None, candidate.events[number], candidate.delta * part
+    if release.measured.selection is not None:
+        (counting,) = (measure for measure in measures if measure.bounded.column == release.measured.selection)
+        threshold = counting.noise.threshold(counting.bounded.l0, selection)
+        event = Composed((event, ApproximateRelease(Fraction(0), selection)))
+        delta += selection
+    return CalibratedRelease(
+        release,
+        measures,
+        threshold,
+        event,
+        planned.question.epsilon * part,
+        delta,
+        _fingerprint(release, measures, threshold, setting),
+    )
+
+
+def _fingerprint(
+    release: PlannedRelease, measures: tuple[NoisyMeasure, ...], threshold: int | None, setting: Setting
+) -> str:
+    noises = [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures]
+    text = json.dumps([setting.schema.dataset, release.sql, noises, threshold])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _reason(best: Candidate, candidates: list[Candidate], question: Question) -> str:
+    if question.mechanism is not None:
+        return "as asked for"
+    if len(candidates) == 1:
+        return "the session has no delta"
+    (other,) = (candidate for candidate in candidates if candidate is not best)
+    times = math.exp((other.spread - best.spread) / 2)
+    error = f"{times:.2g} times less error" if times >= 1 else f"{1 / times:.2g} times more error"
+    part = f"takes {best.share:.2g} of the session instead of {other.share:.2g}"
+    return f"{error} than {other.mechanism}, and {part}"

@@ -1,0 +1,45 @@
+"""finish_result: HAVING, ORDER BY, LIMIT, arithmetic, windows, joins of releases: ordinary SQL over noisy values.
+
+It runs in the scratch database, which never sees private data, so whatever the analyst wrote there is free and safe.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpsql.intervals import NoisyColumns
+from dpsql.result import Receipt, Result, ResultColumn
+
+if TYPE_CHECKING:
+    from dpsql.flow.add_noise import Noisy
+    from dpsql.flow.calibrate_noise import Calibrated
+    from dpsql.flow.plan_query import Output
+    from dpsql.flow.setting import Setting
+
+
+def finish_result(noisy: Noisy, setting: Setting) -> Result:
+    calibrated = noisy.charged.calibrated
+    names = [f"_noisy_{number}" for number in range(len(noisy.columns))]
+    types = {name: release.planned.column_types for name, release in zip(names, calibrated.releases, strict=True)}
+    finished = setting.scratch.run(calibrated.finish, types, dict(zip(names, noisy.columns, strict=True)))
+    visible = len(calibrated.outputs)
+    columns = tuple(
+        ResultColumn(name, kind, output.estimate, _noises(output, calibrated), dict(output.hidden))
+        for name, kind, output in zip(finished.names[:visible], finished.types, calibrated.outputs, strict=False)
+    )
+    receipt = Receipt(
+        cost=noisy.charged.cost,
+        mechanism=calibrated.mechanism,
+        recalled=noisy.charged.entry is None,
+        refused=False,
+        number=noisy.charged.entry.number if noisy.charged.entry else None,
+    )
+    return Result(columns, finished.rows, receipt)
+
+
+def _noises(output: Output, calibrated: Calibrated) -> NoisyColumns:
+    """The noise of each measure that the output may be made of, in the column's units."""
+    if output.release is None:
+        return {}
+    measures = calibrated.releases[output.release].measures
+    return {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in measures}

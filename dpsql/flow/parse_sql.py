@@ -1,0 +1,130 @@
+"""parse_sql: a question as the analyst wrote it -> one SELECT as a tree, with its parameters in place."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+
+from dpsql.errors import ProgrammingError, SqlSyntaxError, Unsupported
+from dpsql.source import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpsql.flow.question import Question
+    from dpsql.flow.setting import Setting
+
+LONGEST_QUERY = 100_000
+
+
+@dataclass(frozen=True)
+class Parsed:
+    question: Question
+    tree: exp.Query = field(compare=False)
+
+
+def parse_sql(question: Question, setting: Setting) -> Parsed:
+    """
+    >>> from dpsql.flow.question import Question
+    >>> parse_sql(Question("SELECT COUNT(*) FROM orders WHERE amount > ?", (10,)), None).tree.sql()
+    'SELECT COUNT(*) FROM orders WHERE amount > 10'
+    """
+    tree = _one_query(question.sql)
+    _bind(tree, question)
+    return Parsed(question, tree)
+
+
+def _one_query(sql: str) -> exp.Query:
+    if len(sql) > LONGEST_QUERY:
+        raise SqlSyntaxError(f"the query is longer than {LONGEST_QUERY:,} characters", hint="ask it in several queries")
+    statements = [statement for statement in _statements(sql) if statement is not None]
+    if not statements:
+        raise SqlSyntaxError("the query is empty", hint="write one, such as SELECT COUNT(*) FROM a_table")
+    if len(statements) > 1:
+        raise SqlSyntaxError(
+            f"there are {len(statements)} statements, and one can be asked at a time", hint="ask them one by one"
+        )
+    (tree,) = statements
+    if not isinstance(tree, exp.Query):
+        raise Unsupported(
+            f"{tree.key.upper()} cannot be asked: dpsql only answers questions",
+            hint="write a SELECT; the data itself is changed with the database's own tools",
+        )
+    return tree
+
+
+def _statements(sql: str) -> Sequence[exp.Expr | None]:
+    problem: SqlSyntaxError
+    try:
+        return sqlglot.parse(sql, read="duckdb")
+    except ParseError as error:
+        problem = _syntax_error(sql, error)
+    except TokenError:
+        problem = SqlSyntaxError("the text ends inside a quoted piece or comment", hint="close the quotes")
+    except RecursionError:
+        problem = SqlSyntaxError("the query is nested too deeply", hint="use WITH to name its parts")
+    raise problem
+
+
+def _syntax_error(sql: str, error: ParseError) -> SqlSyntaxError:
+    detail = error.errors[0] if error.errors else {}
+    highlight = str(detail.get("highlight") or "")
+    start = len(str(detail.get("start_context") or ""))
+    # The context is cut to its last characters: look for it from the line that the parser names.
+    line_start = _line_start(sql, int(detail.get("line") or 1))
+    found = sql.find(str(detail.get("start_context") or "")[-40:] + highlight, max(0, line_start - start))
+    if highlight and found >= 0:
+        begin = sql.find(highlight, found + min(40, start))
+        place = Place(sql, begin, begin + len(highlight) - 1)
+        return SqlSyntaxError(
+            f'the query cannot be read at "{highlight}"', at=place, hint="check the words before and at the mark"
+        )
+    return SqlSyntaxError("the query cannot be read", hint="check for a missing word at its end")
+
+
+def _line_start(sql: str, line: int) -> int:
+    position = 0
+    for _ in range(line - 1):
+        position = sql.find("\n", position) + 1
+    return position
+
+
+def _bind(tree: exp.Query, question: Question) -> None:
+    """Each ? becomes a literal of the tree: a value is never pasted into text."""
+    marks = [node for node in tree.find_all(exp.Placeholder, bfs=False)]
+    if any(node.this for node in marks) or tree.find(exp.Parameter):
+        raise Unsupported("named parameters are not understood", hint="write ? and give the values in order")
+    if len(marks) != len(question.parameters):
+        raise ProgrammingError(
+            f"the query has {len(marks)} parameters, and {len(question.parameters)} values were given"
+        )
+    for node, value in zip(marks, question.parameters, strict=True):
+        node.replace(_literal(value))
+
+
+def _literal(value: object) -> exp.Expr:
+    match value:
+        case None:
+            return exp.Null()
+        case bool():
+            return exp.Boolean(this=value)
+        case str():
+            return exp.Literal.string(value)
+        case datetime():
+            return exp.cast(exp.Literal.string(value.isoformat(" ")), "TIMESTAMP")
+        case date():
+            return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
+        case int() | float() | Decimal() if math.isfinite(value):
+            number = exp.Literal.number(str(abs(value)))
+            return exp.Paren(this=exp.Neg(this=number)) if value < 0 else number
+    raise ProgrammingError(
+        f"a parameter cannot be {type(value).__name__} {value!r}"[:120],
+        hint="give numbers, texts, booleans, dates, timestamps or None",
+    )

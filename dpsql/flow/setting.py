@@ -1,0 +1,23 @@
+"""What every stage may look at besides its input: the declared schema, the engine, the account, a scratch database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpsql.accounting.ledger import Ledger
+    from dpsql.engines.engine import Engine
+    from dpsql.engines.scratch import Scratch
+    from dpsql.schema.model import Schema
+
+MAX_PUBLIC_GROUPS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Setting:
+    schema: Schema
+    engine: Engine
+    ledger: Ledger
+    scratch: Scratch
+    max_public_groups: int = MAX_PUBLIC_GROUPS

@@ -1,0 +1,99 @@
+"""Error bars: an interval that holds the answer without noise with the given probability.
+
+A linear answer has the quantile of its noise. For a ratio N/D the interval is Fieller's: all t for which N - t D, whose
+noise is known for every t, is no farther from 0 than chance allows. Both are exact statements about the noise; what
+clamping and sampling did to the data before is not theirs to know. docs/proofs/intervals.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from dpsql.aggregates.estimate import Estimate, Linear, Ratio
+from dpsql.mechanisms import spread
+from dpsql.mechanisms.noise import Noise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NoisyColumns: TypeAlias = Mapping[str, tuple[Noise, int]]
+"""By measure its noise, and how many of the column's units one step of the noise is."""
+
+GRID = 1.01
+"""Weights are rounded up by at most this factor, so that few different quantiles have to be computed."""
+HALVINGS = 40
+FARTHEST = 2.0**60
+
+
+def half_width(estimate: Estimate | None, noises: NoisyColumns, level: float) -> float | None:
+    """The same for every row, so known before the query runs; None for a ratio, or where no error is known."""
+    return _linear(estimate, noises, level) if isinstance(estimate, Linear) else None
+
+
+def interval(
+    estimate: Estimate, value: float, measures: Mapping[str, int], noises: NoisyColumns, level: float
+) -> tuple[float, float]:
+    """Around one noisy value; `measures` are the noisy measures of its row, where the estimate is a ratio."""
+    if isinstance(estimate, Linear):
+        width = _linear(estimate, noises, level)
+        return value - width, value + width
+    low, high = _fieller(estimate, measures, noises, level)
+    return (
+        low if estimate.low is None else max(low, float(estimate.low)),
+        high if estimate.high is None else min(high, float(estimate.high)),
+    )
+
+
+def _linear(linear: Linear, noises: NoisyColumns, level: float) -> float:
+    terms = [(abs(float(weight)) * noises[name][1], noises[name][0]) for name, weight in linear.weights]
+    largest = max((weight * noise.std for weight, noise in terms), default=0.0)
+    if not largest:
+        return 0.0
+    if len(terms) == 1:
+        return spread.half_width(terms, level)
+    scale = max(weight for weight, _ in terms)
+    return scale * _normalised(tuple((_up(weight / scale), noise) for weight, noise in terms), level)
+
+
+def _up(weight: float) -> float:
+    return GRID ** math.ceil(math.log(weight) / math.log(GRID)) if weight > 0 else 0.0
+
+
+@lru_cache(maxsize=4096)
+def _normalised(terms: tuple[tuple[float, Noise], ...], level: float) -> float:
+    return spread.half_width(terms, level)
+
+
+def _fieller(ratio: Ratio, measures: Mapping[str, int], noises: NoisyColumns, level: float) -> tuple[float, float]:
+    above, below = _value(ratio.above, measures), _value(ratio.below, measures)
+    if below == 0:
+        return -math.inf, math.inf
+
+    def plausible(t: float) -> bool:
+        combined = ratio.above.plus(ratio.below, -Fraction(t))
+        return abs(above - t * below) <= _linear(combined, noises, level)
+
+    middle = above / below
+    step = max(abs(middle) / 1000, 1e-9)
+    return _edge(plausible, middle, -step), _edge(plausible, middle, step)
+
+
+def _value(linear: Linear, measures: Mapping[str, int]) -> float:
+    return float(linear.constant + sum(weight * measures[name] for name, weight in linear.weights))
+
+
+def _edge(plausible: Callable[[float], bool], inside: float, step: float) -> float:
+    """The end of the plausible values in one direction: outward in growing steps, then halving."""
+    while plausible(inside + step):
+        step *= 2
+        if abs(step) > FARTHEST:
+            return math.copysign(math.inf, step)
+    low, high = 0.0, step
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if plausible(inside + middle) else (low, middle)
+    return inside + high

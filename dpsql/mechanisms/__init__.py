@@ -1,0 +1,9 @@
+"""The mechanisms: what is added to, or chosen from, exact numbers to make them private."""
+
+from __future__ import annotations
+
+from dpsql.mechanisms.gaussian import GaussianNoise
+from dpsql.mechanisms.laplace import LaplaceNoise
+from dpsql.mechanisms.noise import Noise
+
+__all__ = ["GaussianNoise", "LaplaceNoise", "Noise"]

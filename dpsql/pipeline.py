@@ -1,0 +1,71 @@
+"""The order of the stages, as a value. `run` walks all of them, `explain` the same ones up to the charge.
+
+| stage | gives | in one line |
+|---|---|---|
+| parse_sql | Parsed | one SELECT as a tree, parameters in place |
+| resolve_names | Resolved | releases that touch people, and the finish above them |
+| track_units | Tracked | whose rows, what is known of each column, which groups are public |
+| infer_sensitivity | Measured | what is measured, and how far one unit moves it |
+| plan_query | Planned | the engine SQL of each release, the SQL of the finish |
+| calibrate_noise | Calibrated | noise, cost, expected error |
+| charge_budget | Charged | the account, durably, before any data is read |
+| execute_query | Fetched | the only exact numbers |
+| add_noise | Noisy | exact sampling on integers; thresholds |
+| finish_result | Result | all of SQL over noisy values |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dpsql.flow.add_noise import add_noise
+from dpsql.flow.calibrate_noise import Calibrated, calibrate_noise
+from dpsql.flow.charge_budget import charge_budget
+from dpsql.flow.execute_query import execute_query
+from dpsql.flow.finish_result import finish_result
+from dpsql.flow.infer_sensitivity import infer_sensitivity
+from dpsql.flow.parse_sql import parse_sql
+from dpsql.flow.plan_query import plan_query
+from dpsql.flow.resolve_names import resolve_names
+from dpsql.flow.track_units import track_units
+from dpsql.result import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from dpsql.flow.question import Question
+    from dpsql.flow.setting import Setting
+
+STAGES: tuple[Callable[[Any, Setting], Any], ...] = (
+    parse_sql,
+    resolve_names,
+    track_units,
+    infer_sensitivity,
+    plan_query,
+    calibrate_noise,
+    charge_budget,
+    execute_query,
+    add_noise,
+    finish_result,
+)
+FREE = STAGES[: STAGES.index(charge_budget)]
+"""What happens before the charge: pure, free, and without a look at private data."""
+
+
+def compile_question(question: Question, setting: Setting) -> Calibrated:
+    calibrated = _walk(FREE, question, setting)
+    assert isinstance(calibrated, Calibrated)
+    return calibrated
+
+
+def run(question: Question, setting: Setting) -> Result:
+    result = _walk(STAGES, question, setting)
+    assert isinstance(result, Result)
+    return result
+
+
+def _walk(stages: Iterable[Callable[[Any, Setting], Any]], question: Question, setting: Setting) -> object:
+    value: object = question
+    for stage in stages:
+        value = stage(value, setting)
+    return value

@@ -1,0 +1,93 @@
+"""Public groups: all keys that there can be, known without looking at anybody.
+
+The keys are computed from *sources* whose possible values are public: a column with declared values or a small range, a
+condition, a date part, a bin. The groups are the image of all combinations of these, computed by the engine itself:
+
+    GROUP BY CASE WHEN age < 18 THEN 'minor' ELSE 'adult' END     source: age, 0 to 120       groups: minor, adult
+    GROUP BY FLOOR(amount / 50) * 50                              source: FLOOR(amount / 50)  groups: 0, 50, ..., 500
+
+A part of the WHERE that reads nothing but sources narrows them: groups that it excludes are not returned.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of, facts_of
+from dpsql.relation.narrow import conjuncts
+from dpsql.relation.relation import Filter, Relation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from dpsql.expressions.facts import Facts
+    from dpsql.expressions.tree import Known
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The groups are `keys` over every combination of the sources' values that satisfies the conditions."""
+
+    sources: tuple[Facts, ...]
+    keys: tuple[Expression, ...]
+    """Over columns _s0, _s1, ..., one for each source."""
+    conditions: tuple[Expression, ...]
+
+    @property
+    def size(self) -> int:
+        """No more groups than this."""
+        return math.prod(facts.size or 0 for facts in self.sources)
+
+
+def source_name(number: int) -> str:
+    return f"_s{number}"
+
+
+def public_domain(keys: tuple[Expression, ...], relation: Relation, known: Known, most: int) -> Domain | None:
+    """All groups, if they are public and at most `most`."""
+    found: dict[Expression, Facts] = {}
+    for key in keys:
+        sources = _sources(key, known, most)
+        if sources is None:
+            return None
+        found.update(sources)
+    renamed = {source: Column(source_name(i), facts.type) for i, (source, facts) in enumerate(found.items())}
+    conditions = [part for part in _conditions(relation) if set(columns_of(part)) <= set(renamed)]
+    domain = Domain(
+        tuple(found.values()),
+        tuple(_substituted(key, renamed) for key in keys),
+        tuple(_substituted(part, renamed) for part in conditions),
+    )
+    return domain if domain.size <= most else None
+
+
+def _sources(expression: Expression, known: Known, most: int) -> dict[Expression, Facts] | None:
+    """The smallest public parts that the expression is computed from; None if it also reads something else."""
+    match expression:
+        case Literal():
+            return {}
+        case Call(_, arguments, _):
+            below = [_sources(argument, known, most) for argument in arguments]
+            if all(part is not None for part in below):
+                merged = {source: facts for part in below for source, facts in (part or {}).items()}
+                if math.prod(facts.size or 0 for facts in merged.values()) <= most:
+                    return merged
+    facts = facts_of(expression, known)
+    return {expression: facts} if facts.size is not None and facts.size <= most else None
+
+
+def _conditions(relation: Relation) -> Iterable[Expression]:
+    while isinstance(relation, Filter):
+        yield from conjuncts(relation.condition)
+        relation = relation.source
+
+
+def _substituted(expression: Expression, renamed: Mapping[Expression, Column]) -> Expression:
+    if expression in renamed:
+        return renamed[expression]
+    if isinstance(expression, Call):
+        arguments = tuple(_substituted(argument, renamed) for argument in expression.arguments)
+        return Call(expression.function, arguments, expression.type, expression.at)
+    return expression

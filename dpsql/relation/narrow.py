@@ -1,0 +1,79 @@
+"""What a WHERE adds to what is known: `amount < 10` caps amount, `region IN ('north')` leaves one value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpsql.expressions.facts import NUMBERS, Facts, chosen, narrowed, not_null
+from dpsql.expressions.tree import Call, Column, Expression, Literal
+from dpsql.schema.types import Date, Integer, Timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dpsql.expressions.facts import Value
+    from dpsql.expressions.tree import Known
+
+MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+def narrow(known: Known, condition: Expression) -> Known:
+    """Only what `column op literal` says, and only where all parts must hold; anything else adds nothing."""
+    facts = dict(known)
+    for part in conjuncts(condition):
+        for column, wanted in _constraint(part, facts):
+            facts[column] = wanted
+    return facts
+
+
+def conjuncts(condition: Expression) -> Iterator[Expression]:
+    """The parts of a condition that must all hold."""
+    if isinstance(condition, Call) and condition.function.name == "AND":
+        for part in condition.arguments:
+            yield from conjuncts(part)
+    else:
+        yield condition
+
+
+def _constraint(part: Expression, known: Known) -> Iterator[tuple[str, Facts]]:
+    match part:
+        case Column(name, _):
+            yield name, chosen(known[name], (True,))
+        case Call(function, (Column(name, _), *rest), _) if function.name == "IN":
+            values = [choice.value for choice in rest if isinstance(choice, Literal) and choice.value is not None]
+            if len(values) == len(rest) and _comparable(known[name], *rest):
+                yield name, chosen(known[name], values)
+        case Call(function, (Column(name, _), Literal(value, _) as literal), _) if function.name in MIRRORED:
+            if value is not None and _comparable(known[name], literal):
+                yield name, _compared(known[name], function.name, value)
+        case Call(function, (Literal(value, _) as literal, Column(name, _)), _) if function.name in MIRRORED:
+            if value is not None and _comparable(known[name], literal):
+                yield name, _compared(known[name], MIRRORED[function.name], value)
+        case Call(function, (Call(inner, (Column(name, _),), _),), _):
+            if function.name == "NOT" and inner.name == "IS NULL":
+                yield name, not_null(known[name])
+
+
+def _comparable(facts: Facts, *literals: Expression) -> bool:
+    """Numbers with numbers, and otherwise only the very same type: a date is not compared with a timestamp here."""
+    return all(
+        literal.type == facts.type or (facts.is_number and isinstance(literal.type, NUMBERS)) for literal in literals
+    )
+
+
+def _compared(facts: Facts, operator: str, value: Value) -> Facts:
+    if operator == "=":
+        return chosen(facts, (value,))
+    if not (facts.is_number or isinstance(facts.type, Date | Timestamp)) or isinstance(value, str | bool):
+        return not_null(facts)
+    if operator in ("<", "<="):
+        return narrowed(facts, high=_just_below(facts, value) if operator == "<" else value)
+    return narrowed(facts, low=_just_above(facts, value) if operator == ">" else value)
+
+
+def _just_below(facts: Facts, value: Value) -> Value:
+    return value - 1 if isinstance(facts.type, Integer) and isinstance(value, int) else value
+
+
+def _just_above(facts: Facts, value: Value) -> Value:
+    return value + 1 if isinstance(facts.type, Integer) and isinstance(value, int) else value

@@ -1,0 +1,169 @@
+"""What a query gives back: rows, their description, their error bars, and the receipt of what they cost."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dpsql.errors import NotSupportedError
+from dpsql.intervals import NoisyColumns, half_width, interval
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from dpsql.accounting.costs import Cost
+    from dpsql.aggregates.estimate import Estimate
+
+LEVEL = 0.95
+TIMES = ("DATE", "TIMESTAMP")
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What was charged, and for what."""
+
+    cost: Cost
+    mechanism: str
+    recalled: bool
+    """Whether the answer was drawn earlier and cost nothing now."""
+    refused: bool
+    """Whether a propose-test-release refused to answer."""
+    number: int | None
+    """The ledger's entry."""
+
+    @property
+    def epsilon(self) -> float:
+        return self.cost.epsilon
+
+    @property
+    def delta(self) -> float:
+        return self.cost.delta
+
+
+@dataclass(frozen=True)
+class ResultColumn:
+    name: str
+    type: str
+    estimate: Estimate | None
+    noises: NoisyColumns = field(repr=False)
+    hidden: Mapping[str, int]
+    """Where a row keeps the measures that this column's error depends on."""
+
+    @property
+    def half_width(self) -> float | None:
+        """+- at 95 %, where it is the same for all rows."""
+        return half_width(self.estimate, self.noises, LEVEL)
+
+    def interval(self, row: tuple[Any, ...], value: Any, level: float) -> tuple[float, float] | None:
+        if self.estimate is None or value is None:
+            return None
+        measures = {name: row[position] for name, position in self.hidden.items()}
+        return interval(self.estimate, float(value), measures, self.noises, level)
+
+
+@dataclass(frozen=True)
+class Result:
+    columns: tuple[ResultColumn, ...]
+    full_rows: list[tuple[Any, ...]] = field(repr=False)
+    """Rows with hidden measures behind the visible columns."""
+    receipt: Receipt
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        width = len(self.columns)
+        return [row[:width] for row in self.full_rows]
+
+    @property
+    def names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    def df(self) -> pd.DataFrame:
+        import pandas as pd
+
+        frame = pd.DataFrame.from_records(self.rows, columns=self.names)
+        for position, column in enumerate(self.columns):
+            if column.type.startswith(TIMES):
+                frame.isetitem(position, pd.to_datetime(frame.iloc[:, position]))
+        return frame
+
+    def pl(self) -> pl.DataFrame:
+        import polars as pl
+
+        return pl.DataFrame(self.arrow())
+
+    def arrow(self) -> pa.Table:
+        try:
+            import pyarrow as pa
+        except ImportError:
+            raise NotSupportedError("Arrow tables need pyarrow", hint="pip install 'dpsql[arrow]'") from None
+        columns = list(zip(*self.rows, strict=True)) or [()] * len(self.columns)
+        arrays = [
+            pa.array(list(values), _arrow_type(pa, column.type))
+            for values, column in zip(columns, self.columns, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, names=self.names)
+
+    def intervals(self, level: float = LEVEL) -> pd.DataFrame:
+        """Every column, and beside each noisy one the ends of its interval: name_low, name_high."""
+        import pandas as pd
+
+        _check_level(level)
+        data: dict[str, list[Any]] = {}
+        for position, column in enumerate(self.columns):
+            data[column.name] = [row[position] for row in self.full_rows]
+            if column.estimate is not None:
+                found = [column.interval(row, row[position], level) or (None, None) for row in self.full_rows]
+                data[f"{column.name}_low"] = [low for low, _ in found]
+                data[f"{column.name}_high"] = [high for _, high in found]
+        return pd.DataFrame(data)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.names)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{cell}</td>" for cell in self._cells(row)) + "</tr>" for row in self.full_rows
+        )
+        cost = f"epsilon {self.receipt.epsilon:.4g}" if not self.receipt.recalled else "recalled, free"
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><small>{cost}</small>"
+
+    def _cells(self, row: tuple[Any, ...]) -> Iterator[str]:
+        for value, column in zip(row, self.columns, strict=False):
+            yield html.escape(with_error(value, column.interval(row, value, LEVEL)))
+
+
+def with_error(value: Any, ends: tuple[float, float] | None) -> str:
+    """
+    >>> with_error(1204, (1180.0, 1228.0))
+    '1204 ± 24'
+    """
+    shown = f"{value:.6g}" if isinstance(value, float) else "NULL" if value is None else str(value)
+    if ends is None:
+        return shown
+    return f"{shown} ± {(ends[1] - ends[0]) / 2:.3g}"
+
+
+def _check_level(level: float) -> None:
+    from dpsql.errors import ProgrammingError
+
+    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
+        raise ProgrammingError(
+            f"a confidence level lies between 0 and 1, unlike {level!r}", hint="write intervals(0.95)"
+        )
+
+
+def _arrow_type(pa: Any, kind: str) -> Any:
+    """The Arrow type of an engine's type; None lets Arrow look at the values."""
+    simple = {
+        "BIGINT": pa.int64(),
+        "INTEGER": pa.int32(),
+        "DOUBLE": pa.float64(),
+        "VARCHAR": pa.string(),
+        "BOOLEAN": pa.bool_(),
+        "DATE": pa.date32(),
+        "TIMESTAMP": pa.timestamp("us"),
+    }
+    return simple.get(kind)

@@ -1,0 +1,22 @@
+"""Exact random integers from a cryptographic source: the only place in dpsql where chance enters.
+
+Nothing here is approximated. A vector of float64 is used where it *proves* the answer, arbitrary precision where it
+does not (docs/proofs/exact_sampling.md).
+"""
+
+from __future__ import annotations
+
+from dpsql.sampling.bernoulli import bernoulli_exp
+from dpsql.sampling.discrete_laplace import discrete_laplace
+from dpsql.sampling.randomness import CryptographicRandomness, Randomness
+from dpsql.sampling.rounded_gaussian import rounded_gaussian
+from dpsql.sampling.uniform import uniform_below
+
+__all__ = [
+    "CryptographicRandomness",
+    "Randomness",
+    "bernoulli_exp",
+    "discrete_laplace",
+    "rounded_gaussian",
+    "uniform_below",
+]

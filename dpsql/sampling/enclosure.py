@@ -1,0 +1,64 @@
+"""What the certified samplers share.
+
+Both compute floor(g(U)) for a real uniform U whose leading bits are known. They enclose g(U) in an interval that holds
+whatever the other bits are, and take the floor only when the whole interval agrees on it. The interval comes from
+float64 first and, where that does not decide, from `decimal` with ever more bits. Proof: docs/proofs/exact_sampling.md.
+"""
+
+from __future__ import annotations
+
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
+from math import floor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from fractions import Fraction
+
+# What is assumed of the platform's float64 functions, some 32 times what they really do: the relative error of log and
+# sqrt, and the absolute error of sin and cos (near their zeros a relative bound would be wrong). A test measures them.
+LIBM_ERROR = 2.0**-48
+
+# A cell of the uniform is 2^-62 wide and is represented by its middle; below 2^-16 that is too coarse, relatively.
+LEAST_RELIABLE = 1 << 47
+
+LOW_63_BITS = (1 << 63) - 1
+
+# Draws handled together, so that the arrays stay in the cache.
+CHUNK = 16384
+
+# Noise wider than the integers that it is added to is a mistake.
+WIDEST = 1 << 62
+
+
+def check_width(width: Fraction) -> None:
+    if not 0 < width <= WIDEST:
+        raise ValueError("exact noise needs a scale above 0 and at most 2^62")
+
+
+def precise(bits: int) -> AbstractContextManager[Context]:
+    """Decimal arithmetic for a uniform known to `bits` bits.
+
+    Each operation errs by less than 10^-38 2^(-1.6 bits), relatively. What accumulates stays far below 2^-bits, even
+    through the square root of a number near 2^-bits and a scale of 2^62.
+    """
+    return localcontext(Context(prec=bits // 2 + 40, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[]))
+
+
+def exactly(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)
+
+
+def common_floor(low: Decimal, high: Decimal) -> int | None:
+    """The floor of every number in [low, high], if they have the same."""
+    least = floor(low)
+    return least if least == floor(high) else None
+
+
+def wrapped(value: int) -> int:
+    """`value` modulo 2^64, as a signed 64-bit number.
+
+    Noise that leaves 64 bits wraps around instead of saturating: (x + noise) modulo 2^64 is a function of x + noise,
+    hence as private as it, whereas x + saturated(noise) would show x itself.
+    """
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)

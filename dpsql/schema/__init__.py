@@ -1,0 +1,36 @@
+"""What the data owner declares: tables, units, types, bounds. See schemas/shop.yaml for a schema with comments."""
+
+from dpsql.schema.load import load_schema
+from dpsql.schema.model import Column, Contribution, Hop, Schema, Table, UnitPath
+from dpsql.schema.types import (
+    Boolean,
+    ColumnType,
+    Date,
+    Decimal,
+    Double,
+    Integer,
+    Text,
+    Timestamp,
+    Value,
+    parse_type,
+)
+
+__all__ = [
+    "Boolean",
+    "Column",
+    "ColumnType",
+    "Contribution",
+    "Date",
+    "Decimal",
+    "Double",
+    "Hop",
+    "Integer",
+    "Schema",
+    "Table",
+    "Text",
+    "Timestamp",
+    "UnitPath",
+    "Value",
+    "load_schema",
+    "parse_type",
+]

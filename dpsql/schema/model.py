@@ -1,0 +1,455 @@
+"""The declared schema: which tables exist, whose rows they hold, and what everybody may know about their columns.
+
+What is not declared does not exist. A `Schema` checks everything when it is built, and raises `SchemaError` with the
+path of the first thing that is wrong; after that it does not change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    ModelWrapValidatorHandler,
+    PlainSerializer,
+    PlainValidator,
+    PrivateAttr,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from dpsql.errors import SchemaError
+from dpsql.schema.problems import COLUMN_BRANCH, PATH_BRANCH, Document, complaint, first_problem
+from dpsql.schema.types import PLAIN_TYPES, ColumnType, Value, misfit, parse_type, shown
+from dpsql.source import did_you_mean
+
+TYPE_JSON: dict[str, Any] = {
+    "anyOf": [
+        {"enum": list(PLAIN_TYPES)},
+        {"type": "string", "pattern": r"^decimal\(\s*\d+\s*,\s*\d+\s*\)$"},
+    ]
+}
+BOUNDS_JSON = {"type": ["array", "null"], "items": {"type": ["number", "string"]}, "minItems": 2, "maxItems": 2}
+VALUES_JSON = {"type": ["array", "null"], "items": {"type": ["string", "integer", "boolean"]}, "minItems": 1}
+
+# One person's rows and groups are counted in SQL integers.
+Count = Annotated[int, Field(ge=1, lt=2**31)]
+
+
+class Declared(BaseModel):
+    """A part of the schema file: a mapping with known keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    sample: ClassVar[str]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _know_every_key(cls, data: object) -> object:
+        if isinstance(data, cls):
+            return data
+        if not isinstance(data, dict):
+            raise complaint(misfit(data, "a mapping", "").problem, hint=f"write  {cls.sample}")
+        for key in map(str, data):
+            if key not in cls.model_fields:
+                raise complaint(f'unknown key "{key}"', key, hint=did_you_mean(key, cls.model_fields))
+        return data
+
+
+class Contribution(Declared):
+    """How much of one person is looked at: what exceeds it is sampled or scaled down, never refused."""
+
+    sample = "contribution: {max_groups: 4, max_rows_per_group: 5}"
+
+    max_groups: Count = Field(default=1, description="Groups of one GROUP BY that one person's rows may reach")
+    max_rows_per_group: Count = Field(default=1, description="Rows of one person that count within one group")
+
+
+class UnitPath(Declared):
+    """The person is found over a foreign key: column `through` of this table equals `to`, written table.column."""
+
+    sample = "unit: {through: order_id, to: orders.id}"
+
+    through: str = Field(description="The foreign key column of this table")
+    to: str = Field(description="What it refers to, as table.column", pattern=r"^[^.]+\.[^.]+$")
+
+    @field_validator("to", mode="before")
+    @classmethod
+    def _be_a_column_of_a_table(cls, to: object) -> object:
+        if isinstance(to, str) and [bool(part) for part in to.split(".")] != [True, True]:
+            raise complaint(
+                f'"{to}" is not a column of a table', hint="write  to: table.column, such as  to: orders.id"
+            )
+        return to
+
+    @property
+    def to_table(self) -> str:
+        return self.to.split(".")[0]
+
+    @property
+    def to_column(self) -> str:
+        return self.to.split(".")[1]
+
+
+class Hop(NamedTuple):
+    """One step from a row towards its person: `column` equals `to_table.to_column`."""
+
+    column: str
+    to_table: str
+    to_column: str
+
+
+def _read_type(text: object) -> ColumnType:
+    if isinstance(text, ColumnType):
+        return text
+    try:
+        if not isinstance(text, str):
+            raise misfit(text, "a type", "write  type: integer")
+        return parse_type(text)
+    except SchemaError as error:
+        raise complaint(error.problem, hint=error.hint) from None
+
+
+class Column(Declared):
+    """A column's type and what is public about its values: either bounds, or the list of all values, or neither."""
+
+    sample = "amount: double, or  amount: {type: double, bounds: [0, 500]}"
+
+    type: Annotated[
+        ColumnType,
+        PlainValidator(_read_type),
+        PlainSerializer(lambda column_type: column_type.name),
+        WithJsonSchema(TYPE_JSON),
+    ]
+    bounds: Annotated[tuple[Value, Value] | None, WithJsonSchema(BOUNDS_JSON)] = Field(
+        default=None, description="Lowest and highest value, chosen by the owner and never read off the data"
+    )
+    values: Annotated[tuple[Value, ...] | None, WithJsonSchema(VALUES_JSON)] = Field(
+        default=None, description="Every value that the column can have: its groups are public"
+    )
+    nullable: bool = Field(default=False, description="Whether the column may hold NULL")
+    _name: str = PrivateAttr(default="")
+
+    @property
+    def name(self) -> str:
+        """The name under which its table declares it."""
+        return self._name
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_a_bare_type(cls, data: object) -> object:
+        if isinstance(data, str | ColumnType):
+            return {"type": data}
+        if isinstance(data, dict) and str(data.get("type")).startswith("decimal(") and ")" not in data["type"]:
+            raise complaint(
+                "inside braces YAML splits the type at its comma",
+                "type",
+                hint='put it in quotes:  type: "decimal(18,2)"',
+            )
+        return data
+
+    @field_validator("bounds", mode="plain")
+    @classmethod
+    def _read_bounds(cls, bounds: object, info: ValidationInfo) -> tuple[Value, Value] | None:
+        column_type: ColumnType | None = info.data.get("type")
+        if bounds is None or column_type is None:
+            return None
+        if not column_type.takes_bounds:
+            raise complaint(
+                f"a {column_type.name} column has no bounds",
+                hint=f"leave them out, or list the public values:  values: {column_type.example}",
+            )
+        if not isinstance(bounds, list | tuple) or len(bounds) != 2:
+            raise complaint("bounds are the lowest and the highest value", hint=f"write  bounds: {column_type.example}")
+        low, high = _read_all(column_type, bounds)
+        if low > high:  # type: ignore[operator]  # both are of the column's type
+            raise complaint(
+                f"the lower bound {bounds[0]} is above the upper bound {bounds[1]}",
+                hint=f"write  bounds: [{bounds[1]}, {bounds[0]}]",
+            )
+        return low, high
+
+    @field_validator("values", mode="plain")
+    @classmethod
+    def _read_values(cls, values: object, info: ValidationInfo) -> tuple[Value, ...] | None:
+        column_type: ColumnType | None = info.data.get("type")
+        if values is None or column_type is None:
+            return None
+        if not column_type.takes_values:
+            raise complaint(
+                f"a {column_type.name} column cannot list its values", hint=f"write  bounds: {column_type.example}"
+            )
+        if not isinstance(values, list | tuple) or not values:
+            raise complaint(
+                "values are a list of at least one value",
+                hint=f"write  values: {column_type.example}, or leave them out",
+            )
+        if info.data.get("bounds") is not None:
+            raise complaint("a column has either bounds or values", hint="leave the bounds out: the values say more")
+        read = _read_all(column_type, values)
+        seen: set[Value] = set()
+        for value in read:
+            if value in seen:
+                raise complaint(f"{shown(value)} is listed twice", hint="list every value once")
+            seen.add(value)
+        return read
+
+
+def _read_all(column_type: ColumnType, values: list[object] | tuple[object, ...]) -> tuple[Value, ...]:
+    try:
+        return tuple(column_type.read(value) for value in values)
+    except SchemaError as error:
+        raise complaint(error.problem, hint=error.hint) from None
+
+
+def _unit_branch(unit: object) -> str:
+    return PATH_BRANCH if isinstance(unit, dict | UnitPath) else COLUMN_BRANCH
+
+
+class Table(Declared):
+    """A private table, whose every row belongs to one unit, or a public one that belongs to nobody."""
+
+    sample = "orders: {unit: customer_id, columns: {customer_id: integer}}"
+
+    columns: Mapping[str, Column] = Field(description="Name: type, or name: {type: ..., bounds or values, nullable}")
+    unit: (
+        Annotated[
+            Annotated[str, Tag(COLUMN_BRANCH)] | Annotated[UnitPath, Tag(PATH_BRANCH)], Discriminator(_unit_branch)
+        ]
+        | None
+    ) = Field(default=None, description="The column that identifies the person, or the foreign key that leads there")
+    public: bool = Field(default=False, description="The table is about nobody and may be shown as it is")
+    unique: bool = Field(default=False, description="One row per unit")
+    contribution: Contribution = Field(
+        default_factory=Contribution, description="This table's own bounds; what they leave out is the schema's"
+    )
+    _name: str = PrivateAttr(default="")
+
+    @property
+    def name(self) -> str:
+        """The name under which the schema declares it."""
+        return self._name
+
+    @property
+    def is_public(self) -> bool:
+        return self.public
+
+    @property
+    def unit_column(self) -> str | None:
+        """The column that holds the unit; None when the table is public or reaches its unit over a path."""
+        return self.unit if isinstance(self.unit, str) else None
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name in any case, as SQL understands names."""
+        return self._by_lower_name.get(name.lower())
+
+    @cached_property
+    def _by_lower_name(self) -> dict[str, Column]:
+        return {name.lower(): column for name, column in self.columns.items()}
+
+    @field_validator("columns")
+    @classmethod
+    def _name_columns(cls, columns: Mapping[str, Column]) -> Mapping[str, Column]:
+        if not columns:
+            raise complaint("the table has no columns", hint="write  columns: {customer_id: integer, region: text}")
+        _check_names(columns)
+        return {name: _named(name, column) for name, column in columns.items()}
+
+    @field_validator("unit")
+    @classmethod
+    def _spell_unit_as_declared(cls, unit: str | UnitPath | None, info: ValidationInfo) -> str | UnitPath | None:
+        columns = info.data.get("columns")
+        if columns is None or unit is None:
+            return unit
+        if isinstance(unit, str):
+            return _spelled("column", unit, columns)
+        return unit.model_copy(update={"through": _spelled("column", unit.through, columns, "through")})
+
+    @model_validator(mode="after")
+    def _belong_to_a_unit_or_to_nobody(self) -> Table:
+        if self.public:
+            for key in ("unit", "unique", "contribution"):
+                if key in self.model_fields_set and getattr(self, key):
+                    raise complaint(
+                        f'a public table has no "{key}"',
+                        key,
+                        hint=f"remove {key} if the rows are about nobody, or  public: true  if they are about people",
+                    )
+        elif self.unit is None:
+            raise complaint(
+                "the table is private and names no unit",
+                hint="write  unit: customer_id  (the column that identifies the person), or  public: true",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _leave_unique_alone(self) -> Table:
+        if self.unique and isinstance(self.unit, UnitPath):
+            raise complaint(
+                "a table that reaches its unit over a path cannot be unique",
+                "unique",
+                hint="remove unique, or declare a column of this table as its unit",
+            )
+        if self.unique and "contribution" in self.model_fields_set:
+            raise complaint(
+                "a table with one row per unit has no contribution to bound",
+                "contribution",
+                hint="remove contribution, or  unique: true",
+            )
+        return self
+
+
+class Schema(Declared):
+    """Everything that may be asked about, and everything that is public about it."""
+
+    sample = "tables: {orders: {unit: customer_id, columns: {customer_id: integer}}}"
+
+    dataset: str = Field(default="data", description="What the whole is called")
+    contribution: Contribution = Field(
+        default_factory=Contribution, description="The bounds of every table that does not set its own"
+    )
+    tables: Mapping[str, Table]
+
+    def table(self, name: str) -> Table | None:
+        """The table of that name in any case, as SQL understands names."""
+        return self._by_lower_name.get(name.lower())
+
+    def unit_path(self, table_name: str) -> tuple[Hop, ...]:
+        """The hops from a table to the one that holds its unit column; none for that one and for public tables."""
+        hops = []
+        table = self.table(table_name)
+        while table is not None and isinstance(table.unit, UnitPath):
+            hops.append(Hop(table.unit.through, table.unit.to_table, table.unit.to_column))
+            table = self.table(table.unit.to_table)
+        return tuple(hops)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal declarations have equal fingerprints, whatever the files look like."""
+        canonical = json.dumps(self.model_dump(), sort_keys=True, default=str)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @cached_property
+    def _by_lower_name(self) -> dict[str, Table]:
+        return {name.lower(): table for name, table in self.tables.items()}
+
+    @field_validator("tables")
+    @classmethod
+    def _resolve_tables(cls, tables: Mapping[str, Table], info: ValidationInfo) -> Mapping[str, Table]:
+        if not tables:
+            raise complaint(
+                "the schema has no tables", hint="declare at least one: what is not declared does not exist"
+            )
+        _check_names(tables)
+        defaults = info.data.get("contribution", Contribution())
+        resolved = {
+            name: _named(
+                name,
+                table.model_copy(
+                    update={
+                        "unit": _resolved_unit(name, tables),
+                        "contribution": _resolved_contribution(table, defaults),
+                    }
+                ),
+            )
+            for name, table in tables.items()
+        }
+        for name in resolved:
+            _check_path_ends(name, resolved)
+        return resolved
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explain_problems(cls, data: Any, handler: ModelWrapValidatorHandler[Schema], info: ValidationInfo) -> Schema:
+        try:
+            return handler(data)
+        except ValidationError as error:
+            problem = first_problem(error, info.context or Document())
+        raise problem
+
+
+Part = TypeVar("Part", Column, Table)
+
+
+def _named(name: str, part: Part) -> Part:
+    copy = part.model_copy()
+    copy._name = name
+    return copy
+
+
+def _check_names(names: Iterable[str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        if not name or name != name.strip() or not name.isprintable() or not {".", '"'}.isdisjoint(name):
+            raise complaint(
+                f"{name!r} cannot be a name",
+                name,
+                hint="a name has no dots, double quotes or control characters, and no blanks around it",
+            )
+        twin = seen.setdefault(name.lower(), name)
+        if twin != name:
+            raise complaint(
+                f'"{name}" and "{twin}" are the same name in SQL', name, hint="rename one: case does not count"
+            )
+
+
+def _spelled(kind: str, name: str, declared: Mapping[str, object], *at: str) -> str:
+    """`name` as it is declared, so that all later code may compare names as they are."""
+    for known in declared:
+        if known.lower() == name.lower():
+            return known
+    raise complaint(f'there is no {kind} "{name}"', *at, hint=did_you_mean(name, declared))
+
+
+def _resolved_contribution(table: Table, defaults: Contribution) -> Contribution:
+    if table.unique or table.public:
+        return Contribution()
+    return defaults.model_copy(update=table.contribution.model_dump(exclude_unset=True))
+
+
+def _resolved_unit(name: str, tables: Mapping[str, Table]) -> str | UnitPath | None:
+    """The unit with its `to` as declared, once it is known to lead to a column that it can be compared with."""
+    table = tables[name]
+    unit = table.unit
+    if not isinstance(unit, UnitPath):
+        return unit
+    at = (name, "unit", "to")
+    to_table = _spelled("table", unit.to_table, tables, *at)
+    to_column = _spelled("column", unit.to_column, tables[to_table].columns, *at)
+    if tables[to_table].public:
+        raise complaint(
+            f'the path ends nowhere: "{to_table}" is public and has no unit', *at, hint="lead it to a private table"
+        )
+    here, there = table.columns[unit.through].type, tables[to_table].columns[to_column].type
+    if here != there:
+        raise complaint(
+            f'"{unit.through}" is {here.name} and "{to_table}.{to_column}" is {there.name}: they cannot be equal',
+            *at,
+            hint="declare both columns with the same type",
+        )
+    return unit.model_copy(update={"to": f"{to_table}.{to_column}"})
+
+
+def _check_path_ends(name: str, tables: Mapping[str, Table]) -> None:
+    seen = [name]
+    unit = tables[name].unit
+    while isinstance(unit, UnitPath):
+        seen.append(unit.to_table)
+        if unit.to_table in seen[:-1]:
+            raise complaint(
+                f"the path goes round in a circle: {' -> '.join(seen)}",
+                name,
+                "unit",
+                hint="give one of these tables a unit column of its own, such as  unit: customer_id",
+            )
+        unit = tables[unit.to_table].unit

@@ -1,0 +1,180 @@
+"""The one stateful object behind every door: an engine, a schema, a ledger, and how much a query costs by default."""
+
+from __future__ import annotations
+
+import os
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpsql import pipeline
+from dpsql.accounting.costs import price
+from dpsql.accounting.events import Composed
+from dpsql.accounting.exact import exact
+from dpsql.accounting.ledger import Ledger
+from dpsql.engines.scratch import Scratch
+from dpsql.errors import InterfaceError, ProgrammingError, Unsupported
+from dpsql.explanation import Explanation, explain_calibrated
+from dpsql.flow.question import Question
+from dpsql.flow.setting import Setting
+from dpsql.schema import load_schema
+
+if TYPE_CHECKING:
+    from dpsql.accounting.budget import Budget
+    from dpsql.result import Result
+    from dpsql.schema import Schema
+
+MEMORY = ":memory:"
+DEFAULT_SHARE = Fraction(1, 10)
+"""A query that names no cost spends a tenth of the session's epsilon."""
+LEADING_EXPLAIN = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*explain\b", re.IGNORECASE | re.DOTALL)
+
+
+class Session:
+    def __init__(
+        self,
+        database: object,
+        schema: str | os.PathLike[str] | dict[str, Any] | Schema,
+        *,
+        epsilon: object,
+        delta: object,
+        ledger: str | os.PathLike[str] | None,
+        query_epsilon: object,
+        composition: str,
+        analyst: str | None,
+        analyst_epsilon: object,
+    ) -> None:
+        from dpsql.engines.duckdb_engine import DuckDBEngine
+
+        loaded = load_schema(schema)
+        new = epsilon is not None
+        total = positive(epsilon, "epsilon") if new else None
+        share = positive(query_epsilon, "query_epsilon") if query_epsilon is not None else None
+        engine = DuckDBEngine.open(database, loaded)
+        try:
+            engine.check(loaded)
+            opened = Ledger.open(
+                default_ledger(database) if ledger is None else ledger,
+                dataset=loaded.dataset,
+                epsilon=total,
+                delta=below_one(delta) if new else None,
+                composition=composition if new else None,
+                analyst=analyst,
+                analyst_epsilon=analyst_epsilon,
+            )
+        except BaseException:
+            engine.close()
+            raise
+        self.setting = Setting(loaded, engine, opened, Scratch())
+        self.query_epsilon = share or opened.budget.filter.epsilon * DEFAULT_SHARE
+
+    def execute(self, sql: str, parameters: object, options: dict[str, Any]) -> Result:
+        return pipeline.run(self.question(sql, parameters, **options), self.setting)
+
+    def explain(self, sql: str, parameters: object, options: dict[str, Any]) -> Explanation:
+        calibrated = pipeline.compile_question(self.question(sql, parameters, **options), self.setting)
+        budget = self.budget
+        cost = price(Composed(tuple(release.event for release in calibrated.releases)))
+        return explain_calibrated(calibrated, budget, budget.filter.remaining(budget.tally.totals + cost))
+
+    def question(
+        self,
+        sql: str,
+        parameters: object,
+        *,
+        epsilon: object = None,
+        delta: object = None,
+        accuracy: object = None,
+        mechanism: str | None = None,
+        max_groups: int | None = None,
+        max_rows_per_group: int | None = None,
+        propose: object = None,
+        fresh: bool = False,
+    ) -> Question:
+        if not isinstance(sql, str):
+            raise ProgrammingError(f"a query is a text, not {type(sql).__name__}")
+        for name, value in (("accuracy", accuracy), ("propose", propose)):
+            if value is not None:
+                raise Unsupported(f"{name}= is not understood yet", hint="name the cost: epsilon=0.1")
+        return Question(
+            sql,
+            parameter_values(parameters),
+            self.query_epsilon if epsilon is None else positive(epsilon, "epsilon"),
+            None if delta is None else self._query_delta(delta),
+            mechanism,
+            None if max_groups is None else count(max_groups, "max_groups"),
+            None if max_rows_per_group is None else count(max_rows_per_group, "max_rows_per_group"),
+            fresh,
+        )
+
+    def _query_delta(self, delta: object) -> Fraction:
+        value, total = below_one(delta), self.budget.filter.delta
+        if value > total:
+            raise ProgrammingError(
+                f"delta={float(value):g} is more than the session's {float(total):g}",
+                hint="name a smaller delta, or none: the session's is used then",
+            )
+        return value
+
+    @property
+    def budget(self) -> Budget:
+        return self.setting.ledger.budget
+
+    def close(self) -> None:
+        self.setting.scratch.close()
+        self.setting.engine.close()
+        self.setting.ledger.close()
+
+
+def split_explain(sql: str) -> tuple[bool, str]:
+    """Whether the text is EXPLAIN <query>, and the query; blanks keep its places as they are in the text.
+
+    >>> split_explain("EXPLAIN SELECT 1")
+    (True, '        SELECT 1')
+    """
+    found = LEADING_EXPLAIN.match(sql)
+    if found is None:
+        return False, sql
+    blank = re.sub(r"[^\n]", " ", sql[: found.end()])
+    return True, (blank + sql[found.end() :])
+
+
+def default_ledger(database: object) -> str:
+    """A file database has its ledger beside it, so that reopening a notebook does not reset privacy."""
+    if isinstance(database, str | os.PathLike) and str(database) != MEMORY:
+        return f"{Path(database)}.ledger"
+    return MEMORY
+
+
+def positive(value: object, name: str) -> Fraction:
+    number = exact(value, name)
+    if number == 0:
+        raise ProgrammingError(f"{name} must be above 0", hint=f"write {name}=0.1, for example")
+    return number
+
+
+def below_one(delta: object) -> Fraction:
+    number = exact(delta, "delta")
+    if number >= 1:
+        raise ProgrammingError(f"delta must be below 1, and {delta} is not", hint="write delta=1e-6, for example")
+    return number
+
+
+def count(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
+        raise ProgrammingError(
+            f"{name} is a whole number from 1 on, not {value!r}", hint=f"write {name}=4, for example"
+        )
+    return value
+
+
+def parameter_values(parameters: object) -> tuple[object, ...]:
+    if parameters is None:
+        return ()
+    if isinstance(parameters, str | bytes | dict) or not hasattr(parameters, "__iter__"):
+        raise InterfaceError(
+            f"parameters are a list or tuple of values, not {type(parameters).__name__}",
+            hint='write execute("... ?", [10])',
+        )
+    return tuple(parameters)

@@ -1,0 +1,155 @@
+"""docs/proofs/composition.md, executed: fixed batches against dp-accounting, adaptive ones against the exact answer."""
+
+import math
+from fractions import Fraction
+from itertools import product
+
+import dp_accounting
+import pytest
+
+from dpsql.accounting.costs import Totals, price
+from dpsql.accounting.events import ApproximateRelease, Composed, Gaussian, Laplace, PureRelease
+from dpsql.accounting.filters import FILTERS, Auto, Basic, Gdp, Zcdp
+from dpsql.accounting.gaussian_dp import delta_at
+from dpsql.accounting.tally import Tally
+
+DELTA = Fraction(1, 10**6)
+# The curve is to be read at 1e-6, so the session's delta is that much larger.
+SESSION_DELTA = DELTA * 20 / 19
+PLENTY = Fraction(100)
+
+
+def hundred(event):
+    return price(Composed((event,) * 100))
+
+
+def test_a_hundred_laplace_queries():
+    totals = hundred(Laplace(Fraction(10)))
+    assert Basic(PLENTY, DELTA).spent(totals).epsilon == 10
+    assert Zcdp(PLENTY, SESSION_DELTA).spent(totals).epsilon == pytest.approx(5.2215, abs=1e-4)
+
+    tally = Tally()
+    for _ in range(100):
+        tally = tally.plus(price(Laplace(Fraction(10))), Fraction(1, 10), Fraction(0))
+    assert tally.basic == (10, 0)
+    assert tally.advanced(DELTA).epsilon == pytest.approx(6.3082, abs=1e-4)
+
+    exact_batch = dp_accounting.pld.PLDAccountant()
+    exact_batch.compose(dp_accounting.LaplaceDpEvent(10), 100)
+    assert Gdp(PLENTY, SESSION_DELTA).spent(totals).epsilon > exact_batch.get_epsilon(float(DELTA))
+
+
+def test_a_hundred_gaussian_queries():
+    totals = hundred(Gaussian(Fraction(20)))
+    assert Basic(PLENTY, DELTA).spent(totals).epsilon == math.inf
+    assert Zcdp(PLENTY, SESSION_DELTA).spent(totals).epsilon == pytest.approx(2.4191, abs=1e-4)
+    assert Gdp(PLENTY, SESSION_DELTA).spent(totals).epsilon == pytest.approx(2.2541, abs=1e-4)
+
+    renyi = dp_accounting.rdp.RdpAccountant(orders=[1 + k / 100 for k in range(1, 3000)])
+    renyi.compose(dp_accounting.GaussianDpEvent(20), 100)
+    assert Zcdp(PLENTY, SESSION_DELTA).spent(totals).epsilon == pytest.approx(renyi.get_epsilon(1e-6), rel=1e-6)
+
+    exact_batch = dp_accounting.pld.PLDAccountant()
+    exact_batch.compose(dp_accounting.GaussianDpEvent(20), 100)
+    assert Gdp(PLENTY, SESSION_DELTA).spent(totals).epsilon == pytest.approx(exact_batch.get_epsilon(1e-6), rel=1e-6)
+
+
+def test_basic_composition_of_gaussians_charged_as_approximate_releases():
+    each = dp_accounting.get_epsilon_gaussian(20, 1e-8)
+    totals = hundred(ApproximateRelease(Fraction(str(each)), Fraction(1, 10**8)))
+    assert Basic(PLENTY, DELTA).spent(totals) == pytest.approx((23.9, 1e-6), rel=1e-2)
+
+
+def test_a_pure_release_passes_as_gaussian():
+    """Randomized response is the worst pure release; its curve lies under that of its mu everywhere."""
+    for epsilon in (0.1, 1.0, 3.0):
+        mu = math.sqrt(price(PureRelease(Fraction(str(epsilon)))).mu_squared)
+        for threshold in (0.0, epsilon / 3, epsilon * 0.99):
+            assert delta_of_response(epsilon, threshold) <= delta_at(mu, threshold)
+
+
+# One adaptive session: a randomized response first, then a release chosen by what it said.
+
+EPSILON, TARGET, FIRST = 1.0, 0.01, 0.5
+
+
+def delta_of_response(epsilon, threshold):
+    """The hockey-stick divergence of randomized response at e^threshold."""
+    keep = math.exp(epsilon) / (1 + math.exp(epsilon))
+    scale = math.exp(threshold)
+    return max(0.0, keep - scale * (1 - keep)) + max(0.0, (1 - keep) - scale * keep)
+
+
+def delta_of(event, threshold):
+    match event:
+        case PureRelease(epsilon):
+            return delta_of_response(float(epsilon), threshold)
+        case ApproximateRelease(epsilon, delta):
+            return float(delta) + (1 - float(delta)) * delta_of_response(float(epsilon), threshold)
+        case Gaussian(multiplier):
+            curve = delta_at(float(1 / multiplier), abs(threshold))
+            return curve if threshold >= 0 else 1 - math.exp(threshold) * (1 - curve)
+
+
+def delta_of_session(after_yes, after_no):
+    """A yes is likelier with the person in the data, a no without: what they leave of epsilon differs."""
+    keep = math.exp(FIRST) / (1 + math.exp(FIRST))
+    return keep * delta_of(after_yes, EPSILON - FIRST) + (1 - keep) * delta_of(after_no, EPSILON + FIRST)
+
+
+def second_that_just_fits():
+    """The largest pure release that composes with the first one to (EPSILON, TARGET), as a fixed batch."""
+    low, high = Fraction(0), Fraction(2)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if delta_of_session(*[PureRelease(middle)] * 2) <= TARGET else (low, middle)
+    return PureRelease(low)
+
+
+def test_stopping_on_a_composed_curve_breaks_the_promise_and_the_filters_do_not_allow_it():
+    pure, leak = second_that_just_fits(), ApproximateRelease(Fraction(0), Fraction(str(TARGET)))
+    # Each branch alone stays on the curve, so an odometer that looks at the composed curve lets both pass,
+    assert delta_of_session(pure, pure) <= TARGET
+    assert delta_of_session(leak, leak) <= TARGET * (1 + 1e-12)
+    # and the session that picks its branch by the first answer does not keep the promise.
+    assert delta_of_session(pure, leak) > 1.3 * TARGET
+    first = PureRelease(Fraction(str(FIRST)))
+    for kind in FILTERS.values():
+        a_filter = kind(Fraction(str(EPSILON)), Fraction(str(TARGET)))
+        assert not all(a_filter.admits(price(first) + price(second)) for second in (pure, leak))
+
+
+def test_the_composed_curve_is_the_one_that_dp_accounting_stops_on():
+    pld = dp_accounting.pld.privacy_loss_distribution
+    first = pld.from_randomized_response(2 / (1 + math.exp(FIRST)), 2)
+    pure = float(second_that_just_fits().epsilon)
+    second = pld.from_randomized_response(2 / (1 + math.exp(pure)), 2)
+    leak = pld.from_privacy_parameters(dp_accounting.pld.common.DifferentialPrivacyParameters(0, TARGET))
+    assert first.compose(second).get_delta_for_epsilon(EPSILON) == pytest.approx(TARGET, rel=1e-2)
+    assert first.compose(leak).get_delta_for_epsilon(EPSILON) == pytest.approx(TARGET, rel=1e-2)
+
+
+MENU = [
+    *(PureRelease(Fraction(k, 20)) for k in range(1, 21)),
+    *(Gaussian(Fraction(k, 2)) for k in range(2, 30)),
+    *(ApproximateRelease(Fraction(k, 10), Fraction(m, 2000)) for k in range(6) for m in range(1, 21, 3)),
+]
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_no_admitted_choice_after_the_first_answer_breaks_the_promise(name):
+    a_filter = FILTERS[name](Fraction(str(EPSILON)), Fraction(str(TARGET)))
+    for first_share in (FIRST,):
+        spent = price(PureRelease(Fraction(str(first_share))))
+        admitted = [event for event in MENU if a_filter.admits(spent + price(event))]
+        assert admitted or name in ("gdp", "zcdp")
+        for after_yes, after_no in product(admitted, repeat=2):
+            assert delta_of_session(after_yes, after_no) <= TARGET * (1 + 1e-9)
+
+
+def test_the_pure_sum_costs_auto_no_delta():
+    auto = Auto(Fraction(1), DELTA)
+    totals = Totals()
+    for _ in range(10):
+        totals += price(PureRelease(Fraction(1, 10)))
+    assert auto.spent(totals) == (1.0, 0.0)

@@ -1,0 +1,269 @@
+"""Holds the lines of the house, so that a privacy review is a short reading list.
+
+Imports go down only, a stage knows only the stage above it, and what is dangerous (the engine, randomness, analyst
+text, state) lives in the few places named here. To move a line, change a table below, and say why in
+docs/ARCHITECTURE.md.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# From the doors to the foundations; a module imports from lower layers and from its own package.
+LAYERS = (
+    {"__init__", "__main__"},
+    {"cli", "notebook", "pandas"},
+    {"dbapi"},
+    {"session"},
+    {"pipeline"},
+    {"flow"},
+    {"result"},
+    {"aggregates", "local", "mechanisms"},
+    {"relation"},
+    {"expressions"},
+    {"engines"},
+    {"accounting", "sampling", "schema"},
+    {"errors"},
+    {"source"},
+)
+
+STAGES = (
+    "parse_sql",
+    "resolve_names",
+    "track_units",
+    "infer_sensitivity",
+    "plan_query",
+    "calibrate_noise",
+    "charge_budget",
+    "execute_query",
+    "add_noise",
+    "finish_result",
+)
+
+# Outside module (or function of one) -> where it may be used. Imports for type checkers alone do nothing and are free.
+NOWHERE: frozenset[str] = frozenset()
+FENCES = {
+    "duckdb": {"dpsql.engines", "dpsql.flow.finish_result"},
+    "sqlglot": {
+        "dpsql.flow.parse_sql",
+        "dpsql.flow.resolve_names",
+        "dpsql.flow.plan_query",
+        "dpsql.flow.finish_result",
+        "dpsql.aggregates",
+        "dpsql.expressions",
+        "dpsql.engines",
+    },
+    "cryptography": {"dpsql.sampling"},
+    "os.urandom": {"dpsql.sampling"},
+    "secrets": {"dpsql.sampling"},
+    "random": NOWHERE,
+    "numpy.random": NOWHERE,
+}
+
+# Imported when used, so that `import dpsql` stays light -> who may import it at once.
+LATE = {"pandas": {"dpsql.pandas"}, "polars": NOWHERE, "pyarrow": NOWHERE}
+
+STATEFUL = {"dpsql.session", "dpsql.accounting.ledger", "dpsql.accounting.ledger_file"}
+MUTABLE_LITERALS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+MUTABLE_CALLS = {
+    "list",
+    "dict",
+    "set",
+    "bytearray",
+    "defaultdict",
+    "deque",
+    "Counter",
+    "OrderedDict",
+    "WeakValueDictionary",
+}
+
+
+class Use(NamedTuple):
+    """One use of an outside name: an import, or an attribute such as os.urandom."""
+
+    name: str
+    line: int
+    at_once: bool = False  # runs when the module is imported
+    typing_only: bool = False
+
+
+def uses(tree: ast.AST, at_once: bool = True, typing_only: bool = False) -> Iterator[Use]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from (Use(alias.name, node.lineno, at_once, typing_only) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            yield from (Use(f"{module}.{alias.name}", node.lineno, at_once, typing_only) for alias in node.names)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield Use(f"{node.value.id}.{node.attr}".replace("np.", "numpy.", 1), node.lineno)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from uses(ast.Module(node.body, []), at_once=False, typing_only=True)
+            yield from uses(ast.Module(node.orelse, []), at_once, typing_only)
+            continue
+        inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        yield from uses(node, at_once and not inside, typing_only)
+
+
+def within(name: str, places: set[str] | frozenset[str]) -> bool:
+    return any(name == place or name.startswith(f"{place}.") for place in places)
+
+
+def part_of(name: str) -> str:
+    """`dpsql.flow.parse_sql.Parsed` belongs to `flow`, and `dpsql` itself is its `__init__`."""
+    return [*name.split("."), "__init__"][1]
+
+
+def depth_of(part: str) -> int | None:
+    return next((depth for depth, parts in enumerate(LAYERS) if part in parts), None)
+
+
+def upward_imports(module: str, tree: ast.Module) -> Iterator[str]:
+    here = part_of(module)
+    if depth_of(here) is None:
+        yield f"{here} has no place in LAYERS"
+        return
+    for use in uses(tree):
+        there = part_of(use.name)
+        if use.name.startswith("."):
+            yield f"line {use.line}: relative import of {use.name}"
+        elif within(use.name, {"dpsql"}) and there != here and (depth_of(there) or 0) <= (depth_of(here) or 0):
+            yield f"line {use.line}: {here} imports {there}, which is not below it"
+
+
+def skipped_stages(module: str, tree: ast.Module) -> Iterator[str]:
+    if part_of(module) != "flow":
+        return
+    stage = module.split(".")[-1]
+    above = STAGES[STAGES.index(stage) - 1] if stage in STAGES[1:] else None
+    for use in uses(tree):
+        there = use.name.removeprefix("dpsql.flow.").split(".")[0]
+        if within(use.name, {"dpsql.flow"}) and there in STAGES and there != above:
+            yield f"line {use.line}: {stage} imports {there}; it may know only {above or 'no stage'}"
+
+
+def broken_fences(module: str, tree: ast.Module) -> Iterator[str]:
+    for use in uses(tree):
+        for fenced, allowed in FENCES.items():
+            if within(use.name, {fenced}) and not use.typing_only and not within(module, allowed):
+                yield f"line {use.line}: {fenced} is for {', '.join(sorted(allowed)) or 'nobody'}"
+
+
+def early_imports(module: str, tree: ast.Module) -> Iterator[str]:
+    for use in uses(tree):
+        for heavy, allowed in LATE.items():
+            if within(use.name, {heavy}) and use.at_once and not within(module, allowed):
+                yield f"line {use.line}: import {heavy} inside the function that needs it"
+
+
+def shared_state(module: str, tree: ast.Module) -> Iterator[str]:
+    if within(module, STATEFUL):
+        return
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            variables = [name for name in names if name.islower() and not name.startswith("__")]
+            if variables and is_mutable(node.value):
+                yield f"line {node.lineno}: {variables[0]} is state that every session would share"
+    yield from (f"line {node.lineno}: global state" for node in ast.walk(tree) if isinstance(node, ast.Global))
+
+
+def is_mutable(value: ast.expr) -> bool:
+    called = ast.unparse(value.func).split(".")[-1] if isinstance(value, ast.Call) else None
+    return isinstance(value, MUTABLE_LITERALS) or called in MUTABLE_CALLS
+
+
+CHECKS = (upward_imports, skipped_stages, broken_fences, early_imports, shared_state)
+
+
+def violations(module: str, source: str) -> list[str]:
+    tree = ast.parse(source)
+    return [violation for check in CHECKS for violation in check(module, tree)]
+
+
+def module_name(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "dpsql").rglob("*.py")), ids=module_name)
+def test_the_house_keeps_its_lines(file: Path) -> None:
+    assert violations(module_name(file), file.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "complaint"),
+    [
+        ("dpsql.schema.load", "from dpsql.session import Session", "schema imports session"),
+        ("dpsql.schema.load", "from dpsql import session", "schema imports session"),
+        ("dpsql.schema.load", "import dpsql", "schema imports __init__"),
+        ("dpsql.schema.load", "def f():\n    import dpsql.flow.parse_sql", "line 2: schema imports flow"),
+        (
+            "dpsql.schema.load",
+            "if TYPE_CHECKING:\n    from dpsql.engines.engine import Engine",
+            "schema imports engines",
+        ),
+        ("dpsql.schema.load", "from dpsql.sampling import uniform", "schema imports sampling"),
+        ("dpsql.schema.load", "from .model import Schema", "relative import"),
+        ("dpsql.source", "from dpsql.errors import Error", "source imports errors"),
+        ("dpsql.helpers", "", "helpers has no place"),
+        ("dpsql.schema.load", "from dpsql.helpers import x", "schema imports helpers"),
+        ("dpsql.flow.plan_query", "from dpsql.flow.parse_sql import Parsed", "it may know only infer_sensitivity"),
+        ("dpsql.flow.plan_query", "from dpsql.flow import add_noise", "it may know only infer_sensitivity"),
+        ("dpsql.flow.parse_sql", "import dpsql.flow.finish_result", "it may know only no stage"),
+        ("dpsql.flow.setting", "from dpsql.flow.parse_sql import Parsed", "it may know only no stage"),
+        ("dpsql.flow", "from dpsql.flow.parse_sql import Parsed", "it may know only no stage"),
+        ("dpsql.session", "import duckdb", "duckdb is for"),
+        ("dpsql.flow.plan_query", "def f():\n    from duckdb import connect", "duckdb is for"),
+        ("dpsql.flow.add_noise", "from sqlglot import exp", "sqlglot is for"),
+        ("dpsql.mechanisms.laplace", "import os\nx = os.urandom(8)", "line 2: os.urandom is for dpsql.sampling"),
+        ("dpsql.mechanisms.laplace", "from os import urandom", "os.urandom is for"),
+        ("dpsql.mechanisms.laplace", "import secrets", "secrets is for"),
+        ("dpsql.mechanisms.laplace", "from cryptography.hazmat.primitives import ciphers", "cryptography is for"),
+        ("dpsql.sampling.uniform", "import random", "random is for nobody"),
+        ("dpsql.sampling.uniform", "from random import random", "random is for nobody"),
+        ("dpsql.sampling.uniform", "import numpy as np\nrng = np.random.default_rng()", "numpy.random is for nobody"),
+        ("dpsql.sampling.uniform", "from numpy import random", "numpy.random is for nobody"),
+        ("dpsql.sampling.uniform", "from numpy.random import default_rng", "numpy.random is for nobody"),
+        ("dpsql.result", "import pandas as pd", "import pandas inside"),
+        ("dpsql.result", "try:\n    import polars\nexcept ImportError:\n    pass", "import polars inside"),
+        ("dpsql.result", "class A:\n    from pyarrow import Table", "import pyarrow inside"),
+        ("dpsql.result", "cache = {}", "cache is state"),
+        ("dpsql.result", "_seen: set[str] = set()", "_seen is state"),
+        ("dpsql.result", "found = collections.defaultdict(list)", "found is state"),
+        ("dpsql.result", "def f():\n    global total\n    total = 1", "line 2: global state"),
+    ],
+)
+def test_a_planted_violation_is_found(module: str, source: str, complaint: str) -> None:
+    found = violations(module, source)
+    assert len(found) == 1
+    assert complaint in found[0]
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("dpsql", "from dpsql.dbapi import connect\n__all__ = ['connect']"),
+        ("dpsql.pipeline", "from dpsql.flow import parse_sql, finish_result"),
+        ("dpsql.flow.plan_query", "from dpsql.flow.infer_sensitivity import Measured\nfrom sqlglot import exp"),
+        ("dpsql.flow.plan_query", "from dpsql.flow.setting import Setting"),
+        ("dpsql.flow.finish_result", "import duckdb"),
+        ("dpsql.engines.duckdb", "import duckdb\nfrom dpsql.schema.model import Schema"),
+        ("dpsql.engines.engine", "from dpsql.engines.duckdb import DuckDB"),
+        ("dpsql.sampling.randomness", "import os\nimport hashlib\nkey = os.urandom(32)"),
+        ("dpsql.accounting.budget", "import hashlib"),
+        ("dpsql.dbapi", "if TYPE_CHECKING:\n    import duckdb\n    import pandas"),
+        ("dpsql.result", "def df(self):\n    import pandas\n    return pandas.DataFrame()"),
+        ("dpsql.pandas", "import pandas"),
+        ("dpsql.result", "NAMES = ['a']\nkinds = ('a', 'b')\nlimit = 5\nPairs = dict[str, int]"),
+        ("dpsql.session", "open_sessions = {}"),
+    ],
+)
+def test_what_is_allowed_passes(module: str, source: str) -> None:
+    assert violations(module, source) == []
