@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.accounting.costs import Cost
 from dpsql.aggregates.estimate import Ratio
 from dpsql.aggregates.measure import SumValues
 from dpsql.intervals import half_width
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dpsql.accounting.budget import Budget
+    from dpsql.accounting.costs import Cost
     from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease, NoisyMeasure
     from dpsql.flow.plan_query import Output
 
@@ -40,7 +40,7 @@ class ExplainedMeasure:
 @dataclass(frozen=True)
 class ExplainedRelease:
     sql: str
-    """Runs as it stands on the raw database: one row per group, keys first, then one integer per measure, without noise."""
+    """Runs as it stands on the raw database: one row per group, keys first, then an integer per measure, no noise."""
     unit: str
     keys: tuple[str, ...]
     public_keys: bool
@@ -158,6 +158,7 @@ def _release_lines(release: ExplainedRelease) -> Iterator[str]:
     for measure in release.measures:
         yield (
             f"measure    {measure.what}: one unit moves it by {measure.linf * measure.quantum:.6g} in a group, "
-            f"{measure.l1 * measure.quantum:.6g} in all; noise has a standard deviation of {measure.std * measure.quantum:.6g}"
+            f"{measure.l1 * measure.quantum:.6g} in all; the noise's standard deviation is "
+            f"{measure.std * measure.quantum:.6g}"
         )
     yield f"sql        {release.sql}"

@@ -88,7 +88,7 @@ class Result:
         frame = pd.DataFrame.from_records(self.rows, columns=self.names)
         for position, column in enumerate(self.columns):
             if column.type.startswith(TIMES):
-                frame.isetitem(position, pd.to_datetime(frame.iloc[:, position]))
+                frame.isetitem(position, pd.to_datetime(frame.iloc[:, position]).array)
         return frame
 
     def pl(self) -> pl.DataFrame:

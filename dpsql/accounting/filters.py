@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
@@ -26,7 +27,7 @@ RESERVED_SHARE = Fraction(1, 20)
 
 
 @dataclass(frozen=True)
-class Filter:
+class Filter(ABC):
     """Admits queries as long as their sum is (epsilon, delta)-DP."""
 
     epsilon: Fraction
@@ -56,8 +57,9 @@ class Filter:
         return None
 
     @property
+    @abstractmethod
     def rules(self) -> tuple[Rule, ...]:
-        raise NotImplementedError
+        """Each is sound on its own, so the session stays within its budget while one of them holds."""
 
     def admits(self, totals: Totals) -> bool:
         return any(totals <= rule.limit for rule in self.rules)

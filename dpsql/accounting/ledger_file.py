@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from dpsql.errors import InterfaceError, LedgerError
@@ -75,6 +75,8 @@ class LedgerFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        # By process: a lock that another thread held when the process forked would never be released in the child.
+        self._locks: dict[int, AbstractContextManager[object]] = {}
         self._open()
 
     @contextmanager
@@ -94,9 +96,10 @@ class LedgerFile:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        if os.getpid() != self._pid:
-            self._open_after_fork()
-        with self._lock, _in_plain_words(self.path):
+        lock = self._locks.setdefault(os.getpid(), threading.RLock())
+        with lock, _in_plain_words(self.path):
+            if os.getpid() != self._pid:
+                self._open_after_fork()
             self._connection.execute(begin)
             try:
                 yield self._connection
@@ -116,7 +119,6 @@ class LedgerFile:
 
     def _open(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Lock()
         with _in_plain_words(self.path):
             self._connection = sqlite3.connect(
                 self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False

@@ -1,4 +1,4 @@
-"""The answer of an aggregate as SQL over its noisy measures. This runs after the release, so nothing here touches people."""
+"""The answer of an aggregate as SQL over its noisy measures. It runs after the release, and touches nobody."""
 
 from __future__ import annotations
 

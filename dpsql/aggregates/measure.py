@@ -34,9 +34,6 @@ DECIMAL_DIGITS = 18
 class CountUnits:
     """How many units a group has."""
 
-    def input(self, argument: exp.Expr | None) -> exp.Expr | None:
-        return None
-
     def partial(self, name: str) -> list[exp.Expr]:
         return []
 
@@ -50,9 +47,6 @@ class CountUnits:
 @dataclass(frozen=True)
 class CountRows:
     """How many rows a group has."""
-
-    def input(self, argument: exp.Expr | None) -> exp.Expr | None:
-        return None
 
     def partial(self, name: str) -> list[exp.Expr]:
         return [exp.alias_(exp.Count(this=exp.Star()), name, quoted=True)]
@@ -70,7 +64,7 @@ class CountValues:
 
     argument: Expression
 
-    def input(self, argument: exp.Expr | None) -> exp.Expr | None:
+    def input(self, argument: exp.Expr) -> exp.Expr:
         return argument
 
     def partial(self, name: str) -> list[exp.Expr]:
@@ -93,9 +87,8 @@ class SumValues:
     high: int
     centre: int
 
-    def input(self, argument: exp.Expr | None) -> exp.Expr | None:
+    def input(self, argument: exp.Expr) -> exp.Expr:
         """One row's value as a whole number of quanta; NULL, NaN and infinity are no values."""
-        assert argument is not None
         quanta = _in_quanta(argument, self.argument.type, self.quantum, self.low, self.high)
         return exp.Sub(this=quanta, expression=integer(self.centre)) if self.centre else quanta
 

@@ -88,8 +88,7 @@ class DuckDBEngine:
             types = [str(item[1]) for item in cursor.description or ()]
             if any(kind.startswith("DECIMAL") for kind in types):
                 return _from_rows([item[0] for item in cursor.description or ()], cursor.fetchall())
-            columns: Mapping[str, np.ndarray] = cursor.fetchnumpy()
-            return columns
+            return {name: np.ma.asanyarray(column) for name, column in cursor.fetchnumpy().items()}
         finally:
             cursor.close()
 
@@ -170,7 +169,7 @@ def _open_file(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def _tables(database: object, schema: Schema) -> dict[str, object]:
-    """Name -> frame or path. One frame or file stands for the only declared table, or for the one of the file's name."""
+    """Name -> frame or path. One frame or file stands for the only declared table, a file else for its own name."""
     if isinstance(database, Mapping):
         return {str(name): source for name, source in database.items()}
     if str(database) == ":memory:":

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
+from datetime import date
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sqlglot import exp
 
@@ -18,9 +19,8 @@ from dpsql.schema.types import Double, Integer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    Exact = int | Fraction
-    Range = tuple[Exact | None, Exact | None]
-
+Exact: TypeAlias = int | Fraction
+Range: TypeAlias = tuple[Exact | None, Exact | None]
 UNKNOWN: Range = (None, None)
 
 
@@ -31,7 +31,12 @@ def need_numbers(name: str, arguments: Sequence[Facts], count: int) -> None:
 
 
 def range_of(facts: Facts) -> Range:
-    return facts.low, facts.high  # type: ignore[return-value] - numbers have numeric limits
+    low, high = facts.low, facts.high
+    return None if isinstance(low, date) else low, None if isinstance(high, date) else high
+
+
+def magnitude(value: Exact) -> Exact:
+    return -value if value < 0 else value
 
 
 def corners(
@@ -65,9 +70,7 @@ def sum_facts(operation: Callable[[Exact, Exact], Exact], name: str, arguments: 
     return number(arguments, corners(operation, range_of(left), range_of(right)), whole=left.whole and right.whole)
 
 
-def total(
-    node: type[exp.Binary], facts: Callable[[Sequence[Facts]], Facts], arguments: Sequence[Written]
-) -> exp.Expr:
+def total(node: type[exp.Binary], facts: Callable[[Sequence[Facts]], Facts], arguments: Sequence[Written]) -> exp.Expr:
     """The operation in 64 bits where it provably fits, in 128 bits and back otherwise; doubles never fail."""
     known = [argument.facts for argument in arguments]
     if isinstance(number_type(known), Double):
@@ -132,7 +135,7 @@ def remainder_facts(arguments: Sequence[Facts]) -> Facts:
     if None in ends:
         return number(arguments, UNKNOWN, whole=True, nullable=True)
     # The remainder takes the sign of the dividend and stays below the divisor and within the dividend.
-    most = max(abs(end) for end in ends if end is not None) - 1
+    most = max(magnitude(end) for end in ends if end is not None) - 1
     below = -most if low is None else max(min(low, 0), -most)
     above = most if high is None else min(max(high, 0), most)
     return number(arguments, (below, above), whole=True, nullable=_may_be_zero(right))

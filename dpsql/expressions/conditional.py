@@ -76,9 +76,9 @@ def extreme_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     caps = [facts.high for facts in sure if facts.high is not None]
     floors = [facts.low for facts in sure if facts.low is not None]
     if name == "LEAST" and caps:
-        high = min(caps)  # type: ignore[type-var]
+        high = min(caps)
     if name == "GREATEST" and floors:
-        low = max(floors)  # type: ignore[type-var]
+        low = max(floors)
     return bounded(kind, low, high, nullable=not sure, whole=merged.whole)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def emit(expression: Expression, known: Known) -> exp.Expr:
-    """The expression over columns of these names. `known` must hold for every row that the engine may evaluate it on."""
+    """The expression over columns of these names; `known` must hold for every row that the engine may look at."""
     return written(expression, known).sql
 
 

@@ -1,8 +1,8 @@
 """What is known of an expression's value, whatever the data: its type, its range, its possible values.
 
-Facts come from the declared schema, which the scan enforces on every row, and follow each expression upwards. They choose
-clamps and public groups; a clamp is still applied where a sum is taken, so a fact that were too narrow would cost
-accuracy, never privacy.
+Facts come from the declared schema, which the scan enforces on every row, and follow each expression upwards. They
+choose clamps and public groups; a clamp is still applied where a sum is taken, so a fact that were too narrow would
+cost accuracy, never privacy.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def one_of(type: ColumnType, values: Iterable[Value], *, nullable: bool) -> Fact
     """A list of possible values, in their order; the range follows from it."""
     listed = tuple(dict.fromkeys(values))
     numeric = isinstance(type, (*NUMBERS, Date, Timestamp)) and listed
-    low, high = (min(listed), max(listed)) if numeric else (None, None)  # type: ignore[type-var]
+    low, high = (min(listed), max(listed)) if numeric else (None, None)
     whole = isinstance(type, Integer) or (isinstance(type, NUMBERS) and all(is_whole(value) for value in listed))
     return Facts(type, nullable, low, high, listed, whole)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""From the parser's nodes to our own expressions. A node that is not in these tables has no meaning here and is refused.
+"""From the parser's nodes to our own expressions. A node that is not in these tables has no meaning and is refused.
 
 `day BETWEEN '2024-01-01' AND '2024-12-31'`  ->  AND(>=(day, 2024-01-01), <=(day, 2024-12-31))
 """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.expressions.arithmetic import UNKNOWN, fits, need_numbers, number, range_of
+from dpsql.expressions.arithmetic import UNKNOWN, Exact, Range, fits, magnitude, need_numbers, number, range_of
 from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.types import number_type, written_as
@@ -18,8 +18,6 @@ from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from dpsql.expressions.arithmetic import Exact, Range
 
 MOST_DIGITS = 15
 
@@ -35,8 +33,8 @@ def abs_facts(arguments: Sequence[Facts]) -> Facts:
     low, high = range_of(arguments[0])
     if low is None or high is None:
         return number(arguments, UNKNOWN, whole=arguments[0].whole)
-    least: Exact = 0 if low <= 0 <= high else min(abs(low), abs(high))
-    return number(arguments, (least, max(abs(low), abs(high))), whole=arguments[0].whole)
+    least: Exact = 0 if low <= 0 <= high else min(magnitude(low), magnitude(high))
+    return number(arguments, (least, max(magnitude(low), magnitude(high))), whole=arguments[0].whole)
 
 
 def abs_sql(arguments: Sequence[Written]) -> exp.Expr:
@@ -78,9 +76,10 @@ def double_sql(node: type[exp.Func], arguments: Sequence[Written]) -> exp.Expr:
 
 def half_away(value: Exact, digits: int = 0) -> Exact:
     """Rounded as SQL rounds: halves away from zero."""
-    scaled = Fraction(value) * 10**digits
+    unit = Fraction(10) ** digits
+    scaled = Fraction(value) * unit
     rounded = math.floor(abs(scaled) + Fraction(1, 2))
-    return Fraction(rounded if scaled >= 0 else -rounded) / 10**digits
+    return Fraction(rounded if scaled >= 0 else -rounded) / unit
 
 
 def round_facts(arguments: Sequence[Facts]) -> Facts:
@@ -105,7 +104,7 @@ def round_sql(arguments: Sequence[Written]) -> exp.Expr:
 def real_facts(
     name: str, change: Callable[[float], float], least: float, open_end: bool, arguments: Sequence[Facts]
 ) -> Facts:
-    """A rising function of the reals from `least` on; below it there is no value. `open_end`: none at `least` either."""
+    """A rising function of the reals from `least` on; below it, and with `open_end` at it, there is no value."""
     need_numbers(name, arguments, 1)
     (facts,) = arguments
     low, high = range_of(facts)

@@ -55,6 +55,7 @@ def facts_of(expression: Expression, known: Known) -> Facts:
         case Literal(None, kind):
             return one_of(kind, (), nullable=True)
         case Literal(value, kind):
+            assert value is not None
             return one_of(kind, (value,), nullable=False)
         case Call(function, arguments, _):
             return function.facts(tuple(facts_of(argument, known) for argument in arguments))

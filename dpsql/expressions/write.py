@@ -1,4 +1,4 @@
-"""Small pieces of engine SQL: literals, casts, clamps. Everything that reaches an engine is built from nodes, never from text."""
+"""Small pieces of engine SQL: literals, casts, clamps. What reaches an engine is built from nodes, never from text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """add_noise: exact integers in, noisy integers out. Groups that too few people share end here.
 
 The noise is exact (docs/proofs/exact_sampling.md). A group whose keys are not public is kept if its noisy number of
-units reaches the threshold, and that very number decides. What is kept is stored, so that the same question has the same
-answer; nothing else of what the engine said outlives this stage.
+units reaches the threshold, and that very number decides. What is kept is stored, so that the same question has the
+same answer; nothing else of what the engine said outlives this stage.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def _noisy(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[
     selection = release.planned.measured.selection
     if selection is None:
         return keys | measures
+    assert release.threshold is not None
     shown = measures[selection] >= release.threshold
     return {name: column[shown] for name, column in (keys | measures).items()}
 

@@ -48,7 +48,7 @@ class NoisyMeasure:
     @property
     def std(self) -> float:
         """The noise's standard deviation in the column's units."""
-        return self.noise.std * 2**self.shift
+        return math.ldexp(self.noise.std, self.shift)
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,8 @@ def _laplace(planned: Planned, filter_: Filter) -> Candidate:
 def _gaussian(planned: Planned, filter_: Filter) -> Candidate:
     question, count = planned.question, max(1, _count(planned))
     delta = _curve_delta(planned, filter_)
-    measures, events = [], []
+    measures: list[tuple[NoisyMeasure, ...]] = []
+    events: list[Event] = []
     for release in planned.releases:
         part = Fraction(len(release.measured.measures), count)
         if isinstance(filter_, Basic):
@@ -214,7 +215,7 @@ def _selecting(planned: Planned) -> int:
 
 
 def _selection_delta(planned: Planned, filter_: Filter, candidate: Candidate) -> Fraction:
-    """The delta for each release that selects its groups: as much of what is reserved as the query takes of the session."""
+    """The delta for each release that selects groups: the part of what is reserved that the query is of the session."""
     releases = _selecting(planned)
     if not releases:
         return Fraction(0)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpsql.intervals import NoisyColumns
 from dpsql.result import Receipt, Result, ResultColumn
 
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from dpsql.flow.calibrate_noise import Calibrated
     from dpsql.flow.plan_query import Output
     from dpsql.flow.setting import Setting
+    from dpsql.intervals import NoisyColumns
 
 
 def finish_result(noisy: Noisy, setting: Setting) -> Result:

@@ -26,9 +26,9 @@ from dpsql.expressions.tree import columns_of
 from dpsql.expressions.write import column, engine_type, greatest, integer, least
 from dpsql.relation.write import UNIT, named, relation_sql, select
 from dpsql.relation.write_domain import domain_sql
+from dpsql.resolve.selection import release_name
 
 if TYPE_CHECKING:
-    from dpsql.aggregates.measure import Measure
     from dpsql.flow.infer_sensitivity import Bounded, Measured, MeasuredRelease
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
@@ -115,26 +115,14 @@ def _plan(release: MeasuredRelease) -> PlannedRelease:
 def _rows(release: MeasuredRelease, names: list[str]) -> exp.Select:
     aggregate, known = release.tracked.aggregate, release.tracked.knowledge.always
     keys = [named(emit(key, known), name) for key, name in zip(aggregate.keys, names, strict=True)]
-    arguments = {
-        bounded.column: bounded.measure.argument for bounded in release.measures if _has_argument(bounded.measure)
-    }
-    used = {used.name for part in (*aggregate.keys, *arguments.values()) for used in columns_of(part)}
     inputs = [
-        named(_input(bounded, release), bounded.column) for bounded in release.measures if bounded.column in arguments
+        (bounded.column, bounded.measure)
+        for bounded in release.measures
+        if isinstance(bounded.measure, CountValues | SumValues)
     ]
-    return select([column(UNIT), *keys, *inputs], relation_sql(aggregate.source, used))
-
-
-def _has_argument(measure: Measure) -> bool:
-    return isinstance(measure, CountValues | SumValues)
-
-
-def _input(bounded: Bounded, release: MeasuredRelease) -> exp.Expr:
-    assert isinstance(bounded.measure, CountValues | SumValues)
-    argument = emit(bounded.measure.argument, release.tracked.knowledge.always)
-    sql = bounded.measure.input(argument)
-    assert sql is not None
-    return sql
+    used = {used.name for part in (*aggregate.keys, *(m.argument for _, m in inputs)) for used in columns_of(part)}
+    values = [named(measure.input(emit(measure.argument, known)), name) for name, measure in inputs]
+    return select([column(UNIT), *keys, *values], relation_sql(aggregate.source, used))
 
 
 def _direct(release: MeasuredRelease, names: list[str], rows: exp.Select) -> exp.Select:
@@ -227,7 +215,7 @@ def _finish(measured: Measured) -> tuple[exp.Query, tuple[Output, ...]]:
     finish = measured.finish.copy()
     outputs = _outputs(finish, measured)
     tables = [
-        exp.CTE(this=_answers(release, number), alias=_alias(f"_release_{number}"))
+        exp.CTE(this=_answers(release, number), alias=_alias(release_name(number)))
         for number, release in enumerate(measured.releases)
     ]
     clause = finish.args.get("with_")

@@ -27,7 +27,7 @@ class Knowledge:
 def knowledge_of(relation: Relation) -> Knowledge:
     match relation:
         case Scan():
-            declared = dict(relation.columns)
+            declared = {column.name: column.facts for column in relation.columns}
             return Knowledge(declared, declared)
         case Filter(source, condition):
             below = knowledge_of(source)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from dpsql.expressions.facts import NUMBERS, Facts, chosen, narrowed, not_null
 from dpsql.expressions.tree import Call, Column, Expression, Literal
-from dpsql.schema.types import Date, Integer, Timestamp
+from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dpsql.expressions.facts import Value
+    from dpsql.expressions.facts import Limit, Value
     from dpsql.expressions.tree import Known
 
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
@@ -64,16 +64,16 @@ def _comparable(facts: Facts, *literals: Expression) -> bool:
 def _compared(facts: Facts, operator: str, value: Value) -> Facts:
     if operator == "=":
         return chosen(facts, (value,))
-    if not (facts.is_number or isinstance(facts.type, Date | Timestamp)) or isinstance(value, str | bool):
+    if isinstance(value, str | bool):
         return not_null(facts)
     if operator in ("<", "<="):
         return narrowed(facts, high=_just_below(facts, value) if operator == "<" else value)
     return narrowed(facts, low=_just_above(facts, value) if operator == ">" else value)
 
 
-def _just_below(facts: Facts, value: Value) -> Value:
+def _just_below(facts: Facts, value: Limit) -> Limit:
     return value - 1 if isinstance(facts.type, Integer) and isinstance(value, int) else value
 
 
-def _just_above(facts: Facts, value: Value) -> Value:
+def _just_above(facts: Facts, value: Limit) -> Limit:
     return value + 1 if isinstance(facts.type, Integer) and isinstance(value, int) else value

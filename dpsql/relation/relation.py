@@ -34,11 +34,19 @@ class Unit:
 
 
 @dataclass(frozen=True)
+class ScanColumn:
+    """A declared column: its name in the engine SQL, its name in the table, and what is declared of it."""
+
+    name: str
+    declared: str
+    facts: Facts
+
+
+@dataclass(frozen=True)
 class Scan:
     table: str
     unit: Unit
-    columns: tuple[tuple[str, Facts], ...]
-    """The declared columns and their facts."""
+    columns: tuple[ScanColumn, ...]
     contribution: Contribution
     one_row_per_unit: bool
     """Whether the engine itself guarantees that no unit has two rows."""

@@ -58,9 +58,9 @@ def named(sql: exp.Expr, name: str) -> exp.Expr:
 
 
 def _scan(scan: Scan, names: list[str]) -> exp.Select:
-    facts = dict(scan.columns)
+    found = {found.name: found for found in scan.columns}
     unit = column(scan.unit.column, _hop(len(scan.unit.path)))
-    chosen = [named(_declared(column(name, _hop(0)), facts[name]), name) for name in names]
+    chosen = [named(_declared(column(found[name].declared, _hop(0)), found[name].facts), name) for name in names]
     query = exp.Select(expressions=[named(unit, UNIT), *chosen], from_=exp.From(this=_table(scan.table, 0)))
     for number, hop in enumerate(scan.unit.path):
         meets = exp.EQ(this=column(hop.column, _hop(number)), expression=column(hop.to_column, _hop(number + 1)))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.expressions.emit import emit
-from dpsql.expressions.facts import Facts
 from dpsql.expressions.write import cast, column, integer, literal
 from dpsql.relation.domain import Domain, source_name
 from dpsql.relation.write import named
 from dpsql.schema.types import Date
 
 if TYPE_CHECKING:
+    from dpsql.expressions.facts import Facts
     from dpsql.expressions.tree import Known
 
 

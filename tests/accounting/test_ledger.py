@@ -6,6 +6,7 @@ import resource
 import signal
 import sqlite3
 import tempfile
+import threading
 from fractions import Fraction
 from pathlib import Path
 
@@ -341,6 +342,25 @@ def test_a_forked_child_opens_the_file_anew(opened):
     assert in_child(lambda: spend(ledger).number) == "3"
     assert spend(ledger).number == 4
     assert ledger.verify().charges == 3
+
+
+@forks
+def test_a_child_forked_while_a_thread_writes_is_not_stuck(opened):
+    ledger = opened(epsilon=1.0)
+    begun, finish = threading.Event(), threading.Event()
+
+    def write():
+        with ledger._file.writing():
+            begun.set()
+            finish.wait()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    begun.wait()
+    threading.Timer(0.2, finish.set).start()
+    assert in_child(lambda: spend(ledger).number) == "2"
+    writer.join()
+    assert spend(ledger).number == 3
 
 
 @forks

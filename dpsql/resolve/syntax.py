@@ -1,0 +1,62 @@
+"""Small questions about the parser's nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def extra_clauses(node: exp.Expr, known: set[str]) -> list[str]:
+    """The clauses of a node that are not among the known ones."""
+    return [key for key, value in node.args.items() if value not in (None, False, []) and key not in known]
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Whether the node itself aggregates the rows below; the function of a window does not."""
+    mean = isinstance(node, exp.Anonymous) and node.name.upper() == "MEAN"
+    if not (mean or isinstance(node, exp.AggFunc | exp.Filter)):
+        return False
+    above = node.parent.parent if isinstance(node.parent, exp.Filter | exp.IgnoreNulls) else node.parent
+    return not isinstance(above, exp.Window)
+
+
+def has_aggregate(node: exp.Expr) -> bool:
+    """Whether the node, or anything in it but a subquery, aggregates the rows below."""
+    if isinstance(node, exp.Query):
+        return False
+    return is_aggregate(node) or any(has_aggregate(child) for child in node.iter_expressions())
+
+
+def nested_queries(select: exp.Select) -> Iterator[exp.Query]:
+    """The outermost queries inside a query, but for those in WITH and FROM, which are resolved by then."""
+    joins = select.args.get("joins") or []
+    done = {id(select.args.get("with_")), id(select.args.get("from_")), *(id(join.this) for join in joins)}
+    pending = [child for child in select.iter_expressions() if id(child) not in done]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, exp.Query):
+            yield node
+        else:
+            pending.extend(child for child in node.iter_expressions() if id(child) not in done)
+
+
+def is_star(node: exp.Expr) -> bool:
+    """COUNT(*) and COUNT()."""
+    return isinstance(node, exp.Count) and (node.this is None or isinstance(node.this, exp.Star))
+
+
+def unaliased(item: exp.Expr) -> exp.Expr:
+    while isinstance(item, exp.Alias | exp.Paren):
+        item = item.this
+    return item
+
+
+def output_name(item: exp.Expr) -> str:
+    """The name that the analyst gave, or the one DuckDB would give."""
+    if isinstance(item, exp.Alias | exp.Column):
+        return str(item.alias_or_name)
+    return "count_star()" if is_star(item) else str(item.sql("duckdb", normalize_functions="lower"))
