@@ -263,7 +263,6 @@ def test_a_planted_violation_is_found(module: str, source: str, complaint: str) 
         ("dpsql.pipeline", "from dpsql.flow import parse_sql, finish_result"),
         ("dpsql.flow.plan_query", "from dpsql.flow.infer_sensitivity import Measured\nfrom sqlglot import exp"),
         ("dpsql.flow.plan_query", "from dpsql.flow.setting import Setting"),
-        ("dpsql.flow.finish_result", "import duckdb"),
         ("dpsql.engines.duckdb", "import duckdb\nfrom dpsql.schema.model import Schema"),
         ("dpsql.engines.engine", "from dpsql.engines.duckdb import DuckDB"),
         ("dpsql.sampling.randomness", "import os\nimport hashlib\nkey = os.urandom(32)"),

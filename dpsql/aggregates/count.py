@@ -9,7 +9,8 @@ from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, Measure
 from dpsql.errors import Unsupported
-from dpsql.expressions.tree import Column, Expression, Known, facts_of
+from dpsql.expressions.narrow import kept_facts
+from dpsql.expressions.tree import Column, Expression, Known
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def count(call: AggregateCall, context: Context) -> Answer:
 
 def count_of(argument: Expression | None, known: Known) -> Measure:
     """Counting a column that is never NULL is counting rows."""
-    if argument is None or not facts_of(argument, known).nullable:
+    if argument is None or not kept_facts(argument, known).nullable:
         return CountRows()
     return CountValues(argument)
 

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
-from sqlglot import exp
-
-from dpsql.expressions.write import clamp, column, finite, huge, integer, least, literal, when
+from dpsql.expressions.write import Sql, binary, call, cast, clamp, column, finite, huge, integer, literal, named, when
 from dpsql.schema.types import Decimal, Double, Integer
 
 if TYPE_CHECKING:
@@ -34,10 +32,10 @@ DECIMAL_DIGITS = 18
 class CountUnits:
     """How many units a group has."""
 
-    def partial(self, name: str) -> list[exp.Expr]:
+    def partial(self, name: str) -> list[Sql]:
         return []
 
-    def bounded(self, name: str, rows: int) -> exp.Expr:
+    def bounded(self, name: str, rows: int) -> Sql:
         return integer(1)
 
     def linf(self, rows: int) -> int:
@@ -48,11 +46,11 @@ class CountUnits:
 class CountRows:
     """How many rows a group has."""
 
-    def partial(self, name: str) -> list[exp.Expr]:
-        return [exp.alias_(exp.Count(this=exp.Star()), name, quoted=True)]
+    def partial(self, name: str) -> list[Sql]:
+        return [named(Sql("count(*)"), name)]
 
-    def bounded(self, name: str, rows: int) -> exp.Expr:
-        return least(column(name), integer(rows))
+    def bounded(self, name: str, rows: int) -> Sql:
+        return call("least", column(name), integer(rows))
 
     def linf(self, rows: int) -> int:
         return rows
@@ -64,14 +62,14 @@ class CountValues:
 
     argument: Expression
 
-    def input(self, argument: exp.Expr) -> exp.Expr:
+    def input(self, argument: Sql) -> Sql:
         return argument
 
-    def partial(self, name: str) -> list[exp.Expr]:
-        return [exp.alias_(exp.Count(this=column(name)), name, quoted=True)]
+    def partial(self, name: str) -> list[Sql]:
+        return [named(call("count", column(name)), name)]
 
-    def bounded(self, name: str, rows: int) -> exp.Expr:
-        return least(column(name), integer(rows))
+    def bounded(self, name: str, rows: int) -> Sql:
+        return call("least", column(name), integer(rows))
 
     def linf(self, rows: int) -> int:
         return rows
@@ -87,28 +85,23 @@ class SumValues:
     high: int
     centre: int
 
-    def input(self, argument: exp.Expr) -> exp.Expr:
+    def input(self, argument: Sql) -> Sql:
         """One row's value as a whole number of quanta; NULL, NaN and infinity are no values."""
         quanta = _in_quanta(argument, self.argument.type, self.quantum, self.low, self.high)
-        return exp.Sub(this=quanta, expression=integer(self.centre)) if self.centre else quanta
+        return binary(quanta, "-", integer(self.centre)) if self.centre else quanta
 
-    def partial(self, name: str) -> list[exp.Expr]:
+    def partial(self, name: str) -> list[Sql]:
         return [
-            exp.alias_(exp.Sum(this=column(name)), name, quoted=True),
-            exp.alias_(exp.Count(this=column(name)), f"{name}_count", quoted=True),
+            named(call("sum", column(name)), name),
+            named(call("count", column(name)), f"{name}_count"),
         ]
 
-    def bounded(self, name: str, rows: int) -> exp.Expr:
+    def bounded(self, name: str, rows: int) -> Sql:
         """The expectation of keeping `rows` random rows, without the randomness; rounded half away from zero."""
         total, count = column(name), column(f"{name}_count")
-        twice = exp.Mul(this=total.copy(), expression=integer(2 * rows))
-        half = when(exp.GTE(this=total.copy(), expression=integer(0)), count.copy(), exp.Neg(this=count.copy()))
-        scaled = exp.IntDiv(
-            this=exp.Paren(this=exp.Add(this=twice, expression=half)),
-            expression=exp.Paren(this=exp.Mul(this=integer(2), expression=count.copy())),
-        )
-        kept = when(exp.LTE(this=count.copy(), expression=integer(rows)), total, scaled)
-        return exp.Coalesce(this=kept, expressions=[integer(0)])
+        half = when(Sql(f"{total} >= 0"), count, Sql(f"-{count}"))
+        scaled = Sql(f"({total} * {integer(2 * rows)} + {half}) // (2 * {count})")
+        return call("coalesce", when(Sql(f"{count} <= {integer(rows)}"), total, scaled), integer(0))
 
     def linf(self, rows: int) -> int:
         return rows * max(abs(self.low - self.centre), abs(self.high - self.centre))
@@ -117,33 +110,24 @@ class SumValues:
 Measure: TypeAlias = CountUnits | CountRows | CountValues | SumValues
 
 
-def _in_quanta(value: exp.Expr, kind: ColumnType, quantum: Fraction, low: int, high: int) -> exp.Expr:
+def _in_quanta(value: Sql, kind: ColumnType, quantum: Fraction, low: int, high: int) -> Sql:
     match kind:
         case Double():
-            ends = (literal(end * quantum, kind) for end in (low, high))
-            scaled = exp.Mul(this=clamp(finite(value), *ends), expression=literal(1 / quantum, kind))
-            return exp.Cast(this=exp.Round(this=scaled), to=exp.DataType.build("BIGINT"))
+            held = clamp(finite(value), literal(low * quantum, kind), literal(high * quantum, kind))
+            return cast(call("round", binary(held, "*", literal(1 / quantum, kind))), Integer())
         case Decimal():
             # Clamped first, so that the value fits into 18 digits before it is made whole.
-            ends = (literal(end * quantum, kind) for end in (low, high))
-            fitted = exp.Cast(
-                this=clamp(value, *ends),
-                to=exp.DataType.build(f"DECIMAL({DECIMAL_DIGITS}, {kind.scale})", dialect="duckdb"),
-            )
-            return exp.Cast(
-                this=exp.Mul(this=fitted, expression=integer(10**kind.scale)), to=exp.DataType.build("BIGINT")
-            )
+            held = clamp(value, literal(low * quantum, kind), literal(high * quantum, kind))
+            fitted = cast(held, Decimal(DECIMAL_DIGITS, kind.scale))
+            return cast(binary(fitted, "*", integer(10**kind.scale)), Integer())
         case _:
             step = int(quantum)
             held = clamp(value, integer(low * step), integer(high * step))
             if step == 1:
                 return held
             # x >> b rounds down; half a quantum more makes it round to the nearest.
-            shifted = exp.Paren(this=exp.Add(this=huge(held), expression=integer(step // 2)))
-            return exp.Cast(
-                this=exp.BitwiseRightShift(this=shifted, expression=integer(step.bit_length() - 1)),
-                to=exp.DataType.build("BIGINT"),
-            )
+            raised = binary(huge(held), "+", integer(step // 2))
+            return cast(binary(raised, ">>", integer(step.bit_length() - 1)), Integer())
 
 
 def quantum_for(kind: ColumnType, low: Fraction, high: Fraction) -> Fraction | None:

@@ -14,7 +14,8 @@ from dpsql.aggregates.count import count_of
 from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.measure import SumValues, quantum_for
 from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
-from dpsql.expressions.tree import Column, columns_of, facts_of
+from dpsql.expressions.narrow import kept_facts
+from dpsql.expressions.tree import Column, columns_of
 from dpsql.schema.types import Decimal, Double, Integer
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def summed(call: AggregateCall, context: Context, *, centred: bool) -> SumValues
     """The measure of a sum: its range in quanta, from the middle if that is wanted."""
     argument = call.argument
     assert argument is not None
-    facts = facts_of(argument, context.known)
+    facts = kept_facts(argument, context.known)
     low, high = finite_range(call, facts)
     quantum = quantum_for(argument.type, low, high)
     if quantum is None:

@@ -20,8 +20,6 @@ from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Ti
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from sqlglot import exp
-
     from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
 
@@ -79,8 +77,7 @@ class DuckDBEngine:
     def is_unique(self, table: str, column: str) -> bool:
         return (table.lower(), column.lower()) in self._unique
 
-    def run(self, select: exp.Query) -> Mapping[str, np.ndarray]:
-        sql = select.sql("duckdb")
+    def run(self, sql: str) -> Mapping[str, np.ndarray]:
         with self._lock:
             cursor = self._connection.cursor()
         try:

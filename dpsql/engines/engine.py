@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy as np
-    from sqlglot import exp
 
     from dpsql.schema.model import Schema
 
@@ -20,7 +19,7 @@ class Engine(Protocol):
     def is_unique(self, table: str, column: str) -> bool:
         """Whether the database itself guarantees that no two rows of the table have the same value there."""
 
-    def run(self, select: exp.Query) -> Mapping[str, np.ndarray]:
+    def run(self, sql: str) -> Mapping[str, np.ndarray]:
         """The columns of the result, NULL as masked values."""
 
     def close(self) -> None: ...

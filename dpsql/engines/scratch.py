@@ -16,13 +16,11 @@ import duckdb
 from dpsql.errors import ProgrammingError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
-    Types = Mapping[str, Mapping[str, str]]
-    """Table -> column -> type, in the engine's words."""
-    Data = Mapping[str, Mapping[str, np.ndarray]]
+    Columns = Mapping[str, np.ndarray]
 
 # The analyst's own SQL runs here, so nothing outside this memory may be reached.
 LOCKED = (
@@ -45,23 +43,32 @@ class Finished:
     rows: list[tuple[Any, ...]]
 
 
+@dataclass(frozen=True)
+class ScratchTable:
+    """A table that the finish reads: columns of these types, made from stored columns by these expressions."""
+
+    name: str
+    stored: Mapping[str, str]
+    """Column -> type, in the engine's words."""
+    columns: Mapping[str, tuple[str, str]]
+    """Column -> type, and the expression over stored columns that gives it."""
+
+
 class Scratch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._connection = _locked_connection()
 
-    def describe(self, sql: str, types: Types) -> tuple[str, ...]:
+    def describe(self, sql: str, tables: Sequence[ScratchTable]) -> tuple[str, ...]:
         """The names of the finish's columns; raises ProgrammingError if it makes no sense."""
-        return tuple(str(row[0]) for row in self._run(f"DESCRIBE {sql}", types, {}).rows)
-
-    def run(self, sql: str, types: Types, data: Data) -> Finished:
-        return self._run(sql, types, data)
+        return tuple(str(row[0]) for row in self.run(f"DESCRIBE {sql}", tables, [None] * len(tables)).rows)
 
     def close(self) -> None:
         self._connection.close()
 
-    def _run(self, sql: str, types: Types, data: Data) -> Finished:
+    def run(self, sql: str, tables: Sequence[ScratchTable], data: Sequence[Columns | None]) -> Finished:
+        """The finish over the tables filled with these columns; None leaves a table empty."""
         problem = None
         with self._lock:
             if self._owner != os.getpid():
@@ -70,10 +77,10 @@ class Scratch:
             # A cursor has temporary views of its own, so questions do not meet.
             cursor = self._connection.cursor()
             try:
-                for name, columns in types.items():
-                    if name in data:
-                        cursor.register(f"_raw{name}", dict(data[name]))
-                    cursor.execute(_view(name, columns, filled=name in data))
+                for table, columns in zip(tables, data, strict=True):
+                    if columns is not None:
+                        cursor.register(f"_raw{table.name}", dict(columns))
+                    cursor.execute(_view(table, filled=columns is not None))
                 cursor.execute(sql)
                 described = cursor.description or []
                 return Finished(
@@ -93,12 +100,15 @@ def _locked_connection() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _view(name: str, columns: Mapping[str, str], *, filled: bool) -> str:
-    """The registered columns as what they are (dates arrive as timestamps, decimals as text), or none."""
-    values = {key: f'"{key}"' if filled else "NULL" for key in columns}
-    chosen = ", ".join(f'CAST({values[key]} AS {kind}) AS "{key}"' for key, kind in columns.items())
-    source = f'FROM "_raw{name}"' if filled else "WHERE false"
-    return f'CREATE TEMP VIEW "{name}" AS SELECT {chosen or "NULL"} {source}'
+def _view(table: ScratchTable, *, filled: bool) -> str:
+    if not filled:
+        # Types are all that a description needs; the expressions would take most of its time.
+        empty = ", ".join(f'CAST(NULL AS {kind}) AS "{name}"' for name, (kind, _) in table.columns.items())
+        return f'CREATE TEMP VIEW "{table.name}" AS SELECT {empty or "NULL"} WHERE false'
+    # Registered dates arrive as timestamps, decimals as text.
+    typed = ", ".join(f'CAST("{name}" AS {kind}) AS "{name}"' for name, kind in table.stored.items())
+    made = ", ".join(f'CAST({sql} AS {kind}) AS "{name}"' for name, (kind, sql) in table.columns.items())
+    return f'CREATE TEMP VIEW "{table.name}" AS SELECT {made or "NULL"} FROM (SELECT {typed} FROM "_raw{table.name}")'
 
 
 def _complaint(error: duckdb.Error) -> ProgrammingError:

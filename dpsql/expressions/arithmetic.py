@@ -8,12 +8,10 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from sqlglot import exp
-
 from dpsql.expressions.facts import INT64, Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.types import number_type, written_as
-from dpsql.expressions.write import huge, integer, literal, try_cast
+from dpsql.expressions.write import Sql, binary, call, huge, integer, literal, try_cast
 from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
@@ -70,16 +68,16 @@ def sum_facts(operation: Callable[[Exact, Exact], Exact], name: str, arguments: 
     return number(arguments, corners(operation, range_of(left), range_of(right)), whole=left.whole and right.whole)
 
 
-def total(node: type[exp.Binary], facts: Callable[[Sequence[Facts]], Facts], arguments: Sequence[Written]) -> exp.Expr:
+def total(operator: str, facts: Callable[[Sequence[Facts]], Facts], arguments: Sequence[Written]) -> Sql:
     """The operation in 64 bits where it provably fits, in 128 bits and back otherwise; doubles never fail."""
     known = [argument.facts for argument in arguments]
     if isinstance(number_type(known), Double):
         left, right = (written_as(Double(), argument) for argument in arguments)
-        return exp.Paren(this=node(this=left, expression=right))
+        return binary(left, operator, right)
     left, right = (argument.sql for argument in arguments)
     if fits(facts(known)):
-        return exp.Paren(this=node(this=left, expression=right))
-    return try_cast(node(this=huge(left), expression=huge(right)), Integer())
+        return binary(left, operator, right)
+    return try_cast(binary(huge(left), operator, huge(right)), Integer())
 
 
 def divisors(facts: Facts) -> list[Exact | None]:
@@ -109,11 +107,11 @@ def _may_be_zero(facts: Facts) -> bool:
     return low is None or high is None or low <= 0 <= high
 
 
-def divide_sql(arguments: Sequence[Written]) -> exp.Expr:
+def divide_sql(arguments: Sequence[Written]) -> Sql:
     left, right = (written_as(Double(), argument) for argument in arguments)
     if _may_be_zero(arguments[1].facts):
-        right = exp.Nullif(this=right, expression=literal(0, Double()))
-    return exp.Paren(this=exp.Div(this=left, expression=right))
+        right = call("nullif", right, literal(0, Double()))
+    return binary(left, "/", right)
 
 
 def whole_divide_facts(arguments: Sequence[Facts]) -> Facts:
@@ -141,11 +139,11 @@ def remainder_facts(arguments: Sequence[Facts]) -> Facts:
     return number(arguments, (below, above), whole=True, nullable=_may_be_zero(right))
 
 
-def by_nonzero(node: type[exp.Binary], arguments: Sequence[Written]) -> exp.Expr:
+def by_nonzero(operator: str, arguments: Sequence[Written]) -> Sql:
     """// and % with zero made NULL; 128 bits, because the least integer divided by -1 leaves 64."""
     left, right = arguments
-    divisor = exp.Nullif(this=huge(right.sql), expression=integer(0))
-    return try_cast(node(this=huge(left.sql), expression=divisor), Integer())
+    divisor = call("nullif", huge(right.sql), integer(0))
+    return try_cast(binary(huge(left.sql), operator, divisor), Integer())
 
 
 def negate_facts(arguments: Sequence[Facts]) -> Facts:
@@ -155,25 +153,25 @@ def negate_facts(arguments: Sequence[Facts]) -> Facts:
     return number(arguments, mirrored, whole=arguments[0].whole)
 
 
-def negate_sql(arguments: Sequence[Written]) -> exp.Expr:
+def negate_sql(arguments: Sequence[Written]) -> Sql:
     (argument,) = arguments
     kind = number_type([argument.facts])
     if isinstance(kind, Integer) and not fits(negate_facts([argument.facts])):
-        return try_cast(exp.Neg(this=huge(argument.sql)), kind)
-    return exp.Paren(this=exp.Neg(this=exp.Paren(this=written_as(kind, argument))))
+        return try_cast(Sql(f"-{huge(argument.sql)}"), kind)
+    return Sql(f"(-{written_as(kind, argument)})")
 
 
-def _arithmetic(name: str, node: type[exp.Binary], operation: Callable[[Exact, Exact], Exact]) -> Function:
+def _arithmetic(name: str, operation: Callable[[Exact, Exact], Exact]) -> Function:
     facts = partial(sum_facts, operation, name)
-    return Function(name, f"a {name} b", facts, partial(total, node, facts))
+    return Function(name, f"a {name} b", facts, partial(total, name, facts))
 
 
 FUNCTIONS = (
-    _arithmetic("+", exp.Add, operator.add),
-    _arithmetic("-", exp.Sub, operator.sub),
-    _arithmetic("*", exp.Mul, operator.mul),
+    _arithmetic("+", operator.add),
+    _arithmetic("-", operator.sub),
+    _arithmetic("*", operator.mul),
     Function("/", "a / b", divide_facts, divide_sql),
-    Function("//", "a // b", whole_divide_facts, partial(by_nonzero, exp.IntDiv)),
-    Function("%", "a % b", remainder_facts, partial(by_nonzero, exp.Mod)),
+    Function("//", "a // b", whole_divide_facts, partial(by_nonzero, "//")),
+    Function("%", "a % b", remainder_facts, partial(by_nonzero, "%")),
     Function("negate", "-a", negate_facts, negate_sql),
 )

@@ -11,13 +11,11 @@ from dpsql.expressions.dates import as_moment
 from dpsql.expressions.facts import NUMBERS, Facts, bounded, fact_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.types import is_null
-from dpsql.expressions.write import try_cast
+from dpsql.expressions.write import Sql, try_cast
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from sqlglot import exp
 
     from dpsql.expressions.facts import Limit
     from dpsql.schema.types import ColumnType
@@ -68,7 +66,7 @@ def _moved(to: ColumnType, facts: Facts) -> tuple[Limit | None, Limit | None]:
     return low_number, high_number
 
 
-def cast_sql(to: ColumnType, arguments: Sequence[Written]) -> exp.Expr:
+def cast_sql(to: ColumnType, arguments: Sequence[Written]) -> Sql:
     return try_cast(arguments[0].sql, to)
 
 

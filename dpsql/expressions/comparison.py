@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
 from dpsql.expressions.facts import Facts, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.types import common_type, is_null, written_as
+from dpsql.expressions.write import Sql, binary, listed
 from dpsql.schema.types import Boolean, Text
 
 if TYPE_CHECKING:
@@ -27,15 +26,15 @@ def compare_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     return truth(nullable=any(facts.nullable for facts in arguments))
 
 
-def same_type(arguments: Sequence[Written]) -> list[exp.Expr]:
+def same_type(arguments: Sequence[Written]) -> list[Sql]:
     kind = common_type([argument.facts for argument in arguments])
     assert kind is not None
     return [written_as(kind, argument) for argument in arguments]
 
 
-def compare_sql(node: type[exp.Binary], arguments: Sequence[Written]) -> exp.Expr:
+def compare_sql(operator: str, arguments: Sequence[Written]) -> Sql:
     left, right = same_type(arguments)
-    return exp.Paren(this=node(this=left, expression=right))
+    return binary(left, operator, right)
 
 
 def distinct_facts(name: str, arguments: Sequence[Facts]) -> Facts:
@@ -43,9 +42,9 @@ def distinct_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     return truth(nullable=False)
 
 
-def in_sql(arguments: Sequence[Written]) -> exp.Expr:
+def in_sql(arguments: Sequence[Written]) -> Sql:
     value, *choices = same_type(arguments)
-    return exp.Paren(this=exp.In(this=value, expressions=choices))
+    return binary(value, "IN", Sql(f"({listed(choices)})"))
 
 
 def like_facts(name: str, arguments: Sequence[Facts]) -> Facts:
@@ -55,17 +54,17 @@ def like_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     return truth(nullable=text.nullable)
 
 
-def like_sql(node: type[exp.Binary], arguments: Sequence[Written]) -> exp.Expr:
-    text, pattern = arguments
-    return exp.Paren(this=node(this=text.sql, expression=pattern.sql))
+def operator_sql(operator: str, arguments: Sequence[Written]) -> Sql:
+    left, right = (argument.sql for argument in arguments)
+    return binary(left, operator, right)
 
 
 def is_null_facts(arguments: Sequence[Facts]) -> Facts:
     return truth(nullable=False)
 
 
-def is_null_sql(arguments: Sequence[Written]) -> exp.Expr:
-    return exp.Paren(this=exp.Is(this=arguments[0].sql, expression=exp.Null()))
+def is_null_sql(arguments: Sequence[Written]) -> Sql:
+    return Sql(f"({arguments[0].sql} IS NULL)")
 
 
 def logic_facts(name: str, arguments: Sequence[Facts]) -> Facts:
@@ -75,37 +74,31 @@ def logic_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     return truth(nullable=any(facts.nullable for facts in arguments))
 
 
-def logic_sql(node: type[exp.Connector], arguments: Sequence[Written]) -> exp.Expr:
+def logic_sql(operator: str, arguments: Sequence[Written]) -> Sql:
     left, right = (written_as(Boolean(), argument) for argument in arguments)
-    return exp.Paren(this=node(this=left, expression=right))
+    return binary(left, operator, right)
 
 
-def not_sql(arguments: Sequence[Written]) -> exp.Expr:
-    return exp.Paren(this=exp.Not(this=exp.Paren(this=written_as(Boolean(), arguments[0]))))
+def not_sql(arguments: Sequence[Written]) -> Sql:
+    return Sql(f"(NOT {written_as(Boolean(), arguments[0])})")
 
 
-def _comparison(name: str, node: type[exp.Binary]) -> Function:
-    return Function(name, f"a {name} b", partial(compare_facts, name), partial(compare_sql, node))
+def _comparison(name: str) -> Function:
+    return Function(name, f"a {name} b", partial(compare_facts, name), partial(compare_sql, name))
 
 
-def _distinct(name: str, node: type[exp.Binary]) -> Function:
-    return Function(name, f"a {name} b", partial(distinct_facts, name), partial(compare_sql, node))
+def _distinct(name: str) -> Function:
+    return Function(name, f"a {name} b", partial(distinct_facts, name), partial(compare_sql, name))
 
 
 FUNCTIONS = (
-    _comparison("=", exp.EQ),
-    _comparison("<>", exp.NEQ),
-    _comparison("<", exp.LT),
-    _comparison("<=", exp.LTE),
-    _comparison(">", exp.GT),
-    _comparison(">=", exp.GTE),
-    _distinct("IS NOT DISTINCT FROM", exp.NullSafeEQ),
-    _distinct("IS DISTINCT FROM", exp.NullSafeNEQ),
+    *(_comparison(operator) for operator in ("=", "<>", "<", "<=", ">", ">=")),
+    *(_distinct(operator) for operator in ("IS NOT DISTINCT FROM", "IS DISTINCT FROM")),
     Function("IN", "a IN (b, c, ...)", partial(compare_facts, "IN"), in_sql),
-    Function("LIKE", "text LIKE 'pattern'", partial(like_facts, "LIKE"), partial(like_sql, exp.Like)),
-    Function("ILIKE", "text ILIKE 'pattern'", partial(like_facts, "ILIKE"), partial(like_sql, exp.ILike)),
+    Function("LIKE", "text LIKE 'pattern'", partial(like_facts, "LIKE"), partial(operator_sql, "LIKE")),
+    Function("ILIKE", "text ILIKE 'pattern'", partial(like_facts, "ILIKE"), partial(operator_sql, "ILIKE")),
     Function("IS NULL", "a IS NULL", is_null_facts, is_null_sql),
-    Function("AND", "a AND b", partial(logic_facts, "AND"), partial(logic_sql, exp.And)),
-    Function("OR", "a OR b", partial(logic_facts, "OR"), partial(logic_sql, exp.Or)),
+    Function("AND", "a AND b", partial(logic_facts, "AND"), partial(logic_sql, "AND")),
+    Function("OR", "a OR b", partial(logic_facts, "OR"), partial(logic_sql, "OR")),
     Function("NOT", "NOT a", partial(logic_facts, "NOT"), not_sql),
 )

@@ -6,12 +6,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
 from dpsql.expressions.comparison import compare_facts
 from dpsql.expressions.facts import Facts, bounded, union
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.types import common_type, is_null, written_as
+from dpsql.expressions.write import NULL, Sql, binary, call, when
 from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
@@ -40,13 +39,11 @@ def case_facts(arguments: Sequence[Facts]) -> Facts:
     return union(values, choice_type("CASE", values))
 
 
-def case_sql(arguments: Sequence[Written]) -> exp.Expr:
+def case_sql(arguments: Sequence[Written]) -> Sql:
     kind = case_facts([argument.facts for argument in arguments]).type
     pairs = zip(arguments[:-1:2], arguments[1:-1:2], strict=True)
-    return exp.Case(
-        ifs=[exp.If(this=written_as(Boolean(), condition), true=written_as(kind, value)) for condition, value in pairs],
-        default=written_as(kind, arguments[-1]),
-    )
+    whens = [f"WHEN {written_as(Boolean(), condition)} THEN {written_as(kind, value)}" for condition, value in pairs]
+    return Sql(f"CASE {' '.join(whens)} ELSE {written_as(kind, arguments[-1])} END")
 
 
 def coalesce_facts(arguments: Sequence[Facts]) -> Facts:
@@ -59,12 +56,11 @@ def nullif_facts(arguments: Sequence[Facts]) -> Facts:
     return replace(arguments[0], nullable=True)
 
 
-def nullif_sql(arguments: Sequence[Written]) -> exp.Expr:
+def nullif_sql(arguments: Sequence[Written]) -> Sql:
     value, other = arguments
     kind = common_type([value.facts, other.facts])
     assert kind is not None
-    equal = exp.EQ(this=written_as(kind, value).copy(), expression=written_as(kind, other))
-    return exp.Case(ifs=[exp.If(this=equal, true=exp.Null())], default=value.sql)
+    return when(binary(written_as(kind, value), "=", written_as(kind, other)), NULL, value.sql)
 
 
 def extreme_facts(name: str, arguments: Sequence[Facts]) -> Facts:
@@ -82,10 +78,10 @@ def extreme_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     return bounded(kind, low, high, nullable=not sure, whole=merged.whole)
 
 
-def variadic_sql(name: str, arguments: Sequence[Written]) -> exp.Expr:
+def variadic_sql(name: str, arguments: Sequence[Written]) -> Sql:
     kind = common_type([argument.facts for argument in arguments])
     assert kind is not None
-    return exp.Anonymous(this=name, expressions=[written_as(kind, argument) for argument in arguments])
+    return call(name, *(written_as(kind, argument) for argument in arguments))
 
 
 FUNCTIONS = (

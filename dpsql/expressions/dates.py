@@ -6,10 +6,10 @@ from datetime import date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
 from dpsql.expressions.facts import LONGEST_LIST, Facts, bounded, one_of
 from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.types import written_as
+from dpsql.expressions.write import Sql, call, text
 from dpsql.schema.types import Date, Integer, Timestamp
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def part_facts(part: str, arguments: Sequence[Facts]) -> Facts:
     return bounded(Integer(), low, high, nullable=moment.nullable)
 
 
-def part_sql(part: str, arguments: Sequence[Written]) -> exp.Expr:
-    return exp.Anonymous(this="date_part", expressions=[exp.Literal.string(part), arguments[0].sql])
+def part_sql(part: str, arguments: Sequence[Written]) -> Sql:
+    return call("date_part", text(part), arguments[0].sql)
 
 
 def start_of(unit: str, moment: datetime) -> datetime:
@@ -106,10 +106,9 @@ def trunc_facts(arguments: Sequence[Facts]) -> Facts:
     return bounded(Timestamp(), start_of(name, low), high, nullable=moment.nullable)
 
 
-def trunc_sql(arguments: Sequence[Written]) -> exp.Expr:
-    unit, moment = (argument.sql for argument in arguments)
-    stamp = exp.Cast(this=moment, to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
-    return exp.Anonymous(this="date_trunc", expressions=[unit, stamp])
+def trunc_sql(arguments: Sequence[Written]) -> Sql:
+    unit, moment = arguments
+    return call("date_trunc", unit.sql, written_as(Timestamp(), moment))
 
 
 def _part(part: str) -> Function:

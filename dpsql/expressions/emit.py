@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dpsql.expressions.function import Written
 from dpsql.expressions.tree import Call, Column, Expression, Known, Literal, facts_of
-from dpsql.expressions.write import column, literal
-
-if TYPE_CHECKING:
-    from sqlglot import exp
+from dpsql.expressions.write import Sql, column, literal
 
 
-def emit(expression: Expression, known: Known) -> exp.Expr:
+def emit(expression: Expression, known: Known) -> Sql:
     """The expression over columns of these names; `known` must hold for every row that the engine may look at."""
     return written(expression, known).sql
 

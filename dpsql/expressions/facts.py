@@ -115,6 +115,7 @@ def is_whole(value: Value) -> bool:
 def union(choices: Sequence[Facts], type: ColumnType) -> Facts:  # noqa: A002
     """What is known of a value that is one of these: the branches of a CASE."""
     nullable = any(choice.nullable for choice in choices)
+    choices = [choice for choice in choices if choice.values != ()]  # NULL has no range
     lists = [choice.listed() for choice in choices]
     if all(values is not None for values in lists) and sum(len(values or ()) for values in lists) <= LONGEST_LIST:
         return one_of(type, (value for values in lists for value in values or ()), nullable=nullable)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sqlglot import exp
-
     from dpsql.expressions.facts import Facts
+    from dpsql.expressions.write import Sql
 
 
 class Misfit(Exception):
@@ -26,7 +25,7 @@ class Misfit(Exception):
 class Written:
     """An argument as it stands in the engine's SQL, with what is known of it."""
 
-    sql: exp.Expr
+    sql: Sql
     facts: Facts
 
 
@@ -36,7 +35,7 @@ class Function:
     takes: str
     """What it takes, for people: `ROUND(number [, digits])`."""
     facts: Callable[[Sequence[Facts]], Facts] = field(repr=False, compare=False)
-    sql: Callable[[Sequence[Written]], exp.Expr] = field(repr=False, compare=False)
+    sql: Callable[[Sequence[Written]], Sql] = field(repr=False, compare=False)
 
     def misfit(self, got: Sequence[Facts]) -> Misfit:
         types = ", ".join(facts.type.name for facts in got)

@@ -7,13 +7,11 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
 from dpsql.expressions.arithmetic import UNKNOWN, Exact, Range, fits, magnitude, need_numbers, number, range_of
 from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.types import number_type, written_as
-from dpsql.expressions.write import huge, integer, literal, try_cast, when
+from dpsql.expressions.write import Sql, binary, call, huge, literal, try_cast, when
 from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
@@ -37,12 +35,12 @@ def abs_facts(arguments: Sequence[Facts]) -> Facts:
     return number(arguments, (least, max(magnitude(low), magnitude(high))), whole=arguments[0].whole)
 
 
-def abs_sql(arguments: Sequence[Written]) -> exp.Expr:
+def abs_sql(arguments: Sequence[Written]) -> Sql:
     (argument,) = arguments
     kind = number_type([argument.facts])
     if isinstance(kind, Integer) and not fits(abs_facts([argument.facts])):
-        return try_cast(exp.Abs(this=huge(argument.sql)), kind)
-    return exp.Abs(this=written_as(kind, argument))
+        return try_cast(call("abs", huge(argument.sql)), kind)
+    return call("abs", written_as(kind, argument))
 
 
 def sign_facts(arguments: Sequence[Facts]) -> Facts:
@@ -52,16 +50,9 @@ def sign_facts(arguments: Sequence[Facts]) -> Facts:
     return bounded(Integer(), *signs, nullable=arguments[0].nullable)
 
 
-def sign_sql(arguments: Sequence[Written]) -> exp.Expr:
+def sign_sql(arguments: Sequence[Written]) -> Sql:
     value = arguments[0].sql
-    zero = literal(0, Double())
-    return exp.Case(
-        ifs=[
-            exp.If(this=exp.GT(this=value.copy(), expression=zero), true=integer(1)),
-            exp.If(this=exp.LT(this=value.copy(), expression=zero.copy()), true=integer(-1)),
-            exp.If(this=exp.EQ(this=value.copy(), expression=zero.copy()), true=integer(0)),
-        ]
-    )
+    return Sql(f"CASE WHEN {value} > 0 THEN 1 WHEN {value} < 0 THEN (-1) WHEN {value} = 0 THEN 0 END")
 
 
 def to_whole_facts(name: str, change: Callable[[Exact], Exact], arguments: Sequence[Facts]) -> Facts:
@@ -70,8 +61,8 @@ def to_whole_facts(name: str, change: Callable[[Exact], Exact], arguments: Seque
     return bounded(Double(), *monotone(change, range_of(facts)), nullable=facts.nullable, whole=True)
 
 
-def double_sql(node: type[exp.Func], arguments: Sequence[Written]) -> exp.Expr:
-    return node(this=written_as(Double(), arguments[0]))
+def double_sql(name: str, arguments: Sequence[Written]) -> Sql:
+    return call(name, written_as(Double(), arguments[0]))
 
 
 def half_away(value: Exact, digits: int = 0) -> Exact:
@@ -94,11 +85,11 @@ def round_facts(arguments: Sequence[Facts]) -> Facts:
     return bounded(Double(), *low_high, nullable=value.nullable, whole=digits == 0)
 
 
-def round_sql(arguments: Sequence[Written]) -> exp.Expr:
+def round_sql(arguments: Sequence[Written]) -> Sql:
     value, *rest = arguments
     if isinstance(value.facts.type, Integer):
         return value.sql
-    return exp.Round(this=written_as(Double(), value), decimals=rest[0].sql if rest else None)
+    return call("round", written_as(Double(), value), *(digits.sql for digits in rest))
 
 
 def real_facts(
@@ -121,13 +112,12 @@ def _float(change: Callable[[float], float], end: float | Exact) -> Fraction | N
         return None
 
 
-def real_sql(name: str, least: float, open_end: bool, arguments: Sequence[Written]) -> exp.Expr:
+def real_sql(name: str, least: float, open_end: bool, arguments: Sequence[Written]) -> Sql:
     value = written_as(Double(), arguments[0])
-    call = exp.Anonymous(this=name, expressions=[value])
+    result = call(name, value)
     if least == -math.inf:
-        return call
-    compare = exp.GT if open_end else exp.GTE
-    return when(compare(this=value.copy(), expression=literal(Fraction(least), Double())), call)
+        return result
+    return when(binary(value, ">" if open_end else ">=", literal(Fraction(least), Double())), result)
 
 
 def power_facts(arguments: Sequence[Facts]) -> Facts:
@@ -149,13 +139,13 @@ def power_facts(arguments: Sequence[Facts]) -> Facts:
     return bounded(Double(), min(ends, default=None), max(ends, default=None), nullable=nullable)
 
 
-def power_sql(arguments: Sequence[Written]) -> exp.Expr:
+def power_sql(arguments: Sequence[Written]) -> Sql:
     base, exponent = (written_as(Double(), argument) for argument in arguments)
-    return exp.Anonymous(this="pow", expressions=[base, exponent])
+    return call("pow", base, exponent)
 
 
-def _to_whole(name: str, node: type[exp.Func], change: Callable[[Exact], Exact]) -> Function:
-    return Function(name, f"{name}(number)", partial(to_whole_facts, name, change), partial(double_sql, node))
+def _to_whole(name: str, change: Callable[[Exact], Exact]) -> Function:
+    return Function(name, f"{name}(number)", partial(to_whole_facts, name, change), partial(double_sql, name.lower()))
 
 
 def _real(name: str, change: Callable[[float], float], least: float = -math.inf, *, open_end: bool = False) -> Function:
@@ -174,9 +164,9 @@ def _exp(value: float) -> float:
 FUNCTIONS = (
     Function("ABS", "ABS(number)", abs_facts, abs_sql),
     Function("SIGN", "SIGN(number)", sign_facts, sign_sql),
-    _to_whole("FLOOR", exp.Floor, math.floor),
-    _to_whole("CEIL", exp.Ceil, math.ceil),
-    _to_whole("TRUNC", exp.Trunc, math.trunc),
+    _to_whole("FLOOR", math.floor),
+    _to_whole("CEIL", math.ceil),
+    _to_whole("TRUNC", math.trunc),
     Function("ROUND", "ROUND(number [, digits])", round_facts, round_sql),
     _real("SQRT", math.sqrt, 0.0),
     _real("LN", math.log, 0.0, open_end=True),

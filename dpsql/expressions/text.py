@@ -5,13 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
 from dpsql.expressions.comparison import truth
 from dpsql.expressions.facts import Facts, bounded, fact_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.types import is_null
-from dpsql.expressions.write import cast
+from dpsql.expressions.write import Sql, binary, call, cast
 from dpsql.schema.types import Integer, Text
 
 if TYPE_CHECKING:
@@ -40,8 +38,8 @@ def text_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     return fact_of(Text(), nullable=first.nullable)
 
 
-def call_sql(name: str, arguments: Sequence[Written]) -> exp.Expr:
-    return exp.Anonymous(this=name, expressions=[argument.sql for argument in arguments])
+def call_sql(name: str, arguments: Sequence[Written]) -> Sql:
+    return call(name, *(argument.sql for argument in arguments))
 
 
 def length_facts(arguments: Sequence[Facts]) -> Facts:
@@ -76,17 +74,17 @@ def joined_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     return fact_of(Text(), nullable=name == "||" and any(facts.nullable for facts in arguments))
 
 
-def as_text(argument: Written) -> exp.Expr:
+def as_text(argument: Written) -> Sql:
     return argument.sql if isinstance(argument.facts.type, Text) else cast(argument.sql, Text())
 
 
-def joined_sql(arguments: Sequence[Written]) -> exp.Expr:
+def joined_sql(arguments: Sequence[Written]) -> Sql:
     left, right = (as_text(argument) for argument in arguments)
-    return exp.Paren(this=exp.DPipe(this=left, expression=right))
+    return binary(left, "||", right)
 
 
-def concat_sql(arguments: Sequence[Written]) -> exp.Expr:
-    return exp.Anonymous(this="concat", expressions=[as_text(argument) for argument in arguments])
+def concat_sql(arguments: Sequence[Written]) -> Sql:
+    return call("concat", *(as_text(argument) for argument in arguments))
 
 
 def _text(name: str, takes: str) -> Function:

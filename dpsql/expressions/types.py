@@ -11,10 +11,9 @@ from dpsql.schema.types import Date, Double, Integer, Timestamp
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlglot import exp
-
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.function import Written
+    from dpsql.expressions.write import Sql
     from dpsql.schema.types import ColumnType
 
 
@@ -43,6 +42,6 @@ def number_type(arguments: Sequence[Facts]) -> ColumnType:
     return Integer() if whole else Double()
 
 
-def written_as(kind: ColumnType, argument: Written) -> exp.Expr:
+def written_as(kind: ColumnType, argument: Written) -> Sql:
     """The argument's SQL, converted to `kind` where it is of another type."""
     return argument.sql if argument.facts.type == kind else cast(argument.sql, kind)

@@ -1,12 +1,13 @@
-"""Small pieces of engine SQL: literals, casts, clamps. What reaches an engine is built from nodes, never from text."""
+"""Small pieces of engine SQL. `Sql` is text that dpsql wrote itself; what an analyst wrote is never of this type.
+
+Names and values enter it through `column` and `literal` alone, which quote them.
+"""
 
 from __future__ import annotations
 
 from datetime import date, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING
-
-from sqlglot import exp
+from typing import TYPE_CHECKING, NewType
 
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from dpsql.expressions.facts import Value
     from dpsql.schema.types import ColumnType
 
+Sql = NewType("Sql", str)
+
+NULL = Sql("NULL")
 ENGINE_TYPES: dict[type, str] = {
     Integer: "BIGINT",
     Double: "DOUBLE",
@@ -24,97 +28,114 @@ ENGINE_TYPES: dict[type, str] = {
 }
 
 
-def column(name: str, table: str | None = None) -> exp.Column:
-    return exp.column(exp.to_identifier(name, quoted=True), table=table and exp.to_identifier(table, quoted=True))
+def engine_type(kind: ColumnType) -> Sql:
+    return Sql(f"DECIMAL({kind.precision}, {kind.scale})" if isinstance(kind, Decimal) else ENGINE_TYPES[type(kind)])
 
 
-def engine_type(kind: ColumnType) -> exp.DataType:
-    if isinstance(kind, Decimal):
-        return exp.DataType.build(f"DECIMAL({kind.precision}, {kind.scale})", dialect="duckdb")
-    return exp.DataType.build(ENGINE_TYPES[type(kind)], dialect="duckdb")
+def column(name: str, table: str | None = None) -> Sql:
+    """
+    >>> column("amount", "t"), column('odd"name')
+    ('"t"."amount"', '"odd""name"')
+    """
+    quoted = '"' + name.replace('"', '""') + '"'
+    return Sql(quoted if table is None else f"{column(table)}.{quoted}")
 
 
-HUGEINT = exp.DataType.build("HUGEINT", dialect="duckdb")
+def named(sql: Sql, name: str) -> Sql:
+    return Sql(f"{sql} AS {column(name)}")
 
 
-def cast(sql: exp.Expr, kind: ColumnType) -> exp.Expr:
+def listed(parts: list[Sql]) -> Sql:
+    return Sql(", ".join(parts))
+
+
+def call(name: str, *arguments: Sql) -> Sql:
+    return Sql(f"{name}({', '.join(arguments)})")
+
+
+def binary(left: Sql, operator: str, right: Sql) -> Sql:
+    return Sql(f"({left} {operator} {right})")
+
+
+def cast(sql: Sql, kind: ColumnType) -> Sql:
     """A cast that cannot fail because every value fits."""
-    return exp.Cast(this=sql, to=engine_type(kind))
+    return Sql(f"CAST({sql} AS {engine_type(kind)})")
 
 
-def try_cast(sql: exp.Expr, kind: ColumnType) -> exp.Expr:
+def try_cast(sql: Sql, kind: ColumnType) -> Sql:
     """A cast that gives NULL where a value does not fit."""
-    return exp.TryCast(this=sql, to=engine_type(kind), safe=True)
+    return Sql(f"TRY_CAST({sql} AS {engine_type(kind)})")
 
 
-def huge(sql: exp.Expr) -> exp.Expr:
+def huge(sql: Sql) -> Sql:
     """128 bits, so that sums and products of 64-bit integers cannot overflow."""
-    return exp.Cast(this=sql, to=HUGEINT.copy())
+    return Sql(f"CAST({sql} AS HUGEINT)")
 
 
-def integer(value: int) -> exp.Expr:
-    literal: exp.Expr = exp.Literal.number(abs(value))
-    if value < 0:
-        literal = exp.Paren(this=exp.Neg(this=literal))
-    return (
-        literal
-        if abs(value) < 2**31
-        else exp.Cast(this=literal, to=HUGEINT.copy() if abs(value) >= 2**63 else engine_type(Integer()))
-    )
+def integer(value: int) -> Sql:
+    """
+    >>> integer(5), integer(-5)
+    ('5', '(-5)')
+    """
+    plain = Sql(str(value) if value >= 0 else f"({value})")
+    # The parser reads -9223372036854775808 as minus a number that is too large, so such numbers are texts.
+    return plain if abs(value) < 2**31 else Sql(f"CAST('{value}' AS {'BIGINT' if abs(value) < 2**63 else 'HUGEINT'})")
 
 
-def literal(value: Value | None, kind: ColumnType) -> exp.Expr:
+def text(value: str) -> Sql:
+    """
+    >>> text("it's")
+    "'it''s'"
+    """
+    return Sql("'" + value.replace("'", "''") + "'")
+
+
+def literal(value: Value | None, kind: ColumnType) -> Sql:
     """A constant of exactly this type."""
     if value is None:
-        return cast(exp.Null(), kind)
-    if isinstance(kind, Boolean):
-        return exp.Boolean(this=bool(value))
-    if isinstance(kind, Integer):
-        assert isinstance(value, int)
-        return integer(value)
-    if isinstance(kind, Double):
-        # repr is the shortest text that reads back as the same double
-        assert isinstance(value, int | Fraction)
-        return cast(exp.Literal.string(repr(float(value))), kind)
-    if isinstance(kind, Decimal):
-        assert isinstance(value, int | Fraction)
-        scaled = round(Fraction(value) * 10**kind.scale)
-        digits = f"{abs(scaled):0{kind.scale + 1}d}"
-        whole, fraction = digits[: len(digits) - kind.scale], digits[len(digits) - kind.scale :]
-        return cast(
-            exp.Literal.string(("-" if scaled < 0 else "") + whole + ("." + fraction if fraction else "")), kind
-        )
-    if isinstance(kind, Date | Timestamp):
-        assert isinstance(value, date | datetime)
-        return cast(exp.Literal.string(value.isoformat(*([" "] if isinstance(value, datetime) else []))), kind)
-    return exp.Literal.string(str(value))
+        return cast(NULL, kind)
+    match kind:
+        case Boolean():
+            return Sql("true" if value else "false")
+        case Integer():
+            assert isinstance(value, int)
+            return integer(value)
+        case Double():
+            assert isinstance(value, int | Fraction)
+            # repr is the shortest text that reads back as the same double
+            return cast(text(repr(float(value))), kind)
+        case Decimal():
+            assert isinstance(value, int | Fraction)
+            return cast(text(_digits(round(Fraction(value) * 10**kind.scale), kind.scale)), kind)
+        case Date():
+            assert isinstance(value, date)
+            return cast(text(value.isoformat()), kind)
+        case Timestamp():
+            assert isinstance(value, datetime)
+            return cast(text(value.isoformat(" ")), kind)
+        case _:
+            return text(str(value))
 
 
-def when(condition: exp.Expr, then: exp.Expr, otherwise: exp.Expr | None = None) -> exp.Expr:
-    """CASE WHEN condition THEN then [ELSE otherwise] END."""
-    return exp.Case(ifs=[exp.If(this=condition, true=then)], default=otherwise)
+def _digits(scaled: int, scale: int) -> str:
+    """
+    >>> _digits(-5, 2)
+    '-0.05'
+    """
+    digits = f"{abs(scaled):0{scale + 1}d}"
+    whole, fraction = digits[: len(digits) - scale], digits[len(digits) - scale :]
+    return ("-" if scaled < 0 else "") + whole + ("." + fraction if fraction else "")
 
 
-def clamp(sql: exp.Expr, low: exp.Expr, high: exp.Expr) -> exp.Expr:
+def when(condition: Sql, then: Sql, otherwise: Sql = NULL) -> Sql:
+    return Sql(f"CASE WHEN {condition} THEN {then} ELSE {otherwise} END")
+
+
+def clamp(sql: Sql, low: Sql, high: Sql) -> Sql:
     """The value moved into [low, high]; NULL stays NULL (LEAST and GREATEST would turn it into a bound)."""
-    return exp.Case(
-        ifs=[
-            exp.If(this=exp.LT(this=sql.copy(), expression=low), true=low.copy()),
-            exp.If(this=exp.GT(this=sql.copy(), expression=high), true=high.copy()),
-        ],
-        default=sql,
-    )
+    return Sql(f"CASE WHEN {sql} < {low} THEN {low} WHEN {sql} > {high} THEN {high} ELSE {sql} END")
 
 
-def finite(sql: exp.Expr) -> exp.Expr:
+def finite(sql: Sql) -> Sql:
     """NaN and the infinities become NULL: they are no values that a sum could take."""
-    return when(exp.Anonymous(this="isfinite", expressions=[sql.copy()]), sql)
-
-
-def least(*choices: exp.Expr) -> exp.Expr:
-    """The least value that is not NULL, as the engine's own LEAST understands it."""
-    return exp.Anonymous(this="least", expressions=list(choices))
-
-
-def greatest(*choices: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this="greatest", expressions=list(choices))
+    return when(call("isfinite", sql), sql)

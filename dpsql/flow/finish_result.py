@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 def finish_result(noisy: Noisy, setting: Setting) -> Result:
     calibrated = noisy.charged.calibrated
-    names = [f"_noisy_{number}" for number in range(len(noisy.columns))]
-    types = {name: release.planned.column_types for name, release in zip(names, calibrated.releases, strict=True)}
-    finished = setting.scratch.run(calibrated.finish, types, dict(zip(names, noisy.columns, strict=True)))
+    tables = [release.planned.scratch_table for release in calibrated.releases]
+    finished = setting.scratch.run(calibrated.finish, tables, noisy.columns)
     visible = len(calibrated.outputs)
     columns = tuple(
         ResultColumn(name, kind, output.estimate, _noises(output, calibrated), dict(output.hidden))

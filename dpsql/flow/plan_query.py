@@ -11,22 +11,24 @@ one row per unit, `rows` is summed directly. Nothing that the analyst wrote pass
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.aggregates.estimate import Estimate, Linear
-from dpsql.aggregates.final import final_sql
+from dpsql.aggregates.final import answer_type, final_sql
 from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, SumValues
 from dpsql.aggregates.propagate import estimate_of
+from dpsql.engines.scratch import ScratchTable
 from dpsql.expressions.emit import emit
 from dpsql.expressions.tree import columns_of
-from dpsql.expressions.write import column, engine_type, greatest, integer, least
-from dpsql.relation.write import UNIT, named, relation_sql, select
+from dpsql.expressions.write import Sql, binary, call, cast, column, engine_type, integer, listed, named
+from dpsql.relation.write import UNIT, relation_sql, select
 from dpsql.relation.write_domain import domain_sql
 from dpsql.resolve.selection import release_name
+from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
     from dpsql.flow.infer_sensitivity import Bounded, Measured, MeasuredRelease
@@ -35,34 +37,35 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
 
 RANK = "_rank"
-SALT = "salt"
 LARGEST = 2**62
 """Sums are held within +-2^62 before they leave the engine: a map that never widens a difference."""
 
 
 @dataclass(frozen=True)
 class PlannedRelease:
+    name: str
     measured: MeasuredRelease
     keys: tuple[tuple[str, ColumnType], ...]
-    query: exp.Query = field(compare=False)
-    """The engine SQL, with a placeholder for the salt."""
 
-    def salted(self, salt: int) -> exp.Query:
-        query = self.query.copy()
-        for mark in list(query.find_all(exp.Placeholder)):
-            mark.replace(integer(salt))
-        return query
+    def salted(self, salt: int) -> Sql:
+        """The engine SQL; the salt decides which of a unit's groups count."""
+        return _release_sql(self.measured, [name for name, _ in self.keys], salt)
 
     @cached_property
-    def sql(self) -> str:
+    def sql(self) -> Sql:
         """The SQL as it would run, with the salt 0."""
-        return self.salted(0).sql("duckdb")
+        return self.salted(0)
 
-    @property
-    def column_types(self) -> dict[str, str]:
-        """Every column of the release and its type, in the engine's words."""
-        keys = {name: engine_type(kind).sql("duckdb") for name, kind in self.keys}
-        return keys | {bounded.column: "BIGINT" for bounded in self.measured.measures}
+    @cached_property
+    def scratch_table(self) -> ScratchTable:
+        """What the finish reads: the keys, each aggregate made of its measures, and the measures themselves."""
+        keys = {name: str(engine_type(kind)) for name, kind in self.keys}
+        stored = keys | {bounded.column: "BIGINT" for bounded in self.measured.measures}
+        answers = {
+            f"_a{position}": (answer_type(answer), final_sql(answer.estimate, answer.type))
+            for position, answer in enumerate(self.measured.answers)
+        }
+        return ScratchTable(self.name, stored, {name: (kind, column(name)) for name, kind in stored.items()} | answers)
 
 
 @dataclass(frozen=True)
@@ -82,37 +85,34 @@ class Planned:
     releases: tuple[PlannedRelease, ...]
     outputs: tuple[Output, ...]
     finish: str
-    """Complete SQL over tables _noisy_0, _noisy_1, ... of keys and noisy measures."""
+    """The SQL above the releases, over tables _release_0, _release_1, ..."""
 
 
 def plan_query(measured: Measured, setting: Setting) -> Planned:
-    releases = tuple(_plan(release) for release in measured.releases)
-    finish, outputs = _finish(measured)
-    sql = finish.sql("duckdb")
-    types = {noisy_name(number): release.column_types for number, release in enumerate(releases)}
-    names = setting.scratch.describe(sql, types)
+    releases = tuple(_plan(release_name(number), release) for number, release in enumerate(measured.releases))
+    finish = measured.finish.copy()
+    outputs = _outputs(finish, measured)
+    sql = finish.sql("duckdb", copy=False)
+    names = setting.scratch.describe(sql, [release.scratch_table for release in releases])
     return Planned(measured.question, releases, outputs or tuple(Output(name, None, None) for name in names), sql)
 
 
-def noisy_name(number: int) -> str:
-    return f"_noisy_{number}"
+def _plan(name: str, release: MeasuredRelease) -> PlannedRelease:
+    keys = release.tracked.aggregate.keys
+    return PlannedRelease(name, release, tuple((f"_k{number}", key.type) for number, key in enumerate(keys)))
 
 
 # -- the release ------------------------------------------------------------------------------------------------------
 
 
-def _plan(release: MeasuredRelease) -> PlannedRelease:
-    keys = release.tracked.aggregate.keys
-    names = [f"_k{number}" for number in range(len(keys))]
+def _release_sql(release: MeasuredRelease, names: list[str], salt: int) -> Sql:
     rows = _rows(release, names)
-    one_row = release.tracked.scan.one_row_per_unit
-    released = _direct(release, names, rows) if one_row else _by_unit(release, names, rows)
-    query = _listed(release, names, released)
-    types = tuple((name, key.type) for name, key in zip(names, keys, strict=True))
-    return PlannedRelease(release, types, query)
+    if release.tracked.scan.one_row_per_unit:
+        return _listed(release, names, _direct(release, names, rows))
+    return _listed(release, names, _by_unit(release, names, rows, salt))
 
 
-def _rows(release: MeasuredRelease, names: list[str]) -> exp.Select:
+def _rows(release: MeasuredRelease, names: list[str]) -> Sql:
     aggregate, known = release.tracked.aggregate, release.tracked.knowledge.always
     keys = [named(emit(key, known), name) for key, name in zip(aggregate.keys, names, strict=True)]
     inputs = [
@@ -125,35 +125,35 @@ def _rows(release: MeasuredRelease, names: list[str]) -> exp.Select:
     return select([column(UNIT), *keys, *values], relation_sql(aggregate.source, used))
 
 
-def _direct(release: MeasuredRelease, names: list[str], rows: exp.Select) -> exp.Select:
+def _direct(release: MeasuredRelease, names: list[str], rows: Sql) -> Sql:
     """One row per unit: every row is a whole contribution."""
     totals = [named(_saturated(_row_total(bounded)), bounded.column) for bounded in release.measures]
     return _grouped(select([*map(column, names), *totals], rows), names)
 
 
-def _row_total(bounded: Bounded) -> exp.Expr:
+def _row_total(bounded: Bounded) -> Sql:
     match bounded.measure:
         case CountUnits() | CountRows():
-            return exp.Count(this=exp.Star())
+            return Sql("count(*)")
         case CountValues():
-            return exp.Count(this=column(bounded.column))
+            return call("count", column(bounded.column))
         case _:
-            return exp.Sum(this=column(bounded.column))
+            return call("sum", column(bounded.column))
 
 
-def _by_unit(release: MeasuredRelease, names: list[str], rows: exp.Select) -> exp.Select:
+def _by_unit(release: MeasuredRelease, names: list[str], rows: Sql, salt: int) -> Sql:
     ranked = release.tracked.aggregate.grouped and not _reaches_all(release)
     partials = [part for bounded in release.measures for part in bounded.measure.partial(bounded.column)]
     by_unit = _grouped(select([column(UNIT), *map(column, names), *partials], rows), [UNIT, *names])
     kept = [
         named(bounded.measure.bounded(bounded.column, release.rows), bounded.column) for bounded in release.measures
     ]
-    bounded_rows = select([*map(column, names), *kept, *([_rank(names)] if ranked else [])], by_unit)
-    totals = [named(_saturated(exp.Sum(this=column(bounded.column))), bounded.column) for bounded in release.measures]
+    bounded_rows = select([*map(column, names), *kept, *([_rank(names, salt)] if ranked else [])], by_unit)
+    totals = [named(_saturated(call("sum", column(bounded.column))), bounded.column) for bounded in release.measures]
     released = select([*map(column, names), *totals], bounded_rows)
     if ranked:
         # BETWEEN and not <=: DuckDB turns the latter into a top-N that needs far more memory.
-        released.where(exp.Between(this=column(RANK), low=integer(1), high=integer(release.groups)), copy=False)
+        released = Sql(f"{released} WHERE {column(RANK)} BETWEEN 1 AND {integer(release.groups)}")
     return _grouped(released, names)
 
 
@@ -163,76 +163,40 @@ def _reaches_all(release: MeasuredRelease) -> bool:
     return domain is not None and domain.size <= release.groups
 
 
-def _rank(names: list[str]) -> exp.Expr:
+def _rank(names: list[str], salt: int) -> Sql:
     """The order in which a unit's groups count: by a keyed hash, hashed twice because once is not uniform."""
-    inner = exp.Anonymous(this="hash", expressions=[exp.Placeholder(this=SALT), column(UNIT), *map(column, names)])
-    order = exp.Order(expressions=[exp.Ordered(this=exp.Anonymous(this="hash", expressions=[inner]))])
-    return named(exp.Window(this=exp.RowNumber(), partition_by=[column(UNIT)], order=order), RANK)
+    order = call("hash", call("hash", integer(salt), column(UNIT), *map(column, names)))
+    return named(Sql(f"row_number() OVER (PARTITION BY {column(UNIT)} ORDER BY {order})"), RANK)
 
 
-def _grouped(query: exp.Select, names: list[str]) -> exp.Select:
-    if names:
-        query.set("group", exp.Group(expressions=[column(name) for name in names]))
-    return query
+def _grouped(query: Sql, names: list[str]) -> Sql:
+    return Sql(f"{query} GROUP BY {listed([column(name) for name in names])}") if names else query
 
 
-def _saturated(total: exp.Expr) -> exp.Expr:
-    held = least(greatest(exp.Coalesce(this=total, expressions=[integer(0)]), integer(-LARGEST)), integer(LARGEST))
-    return exp.Cast(this=held, to=exp.DataType.build("BIGINT"))
+def _saturated(total: Sql) -> Sql:
+    held = call("greatest", call("coalesce", total, integer(0)), integer(-LARGEST))
+    return cast(call("least", held, integer(LARGEST)), Integer())
 
 
-def _listed(release: MeasuredRelease, names: list[str], released: exp.Select) -> exp.Query:
+def _listed(release: MeasuredRelease, names: list[str], released: Sql) -> Sql:
     """Sorted by key, since the order of an unsorted result could tell about a group that is not shown."""
-    domain = release.tracked.domain
-    order = exp.Order(expressions=[exp.Ordered(this=column(name), nulls_first=False) for name in names])
     if not names:
         return released
+    order = f"ORDER BY {', '.join(f'{column(name)} NULLS LAST' for name in names)}"
+    domain = release.tracked.domain
     if domain is None:
-        released.set("order", order)
-        return released
-    groups = exp.Subquery(this=domain_sql(domain, names), alias=_alias("groups"))
-    found = exp.Subquery(this=released, alias=_alias("found"))
-    same = [exp.NullSafeEQ(this=column(name, "groups"), expression=column(name, "found")) for name in names]
-    columns = [named(column(name, "groups"), name) for name in names]
-    columns += [
-        named(exp.Coalesce(this=column(bounded.column, "found"), expressions=[integer(0)]), bounded.column)
+        return Sql(f"{released} {order}")
+    keys = [named(column(name, "groups"), name) for name in names]
+    totals = [
+        named(call("coalesce", column(bounded.column, "found"), integer(0)), bounded.column)
         for bounded in release.measures
     ]
-    query = exp.Select(expressions=columns, from_=exp.From(this=groups))
-    query.append("joins", exp.Join(this=found, side="LEFT", on=exp.and_(*same, copy=False)))
-    query.set("order", order)
-    return query
-
-
-def _alias(name: str) -> exp.TableAlias:
-    return exp.TableAlias(this=exp.to_identifier(name, quoted=True))
+    same = " AND ".join(binary(column(n, "groups"), "IS NOT DISTINCT FROM", column(n, "found")) for n in names)
+    groups = f"({domain_sql(domain, names)}) AS groups"
+    return Sql(f"SELECT {listed([*keys, *totals])} FROM {groups} LEFT JOIN ({released}) AS found ON {same} {order}")
 
 
 # -- the finish -------------------------------------------------------------------------------------------------------
-
-
-def _finish(measured: Measured) -> tuple[exp.Query, tuple[Output, ...]]:
-    finish = measured.finish.copy()
-    outputs = _outputs(finish, measured)
-    tables = [
-        exp.CTE(this=_answers(release, number), alias=_alias(release_name(number)))
-        for number, release in enumerate(measured.releases)
-    ]
-    clause = finish.args.get("with_")
-    finish.set("with_", exp.With(expressions=[*tables, *(clause.expressions if clause else ())]))
-    return finish, outputs
-
-
-def _answers(release: MeasuredRelease, number: int) -> exp.Select:
-    """SELECT keys, each aggregate from its measures, and the measures themselves."""
-    keys = [column(f"_k{position}") for position in range(len(release.tracked.aggregate.keys))]
-    answers = [
-        named(final_sql(answer.estimate, answer.type), f"_a{position}")
-        for position, answer in enumerate(release.answers)
-    ]
-    measures = [column(bounded.column) for bounded in release.measures]
-    table = exp.Table(this=exp.to_identifier(noisy_name(number), quoted=True))
-    return exp.Select(expressions=[*keys, *answers, *measures], from_=exp.From(this=table))
 
 
 def _outputs(finish: exp.Query, measured: Measured) -> tuple[Output, ...]:
@@ -271,5 +235,7 @@ def _with_hidden(finish: exp.Select, found: list[tuple[str, Estimate | None]], n
                 )
         hidden = tuple((part, positions.setdefault(part, visible + len(positions))) for part in wanted)
         outputs.append(Output(name, estimate, number, hidden))
-    finish.set("expressions", [*finish.expressions, *(named(column(part), f"_hidden_{part}") for part in positions)])
+    finish.set(
+        "expressions", [*finish.expressions, *(exp.alias_(exp.column(part), f"_hidden_{part}") for part in positions)]
+    )
     return tuple(outputs)

@@ -15,8 +15,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of, facts_of
-from dpsql.relation.narrow import conjuncts
+from dpsql.expressions.narrow import conjuncts, kept_facts
+from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of
 from dpsql.relation.relation import Filter, Relation
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _sources(expression: Expression, known: Known, most: int) -> dict[Expression
                 merged = {source: facts for part in below for source, facts in (part or {}).items()}
                 if math.prod(facts.size or 0 for facts in merged.values()) <= most:
                     return merged
-    facts = facts_of(expression, known)
+    facts = kept_facts(expression, known)
     return {expression: facts} if facts.size is not None and facts.size <= most else None
 
 

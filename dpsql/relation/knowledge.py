@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpsql.expressions.narrow import kept_facts, narrow
 from dpsql.expressions.tree import facts_of
-from dpsql.relation.narrow import narrow
 from dpsql.relation.relation import Filter, Project, Relation, Scan
 
 if TYPE_CHECKING:
@@ -36,5 +36,5 @@ def knowledge_of(relation: Relation) -> Knowledge:
             below = knowledge_of(source)
             return Knowledge(
                 {name: facts_of(expression, below.always) for name, expression in columns},
-                {name: facts_of(expression, below.kept) for name, expression in columns},
+                {name: kept_facts(expression, below.kept) for name, expression in columns},
             )

@@ -10,11 +10,9 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
 from dpsql.expressions.emit import emit
 from dpsql.expressions.tree import columns_of
-from dpsql.expressions.write import clamp, column, finite, literal, try_cast, when
+from dpsql.expressions.write import Sql, binary, clamp, column, finite, listed, literal, named, try_cast, when
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, Project, Relation, Scan
 from dpsql.schema.types import Boolean, Date, Double, Timestamp
@@ -30,7 +28,7 @@ FIRST_DAY, LAST_DAY = date(1, 1, 1), date(9999, 12, 31)
 FIRST_MOMENT, LAST_MOMENT = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)
 
 
-def relation_sql(relation: Relation, needed: Iterable[str]) -> exp.Select:
+def relation_sql(relation: Relation, needed: Iterable[str]) -> Sql:
     """The relation's `needed` columns, and _unit."""
     names = sorted(set(needed))
     match relation:
@@ -39,7 +37,7 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> exp.Select:
         case Filter(source, condition):
             known = knowledge_of(source).always
             below = relation_sql(source, {*names, *(used.name for used in columns_of(condition))})
-            return select([column(UNIT), *map(column, names)], below).where(emit(condition, known), copy=False)
+            return Sql(f"{select([column(UNIT), *map(column, names)], below)} WHERE {emit(condition, known)}")
         case Project(source, columns):
             known = knowledge_of(source).always
             kept = [(name, expression) for name, expression in columns if name in names]
@@ -47,49 +45,36 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> exp.Select:
             return select([column(UNIT), *(named(emit(expression, known), name) for name, expression in kept)], below)
 
 
-def select(columns: list[exp.Expr], below: exp.Query) -> exp.Select:
-    """SELECT columns FROM (below)."""
-    source = exp.Subquery(this=below, alias=exp.TableAlias(this=exp.to_identifier("below", quoted=True)))
-    return exp.Select(expressions=columns, from_=exp.From(this=source))
+def select(columns: list[Sql], below: Sql) -> Sql:
+    return Sql(f"SELECT {listed(columns)} FROM ({below}) AS below")
 
 
-def named(sql: exp.Expr, name: str) -> exp.Expr:
-    return exp.Alias(this=sql, alias=exp.to_identifier(name, quoted=True))
-
-
-def _scan(scan: Scan, names: list[str]) -> exp.Select:
+def _scan(scan: Scan, names: list[str]) -> Sql:
     found = {found.name: found for found in scan.columns}
     unit = column(scan.unit.column, _hop(len(scan.unit.path)))
     chosen = [named(_declared(column(found[name].declared, _hop(0)), found[name].facts), name) for name in names]
-    query = exp.Select(expressions=[named(unit, UNIT), *chosen], from_=exp.From(this=_table(scan.table, 0)))
+    source = named(column(scan.table), _hop(0))
     for number, hop in enumerate(scan.unit.path):
-        meets = exp.EQ(this=column(hop.column, _hop(number)), expression=column(hop.to_column, _hop(number + 1)))
-        query.append("joins", exp.Join(this=_table(hop.to_table, number + 1), on=meets))
-    return query.where(exp.Not(this=exp.Is(this=unit.copy(), expression=exp.Null())), copy=False)
+        meets = binary(column(hop.column, _hop(number)), "=", column(hop.to_column, _hop(number + 1)))
+        source = Sql(f"{source} JOIN {named(column(hop.to_table), _hop(number + 1))} ON {meets}")
+    return Sql(f"SELECT {listed([named(unit, UNIT), *chosen])} FROM {source} WHERE {unit} IS NOT NULL")
 
 
 def _hop(number: int) -> str:
     return f"hop_{number}"
 
 
-def _table(name: str, number: int) -> exp.Table:
-    alias = exp.TableAlias(this=exp.to_identifier(_hop(number), quoted=True))
-    return exp.Table(this=exp.to_identifier(name, quoted=True), alias=alias)
-
-
-def _declared(raw: exp.Expr, facts: Facts) -> exp.Expr:
+def _declared(raw: Sql, facts: Facts) -> Sql:
     """The column as the schema declares it, whatever the row holds."""
     typed = try_cast(raw, facts.type)
     if facts.values is not None:
         if isinstance(facts.type, Boolean) and len(facts.values) == 2:
             return typed
-        return when(
-            exp.In(this=typed.copy(), expressions=[literal(value, facts.type) for value in facts.values]), typed
-        )
+        values = listed([literal(value, facts.type) for value in facts.values])
+        return when(binary(typed, "IN", Sql(f"({values})")), typed)
     if isinstance(facts.type, Date | Timestamp) and facts.low is None:
         low, high = (FIRST_DAY, LAST_DAY) if isinstance(facts.type, Date) else (FIRST_MOMENT, LAST_MOMENT)
-        inside = exp.Between(this=typed.copy(), low=literal(low, facts.type), high=literal(high, facts.type))
-        return when(inside, typed)
+        return when(Sql(f"{typed} BETWEEN {literal(low, facts.type)} AND {literal(high, facts.type)}"), typed)
     if isinstance(facts.type, Double):
         typed = finite(typed)
     if facts.low is None or facts.high is None:

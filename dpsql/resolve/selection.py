@@ -10,7 +10,6 @@ from sqlglot import exp
 from dpsql.errors import Error, ProgrammingError, UnknownName
 from dpsql.expressions.lower import Lowering
 from dpsql.expressions.tree import Column, Expression
-from dpsql.expressions.write import column as column_node
 from dpsql.relation.relation import Aggregate, AggregateCall, Filter, Project, Relation
 from dpsql.resolve.calls import aggregate_call
 from dpsql.resolve.rows import Answer, Named, Rows, inner_name
@@ -195,7 +194,8 @@ class Selection:
     def output(self, item: exp.Expr) -> exp.Expr:
         if item.is_star and not is_star(unaliased(item)):
             raise self.resolver.refuse("* would show rows of people", item, "name the groups and aggregates")
-        return exp.alias_(self.above(unaliased(item)), output_name(item), quoted=True)
+        name = exp.to_identifier(output_name(item), quoted=True)
+        return exp.Alias(this=self.above(unaliased(item)), alias=name)
 
     def above(self, node: exp.Expr, *, aliases_first: bool = False) -> exp.Expr:
         """The node with its keys and aggregates replaced by columns of the release."""
@@ -228,7 +228,7 @@ class Selection:
             if isinstance(node, exp.Column):
                 raise
             return None  # not a key, and above the release more functions are known than below
-        return column_node(f"_k{self.keys.index(expression)}") if expression in self.keys else None
+        return exp.column(f"_k{self.keys.index(expression)}") if expression in self.keys else None
 
     def alias_of(self, node: exp.Column) -> exp.Expr:
         if self.is_alias(node):
@@ -243,4 +243,4 @@ class Selection:
         call = aggregate_call(node, self.lowering)
         if call not in self.calls:
             self.calls.append(call)
-        return column_node(f"_a{self.calls.index(call)}")
+        return exp.column(f"_a{self.calls.index(call)}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.accounting import ledger_file
+from dpsql.accounting import ledger_schema
 from dpsql.accounting.events import ApproximateRelease, Composed, Free, Gaussian, Laplace, NonPrivate, PureRelease
 from dpsql.accounting.ledger import Ledger
 from dpsql.errors import BudgetExhausted, InterfaceError, LedgerError, ProgrammingError
@@ -243,7 +243,7 @@ def test_a_closed_ledger_says_so(opened):
 
 
 def test_a_busy_ledger_waits_and_then_says_so(opened, path, monkeypatch):
-    monkeypatch.setattr(ledger_file, "BUSY_SECONDS", 0.2)
+    monkeypatch.setattr(ledger_schema, "BUSY_SECONDS", 0.2)
     ledger = opened(epsilon=1.0)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -345,6 +345,27 @@ def test_a_forked_child_opens_the_file_anew(opened):
 
 
 @forks
+def test_what_a_child_charges_is_kept_when_its_parent_closes_first(opened):
+    ledger = opened(epsilon=1.0)
+    spend(ledger)
+    charged, closed = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        spend(ledger)
+        os.write(charged[1], b"!")
+        os.read(closed[0], 1)
+        spend(ledger)
+        os._exit(0)
+    os.read(charged[0], 1)
+    ledger.close()
+    os.write(closed[1], b"!")
+    assert os.waitpid(child, 0)[1] == 0
+    for end in (*charged, *closed):
+        os.close(end)
+    assert opened().verify().charges == 3
+
+
+@forks
 def test_a_child_forked_while_a_thread_writes_is_not_stuck(opened):
     ledger = opened(epsilon=1.0)
     begun, finish = threading.Event(), threading.Event()
@@ -366,7 +387,7 @@ def test_a_child_forked_while_a_thread_writes_is_not_stuck(opened):
 @forks
 def test_a_forked_child_cannot_spend_from_a_budget_in_memory(opened):
     ledger = opened(":memory:", epsilon=1.0)
-    assert "cannot be shared with a forked process" in in_child(lambda: spend(ledger))
+    assert "was forked from" in in_child(lambda: spend(ledger))
 
 
 def test_answers_are_kept_by_dataset_and_fingerprint(opened, path):

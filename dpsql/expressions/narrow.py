@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.facts import NUMBERS, Facts, chosen, narrowed, not_null
-from dpsql.expressions.tree import Call, Column, Expression, Literal
+from dpsql.expressions.tree import Call, Column, Expression, Literal, facts_of
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
@@ -24,6 +24,25 @@ def narrow(known: Known, condition: Expression) -> Known:
         for column, wanted in _constraint(part, facts):
             facts[column] = wanted
     return facts
+
+
+def kept_facts(expression: Expression, known: Known) -> Facts:
+    """What is known of the expression on rows that are kept; in CASE WHEN amount < 10 THEN amount END, at most 10.
+
+    Unlike `facts_of` this may not be used to decide what can fail: an engine may evaluate a branch that is not taken.
+    """
+    if not isinstance(expression, Call):
+        return facts_of(expression, known)
+    arguments = expression.arguments
+    if expression.function.name != "CASE":
+        return expression.function.facts([kept_facts(argument, known) for argument in arguments])
+    branches = zip(arguments[:-1:2], arguments[1:-1:2], strict=True)
+    narrowed_branches = [
+        facts
+        for condition, value in branches
+        for facts in (kept_facts(condition, known), kept_facts(value, narrow(known, condition)))
+    ]
+    return expression.function.facts([*narrowed_branches, kept_facts(arguments[-1], known)])
 
 
 def conjuncts(condition: Expression) -> Iterator[Expression]:
