@@ -26,8 +26,10 @@ Run = Callable[[str, str], Answer]
 def test_claims(sql_case: Any, exact_session: Callable[[str], dpsql.Connection]) -> None:
     """The case file and explain() agree on keys, l0 and linf."""
     explained = exact_session(sql_case.file).explain(sql_case.sql, sql_case.parameters, **sql_case.options)
-    assert len(explained.releases) == len(sql_case.releases)
-    for release, claim in zip(explained.releases, sql_case.releases, strict=True):
+    releases = sorted(explained.releases, key=lambda release: [measure.linf for measure in release.measures])
+    claims = sorted(sql_case.releases, key=lambda claim: claim.linf or [])  # in which order they run does not matter
+    assert len(releases) == len(claims)
+    for release, claim in zip(releases, claims, strict=True):
         kind = ("public" if release.public_keys else "unknown") if release.keys else "none"
         assert kind == claim.keys
         assert (release.threshold is not None) == (claim.keys == "unknown")
@@ -126,7 +128,7 @@ def raw() -> duckdb.DuckDBPyConnection:
 
 
 @pytest.mark.parametrize("sql", SHAPES)
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(rows=orders)
 def test_hypothetical_neighbours(sql: str, raw: Any, shop_schema: dict[str, Any], rows: list[tuple[Any, ...]]) -> None:
     raw.execute("DELETE FROM orders")
@@ -167,6 +169,9 @@ FRAGILE = [
     "SELECT CAST(note AS DECIMAL(38, 10)) AS k, COUNT(*) FROM orders GROUP BY k",
     "SELECT SUM(LEAST(GREATEST(CAST(note AS DOUBLE), 0), 1)) FROM orders",
     "SELECT EXP(weight) - EXP(weight) AS k, COUNT(*) FROM orders GROUP BY k",
+    # A column that should hold no NULL may hold one all the same, and LEAST passes over it: nothing caps the note then.
+    "SELECT LEAST(GREATEST(CAST(note AS BIGINT), 0), items) + 1 AS k, COUNT(*) FROM orders GROUP BY k",
+    "SELECT SUM(ABS(LEAST(GREATEST(CAST(note AS BIGINT), 0), items) * 1000000 - 5)) FROM orders",
 ]
 ODD_NOTES = (
     "5874897-12-31",
@@ -186,6 +191,7 @@ def test_no_row_makes_the_query_fail(sql: str, raw: Any, shop_schema: dict[str, 
     raw.execute("DELETE FROM orders")
     for note in ODD_NOTES:
         raw.execute("INSERT INTO orders VALUES (1, 'north', 400, 7, 1000, ?, '0001-01-01')", [note])
+    raw.execute("INSERT INTO orders VALUES (1, 'north', NULL, NULL, NULL, '9223372036854775807', NULL)")
     with dpsql.connect(raw, schema=shop_schema, epsilon=1e6, delta=1e-6, query_epsilon=1) as connection:
         (release,) = connection.explain(sql).releases
         raw.execute(release.sql).fetchnumpy()
@@ -250,10 +256,10 @@ def test_rows_are_bounded_unless_the_very_table_is_unique(script: str, why: str)
         raw.execute("INSERT INTO visits SELECT 1, DATE '2024-01-01' + i::INTEGER FROM range(9) AS r(i)")
     else:
         raw.execute("INSERT INTO visits SELECT 1 FROM range(9)")
-    with dpsql.connect(raw, schema=PEOPLE, epsilon=1) as connection:
+    with dpsql.connect(raw, schema=PEOPLE, epsilon=1e12, query_epsilon=1e9) as connection:
         (release,) = connection.explain("SELECT COUNT(*) FROM visits").releases
         (measure,) = release.measures
-    (found,) = raw.execute(release.sql).fetchone()
+        ((found,),) = connection.execute("SELECT COUNT(*) FROM visits").fetchall()
     assert found <= measure.linf, why
 
 
@@ -268,7 +274,7 @@ PATH = {
 
 
 def test_a_row_that_leads_to_several_people() -> None:
-    """Where visits.id is not unique a bill has several owners. It goes with one of them, and must not move the others."""
+    """Where visits.id is not unique a bill has several owners. It goes with one of them; nobody else may move."""
     raw = duckdb.connect()
     raw.execute(
         "CREATE TABLE visits (person BIGINT, id VARCHAR); INSERT INTO visits SELECT i, 'v' FROM range(5) AS r(i)"
@@ -300,33 +306,31 @@ def test_a_path_between_types_that_need_a_cast() -> None:
     assert raw.execute(release.sql).fetchall() == [(0,)]
 
 
-@pytest.mark.parametrize("collation", ["NOCASE", "NOACCENT"])
-def test_collations_do_not_split_a_person(collation: str) -> None:
+SPELLINGS = {
+    "a column that ignores case": ("text", "VARCHAR COLLATE NOCASE", ("'FLU'", "'flu'")),
+    "a zero with a sign": ("double", "DOUBLE", ("CAST('-0.0' AS DOUBLE)", "CAST('0.0' AS DOUBLE)")),
+}
+
+
+@pytest.mark.parametrize(("declared", "kind", "spellings"), SPELLINGS.values(), ids=SPELLINGS)
+def test_a_group_does_not_show_how_one_person_spells_it(declared: str, kind: str, spellings: tuple[str, str]) -> None:
+    """What is equal is one group, shown as one of its rows spells it: that must not be one person's own way."""
     schema = {
         "dataset": "people",
-        "contribution": {"max_groups": 1, "max_rows_per_group": 1},
-        "tables": {
-            "visits": {
-                "unit": "person",
-                "columns": {"person": "text", "ward": {"type": "text", "values": ["a", "b"]}, "why": "text"},
-            }
-        },
+        "contribution": {"max_groups": 3, "max_rows_per_group": 2},
+        "tables": {"visits": {"unit": "person", "columns": {"person": "integer", "why": declared}}},
     }
     raw = duckdb.connect()
-    kind = f"VARCHAR COLLATE {collation}"
-    raw.execute(f"CREATE TABLE visits (person {kind}, ward {kind}, why {kind})")
-    raw.execute(
-        "INSERT INTO visits VALUES ('x', 'A', 'p'), ('X', 'a', 'P'), ('x', 'b', 'q'), ('Y', 'B', 'Q'), ('y', 'b', 'é')"
-    )
-    with dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6) as connection:
-        for sql in (
-            "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
-            "SELECT why, COUNT(*) FROM visits GROUP BY why",
-            "SELECT ward, why, COUNT(*) FROM visits GROUP BY ward, why",
-        ):
-            (release,) = connection.explain(sql).releases
-            raw.execute("BEGIN")
-            whole = answer(raw, release.sql)
-            raw.execute("DELETE FROM visits WHERE person = 'x'")
-            check_neighbour(release, whole, answer(raw, release.sql))
-            raw.execute("ROLLBACK")
+    raw.execute(f"SET threads = 1; CREATE TABLE visits (person BIGINT, why {kind})")
+    for person, spelling in enumerate(spellings):
+        raw.execute(f"INSERT INTO visits VALUES ({person}, {spelling})")
+    try:
+        connection = dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6)
+    except dpsql.SchemaError:
+        return  # such a column may be refused
+    (release,) = connection.explain("SELECT why, COUNT(*) FROM visits GROUP BY why").releases
+    whole = answer(raw, release.sql)
+    for person in (0, 1):
+        raw.execute(f"BEGIN; DELETE FROM visits WHERE person = {person}")
+        assert keys_of(release, answer(raw, release.sql)[1]) == keys_of(release, whole[1])
+        raw.execute("ROLLBACK")

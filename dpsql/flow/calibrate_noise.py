@@ -26,6 +26,7 @@ from dpsql.mechanisms import gaussian, laplace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dpsql.accounting.budget import Budget
     from dpsql.flow.infer_sensitivity import Bounded
     from dpsql.flow.plan_query import Output, Planned, PlannedRelease
     from dpsql.flow.question import Question
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 OTHER_MECHANISMS = ("exponential", "ptr", "smooth", "stable")
 FINEST_STD = 2**26
 """Noise is drawn on a grid of at least 1/2^26 of its standard deviation; finer digits would be noise anyway."""
+SPARED_BITS = 11
+"""One unit's bound keeps this many bits, so that rounding it up to the grid costs less than a thousandth."""
+LARGEST_STD = 2.0**56
+"""Beyond this the noise would leave 64 bits, and the answer would be nothing but noise."""
 
 
 @dataclass(frozen=True)
@@ -101,22 +106,33 @@ class Candidate:
 
 
 def calibrate_noise(planned: Planned, setting: Setting) -> Calibrated:
-    question, filter_ = planned.question, setting.ledger.budget.filter
-    candidates = [make(planned, filter_) for make in _allowed(question, filter_)]
+    budget = setting.ledger.budget
+    candidates = [make(planned, budget) for make in _allowed(planned.question, budget.filter)]
     # Error weighed by what it costs the session: variance times share.
-    best = min(candidates, key=lambda candidate: candidate.spread + math.log(max(candidate.share, 1e-300)))
-    selection = _selection_delta(planned, filter_, best)
+    candidates.sort(key=lambda candidate: candidate.spread + math.log(max(candidate.share, 1e-300)))
+    ways = [_calibrated(planned, candidate, candidates, setting) for candidate in candidates]
+    return next((way for way in ways if _answered(way, setting)), ways[0])
+
+
+def _answered(way: Calibrated, setting: Setting) -> bool:
+    """Whether this very question was answered this way before, so that the answer can be recalled."""
+    answers = setting.ledger.answers
+    return not way.question.fresh and all(answers.recall(release.fingerprint) for release in way.releases)
+
+
+def _calibrated(planned: Planned, chosen: Candidate, candidates: list[Candidate], setting: Setting) -> Calibrated:
+    selection = _selection_delta(planned, setting.ledger.budget.filter, chosen)
     return Calibrated(
-        question,
-        tuple(_release(planned, number, best, selection, setting) for number in range(len(planned.releases))),
+        planned.question,
+        tuple(_release(planned, number, chosen, selection, setting) for number in range(len(planned.releases))),
         planned.outputs,
         planned.finish,
-        best.mechanism,
-        _reason(best, candidates, question),
+        chosen.mechanism,
+        _reason(chosen, candidates, planned.question),
     )
 
 
-def _allowed(question: Question, filter_: Filter) -> list[Callable[[Planned, Filter], Candidate]]:
+def _allowed(question: Question, filter_: Filter) -> list[Callable[[Planned, Budget], Candidate]]:
     makers = {"laplace": _laplace, "gaussian": _gaussian}
     delta = filter_.delta if question.delta is None else question.delta
     if question.mechanism is None:
@@ -137,7 +153,7 @@ def _allowed(question: Question, filter_: Filter) -> list[Callable[[Planned, Fil
     return [makers[question.mechanism]]
 
 
-def _laplace(planned: Planned, filter_: Filter) -> Candidate:
+def _laplace(planned: Planned, budget: Budget) -> Candidate:
     each = planned.question.epsilon / max(1, _count(planned))
 
     def noisy(bounded: Bounded) -> NoisyMeasure:
@@ -146,11 +162,11 @@ def _laplace(planned: Planned, filter_: Filter) -> Candidate:
 
     measures = tuple(tuple(map(noisy, release.measured.measures)) for release in planned.releases)
     events = tuple(Composed((Laplace(1 / each),) * len(release)) for release in measures)
-    return Candidate("laplace", measures, events, Fraction(0), _share(events, filter_))
+    return Candidate("laplace", measures, events, Fraction(0), _share(events, budget))
 
 
-def _gaussian(planned: Planned, filter_: Filter) -> Candidate:
-    question, count = planned.question, max(1, _count(planned))
+def _gaussian(planned: Planned, budget: Budget) -> Candidate:
+    question, count, filter_ = planned.question, max(1, _count(planned)), budget.filter
     delta = _curve_delta(planned, filter_)
     measures: list[tuple[NoisyMeasure, ...]] = []
     events: list[Event] = []
@@ -168,7 +184,7 @@ def _gaussian(planned: Planned, filter_: Filter) -> Candidate:
             events.append(ApproximateRelease(question.epsilon * part, delta * part))
         else:
             events.append(Composed((Gaussian(multiplier),) * len(noisy)))
-    return Candidate("gaussian", tuple(measures), tuple(events), delta, _share(tuple(events), filter_))
+    return Candidate("gaussian", tuple(measures), tuple(events), delta, _share(tuple(events), budget))
 
 
 def _mu_squared(epsilon: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
@@ -188,8 +204,14 @@ def _count(planned: Planned) -> int:
 
 def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
     """How many low bits drown in the noise; a count of units that selects groups keeps all of its bits."""
-    selecting = any(release.measured.selection == bounded.column for release in planned.releases)
-    return 0 if selecting or std < FINEST_STD else int(math.log2(std / FINEST_STD))
+    if std > LARGEST_STD:
+        raise ProgrammingError(
+            f"at epsilon {float(planned.question.epsilon):.3g} the answer would be nothing but noise",
+            hint="name a larger epsilon",
+        )
+    if std < FINEST_STD or any(release.measured.selection == bounded.column for release in planned.releases):
+        return 0
+    return max(0, min(int(math.log2(std / FINEST_STD)), bounded.linf.bit_length() - SPARED_BITS))
 
 
 def _coarse(linf: int, shift: int) -> int:
@@ -235,11 +257,14 @@ def _selection_delta(planned: Planned, filter_: Filter, candidate: Candidate) ->
     return selection / releases
 
 
-def _share(events: tuple[Event, ...], filter_: Filter) -> float:
-    cost = price(Composed(events))
+def _share(events: tuple[Event, ...], budget: Budget) -> float:
+    """The part of the session that the events take, by the best rule that can still admit them."""
+    cost, spent = price(Composed(events)), budget.tally.totals
+    rules = budget.filter.rules
+    alive = [rule for rule in rules if spent + cost <= rule.limit] or rules
     return min(
         max(_fraction(mine, limit) for mine, limit in zip(cost.amounts, rule.limit.amounts, strict=True))
-        for rule in filter_.rules
+        for rule in alive
     )
 
 

@@ -64,7 +64,7 @@ class Resolver:
         found = self.query(node, named)
         if isinstance(found, Rows):
             raise self.refuse(refusal, node, AGGREGATE_FIRST)
-        return found.tree
+        return exp.Subquery(this=found.tree) if isinstance(node, exp.Subquery) else found.tree
 
     def with_clause(self, select: exp.Query, named: Named) -> Named:
         clause = select.args.get("with_")

@@ -1,0 +1,110 @@
+"""What a question costs before it costs anything: compile time (everything before the charge), and `import dpsql`.
+
+    python benchmarks/bench_compile.py
+
+Ends with code 1 when a target is missed. A question of ten aggregates is explained again and again in one session; the
+import is timed in fresh processes, of which the best counts, since other work on the machine can only slow it down.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from statistics import median, quantiles
+from time import perf_counter
+
+import duckdb
+
+import dpsql
+from dpsql import pipeline
+
+REPETITIONS = 60
+FRESH_PROCESSES = 7
+COMPILE_TARGET = 15.0  # milliseconds, median
+IMPORT_TARGET = 500.0  # milliseconds, best
+
+SCHEMA = {
+    "dataset": "bench",
+    "contribution": {"max_groups": 4, "max_rows_per_group": 5},
+    "tables": {
+        "orders": {
+            "unit": "customer_id",
+            "columns": {
+                "customer_id": "integer",
+                "region": {"type": "text", "values": ["north", "south", "east", "west"]},
+                "product": "text",
+                "day": {"type": "date", "bounds": ["2024-01-01", "2026-12-31"]},
+                "amount": {"type": "double", "bounds": [0, 500], "nullable": True},
+                "quantity": {"type": "integer", "bounds": [0, 50]},
+            },
+        }
+    },
+}
+TABLE = """
+    CREATE TABLE orders (
+        customer_id INTEGER, region VARCHAR, product VARCHAR, day DATE, amount DOUBLE, quantity INTEGER
+    )"""
+QUESTIONS = {
+    "ten aggregates by region": """
+        SELECT region, COUNT(*), COUNT(amount), COUNT(DISTINCT customer_id), SUM(amount), AVG(amount), SUM(quantity),
+               AVG(quantity), SUM(amount * quantity), SUM(CASE WHEN quantity > 10 THEN amount ELSE 0 END),
+               COUNT_IF(amount > 100)
+        FROM orders WHERE day BETWEEN '2025-01-01' AND '2025-12-31' AND amount < 400
+        GROUP BY region HAVING COUNT(*) > 100 ORDER BY SUM(amount) DESC LIMIT 3""",
+    "ten aggregates by product": """
+        SELECT product, COUNT(*), COUNT(amount), COUNT(DISTINCT customer_id), SUM(amount), AVG(amount), SUM(quantity),
+               AVG(quantity), SUM(amount * quantity), SUM(LEAST(amount, 50)), COUNT_IF(amount > 100)
+        FROM orders WHERE quantity > 0 GROUP BY product""",
+    "one count": "SELECT COUNT(*) FROM orders",
+}
+
+
+def stage_times(conn: dpsql.Connection, sql: str) -> dict[str, float]:
+    """Milliseconds of each stage before the charge, in one pass."""
+    setting, value, times = conn.session.setting, conn.session.question(sql, None), {}
+    for stage in pipeline.FREE:
+        started = perf_counter()
+        value = stage(value, setting)
+        times[stage.__name__] = (perf_counter() - started) * 1000
+    return times
+
+
+def explain_time(conn: dpsql.Connection, sql: str) -> float:
+    started = perf_counter()
+    conn.explain(sql)
+    return (perf_counter() - started) * 1000
+
+
+def import_time() -> float:
+    code = "from time import perf_counter as t; s = t(); import dpsql; print((t() - s) * 1000)"
+    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout)
+
+
+def compare(name: str, times: list[float], value: float, target: float) -> bool:
+    best, worst = min(times), quantiles(times, n=10)[-1]
+    met = value < target
+    print(f"{name:<28}{value:>9.1f}{best:>9.1f}{worst:>9.1f}{target:>9.0f}   {'met' if met else 'MISSED'}")
+    return met
+
+
+def main() -> int:
+    connection = duckdb.connect()
+    connection.execute(TABLE)
+    results = []
+    print("milliseconds                counts     best  9 in 10   target")
+    with dpsql.connect(connection, schema=SCHEMA, epsilon=3.0, delta=1e-6) as conn:
+        for name, sql in QUESTIONS.items():
+            explain_time(conn, sql)
+            times = [explain_time(conn, sql) for _ in range(REPETITIONS)]
+            results.append(compare(name, times, median(times), COMPILE_TARGET))
+        times = [import_time() for _ in range(FRESH_PROCESSES)]
+        results.append(compare("import dpsql (best)", times, min(times), IMPORT_TARGET))
+        ten = next(iter(QUESTIONS.values()))
+        rounds = [stage_times(conn, ten) for _ in range(REPETITIONS)]
+    shares = {stage: median(times[stage] for times in rounds) for stage in rounds[0]}
+    print("where ten aggregates spend it: " + ", ".join(f"{stage} {time:.1f}" for stage, time in shares.items()))
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,542 @@
+"""PEP 249, point by point, and what dpsql's cursor adds to it."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpsql
+
+SQL = "SELECT region, COUNT(*) AS n, AVG(amount) AS mean FROM orders GROUP BY region ORDER BY region"
+REGIONS = ["east", "north", "south", "west"]
+
+
+@pytest.fixture
+def cursor(shop: dpsql.Connection) -> dpsql.Cursor:
+    return shop.execute(SQL, epsilon=5)
+
+
+# -- the module --------------------------------------------------------------------------------------------------------
+
+
+def test_globals() -> None:
+    assert dpsql.apilevel == "2.0"
+    assert dpsql.threadsafety in (0, 1, 2, 3)
+    assert dpsql.paramstyle == "qmark"
+
+
+STANDARD = {
+    dpsql.Warning: Exception,
+    dpsql.Error: Exception,
+    dpsql.InterfaceError: dpsql.Error,
+    dpsql.DatabaseError: dpsql.Error,
+    dpsql.DataError: dpsql.DatabaseError,
+    dpsql.OperationalError: dpsql.DatabaseError,
+    dpsql.IntegrityError: dpsql.DatabaseError,
+    dpsql.InternalError: dpsql.DatabaseError,
+    dpsql.ProgrammingError: dpsql.DatabaseError,
+    dpsql.NotSupportedError: dpsql.DatabaseError,
+}
+OURS = {
+    dpsql.BudgetExhausted: dpsql.OperationalError,
+    dpsql.SealedExecutionError: dpsql.OperationalError,
+    dpsql.UnknownName: dpsql.ProgrammingError,
+    dpsql.SqlSyntaxError: dpsql.ProgrammingError,
+    dpsql.UnboundedColumn: dpsql.ProgrammingError,
+    dpsql.SchemaError: dpsql.ProgrammingError,
+    dpsql.Unsupported: dpsql.NotSupportedError,
+}
+
+
+def test_the_tree_of_errors() -> None:
+    for error, parent in (STANDARD | OURS).items():
+        assert error.__bases__ == (parent,)
+
+
+@pytest.mark.parametrize("name", [error.__name__ for error in STANDARD])
+def test_errors_on_the_connection(name: str, shop: dpsql.Connection) -> None:
+    assert getattr(shop, name) is getattr(dpsql, name)
+
+
+def test_constructors() -> None:
+    assert dpsql.Date(2024, 1, 31) == datetime.date(2024, 1, 31)
+    assert dpsql.Time(12, 30, 1) == datetime.time(12, 30, 1)
+    assert dpsql.Timestamp(2024, 1, 31, 12, 30, 1) == datetime.datetime(2024, 1, 31, 12, 30, 1)
+    now = 1_700_000_000
+    moment = datetime.datetime.fromtimestamp(now)
+    assert dpsql.DateFromTicks(now) == moment.date()
+    assert dpsql.TimeFromTicks(now) == moment.time()
+    assert dpsql.TimestampFromTicks(now) == moment
+    assert dpsql.Binary(b"x") == b"x"
+
+
+def test_type_objects(cursor: dpsql.Cursor) -> None:
+    region, count, mean = (item[1] for item in cursor.description or ())
+    assert region == dpsql.STRING
+    assert count == dpsql.NUMBER
+    assert mean == dpsql.NUMBER
+    assert region != dpsql.NUMBER
+    assert len({dpsql.STRING, dpsql.BINARY, dpsql.NUMBER, dpsql.DATETIME, dpsql.ROWID}) == 5
+
+
+def test_connect_takes_what_is_promised() -> None:
+    names = list(inspect.signature(dpsql.connect).parameters)
+    assert names[0] == "database"
+    wanted = {"schema", "epsilon", "delta", "ledger", "query_epsilon", "composition", "engine"}
+    assert wanted <= set(names)
+
+
+# -- the connection ----------------------------------------------------------------------------------------------------
+
+
+def test_connection_methods(shop: dpsql.Connection) -> None:
+    assert isinstance(shop.cursor(), dpsql.Cursor)
+    assert shop.commit() is None
+    assert shop.rollback() is None
+    assert shop.cursor().connection is shop
+
+
+def test_connection_as_context(shop_database: Any, shop_schema: Any) -> None:
+    with dpsql.connect(shop_database, schema=shop_schema, epsilon=1) as connection:
+        connection.execute("SELECT COUNT(*) FROM orders")
+    with pytest.raises(dpsql.InterfaceError):
+        connection.cursor().execute("SELECT COUNT(*) FROM orders")
+    with pytest.raises(dpsql.InterfaceError), connection:
+        pass
+
+
+CLOSED_CONNECTION: dict[str, Callable[[dpsql.Connection], object]] = {
+    "execute": lambda connection: connection.execute(SQL),
+    "explain": lambda connection: connection.explain(SQL),
+    "budget": lambda connection: connection.budget,
+    "history": lambda connection: connection.history(),
+    "commit": lambda connection: connection.commit(),
+    "rollback": lambda connection: connection.rollback(),
+    "cursor": lambda connection: connection.cursor(),
+}
+
+
+@pytest.mark.parametrize("use", CLOSED_CONNECTION.values(), ids=CLOSED_CONNECTION)
+def test_a_closed_connection(use: Callable[[dpsql.Connection], object], shop: dpsql.Connection) -> None:
+    shop.close()
+    shop.close()  # closing twice is fine
+    with pytest.raises(dpsql.InterfaceError):
+        use(shop)
+
+
+def test_the_callers_connection_stays_open(shop_database: Any, shop: dpsql.Connection) -> None:
+    shop.close()
+    assert shop_database.execute("SELECT 1").fetchall() == [(1,)]
+
+
+# -- the cursor --------------------------------------------------------------------------------------------------------
+
+
+def test_before_execute(shop: dpsql.Connection) -> None:
+    cursor = shop.cursor()
+    assert cursor.description is None
+    assert cursor.rowcount == -1
+    assert cursor.arraysize == 1
+    for fetch in (cursor.fetchone, cursor.fetchmany, cursor.fetchall, cursor.df, cursor.arrow, cursor.intervals):
+        with pytest.raises(dpsql.Error):
+            fetch()
+
+
+def test_description(cursor: dpsql.Cursor) -> None:
+    assert [item[0] for item in cursor.description or ()] == ["region", "n", "mean"]
+    for item in cursor.description or ():
+        assert len(item) == 7
+    assert cursor.rowcount == 4
+
+
+def test_execute_returns_the_cursor(shop: dpsql.Connection) -> None:
+    cursor = shop.cursor()
+    assert cursor.execute(SQL) is cursor
+
+
+def test_fetch_one_by_one(cursor: dpsql.Cursor) -> None:
+    rows = [cursor.fetchone() for _ in range(4)]
+    assert [row[0] for row in rows if row] == REGIONS
+    assert all(type(row) is tuple for row in rows)
+    assert cursor.fetchone() is None
+    assert cursor.fetchall() == []
+
+
+def test_fetch_many(cursor: dpsql.Cursor) -> None:
+    assert len(cursor.fetchmany()) == 1
+    cursor.arraysize = 2
+    assert len(cursor.fetchmany()) == 2
+    assert len(cursor.fetchmany(size=10)) == 1
+    assert cursor.fetchmany(5) == []
+
+
+def test_fetch_all_gives_the_rest(cursor: dpsql.Cursor) -> None:
+    cursor.fetchone()
+    assert [row[0] for row in cursor.fetchall()] == REGIONS[1:]
+
+
+def test_iteration(cursor: dpsql.Cursor) -> None:
+    assert next(cursor)[0] == "east"
+    assert [row[0] for row in cursor] == REGIONS[1:]
+    with pytest.raises(StopIteration):
+        next(cursor)
+
+
+def test_execute_again_starts_anew(cursor: dpsql.Cursor) -> None:
+    cursor.fetchall()
+    cursor.execute("SELECT COUNT(*) AS n FROM orders")
+    assert [item[0] for item in cursor.description or ()] == ["n"]
+    assert len(cursor.fetchall()) == 1
+
+
+def test_a_failed_execute_leaves_no_old_answer(cursor: dpsql.Cursor) -> None:
+    with pytest.raises(dpsql.Error):
+        cursor.execute("SELECT nonsense FROM orders")
+    assert cursor.description is None
+    with pytest.raises(dpsql.Error):
+        cursor.fetchall()
+
+
+def test_executemany_is_not_supported(shop: dpsql.Connection) -> None:
+    with pytest.raises(dpsql.NotSupportedError):
+        shop.cursor().executemany("SELECT COUNT(*) FROM orders WHERE items = ?", [[1], [2]])
+    assert shop.budget.spent.epsilon == 0
+
+
+def test_sizes_do_nothing(cursor: dpsql.Cursor) -> None:
+    cursor.setinputsizes([1])
+    cursor.setoutputsize(1)
+    cursor.setoutputsize(1, 0)
+
+
+CLOSED_CURSOR: dict[str, Callable[[dpsql.Cursor], object]] = {
+    "execute": lambda cursor: cursor.execute(SQL),
+    "fetchone": lambda cursor: cursor.fetchone(),
+    "fetchmany": lambda cursor: cursor.fetchmany(),
+    "fetchall": lambda cursor: cursor.fetchall(),
+    "iterate": list,
+    "df": lambda cursor: cursor.df(),
+    "intervals": lambda cursor: cursor.intervals(),
+    "receipt": lambda cursor: cursor.receipt,
+}
+
+
+@pytest.mark.parametrize("use", CLOSED_CURSOR.values(), ids=CLOSED_CURSOR)
+def test_a_closed_cursor(use: Callable[[dpsql.Cursor], object], cursor: dpsql.Cursor) -> None:
+    cursor.close()
+    cursor.close()
+    with pytest.raises(dpsql.InterfaceError):
+        use(cursor)
+
+
+@pytest.mark.parametrize("use", CLOSED_CURSOR.values(), ids=CLOSED_CURSOR)
+def test_a_closed_cursor_that_explained(use: Callable[[dpsql.Cursor], object], shop: dpsql.Connection) -> None:
+    cursor = shop.execute(f"EXPLAIN {SQL}")
+    cursor.close()
+    with pytest.raises(dpsql.InterfaceError):
+        use(cursor)
+
+
+def test_cursor_as_context(shop: dpsql.Connection) -> None:
+    with shop.cursor() as cursor:
+        assert len(cursor.execute(SQL).fetchall()) == 4
+    with pytest.raises(dpsql.InterfaceError):
+        cursor.fetchall()
+
+
+def test_cursors_are_independent(shop: dpsql.Connection) -> None:
+    one, two = shop.execute(SQL), shop.execute("SELECT COUNT(*) FROM orders")
+    assert len(one.fetchall()) == 4
+    assert len(two.fetchall()) == 1
+
+
+def test_threads_share_a_connection(shop: dpsql.Connection) -> None:
+    """threadsafety 2: threads may share the module and connections."""
+    failures: list[BaseException] = []
+
+    def ask(number: int) -> None:
+        try:
+            sql = f"SELECT region, COUNT(*) FROM orders WHERE items > {number} GROUP BY region"
+            assert len(shop.execute(sql, epsilon=0.1).fetchall()) == 4
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+# -- EXPLAIN -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", ["EXPLAIN ", "explain\n", "  -- why\nEXPLAIN ", "/* why */ Explain "])
+def test_explain_statement(prefix: str, shop: dpsql.Connection) -> None:
+    cursor = shop.execute(prefix + SQL)
+    lines = [line for (line,) in cursor.fetchall()]
+    assert cursor.description == [("explain", "VARCHAR", None, None, None, None, None)]
+    assert cursor.rowcount == len(lines)
+    assert "\n".join(lines) == str(shop.explain(SQL))
+    assert shop.budget.spent.epsilon == 0
+
+
+def test_explanation_shows_everything(shop: dpsql.Connection) -> None:
+    text = str(shop.explain(SQL, epsilon=0.5))
+    for piece in (
+        "epsilon 0.5",
+        "orders.customer_id",
+        "3 groups per unit",
+        "2 rows per group",
+        "95 %",
+        "public",
+        "SELECT",
+    ):
+        assert piece in text
+    assert "threshold" in text or "shown from" not in text
+    hidden = str(shop.explain("SELECT note, COUNT(*) FROM orders GROUP BY note"))
+    assert "shown from a noisy" in hidden
+    assert "<pre>" in shop.explain(SQL)._repr_html_()
+
+
+def test_explanation_fields(shop: dpsql.Connection) -> None:
+    """The contract of DESIGN 10."""
+    explained = shop.explain(SQL, epsilon=0.5)
+    assert explained.cost.epsilon == 0.5
+    assert explained.cost.delta >= 0
+    assert [column.name for column in explained.columns] == ["region", "n", "mean"]
+    key, count, mean = explained.columns
+    assert (key.half_width, mean.half_width) == (None, None)
+    assert count.half_width > 0
+    (release,) = explained.releases
+    assert len(release.keys) == 1
+    assert release.public_keys is True
+    assert release.threshold is None
+    for measure in release.measures:
+        assert measure.mechanism in ("laplace", "gaussian")
+        assert measure.l1 == measure.l0 * measure.linf
+        assert measure.l2 == pytest.approx(measure.l0**0.5 * measure.linf)
+        assert measure.std > 0
+        assert measure.quantum > 0
+
+
+def test_explanation_sql_runs_on_the_raw_database(shop: dpsql.Connection, shop_database: Any) -> None:
+    (release,) = shop.explain(SQL).releases
+    rows = shop_database.execute(release.sql).fetchall()
+    assert [row[0] for row in rows] == REGIONS
+    assert [row[1] for row in rows] == [200, 200, 200, 200]
+
+
+# -- frames ------------------------------------------------------------------------------------------------------------
+
+TYPED = (
+    "SELECT region, COUNT(*) AS n, SUM(amount) AS s, AVG(amount) AS a, DATE '2024-01-31' AS d, "
+    "TIMESTAMP '2024-01-31 12:00:00' AS t, COUNT(*) > 0 AS b, CAST(COUNT(*) AS DECIMAL(10, 2)) AS m "
+    "FROM orders GROUP BY region ORDER BY region"
+)
+KINDS = [str, int, float, float, datetime.date, datetime.datetime, bool, decimal.Decimal]
+
+
+def test_python_types(shop: dpsql.Connection) -> None:
+    for row in shop.execute(TYPED, epsilon=5):
+        assert [type(value) for value in row] == KINDS
+
+
+def test_df(shop: dpsql.Connection) -> None:
+    cursor = shop.execute(TYPED, epsilon=5)
+    frame = cursor.df()
+    assert list(frame.columns) == ["region", "n", "s", "a", "d", "t", "b", "m"]
+    assert [tuple(row) for row in frame[["region", "n", "s"]].itertuples(index=False)] == [
+        row[:3] for row in cursor.fetchall()
+    ]
+    assert frame.n.dtype == "int64"
+    assert frame.s.dtype == "float64"
+    assert frame.b.dtype == "bool"
+    assert frame.t.dtype.kind == "M"
+
+
+def test_arrow_and_polars(shop: dpsql.Connection) -> None:
+    cursor = shop.execute(TYPED, epsilon=5)
+    rows = cursor.fetchall()
+    table = cursor.arrow()
+    assert isinstance(table, pa.Table)
+    assert table.num_rows == 4
+    assert [tuple(row.values()) for row in table.to_pylist()] == rows
+    assert table.schema.field("n").type == pa.int64()
+    assert table.schema.field("d").type == pa.date32()
+    assert table.schema.field("t").type == pa.timestamp("us")
+    frame = cursor.pl()
+    assert isinstance(frame, pl.DataFrame)
+    assert frame.rows() == rows
+
+
+def test_an_empty_answer_keeps_its_types(shop: dpsql.Connection) -> None:
+    cursor = shop.execute(TYPED.replace("ORDER BY", "HAVING COUNT(*) < -1000000 ORDER BY"), epsilon=5)
+    assert cursor.fetchall() == []
+    full, empty = shop.execute(TYPED, epsilon=5), cursor
+    assert empty.arrow().schema == full.arrow().schema
+    assert list(empty.df().columns) == list(full.df().columns)
+    assert empty.pl().schema == full.pl().schema
+    assert len(empty.intervals()) == 0
+    assert "<table" in empty._repr_html_()
+
+
+def test_arrow_stream(cursor: dpsql.Cursor) -> None:
+    assert pa.table(cursor).num_rows == 4
+    assert pl.DataFrame(cursor).height == 4
+    assert pd.DataFrame.from_arrow(cursor).shape == (4, 3)
+    assert duckdb.connect().execute("SELECT COUNT(*) FROM cursor").fetchall() == [(4,)]
+
+
+def test_duplicate_names(shop: dpsql.Connection) -> None:
+    cursor = shop.execute("SELECT COUNT(*), COUNT(*), SUM(items) AS n, SUM(items) AS n FROM orders", epsilon=5)
+    (row,) = cursor.fetchall()
+    assert len(row) == 4
+    assert cursor.df().shape == (1, 4)
+    assert cursor.arrow().num_columns == 4
+    noisy = [name for name in cursor.intervals().columns if name.endswith("_low")]
+    assert len(noisy) == 4
+
+
+def test_intervals(cursor: dpsql.Cursor) -> None:
+    frame = cursor.intervals(0.95)
+    assert list(frame.columns) == ["region", "n", "n_low", "n_high", "mean", "mean_low", "mean_high"]
+    assert (frame.n_low < frame.n).all()
+    assert (frame.n < frame.n_high).all()
+    assert (frame.mean_low <= frame["mean"]).all()
+    assert (frame["mean"] <= frame.mean_high).all()
+    assert (frame.mean_low >= 0).all(), "an average stays within the declared range"
+    assert (frame.mean_high <= 500).all()
+
+
+def test_html(cursor: dpsql.Cursor, shop: dpsql.Connection) -> None:
+    page = cursor._repr_html_()
+    assert page.count("<tr>") == 5
+    assert "±" in page
+    assert "&lt;b&gt;" in shop.execute('SELECT COUNT(*) AS "<b>" FROM orders')._repr_html_()
+
+
+def test_receipt(cursor: dpsql.Cursor) -> None:
+    receipt = cursor.receipt
+    assert receipt.epsilon == 5
+    assert receipt.mechanism in ("laplace", "gaussian")
+    assert (receipt.recalled, receipt.refused) == (False, False)
+
+
+def test_pandas_reads_it(shop: dpsql.Connection) -> None:
+    with pytest.warns(UserWarning, match="SQLAlchemy"):
+        frame = pd.read_sql("SELECT region, COUNT(*) AS n FROM orders GROUP BY region", shop)  # type: ignore[call-overload]
+    assert list(frame.columns) == ["region", "n"]
+
+
+# -- what can be a database --------------------------------------------------------------------------------------------
+
+ORDERS = {"tables": {"orders": {"unit": "customer", "columns": {"customer": "integer", "note": "text"}}}}
+FRAME = pd.DataFrame({"customer": range(100), "note": ["gift"] * 100})
+
+
+def databases(folder: Path) -> Iterator[tuple[str, object]]:
+    FRAME.to_csv(folder / "orders.csv", index=False)
+    pq.write_table(pa.Table.from_pandas(FRAME), folder / "orders.parquet")
+    with duckdb.connect(str(folder / "shop.duckdb")) as raw:
+        raw.register("frame", FRAME)
+        raw.execute("CREATE TABLE orders AS SELECT * FROM frame")
+    raw = duckdb.connect()
+    raw.register("frame", FRAME)
+    raw.execute("CREATE TABLE orders AS SELECT * FROM frame")
+    yield "a pandas frame", FRAME
+    yield "a polars frame", pl.DataFrame({"customer": range(100), "note": ["gift"] * 100})
+    yield "an arrow table", pa.Table.from_pandas(FRAME)
+    yield "a dict of frames", {"orders": FRAME}
+    yield "a dict of paths", {"orders": str(folder / "orders.csv")}
+    yield "a csv file", folder / "orders.csv"
+    yield "a csv file by its name", str(folder / "orders.csv")
+    yield "a parquet file", folder / "orders.parquet"
+    yield "a duckdb file", folder / "shop.duckdb"
+    yield "a duckdb file by its name", str(folder / "shop.duckdb")
+    yield "a connection", raw
+
+
+def test_databases(tmp_path: Path) -> None:
+    for what, database in databases(tmp_path):
+        with dpsql.connect(database, schema=ORDERS, epsilon=1e9, query_epsilon=1e6, ledger=":memory:") as connection:
+            assert connection.execute("SELECT COUNT(*) FROM orders").fetchall() == [(100,)], what
+
+
+def test_what_dpsql_opens_is_locked(tmp_path: Path) -> None:
+    """No other file can be read, nothing be written, no setting changed, whatever reached the engine."""
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    for what, database in databases(tmp_path):
+        if what == "a connection":
+            continue
+        with dpsql.connect(database, schema=ORDERS, epsilon=1, ledger=":memory:") as connection:
+            raw = connection.session.setting.engine._connection
+            for sql in (
+                f"SELECT * FROM read_csv('{tmp_path}/secret.csv')",
+                f"SELECT * FROM '{tmp_path}/secret.csv'",
+                f"COPY (SELECT 1) TO '{tmp_path}/out.csv'",
+                f"ATTACH '{tmp_path}/other.duckdb' AS other",
+                "SET enable_external_access = true",
+                "SET threads = 1",
+                "INSTALL httpfs",
+                "SELECT * FROM FRAME",
+            ):
+                with pytest.raises(duckdb.Error):
+                    raw.cursor().execute(sql).fetchall()
+    assert not (tmp_path / "out.csv").exists()
+    assert not (tmp_path / "other.duckdb").exists()
+
+
+def test_the_finish_is_locked(shop: dpsql.Connection, tmp_path: Path) -> None:
+    """The analyst's own SQL above the aggregates runs where there are no files and no settings."""
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    raw = shop.session.setting.scratch._connection
+    for sql in (f"SELECT * FROM read_csv('{tmp_path}/secret.csv')", "SET threads = 1", "SELECT * FROM FRAME"):
+        with pytest.raises(duckdb.Error):
+            raw.cursor().execute(sql).fetchall()
+    for sql in (
+        f"SELECT COUNT(*), (SELECT a FROM read_csv('{tmp_path}/secret.csv')) FROM orders",
+        f"SELECT * FROM (SELECT COUNT(*) AS n FROM orders) AS t, read_csv('{tmp_path}/secret.csv')",
+        "SELECT COUNT(*) FROM orders UNION ALL SELECT amount FROM orders",
+        "SELECT getvariable('x'), COUNT(*) FROM orders, duckdb_settings()",
+    ):
+        with pytest.raises(dpsql.Error):
+            shop.execute(sql)
+    assert shop.budget.spent.epsilon == 0
+
+
+def test_a_file_is_opened_read_only(tmp_path: Path) -> None:
+    list(databases(tmp_path))
+    before = (tmp_path / "shop.duckdb").read_bytes()
+    with dpsql.connect(tmp_path / "shop.duckdb", schema=ORDERS, epsilon=1) as connection:
+        connection.execute("SELECT COUNT(*) FROM orders")
+        with pytest.raises(duckdb.Error):
+            connection.session.setting.engine._connection.execute("CREATE TABLE t AS SELECT 1")
+    assert (tmp_path / "shop.duckdb").read_bytes() == before
+
+
+def test_schemas_in_every_form(tmp_path: Path) -> None:
+    import yaml
+
+    (tmp_path / "orders.yaml").write_text(yaml.safe_dump(ORDERS))
+    for schema in (
+        ORDERS,
+        dpsql.Schema.model_validate(ORDERS),
+        tmp_path / "orders.yaml",
+        str(tmp_path / "orders.yaml"),
+    ):
+        with dpsql.connect(FRAME, schema=schema, epsilon=1) as connection:
+            connection.execute("SELECT COUNT(*) FROM orders")
