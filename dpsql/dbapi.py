@@ -8,8 +8,7 @@ from datetime import time as time_of_day
 from typing import TYPE_CHECKING, Any
 
 from dpsql import errors
-from dpsql.result import LEVEL
-from dpsql.session import Session, split_explain
+from dpsql.source import split_explain
 
 if TYPE_CHECKING:
     import os
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from dpsql.explanation import Explanation
     from dpsql.result import Receipt, Result
     from dpsql.schema import Schema
+    from dpsql.session import Session
 
 apilevel = "2.0"
 threadsafety = 2
@@ -95,6 +95,9 @@ def connect(
     """
     if engine is not None:
         raise errors.Unsupported("DuckDB is the only engine so far", hint="leave engine= out")
+    # The engine and the parser are loaded with the first connection, so that importing dpsql stays light.
+    from dpsql.session import Session
+
     return Connection(
         Session(
             database,
@@ -267,7 +270,7 @@ class Cursor:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.result.arrow().__arrow_c_stream__(requested_schema)
 
-    def intervals(self, level: float = LEVEL) -> pd.DataFrame:
+    def intervals(self, level: float = 0.95) -> pd.DataFrame:
         """The answer with the ends of an interval beside every noisy column."""
         return self.result.intervals(level)
 

@@ -70,7 +70,8 @@ def _normalised(terms: tuple[tuple[float, Noise], ...], level: float) -> float:
 
 def _fieller(ratio: Ratio, measures: Mapping[str, int], noises: NoisyColumns, level: float) -> tuple[float, float]:
     above, below = _value(ratio.above, measures), _value(ratio.below, measures)
-    if below == 0:
+    if abs(below) <= _linear(ratio.below, noises, level):
+        # The divisor may be 0 or of the other sign: then no ratio is ruled out.
         return -math.inf, math.inf
 
     def plausible(t: float) -> bool:

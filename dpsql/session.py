@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,11 @@ from dpsql.explanation import Explanation, explain_calibrated
 from dpsql.flow.question import Question
 from dpsql.flow.setting import Setting
 from dpsql.schema import load_schema
+from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dpsql.accounting.budget import Budget
     from dpsql.result import Result
     from dpsql.schema import Schema
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
 MEMORY = ":memory:"
 DEFAULT_SHARE = Fraction(1, 10)
 """A query that names no cost spends a tenth of the session's epsilon."""
-LEADING_EXPLAIN = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*explain\b", re.IGNORECASE | re.DOTALL)
+OPTIONS = frozenset(
+    {"epsilon", "delta", "accuracy", "mechanism", "max_groups", "max_rows_per_group", "propose", "fresh"}
+)
+NOT_YET = frozenset({"accuracy", "propose"})
 
 
 class Session:
@@ -69,43 +74,32 @@ class Session:
         self.setting = Setting(loaded, engine, opened, Scratch())
         self.query_epsilon = share or opened.budget.filter.epsilon * DEFAULT_SHARE
 
-    def execute(self, sql: str, parameters: object, options: dict[str, Any]) -> Result:
+    def execute(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Result:
         return pipeline.run(self.question(sql, parameters, **options), self.setting)
 
-    def explain(self, sql: str, parameters: object, options: dict[str, Any]) -> Explanation:
+    def explain(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Explanation:
         calibrated = pipeline.compile_question(self.question(sql, parameters, **options), self.setting)
         budget = self.budget
         cost = price(Composed(tuple(release.event for release in calibrated.releases)))
         return explain_calibrated(calibrated, budget, budget.filter.remaining(budget.tally.totals + cost))
 
-    def question(
-        self,
-        sql: str,
-        parameters: object,
-        *,
-        epsilon: object = None,
-        delta: object = None,
-        accuracy: object = None,
-        mechanism: str | None = None,
-        max_groups: int | None = None,
-        max_rows_per_group: int | None = None,
-        propose: object = None,
-        fresh: bool = False,
-    ) -> Question:
+    def question(self, sql: str, parameters: object, **options: Any) -> Question:
         if not isinstance(sql, str):
             raise ProgrammingError(f"a query is a text, not {type(sql).__name__}")
-        for name, value in (("accuracy", accuracy), ("propose", propose)):
-            if value is not None:
-                raise Unsupported(f"{name}= is not understood yet", hint="name the cost: epsilon=0.1")
+        for name in options.keys() - OPTIONS:
+            raise ProgrammingError(f"there is no option {name}=", hint=did_you_mean(name, OPTIONS))
+        given = {name: value for name, value in options.items() if value is not None}
+        for name in given.keys() & NOT_YET:
+            raise Unsupported(f"{name}= is not understood yet", hint="name the cost: epsilon=0.1")
         return Question(
             sql,
             parameter_values(parameters),
-            self.query_epsilon if epsilon is None else positive(epsilon, "epsilon"),
-            None if delta is None else self._query_delta(delta),
-            mechanism,
-            None if max_groups is None else count(max_groups, "max_groups"),
-            None if max_rows_per_group is None else count(max_rows_per_group, "max_rows_per_group"),
-            fresh,
+            positive(given["epsilon"], "epsilon") if "epsilon" in given else self.query_epsilon,
+            self._query_delta(given["delta"]) if "delta" in given else None,
+            given.get("mechanism"),
+            count(given["max_groups"], "max_groups") if "max_groups" in given else None,
+            count(given["max_rows_per_group"], "max_rows_per_group") if "max_rows_per_group" in given else None,
+            bool(given.get("fresh", False)),
         )
 
     def _query_delta(self, delta: object) -> Fraction:
@@ -125,19 +119,6 @@ class Session:
         self.setting.scratch.close()
         self.setting.engine.close()
         self.setting.ledger.close()
-
-
-def split_explain(sql: str) -> tuple[bool, str]:
-    """Whether the text is EXPLAIN <query>, and the query; blanks keep its places as they are in the text.
-
-    >>> split_explain("EXPLAIN SELECT 1")
-    (True, '        SELECT 1')
-    """
-    found = LEADING_EXPLAIN.match(sql)
-    if found is None:
-        return False, sql
-    blank = re.sub(r"[^\n]", " ", sql[: found.end()])
-    return True, (blank + sql[found.end() :])
 
 
 def default_ledger(database: object) -> str:

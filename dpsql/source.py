@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 WIDEST_LINE = 160
+LEADING_EXPLAIN = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*explain\b", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -63,3 +65,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     if names and len(names) <= 12:
         return "there is " + ", ".join(f'"{known_name}"' for known_name in names)
     return None
+
+
+def split_explain(sql: str) -> tuple[bool, str]:
+    """Whether the text is EXPLAIN <query>, and the query; blanks keep its places as they are in the text.
+
+    >>> split_explain("EXPLAIN SELECT 1")
+    (True, '        SELECT 1')
+    """
+    found = LEADING_EXPLAIN.match(sql)
+    if found is None:
+        return False, sql
+    blank = re.sub(r"[^\n]", " ", sql[: found.end()])
+    return True, (blank + sql[found.end() :])

@@ -97,7 +97,7 @@ class DuckDBEngine:
         """The type of every column, by table; names in lower case, as SQL compares them."""
         rows = self._connection.execute(
             "SELECT table_name, column_name, data_type FROM duckdb_columns() "
-            "WHERE schema_name = current_schema() AND NOT internal"
+            "WHERE database_name = current_database() AND schema_name = current_schema() AND NOT internal"
         ).fetchall()
         found: dict[str, dict[str, str]] = {}
         for table, column, kind in rows:
@@ -108,7 +108,7 @@ class DuckDBEngine:
         rows = self._connection.execute(
             "SELECT table_name, constraint_column_names[1] FROM duckdb_constraints() "
             "WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND len(constraint_column_names) = 1 "
-            "AND schema_name = current_schema()"
+            "AND database_name = current_database() AND schema_name = current_schema()"
         ).fetchall()
         return {(table.lower(), column.lower()) for table, column in rows}
 

@@ -26,8 +26,9 @@ from dpsql.mechanisms import gaussian, laplace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpsql.flow.infer_sensitivity import Bounded
-    from dpsql.flow.plan_query import Output, Planned, PlannedRelease
+    from dpsql.accounting.budget import Budget
+    from dpsql.aggregates.release import Bounded
+    from dpsql.flow.plan_query import Output, Planned, PlannedRelease, PublicTable
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
     from dpsql.mechanisms.noise import Noise
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 OTHER_MECHANISMS = ("exponential", "ptr", "smooth", "stable")
 FINEST_STD = 2**26
 """Noise is drawn on a grid of at least 1/2^26 of its standard deviation; finer digits would be noise anyway."""
+SPARED_BITS = 11
+"""One unit's bound keeps this many bits, so that rounding it up to the grid costs less than a thousandth."""
+LARGEST_STD = 2.0**56
+"""Beyond this the noise would leave 64 bits, and the answer would be nothing but noise."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,7 @@ class CalibratedRelease:
 class Calibrated:
     question: Question
     releases: tuple[CalibratedRelease, ...]
+    public: tuple[PublicTable, ...]
     outputs: tuple[Output, ...]
     finish: str
     mechanism: str
@@ -101,22 +107,34 @@ class Candidate:
 
 
 def calibrate_noise(planned: Planned, setting: Setting) -> Calibrated:
-    question, filter_ = planned.question, setting.ledger.budget.filter
-    candidates = [make(planned, filter_) for make in _allowed(question, filter_)]
+    budget = setting.ledger.budget
+    candidates = [make(planned, budget) for make in _allowed(planned.question, budget.filter)]
     # Error weighed by what it costs the session: variance times share.
-    best = min(candidates, key=lambda candidate: candidate.spread + math.log(max(candidate.share, 1e-300)))
-    selection = _selection_delta(planned, filter_, best)
+    candidates.sort(key=lambda candidate: candidate.spread + math.log(max(candidate.share, 1e-300)))
+    ways = [_calibrated(planned, candidate, candidates, setting) for candidate in candidates]
+    return next((way for way in ways if _answered(way, setting)), ways[0])
+
+
+def _answered(way: Calibrated, setting: Setting) -> bool:
+    """Whether this very question was answered this way before, so that the answer can be recalled."""
+    answers = setting.ledger.answers
+    return not way.question.fresh and all(answers.recall(release.fingerprint) for release in way.releases)
+
+
+def _calibrated(planned: Planned, chosen: Candidate, candidates: list[Candidate], setting: Setting) -> Calibrated:
+    selection = _selection_delta(planned, setting.ledger.budget.filter, chosen)
     return Calibrated(
-        question,
-        tuple(_release(planned, number, best, selection, setting) for number in range(len(planned.releases))),
+        planned.question,
+        tuple(_release(planned, number, chosen, selection, setting) for number in range(len(planned.releases))),
+        planned.public,
         planned.outputs,
         planned.finish,
-        best.mechanism,
-        _reason(best, candidates, question),
+        chosen.mechanism,
+        _reason(chosen, candidates, planned.question),
     )
 
 
-def _allowed(question: Question, filter_: Filter) -> list[Callable[[Planned, Filter], Candidate]]:
+def _allowed(question: Question, filter_: Filter) -> list[Callable[[Planned, Budget], Candidate]]:
     makers = {"laplace": _laplace, "gaussian": _gaussian}
     delta = filter_.delta if question.delta is None else question.delta
     if question.mechanism is None:
@@ -137,38 +155,38 @@ def _allowed(question: Question, filter_: Filter) -> list[Callable[[Planned, Fil
     return [makers[question.mechanism]]
 
 
-def _laplace(planned: Planned, filter_: Filter) -> Candidate:
+def _laplace(planned: Planned, budget: Budget) -> Candidate:
     each = planned.question.epsilon / max(1, _count(planned))
 
     def noisy(bounded: Bounded) -> NoisyMeasure:
         shift = _shift(bounded, float(bounded.l1 / each), planned)
         return NoisyMeasure(bounded, laplace.calibrated(bounded.l0 * _coarse(bounded.linf, shift), each), shift)
 
-    measures = tuple(tuple(map(noisy, release.measured.measures)) for release in planned.releases)
+    measures = tuple(tuple(map(noisy, release.release.measures)) for release in planned.releases)
     events = tuple(Composed((Laplace(1 / each),) * len(release)) for release in measures)
-    return Candidate("laplace", measures, events, Fraction(0), _share(events, filter_))
+    return Candidate("laplace", measures, events, Fraction(0), _share(events, budget))
 
 
-def _gaussian(planned: Planned, filter_: Filter) -> Candidate:
-    question, count = planned.question, max(1, _count(planned))
+def _gaussian(planned: Planned, budget: Budget) -> Candidate:
+    question, count, filter_ = planned.question, max(1, _count(planned)), budget.filter
     delta = _curve_delta(planned, filter_)
     measures: list[tuple[NoisyMeasure, ...]] = []
     events: list[Event] = []
     for release in planned.releases:
-        part = Fraction(len(release.measured.measures), count)
+        part = Fraction(len(release.release.measures), count)
         if isinstance(filter_, Basic):
             # Basic composition knows (epsilon, delta) only, so every release gets its part of both.
-            mu_squared = mu_for(question.epsilon * part, delta * part) ** 2 / max(1, len(release.measured.measures))
+            mu_squared = mu_for(question.epsilon * part, delta * part) ** 2 / max(1, len(release.release.measures))
         else:
             mu_squared = _mu_squared(question.epsilon, delta, filter_) / count
         multiplier = Fraction(root_up(1 / mu_squared))
-        noisy = tuple(_with_gaussian(bounded, multiplier, planned) for bounded in release.measured.measures)
+        noisy = tuple(_with_gaussian(bounded, multiplier, planned) for bounded in release.release.measures)
         measures.append(noisy)
         if isinstance(filter_, Basic):
             events.append(ApproximateRelease(question.epsilon * part, delta * part))
         else:
             events.append(Composed((Gaussian(multiplier),) * len(noisy)))
-    return Candidate("gaussian", tuple(measures), tuple(events), delta, _share(tuple(events), filter_))
+    return Candidate("gaussian", tuple(measures), tuple(events), delta, _share(tuple(events), budget))
 
 
 def _mu_squared(epsilon: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
@@ -183,13 +201,19 @@ def _with_gaussian(bounded: Bounded, multiplier: Fraction, planned: Planned) -> 
 
 
 def _count(planned: Planned) -> int:
-    return sum(len(release.measured.measures) for release in planned.releases)
+    return sum(len(release.release.measures) for release in planned.releases)
 
 
 def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
     """How many low bits drown in the noise; a count of units that selects groups keeps all of its bits."""
-    selecting = any(release.measured.selection == bounded.column for release in planned.releases)
-    return 0 if selecting or std < FINEST_STD else int(math.log2(std / FINEST_STD))
+    if std > LARGEST_STD:
+        raise ProgrammingError(
+            f"at epsilon {float(planned.question.epsilon):.3g} the answer would be nothing but noise",
+            hint="name a larger epsilon",
+        )
+    if std < FINEST_STD or any(release.release.selection == bounded.column for release in planned.releases):
+        return 0
+    return max(0, min(int(math.log2(std / FINEST_STD)), bounded.linf.bit_length() - SPARED_BITS))
 
 
 def _coarse(linf: int, shift: int) -> int:
@@ -211,7 +235,7 @@ def _part(question: Question, filter_: Filter) -> Fraction:
 
 
 def _selecting(planned: Planned) -> int:
-    return sum(release.measured.selection is not None for release in planned.releases)
+    return sum(release.release.selection is not None for release in planned.releases)
 
 
 def _selection_delta(planned: Planned, filter_: Filter, candidate: Candidate) -> Fraction:
@@ -235,11 +259,14 @@ def _selection_delta(planned: Planned, filter_: Filter, candidate: Candidate) ->
     return selection / releases
 
 
-def _share(events: tuple[Event, ...], filter_: Filter) -> float:
-    cost = price(Composed(events))
+def _share(events: tuple[Event, ...], budget: Budget) -> float:
+    """The part of the session that the events take, by the best rule that can still admit them."""
+    cost, spent = price(Composed(events)), budget.tally.totals
+    rules = budget.filter.rules
+    alive = [rule for rule in rules if spent + cost <= rule.limit] or rules
     return min(
         max(_fraction(mine, limit) for mine, limit in zip(cost.amounts, rule.limit.amounts, strict=True))
-        for rule in filter_.rules
+        for rule in alive
     )
 
 
@@ -255,8 +282,8 @@ def _release(
     release, measures = planned.releases[number], candidate.measures[number]
     part = Fraction(len(measures), max(1, _count(planned)))
     threshold, event, delta = None, candidate.events[number], candidate.delta * part
-    if release.measured.selection is not None:
-        (counting,) = (measure for measure in measures if measure.bounded.column == release.measured.selection)
+    if release.release.selection is not None:
+        (counting,) = (measure for measure in measures if measure.bounded.column == release.release.selection)
         threshold = counting.noise.threshold(counting.bounded.l0, selection)
         event = Composed((event, ApproximateRelease(Fraction(0), selection)))
         delta += selection
