@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Ratio
-from dpsql.aggregates.measure import SumValues
+from dpsql.aggregates.measure import OverDistinct, SumValues
 from dpsql.intervals import half_width
 from dpsql.result import LEVEL
 
@@ -102,23 +102,24 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
 
 
 def _release(release: CalibratedRelease) -> ExplainedRelease:
-    measured = release.planned.measured
+    plan = release.planned.release
     return ExplainedRelease(
         release.planned.sql,
-        str(measured.tracked.scan.unit),
-        tuple(name for name, _ in release.planned.keys),
-        measured.tracked.domain is not None,
+        " and ".join(plan.units),
+        tuple(plan.key_names),
+        plan.domain is not None,
         release.threshold,
-        measured.groups,
-        measured.rows,
-        measured.tracked.scan.one_row_per_unit,
+        plan.groups,
+        plan.rows,
+        plan.one_row_per_unit,
         tuple(_measure(measure) for measure in release.measures),
     )
 
 
 def _measure(measure: NoisyMeasure) -> ExplainedMeasure:
     bounded = measure.bounded
-    quantum = bounded.measure.quantum if isinstance(bounded.measure, SumValues) else Fraction(1)
+    inner = bounded.measure.inner if isinstance(bounded.measure, OverDistinct) else bounded.measure
+    quantum = inner.quantum if isinstance(inner, SumValues) else Fraction(1)
     return ExplainedMeasure(
         bounded.column,
         type(bounded.measure).__name__,

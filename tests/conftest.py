@@ -168,7 +168,17 @@ def tame_tables(file: CaseFile, rng: random.Random, units: int) -> Tables:
                 | own_key(table, number)
             )
 
-    return {name: [tuple(row.values()) for row in rows(table)] for name, table in file.schema.tables.items()}
+    return {
+        name: public_rows(table, rng) if table.is_public else [tuple(row.values()) for row in rows(table)]
+        for name, table in file.schema.tables.items()
+    }
+
+
+def public_rows(table: Table, rng: random.Random) -> Rows:
+    """One row for each value of the first column, which is a key."""
+    first, *others = table.columns.values()
+    assert first.values is not None
+    return [(value, *(tame_value(column, rng) for column in others)) for value in first.values]
 
 
 def own_key(table: Table, number: int) -> dict[str, object]:
@@ -182,6 +192,9 @@ def wild_tables(file: CaseFile, rng: random.Random, units: int, rows: int) -> Ta
     heavy = people[0] if people else None
     made: Tables = {}
     for name, table in file.schema.tables.items():
+        if table.is_public:
+            made[name] = public_rows(table, rng)
+            continue
         only = {column: wild_value(table.columns[column], kinds[name, column], rng) for column in table.columns}
         made[name] = []
         for number, person in enumerate(chosen_people(table, people, heavy, rows, rng)):
@@ -220,6 +233,8 @@ def without(file: CaseFile, tables: Tables, person: object) -> Tables:
 
     def belongs(table: str, row: tuple[Any, ...]) -> bool:
         declared = schema.tables[table]
+        if declared.is_public:
+            return False
         if declared.unit_column:
             return bool(row[position(table, declared.unit_column)] == person)
         (hop,) = schema.unit_path(table)

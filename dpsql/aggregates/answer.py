@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from dpsql.aggregates.estimate import Estimate
+    from dpsql.aggregates.estimate import Estimate, Formula
     from dpsql.aggregates.measure import Measure
     from dpsql.expressions.tree import Known
     from dpsql.relation.relation import AggregateCall
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    estimate: Estimate
+    estimate: Estimate | Formula
     type: ColumnType
 
 

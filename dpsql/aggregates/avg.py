@@ -6,14 +6,12 @@ count is shared with COUNT where both are asked. docs/proofs/average.md.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Answer, Context
-from dpsql.aggregates.count import count_of
+from dpsql.aggregates.count import count_linear
 from dpsql.aggregates.estimate import Linear, Ratio
-from dpsql.aggregates.sum import summed
-from dpsql.errors import Unsupported
+from dpsql.aggregates.sum import over_distinct, summed
 from dpsql.schema.types import Double
 
 if TYPE_CHECKING:
@@ -21,11 +19,10 @@ if TYPE_CHECKING:
 
 
 def avg(call: AggregateCall, context: Context) -> Answer:
-    if call.distinct:
-        raise Unsupported("AVG(DISTINCT ...) cannot be answered yet", at=call.at, hint="average without DISTINCT")
-    measure = summed(call, context, centred=True)
-    count = Linear(((context.column_of(count_of(call.argument, context.known)), Fraction(1)),))
-    centred = Linear(((context.column_of(measure), measure.quantum),))
+    (argument,) = call.arguments
+    measure = summed(call, argument, context, centred=True)
+    count = count_linear(call, context)
+    centred = Linear(((context.column_of(over_distinct(call, measure)), measure.quantum),))
     low, high = (end * measure.quantum for end in (measure.low, measure.high))
     above = centred.plus(count, measure.centre * measure.quantum)
     return Answer(Ratio(above, count, low, high), Double())

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from dpsql.expressions.write import Sql
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,13 @@ class Ratio:
         ends = [None if end is None else end * factor for end in (self.low, self.high)]
         low, high = ends if factor >= 0 else reversed(ends)
         return Ratio(self.above.times(factor), self.below, low, high)
+
+
+@dataclass(frozen=True)
+class Formula:
+    """Anything else, as SQL over the measures: its error is not known."""
+
+    sql: Sql
 
 
 Estimate: TypeAlias = Linear | Ratio

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.estimate import Estimate, Linear, Ratio
+from dpsql.aggregates.estimate import Estimate, Formula, Linear, Ratio
 from dpsql.expressions.write import (
     Sql,
     binary,
@@ -36,14 +36,22 @@ def answer_type(answer: Answer) -> str:
     return str(engine_type(answer.type))
 
 
-def _is_plain(estimate: Estimate) -> bool:
+def _is_plain(estimate: Estimate | Formula) -> bool:
     """Whether the answer is one measure as it stands: a count."""
     return isinstance(estimate, Linear) and [weight for _, weight in estimate.weights] == [1] and not estimate.constant
 
 
-def final_sql(estimate: Estimate, kind: ColumnType) -> Sql:
-    if isinstance(estimate, Ratio):
-        return _ratio(estimate)
+def final_sql(estimate: Estimate | Formula, kind: ColumnType) -> Sql:
+    match estimate:
+        case Formula(sql):
+            return sql
+        case Ratio():
+            return _ratio(estimate)
+        case Linear():
+            return linear_sql(estimate, kind)
+
+
+def linear_sql(estimate: Linear, kind: ColumnType) -> Sql:
     if isinstance(kind, Integer) and _is_plain(estimate):
         return column(estimate.weights[0][0])
     whole, unit = _whole_part(estimate)
@@ -80,7 +88,7 @@ def _decimal(whole: Sql, scale: int) -> Sql:
 
 def _ratio(ratio: Ratio) -> Sql:
     """Nothing can be said of an average over no rows, so it is NULL there."""
-    above, below = final_sql(ratio.above, Double()), final_sql(ratio.below, Double())
+    above, below = linear_sql(ratio.above, Double()), linear_sql(ratio.below, Double())
     value = binary(above, "/", below)
     if ratio.low is not None and ratio.high is not None:
         value = clamp(value, literal(ratio.low, Double()), literal(ratio.high, Double()))

@@ -11,21 +11,15 @@ docs/proofs/bounding.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
-from dpsql.expressions.write import Sql, binary, call, cast, clamp, column, finite, huge, integer, literal, named, when
-from dpsql.schema.types import Decimal, Double, Integer
+from dpsql.expressions.quanta import in_quanta
+from dpsql.expressions.write import Sql, binary, call, column, integer, named, when
 
 if TYPE_CHECKING:
-    from dpsql.expressions.tree import Expression
-    from dpsql.schema.types import ColumnType
+    from fractions import Fraction
 
-ROW_BITS = 34
-"""A value is rounded to this many bits of its range, so that 2^28 of the largest still fit below 2^62."""
-EXACT_INTEGER_BITS = 40
-"""Integers below this size are summed as they are."""
-DECIMAL_DIGITS = 18
+    from dpsql.expressions.tree import Expression
 
 
 @dataclass(frozen=True)
@@ -87,7 +81,7 @@ class SumValues:
 
     def input(self, argument: Sql) -> Sql:
         """One row's value as a whole number of quanta; NULL, NaN and infinity are no values."""
-        quanta = _in_quanta(argument, self.argument.type, self.quantum, self.low, self.high)
+        quanta = in_quanta(argument, self.argument.type, self.quantum, self.low, self.high)
         return binary(quanta, "-", integer(self.centre)) if self.centre else quanta
 
     def partial(self, name: str) -> list[Sql]:
@@ -107,43 +101,20 @@ class SumValues:
         return rows * max(abs(self.low - self.centre), abs(self.high - self.centre))
 
 
-Measure: TypeAlias = CountUnits | CountRows | CountValues | SumValues
+@dataclass(frozen=True)
+class OverDistinct:
+    """A count or sum over the distinct values of `base` in a group, of which a unit may bring at most `rows`.
+
+    The distinct values are the union of what the units bring, so one unit adds or takes at most its own `rows`.
+    """
+
+    base: Expression
+    inner: CountValues | SumValues
+
+    def linf(self, rows: int) -> int:
+        return self.inner.linf(rows)
 
 
-def _in_quanta(value: Sql, kind: ColumnType, quantum: Fraction, low: int, high: int) -> Sql:
-    match kind:
-        case Double():
-            held = clamp(finite(value), literal(low * quantum, kind), literal(high * quantum, kind))
-            return cast(call("round", binary(held, "*", literal(1 / quantum, kind))), Integer())
-        case Decimal():
-            # Clamped first, so that the value fits into 18 digits before it is made whole.
-            held = clamp(value, literal(low * quantum, kind), literal(high * quantum, kind))
-            fitted = cast(held, Decimal(DECIMAL_DIGITS, kind.scale))
-            return cast(binary(fitted, "*", integer(10**kind.scale)), Integer())
-        case _:
-            step = int(quantum)
-            held = clamp(value, integer(low * step), integer(high * step))
-            if step == 1:
-                return held
-            # x >> b rounds down; half a quantum more makes it round to the nearest.
-            raised = binary(huge(held), "+", integer(step // 2))
-            return cast(binary(raised, ">>", integer(step.bit_length() - 1)), Integer())
-
-
-def quantum_for(kind: ColumnType, low: Fraction, high: Fraction) -> Fraction | None:
-    """The value of one unit of a sum over [low, high]; None if the range is too wide to be summed exactly."""
-    largest = max(abs(low), abs(high), Fraction(1, 2**60))
-    if isinstance(kind, Decimal):
-        quantum = Fraction(1, 10**kind.scale)
-        return quantum if largest / quantum < 10**DECIMAL_DIGITS else None
-    if isinstance(kind, Integer) and largest <= 2**EXACT_INTEGER_BITS:
-        return Fraction(1)
-    return Fraction(2) ** (_bits(largest) - ROW_BITS)
-
-
-def _bits(value: Fraction) -> int:
-    """The least b with value <= 2^b."""
-    bits = value.numerator.bit_length() - value.denominator.bit_length() - 1
-    while Fraction(2) ** bits < value:
-        bits += 1
-    return bits
+ByUnit: TypeAlias = CountUnits | CountRows | CountValues | SumValues
+"""Measures that are sums of what each unit contributes."""
+Measure: TypeAlias = ByUnit | OverDistinct

@@ -2,6 +2,7 @@
 
 Where the same values are counted anyway, the sum is measured from the middle of the range: SUM = centred sum + middle *
 count. A value in [0, 500] then moves its measure by 250 instead of 500, and the answer has 0.71 of the error.
+docs/proofs/sums.md.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Answer, Context
-from dpsql.aggregates.count import count_of
+from dpsql.aggregates.count import count_measure
 from dpsql.aggregates.estimate import Linear
-from dpsql.aggregates.measure import SumValues, quantum_for
-from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
+from dpsql.aggregates.measure import Measure, OverDistinct, SumValues
+from dpsql.errors import ProgrammingError, UnboundedColumn
 from dpsql.expressions.narrow import kept_facts
+from dpsql.expressions.quanta import quantum_for
 from dpsql.expressions.tree import Column, columns_of
 from dpsql.schema.types import Decimal, Double, Integer
 
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
+    from dpsql.expressions.tree import Expression
     from dpsql.relation.relation import AggregateCall
     from dpsql.schema.types import ColumnType
 
@@ -27,24 +30,30 @@ WIDEST_DECIMAL = 38
 
 
 def sum_(call: AggregateCall, context: Context) -> Answer:
-    if call.distinct:
-        raise Unsupported("SUM(DISTINCT ...) cannot be answered yet", at=call.at, hint="sum without DISTINCT")
-    counted = count_of(call.argument, context.known)
+    (argument,) = call.arguments
+    return Answer(sum_linear(call, argument, context), sum_type(argument.type))
+
+
+def sum_linear(call: AggregateCall, value: Expression, context: Context) -> Linear:
+    """The sum of `value` over the rows (or the distinct arguments) that the call is about."""
+    counted = count_measure(call, context)
     shared = counted in context.counted
-    measure = summed(call, context, centred=shared)
-    weights = [(context.column_of(measure), measure.quantum)]
+    measure = summed(call, value, context, centred=shared)
+    weights = [(context.column_of(over_distinct(call, measure)), measure.quantum)]
     if shared and measure.centre:
         weights.append((context.column_of(counted), measure.quantum * measure.centre))
-    return Answer(Linear(tuple(weights)), sum_type(measure.argument.type))
+    return Linear(tuple(weights))
 
 
-def summed(call: AggregateCall, context: Context, *, centred: bool) -> SumValues:
+def over_distinct(call: AggregateCall, measure: SumValues) -> Measure:
+    return OverDistinct(call.arguments[0], measure) if call.distinct else measure
+
+
+def summed(call: AggregateCall, value: Expression, context: Context, *, centred: bool) -> SumValues:
     """The measure of a sum: its range in quanta, from the middle if that is wanted."""
-    argument = call.argument
-    assert argument is not None
-    facts = kept_facts(argument, context.known)
-    low, high = finite_range(call, facts)
-    quantum = quantum_for(argument.type, low, high)
+    facts = kept_facts(value, context.known)
+    low, high = finite_range(call, value, facts)
+    quantum = quantum_for(value.type, low, high)
     if quantum is None:
         raise UnboundedColumn(
             f"{call.name} cannot be exact over a range as wide as [{facts.low}, {facts.high}]",
@@ -52,10 +61,10 @@ def summed(call: AggregateCall, context: Context, *, centred: bool) -> SumValues
             hint="declare narrower bounds, or CAST to DOUBLE",
         )
     first, last = low // quantum, -(-high // quantum)
-    return SumValues(argument, quantum, first, last, (first + last) // 2 if centred else 0)
+    return SumValues(value, quantum, first, last, (first + last) // 2 if centred else 0)
 
 
-def finite_range(call: AggregateCall, facts: Facts) -> tuple[Fraction, Fraction]:
+def finite_range(call: AggregateCall, value: Expression, facts: Facts) -> tuple[Fraction, Fraction]:
     if not facts.is_number:
         raise ProgrammingError(
             f"{call.name} takes a number, not {facts.type.name}",
@@ -66,20 +75,18 @@ def finite_range(call: AggregateCall, facts: Facts) -> tuple[Fraction, Fraction]
         return Fraction(0), Fraction(0)
     if isinstance(facts.low, int | Fraction) and isinstance(facts.high, int | Fraction):
         return Fraction(facts.low), Fraction(facts.high)
-    raise unbounded(call)
+    raise unbounded(call, value)
 
 
-def unbounded(call: AggregateCall) -> UnboundedColumn:
-    argument = call.argument
-    assert argument is not None
-    names = sorted({column.name for column in columns_of(argument)})
-    place = call.at if argument.at is None else argument.at
-    if isinstance(argument, Column):
+def unbounded(call: AggregateCall, value: Expression) -> UnboundedColumn:
+    place = call.at if value.at is None else value.at
+    if isinstance(value, Column):
         return UnboundedColumn(
-            f'{call.name} needs bounds on "{argument.name}", and the schema declares none',
+            f'{call.name} needs bounds on "{value.name}", and the schema declares none',
             at=place,
-            hint=f"the data owner can add  bounds: [0, 500]  to columns.{argument.name} in the schema",
+            hint=f"the data owner can add  bounds: [0, 500]  to columns.{value.name} in the schema",
         )
+    names = sorted({column.name for column in columns_of(value)})
     return UnboundedColumn(
         f"{call.name} needs a bounded value, and this expression has no bounds",
         at=place,

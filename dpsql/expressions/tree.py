@@ -76,3 +76,13 @@ def columns_of(expression: Expression) -> Iterator[Column]:
         case Call(_, arguments, _):
             for argument in arguments:
                 yield from columns_of(argument)
+
+
+def substituted(expression: Expression, renamed: Mapping[Expression, Column]) -> Expression:
+    """The expression with these parts replaced by columns that hold them."""
+    if expression in renamed:
+        return renamed[expression]
+    if isinstance(expression, Call):
+        arguments = tuple(substituted(argument, renamed) for argument in expression.arguments)
+        return Call(expression.function, arguments, expression.type, expression.at)
+    return expression

@@ -47,9 +47,9 @@ def add_noise(fetched: Fetched, setting: Setting) -> Noisy:
 
 
 def _noisy(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
-    keys = {name: exact[name] for name, _ in release.planned.keys}
+    keys = {name: exact[name] for name in release.planned.release.key_names}
     measures = {measure.bounded.column: noised(exact[measure.bounded.column], measure) for measure in release.measures}
-    selection = release.planned.measured.selection
+    selection = release.planned.release.selection
     if selection is None:
         return keys | measures
     assert release.threshold is not None

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpsql.accounting.budget import Budget
-    from dpsql.flow.infer_sensitivity import Bounded
-    from dpsql.flow.plan_query import Output, Planned, PlannedRelease
+    from dpsql.aggregates.release import Bounded
+    from dpsql.flow.plan_query import Output, Planned, PlannedRelease, PublicTable
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
     from dpsql.mechanisms.noise import Noise
@@ -72,6 +72,7 @@ class CalibratedRelease:
 class Calibrated:
     question: Question
     releases: tuple[CalibratedRelease, ...]
+    public: tuple[PublicTable, ...]
     outputs: tuple[Output, ...]
     finish: str
     mechanism: str
@@ -125,6 +126,7 @@ def _calibrated(planned: Planned, chosen: Candidate, candidates: list[Candidate]
     return Calibrated(
         planned.question,
         tuple(_release(planned, number, chosen, selection, setting) for number in range(len(planned.releases))),
+        planned.public,
         planned.outputs,
         planned.finish,
         chosen.mechanism,
@@ -160,7 +162,7 @@ def _laplace(planned: Planned, budget: Budget) -> Candidate:
         shift = _shift(bounded, float(bounded.l1 / each), planned)
         return NoisyMeasure(bounded, laplace.calibrated(bounded.l0 * _coarse(bounded.linf, shift), each), shift)
 
-    measures = tuple(tuple(map(noisy, release.measured.measures)) for release in planned.releases)
+    measures = tuple(tuple(map(noisy, release.release.measures)) for release in planned.releases)
     events = tuple(Composed((Laplace(1 / each),) * len(release)) for release in measures)
     return Candidate("laplace", measures, events, Fraction(0), _share(events, budget))
 
@@ -171,14 +173,14 @@ def _gaussian(planned: Planned, budget: Budget) -> Candidate:
     measures: list[tuple[NoisyMeasure, ...]] = []
     events: list[Event] = []
     for release in planned.releases:
-        part = Fraction(len(release.measured.measures), count)
+        part = Fraction(len(release.release.measures), count)
         if isinstance(filter_, Basic):
             # Basic composition knows (epsilon, delta) only, so every release gets its part of both.
-            mu_squared = mu_for(question.epsilon * part, delta * part) ** 2 / max(1, len(release.measured.measures))
+            mu_squared = mu_for(question.epsilon * part, delta * part) ** 2 / max(1, len(release.release.measures))
         else:
             mu_squared = _mu_squared(question.epsilon, delta, filter_) / count
         multiplier = Fraction(root_up(1 / mu_squared))
-        noisy = tuple(_with_gaussian(bounded, multiplier, planned) for bounded in release.measured.measures)
+        noisy = tuple(_with_gaussian(bounded, multiplier, planned) for bounded in release.release.measures)
         measures.append(noisy)
         if isinstance(filter_, Basic):
             events.append(ApproximateRelease(question.epsilon * part, delta * part))
@@ -199,7 +201,7 @@ def _with_gaussian(bounded: Bounded, multiplier: Fraction, planned: Planned) -> 
 
 
 def _count(planned: Planned) -> int:
-    return sum(len(release.measured.measures) for release in planned.releases)
+    return sum(len(release.release.measures) for release in planned.releases)
 
 
 def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
@@ -209,7 +211,7 @@ def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
             f"at epsilon {float(planned.question.epsilon):.3g} the answer would be nothing but noise",
             hint="name a larger epsilon",
         )
-    if std < FINEST_STD or any(release.measured.selection == bounded.column for release in planned.releases):
+    if std < FINEST_STD or any(release.release.selection == bounded.column for release in planned.releases):
         return 0
     return max(0, min(int(math.log2(std / FINEST_STD)), bounded.linf.bit_length() - SPARED_BITS))
 
@@ -233,7 +235,7 @@ def _part(question: Question, filter_: Filter) -> Fraction:
 
 
 def _selecting(planned: Planned) -> int:
-    return sum(release.measured.selection is not None for release in planned.releases)
+    return sum(release.release.selection is not None for release in planned.releases)
 
 
 def _selection_delta(planned: Planned, filter_: Filter, candidate: Candidate) -> Fraction:
@@ -280,8 +282,8 @@ def _release(
     release, measures = planned.releases[number], candidate.measures[number]
     part = Fraction(len(measures), max(1, _count(planned)))
     threshold, event, delta = None, candidate.events[number], candidate.delta * part
-    if release.measured.selection is not None:
-        (counting,) = (measure for measure in measures if measure.bounded.column == release.measured.selection)
+    if release.release.selection is not None:
+        (counting,) = (measure for measure in measures if measure.bounded.column == release.release.selection)
         threshold = counting.noise.threshold(counting.bounded.l0, selection)
         event = Composed((event, ApproximateRelease(Fraction(0), selection)))
         delta += selection

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def finish_result(noisy: Noisy, setting: Setting) -> Result:
     calibrated = noisy.charged.calibrated
     tables = [release.planned.scratch_table for release in calibrated.releases]
-    finished = setting.scratch.run(calibrated.finish, tables, noisy.columns)
+    tables += [table.scratch_table for table in calibrated.public]
+    public = [setting.engine.run(table.sql) for table in calibrated.public]
+    finished = setting.scratch.run(calibrated.finish, tables, [*noisy.columns, *public])
     visible = len(calibrated.outputs)
     columns = tuple(
         ResultColumn(name, kind, output.estimate, _noises(output, calibrated), dict(output.hidden))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpsql.flow.parse_sql import Parsed
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
-    from dpsql.relation.relation import Aggregate
+    from dpsql.relation.relation import Aggregate, Scan
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,14 @@ class Resolved:
     releases: tuple[Aggregate, ...]
     unit_columns: tuple[frozenset[str], ...]
     """For each release the names of the columns that are its unit."""
+    public: tuple[Scan, ...]
+    """The public tables that the finish reads."""
     finish: exp.Query = field(compare=False)
-    """What is left of the query, over tables _release_0, _release_1, ..."""
+    """What is left of the query, over tables _release_0, _release_1, ... and public ones."""
 
 
 def resolve_names(parsed: Parsed, setting: Setting) -> Resolved:
     resolver = Resolver(setting.schema, setting.engine.is_unique, parsed.question.sql)
     finish = resolver.answer(parsed.tree.copy(), {}, refusal="the query would show rows of people as they are")
     releases, unit_columns = zip(*resolver.releases, strict=True) if resolver.releases else ((), ())
-    return Resolved(parsed.question, releases, unit_columns, finish)
+    return Resolved(parsed.question, releases, unit_columns, tuple(resolver.public_scans(finish)), finish)

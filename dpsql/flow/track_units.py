@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.relation.domain import Domain, public_domain
 from dpsql.relation.knowledge import Knowledge, knowledge_of
-from dpsql.relation.relation import scan_of
+from dpsql.relation.units import one_row_per_unit, scans_of
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class TrackedRelease:
     aggregate: Aggregate
-    scan: Scan
     unit_columns: frozenset[str]
+    scans: tuple[Scan, ...]
+    """The private tables that the rows come from."""
+    one_row_per_unit: bool
     knowledge: Knowledge
     domain: Domain | None
     """The public groups; None when the keys are people's own and must be selected privately."""
@@ -32,6 +34,7 @@ class TrackedRelease:
 class Tracked:
     question: Question
     releases: tuple[TrackedRelease, ...]
+    public: tuple[Scan, ...]
     finish: exp.Query = field(compare=False)
 
 
@@ -40,10 +43,11 @@ def track_units(resolved: Resolved, setting: Setting) -> Tracked:
         _track(aggregate, units, setting.max_public_groups)
         for aggregate, units in zip(resolved.releases, resolved.unit_columns, strict=True)
     )
-    return Tracked(resolved.question, releases, resolved.finish)
+    return Tracked(resolved.question, releases, resolved.public, resolved.finish)
 
 
 def _track(aggregate: Aggregate, unit_columns: frozenset[str], max_public_groups: int) -> TrackedRelease:
     knowledge = knowledge_of(aggregate.source)
     domain = public_domain(aggregate.keys, aggregate.source, knowledge.kept, max_public_groups)
-    return TrackedRelease(aggregate, scan_of(aggregate.source), unit_columns, knowledge, domain)
+    scans = tuple(scan for scan in scans_of(aggregate.source) if scan.unit is not None)
+    return TrackedRelease(aggregate, unit_columns, scans, one_row_per_unit(aggregate.source), knowledge, domain)

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.narrow import conjuncts, kept_facts
-from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of
+from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of, substituted
 from dpsql.relation.relation import Filter, Relation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.tree import Known
@@ -57,8 +57,8 @@ def public_domain(keys: tuple[Expression, ...], relation: Relation, known: Known
     conditions = [part for part in _conditions(relation) if set(columns_of(part)) <= set(renamed)]
     domain = Domain(
         tuple(found.values()),
-        tuple(_substituted(key, renamed) for key in keys),
-        tuple(_substituted(part, renamed) for part in conditions),
+        tuple(substituted(key, renamed) for key in keys),
+        tuple(substituted(part, renamed) for part in conditions),
     )
     return domain if domain.size <= most else None
 
@@ -82,12 +82,3 @@ def _conditions(relation: Relation) -> Iterable[Expression]:
     while isinstance(relation, Filter):
         yield from conjuncts(relation.condition)
         relation = relation.source
-
-
-def _substituted(expression: Expression, renamed: Mapping[Expression, Column]) -> Expression:
-    if expression in renamed:
-        return renamed[expression]
-    if isinstance(expression, Call):
-        arguments = tuple(_substituted(argument, renamed) for argument in expression.arguments)
-        return Call(expression.function, arguments, expression.type, expression.at)
-    return expression

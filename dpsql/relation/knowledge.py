@@ -7,21 +7,28 @@ rows that survive the filters; it chooses clamps and public groups.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dpsql.expressions.facts import union
 from dpsql.expressions.narrow import kept_facts, narrow
 from dpsql.expressions.tree import facts_of
-from dpsql.relation.relation import Filter, Project, Relation, Scan
+from dpsql.relation.per_unit import per_unit_facts
+from dpsql.relation.relation import Distinct, Filter, Join, PerUnit, Project, Relation, Scan, SemiJoin, SetOp, Window
+from dpsql.relation.units import one_row_per_unit
 
 if TYPE_CHECKING:
-    from dpsql.expressions.tree import Known
+    from dpsql.expressions.facts import Facts
+    from dpsql.expressions.tree import Expression, Known
 
 
 @dataclass(frozen=True)
 class Knowledge:
     always: Known
     kept: Known
+
+    def always_of(self, expression: Expression) -> Facts:
+        return facts_of(expression, self.always)
 
 
 def knowledge_of(relation: Relation) -> Knowledge:
@@ -38,3 +45,49 @@ def knowledge_of(relation: Relation) -> Knowledge:
                 {name: facts_of(expression, below.always) for name, expression in columns},
                 {name: kept_facts(expression, below.kept) for name, expression in columns},
             )
+        case Join():
+            return _joined(relation)
+        case SemiJoin(source) | Distinct(source):
+            return knowledge_of(source)
+        case SetOp(kind, left, right):
+            return knowledge_of(left) if kind in ("INTERSECT", "EXCEPT") else _either(left, right)
+        case PerUnit() | Window():
+            return _by_unit(relation)
+
+
+def _joined(join: Join) -> Knowledge:
+    left, right = knowledge_of(join.left), knowledge_of(join.right)
+    outer_left, outer_right = join.kind in ("RIGHT", "FULL"), join.kind in ("LEFT", "FULL")
+    always = _maybe(left.always, outer_left) | _maybe(right.always, outer_right)
+    if join.kind != "INNER" or join.condition is None:
+        return Knowledge(always, _maybe(left.kept, outer_left) | _maybe(right.kept, outer_right))
+    return Knowledge(always, narrow({**left.kept, **right.kept}, join.condition))
+
+
+def _maybe(known: Known, missing: bool) -> dict[str, Facts]:
+    """The columns of a side that an outer join fills with NULL."""
+    return {name: replace(facts, nullable=facts.nullable or missing) for name, facts in known.items()}
+
+
+def _either(left: Relation, right: Relation) -> Knowledge:
+    first, second = knowledge_of(left), knowledge_of(right)
+    return Knowledge(
+        {name: union([facts, second.always[name]], facts.type) for name, facts in first.always.items()},
+        {name: union([facts, second.kept[name]], facts.type) for name, facts in first.kept.items()},
+    )
+
+
+def _by_unit(relation: PerUnit | Window) -> Knowledge:
+    below = knowledge_of(relation.source)
+    single = one_row_per_unit(relation.source)
+    if isinstance(relation, PerUnit):
+        return Knowledge(
+            {name: facts_of(key, below.always) for name, key in relation.keys}
+            | {name: per_unit_facts(call, below.always, single) for name, call in relation.calls},
+            {name: kept_facts(key, below.kept) for name, key in relation.keys}
+            | {name: per_unit_facts(call, below.kept, single) for name, call in relation.calls},
+        )
+    return Knowledge(
+        {**below.always, **{name: per_unit_facts(w.call, below.always, single) for name, w in relation.columns}},
+        {**below.kept, **{name: per_unit_facts(w.call, below.kept, single) for name, w in relation.columns}},
+    )

@@ -1,22 +1,30 @@
-"""Relations whose every row belongs to exactly one unit.
+"""Relations whose every row belongs to exactly one unit, and public ones whose rows belong to nobody.
 
-    Scan      a declared private table, its declared facts enforced on every row
-    Filter    the rows that satisfy a condition
-    Project   the same rows with other columns
+    Scan       a declared table, its declared facts enforced on every row
+    Filter     the rows that satisfy a condition
+    Project    the same rows with other columns
+    Window     the same rows with columns computed from all rows of the same unit
+    Join       rows of the same unit, side by side; or rows of a unit beside public rows
+    SemiJoin   the rows whose unit has (or has not) rows in another relation, or whose values are in a public one
+    SetOp      UNION ALL, UNION, INTERSECT, EXCEPT of rows with their units
+    Distinct   every different row of every unit once
+    PerUnit    one row per unit and keys: aggregates within one unit
 
 and on top of them the one thing that may leave: an `Aggregate`, which merges the rows of many units into groups. What
-has no node here has no private meaning and is refused.
+has no node here has no private meaning and is refused. In all of them the rows of one unit depend on the rows of that
+unit alone (docs/proofs/tracking.md).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.tree import Expression
     from dpsql.schema.model import Contribution, Hop
+    from dpsql.schema.types import ColumnType
     from dpsql.source import Place
 
 
@@ -27,6 +35,7 @@ class Unit:
     path: tuple[Hop, ...]
     table: str
     column: str
+    type: ColumnType
 
     def __str__(self) -> str:
         hops = [f"{hop.column} = {hop.to_table}.{hop.to_column}" for hop in self.path]
@@ -45,7 +54,8 @@ class ScanColumn:
 @dataclass(frozen=True)
 class Scan:
     table: str
-    unit: Unit
+    unit: Unit | None
+    """None for a public table."""
     columns: tuple[ScanColumn, ...]
     contribution: Contribution
     one_row_per_unit: bool
@@ -64,17 +74,87 @@ class Project:
     columns: tuple[tuple[str, Expression], ...]
 
 
-Relation: TypeAlias = Scan | Filter | Project
+@dataclass(frozen=True)
+class Join:
+    """At least one side is of units. Two sides of units are matched within each unit only."""
+
+    left: Relation
+    right: Relation
+    kind: Literal["INNER", "LEFT", "RIGHT", "FULL"]
+    condition: Expression | None
+
+
+@dataclass(frozen=True)
+class SemiJoin:
+    """The rows of `source` that have a match in `other`, or with `negated` those that have none.
+
+    The condition reads columns of both, which have different names. Where both are of units, these must be equal too.
+    """
+
+    source: Relation
+    other: Relation
+    condition: Expression | None
+    negated: bool
+
+
+@dataclass(frozen=True)
+class SetOp:
+    """Both sides have the columns of the same names and types."""
+
+    kind: Literal["UNION ALL", "UNION", "INTERSECT", "EXCEPT"]
+    left: Relation
+    right: Relation
+
+
+@dataclass(frozen=True)
+class Distinct:
+    source: Relation
 
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """COUNT(*), SUM(x), ...: `argument` is None for a star."""
+    """COUNT(*), SUM(x), CORR(y, x), ...: a star has no arguments."""
 
     name: str
-    argument: Expression | None
-    distinct: bool
+    arguments: tuple[Expression, ...]
+    distinct: bool = False
     at: Place | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class PerUnit:
+    """GROUP BY that includes the unit: the groups of each unit are its own."""
+
+    source: Relation
+    keys: tuple[tuple[str, Expression], ...]
+    calls: tuple[tuple[str, AggregateCall], ...]
+    by_unit_alone: bool
+    """Whether there is no other key, and so one row per unit."""
+
+
+@dataclass(frozen=True)
+class WindowOrder:
+    expression: Expression
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class WindowCall:
+    """A window function over the rows of one unit; more keys and an order may narrow it down."""
+
+    call: AggregateCall
+    keys: tuple[Expression, ...]
+    order: tuple[WindowOrder, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    source: Relation
+    columns: tuple[tuple[str, WindowCall], ...]
+
+
+Relation: TypeAlias = Scan | Filter | Project | Join | SemiJoin | SetOp | Distinct | PerUnit | Window
 
 
 @dataclass(frozen=True)
@@ -85,10 +165,3 @@ class Aggregate:
     keys: tuple[Expression, ...]
     calls: tuple[AggregateCall, ...]
     grouped: bool
-
-
-def scan_of(relation: Relation) -> Scan:
-    """The table that a relation's rows come from."""
-    while not isinstance(relation, Scan):
-        relation = relation.source
-    return relation

@@ -1,31 +1,36 @@
-"""A relation as engine SQL: one SELECT whose first column, _unit, says whose each row is.
-
-The scan makes the declared facts true: numbers and dates are clamped to their bounds, a text that is not among the
-declared values is NULL, as are NaN and infinity. Rows whose unit is NULL belong to nobody that could be protected and
-are left out.
-"""
+"""A relation as engine SQL: one SELECT whose first column, _unit, says whose each row is; public ones have none."""
 
 from __future__ import annotations
 
-from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.emit import emit
 from dpsql.expressions.tree import columns_of
-from dpsql.expressions.write import Sql, binary, clamp, column, finite, listed, literal, named, try_cast, when
+from dpsql.expressions.write import Sql, binary, column, listed, named
 from dpsql.relation.knowledge import knowledge_of
-from dpsql.relation.relation import Filter, Project, Relation, Scan
-from dpsql.schema.types import Boolean, Date, Double, Timestamp
+from dpsql.relation.per_unit import BY_POSITION, per_unit_sql
+from dpsql.relation.relation import (
+    Distinct,
+    Filter,
+    Join,
+    PerUnit,
+    Project,
+    Relation,
+    Scan,
+    SemiJoin,
+    SetOp,
+    Window,
+    WindowCall,
+    WindowOrder,
+)
+from dpsql.relation.units import is_tracked
+from dpsql.relation.write_scan import UNIT, scan_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dpsql.expressions.facts import Facts
-
-UNIT = "_unit"
-# Years that Python can show; beyond them there is only "infinity", which is no date.
-FIRST_DAY, LAST_DAY = date(1, 1, 1), date(9999, 12, 31)
-FIRST_MOMENT, LAST_MOMENT = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)
+    from dpsql.expressions.tree import Expression, Known
+    from dpsql.relation.relation import AggregateCall
 
 
 def relation_sql(relation: Relation, needed: Iterable[str]) -> Sql:
@@ -33,50 +38,129 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Sql:
     names = sorted(set(needed))
     match relation:
         case Scan():
-            return _scan(relation, names)
+            return scan_sql(relation, names)
         case Filter(source, condition):
-            known = knowledge_of(source).always
-            below = relation_sql(source, {*names, *(used.name for used in columns_of(condition))})
-            return Sql(f"{select([column(UNIT), *map(column, names)], below)} WHERE {emit(condition, known)}")
+            below = relation_sql(source, {*names, *_used(condition)})
+            condition_sql = emit(condition, knowledge_of(source).always)
+            return Sql(f"{_select(relation, names, below)} WHERE {condition_sql}")
         case Project(source, columns):
-            known = knowledge_of(source).always
             kept = [(name, expression) for name, expression in columns if name in names]
-            below = relation_sql(source, {used.name for _, expression in kept for used in columns_of(expression)})
-            return select([column(UNIT), *(named(emit(expression, known), name) for name, expression in kept)], below)
+            known = knowledge_of(source).always
+            below = relation_sql(source, _used(*(expression for _, expression in kept)))
+            return select([*_unit(relation), *(named(emit(value, known), name) for name, value in kept)], below)
+        case Join():
+            return _join(relation, names)
+        case SemiJoin():
+            return _semi_join(relation, names)
+        case SetOp(kind, left, right):
+            # Rows are compared as wholes, so every column takes part, whatever is needed above.
+            everything = names if kind == "UNION ALL" else sorted(knowledge_of(left).always)
+            sides = Sql(f"({relation_sql(left, everything)}) {kind} ({relation_sql(right, everything)})")
+            return _select(relation, names, sides)
+        case Distinct(source):
+            rows = relation_sql(source, knowledge_of(source).always)
+            return _select(relation, names, Sql(f"SELECT DISTINCT * FROM ({rows}) AS below"))
+        case PerUnit():
+            return _per_unit(relation, names)
+        case Window():
+            return _window(relation, names)
 
 
 def select(columns: list[Sql], below: Sql) -> Sql:
-    return Sql(f"SELECT {listed(columns)} FROM ({below}) AS below")
+    return Sql(f"SELECT {listed(columns) or '1'} FROM ({below}) AS below")
 
 
-def _scan(scan: Scan, names: list[str]) -> Sql:
-    found = {found.name: found for found in scan.columns}
-    unit = column(scan.unit.column, _hop(len(scan.unit.path)))
-    chosen = [named(_declared(column(found[name].declared, _hop(0)), found[name].facts), name) for name in names]
-    source = named(column(scan.table), _hop(0))
-    for number, hop in enumerate(scan.unit.path):
-        meets = binary(column(hop.column, _hop(number)), "=", column(hop.to_column, _hop(number + 1)))
-        source = Sql(f"{source} JOIN {named(column(hop.to_table), _hop(number + 1))} ON {meets}")
-    return Sql(f"SELECT {listed([named(unit, UNIT), *chosen])} FROM {source} WHERE {unit} IS NOT NULL")
+def _select(relation: Relation, names: list[str], below: Sql) -> Sql:
+    return select([*_unit(relation), *map(column, names)], below)
 
 
-def _hop(number: int) -> str:
-    return f"hop_{number}"
+def _unit(relation: Relation) -> list[Sql]:
+    return [column(UNIT)] if is_tracked(relation) else []
 
 
-def _declared(raw: Sql, facts: Facts) -> Sql:
-    """The column as the schema declares it, whatever the row holds."""
-    typed = try_cast(raw, facts.type)
-    if facts.values is not None:
-        if isinstance(facts.type, Boolean) and len(facts.values) == 2:
-            return typed
-        values = listed([literal(value, facts.type) for value in facts.values])
-        return when(binary(typed, "IN", Sql(f"({values})")), typed)
-    if isinstance(facts.type, Date | Timestamp) and facts.low is None:
-        low, high = (FIRST_DAY, LAST_DAY) if isinstance(facts.type, Date) else (FIRST_MOMENT, LAST_MOMENT)
-        return when(Sql(f"{typed} BETWEEN {literal(low, facts.type)} AND {literal(high, facts.type)}"), typed)
-    if isinstance(facts.type, Double):
-        typed = finite(typed)
-    if facts.low is None or facts.high is None:
-        return typed
-    return clamp(typed, literal(facts.low, facts.type), literal(facts.high, facts.type))
+def _used(*expressions: Expression) -> set[str]:
+    return {used.name for expression in expressions for used in columns_of(expression)}
+
+
+# -- joins ------------------------------------------------------------------------------------------------------------
+
+
+def _join(join: Join, names: list[str]) -> Sql:
+    """Two sides of units meet within each unit only, whatever else the condition says."""
+    left_known, right_known = knowledge_of(join.left).always, knowledge_of(join.right).always
+    wanted = {*names, *(_used(join.condition) if join.condition is not None else ())}
+    left = relation_sql(join.left, wanted & set(left_known))
+    right = relation_sql(join.right, wanted & set(right_known))
+    both = is_tracked(join.left) and is_tracked(join.right)
+    conditions = [binary(column(UNIT, "lefts"), "=", column(UNIT, "rights"))] if both else []
+    if join.condition is not None:
+        conditions.append(emit(join.condition, {**left_known, **right_known}))
+    meets = " AND ".join(conditions) or "true"
+    columns = [named(_joined_unit(join), UNIT), *map(column, names)]
+    return Sql(f"SELECT {listed(columns)} FROM ({left}) AS lefts {join.kind} JOIN ({right}) AS rights ON {meets}")
+
+
+def _joined_unit(join: Join) -> Sql:
+    left, right = column(UNIT, "lefts"), column(UNIT, "rights")
+    if is_tracked(join.left) and is_tracked(join.right):
+        return {"RIGHT": right, "FULL": Sql(f"coalesce({left}, {right})")}.get(join.kind, left)
+    return left if is_tracked(join.left) else right
+
+
+def _semi_join(semi: SemiJoin, names: list[str]) -> Sql:
+    known, other_known = knowledge_of(semi.source).always, knowledge_of(semi.other).always
+    used = _used(semi.condition) if semi.condition is not None else set()
+    left = relation_sql(semi.source, {*names, *(used & set(known))})
+    right = relation_sql(semi.other, used & set(other_known))
+    conditions = [emit(semi.condition, {**known, **other_known})] if semi.condition is not None else []
+    if is_tracked(semi.source) and is_tracked(semi.other):
+        conditions.append(binary(column(UNIT, "below"), "=", column(UNIT, "others")))
+    exists = f"EXISTS (SELECT 1 FROM ({right}) AS others WHERE {' AND '.join(conditions) or 'true'})"
+    return Sql(f"{_select(semi, names, left)} WHERE {'NOT ' if semi.negated else ''}{exists}")
+
+
+# -- within one unit --------------------------------------------------------------------------------------------------
+
+
+def _per_unit(relation: PerUnit, names: list[str]) -> Sql:
+    known = knowledge_of(relation.source).always
+    keys = [(name, emit(key, known)) for name, key in relation.keys]
+    calls = [(name, call) for name, call in relation.calls if name in names]
+    below = relation_sql(relation.source, _used(*(key for _, key in relation.keys), *_arguments(calls)))
+    columns = [named(sql, name) for name, sql in keys if name in names]
+    columns += [named(per_unit_sql(call, known), name) for name, call in calls]
+    grouping = listed([column(UNIT), *(sql for _, sql in keys)])
+    return Sql(f"{select([column(UNIT), *columns], below)} GROUP BY {grouping}")
+
+
+def _arguments(calls: list[tuple[str, AggregateCall]]) -> list[Expression]:
+    return [argument for _, call in calls for argument in call.arguments]
+
+
+def _window(relation: Window, names: list[str]) -> Sql:
+    known = knowledge_of(relation.source).always
+    windows = [(name, window) for name, window in relation.columns if name in names]
+    passed = [name for name in names if name in known]
+    parts = [part for _, window in windows for part in _window_parts(window)]
+    # Where positions count, every column that is read breaks ties: the order does not depend on who else is there.
+    read = sorted({*passed, *_used(*parts)})
+    computed = [named(_over(window, known, read), name) for name, window in windows]
+    return select([column(UNIT), *map(column, passed), *computed], relation_sql(relation.source, read))
+
+
+def _window_parts(window: WindowCall) -> list[Expression]:
+    return [*window.call.arguments, *window.keys, *(order.expression for order in window.order)]
+
+
+def _ordered(order: WindowOrder, known: Known) -> Sql:
+    direction = "DESC" if order.descending else "ASC"
+    return Sql(f"{emit(order.expression, known)} {direction} NULLS {'FIRST' if order.nulls_first else 'LAST'}")
+
+
+def _over(window: WindowCall, known: Known, read: list[str]) -> Sql:
+    partition = listed([column(UNIT), *(emit(key, known) for key in window.keys)])
+    order = [_ordered(order, known) for order in window.order]
+    if window.call.name in BY_POSITION:
+        order += [column(name) for name in read]
+    ordered = f" ORDER BY {listed(order)}" if order else ""
+    return per_unit_sql(window.call, known, f" OVER (PARTITION BY {partition}{ordered})")

@@ -1,4 +1,7 @@
-"""Which aggregate is asked for. FILTER (WHERE c) and COUNT_IF(c) are the aggregate of CASE WHEN c THEN ... END."""
+"""Which aggregate or window function is asked for.
+
+FILTER (WHERE c) and COUNT_IF(c) are the aggregate of CASE WHEN c THEN ... END.
+"""
 
 from __future__ import annotations
 
@@ -7,46 +10,79 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, Unsupported
-from dpsql.relation.relation import AggregateCall
+from dpsql.relation.per_unit import AGGREGATES as PER_UNIT
+from dpsql.relation.per_unit import WINDOWS, check_per_unit, result_type
+from dpsql.relation.relation import AggregateCall, WindowCall, WindowOrder
 from dpsql.resolve.syntax import extra_clauses, has_aggregate, is_star
 
 if TYPE_CHECKING:
-    from dpsql.expressions.lower import Lowering
+    from collections.abc import Callable
 
-AGGREGATES: dict[type[exp.Expr], str] = {exp.Count: "COUNT", exp.Sum: "SUM", exp.Avg: "AVG"}
+    from dpsql.expressions.facts import Facts
+    from dpsql.expressions.lower import Lowering
+    from dpsql.expressions.tree import Expression
+
+NAMES: dict[type[exp.Expr], str] = {
+    exp.Count: "COUNT",
+    exp.Sum: "SUM",
+    exp.Avg: "AVG",
+    exp.Variance: "VAR_SAMP",
+    exp.VariancePop: "VAR_POP",
+    exp.Stddev: "STDDEV_SAMP",
+    exp.StddevSamp: "STDDEV_SAMP",
+    exp.StddevPop: "STDDEV_POP",
+    exp.CovarPop: "COVAR_POP",
+    exp.CovarSamp: "COVAR_SAMP",
+    exp.Corr: "CORR",
+    exp.RegrSlope: "REGR_SLOPE",
+    exp.Min: "MIN",
+    exp.Max: "MAX",
+    exp.AnyValue: "ANY_VALUE",
+    exp.LogicalOr: "BOOL_OR",
+    exp.LogicalAnd: "BOOL_AND",
+    exp.RowNumber: "ROW_NUMBER",
+    exp.Rank: "RANK",
+    exp.DenseRank: "DENSE_RANK",
+    exp.Lag: "LAG",
+    exp.Lead: "LEAD",
+    exp.FirstValue: "FIRST_VALUE",
+    exp.LastValue: "LAST_VALUE",
+}
+OF_PAIRS = ("COVAR_POP", "COVAR_SAMP", "CORR", "REGR_SLOPE")
+WITHOUT_ARGUMENTS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
+HINT = "the aggregates are COUNT, SUM, AVG, VARIANCE, STDDEV, COVAR_POP, CORR, REGR_SLOPE and COUNT_IF"
 
 
 def aggregate_call(node: exp.Expr, lowering: Lowering) -> AggregateCall:
     place = lowering.place(node)
     plain = _plain(node)
-    name = AGGREGATES.get(type(plain)) if plain is not None else None
-    if plain is None or name is None or extra_clauses(plain, {"this", "big_int"}):
-        raise Unsupported(
-            f"{_spoken(node)} cannot be asked",
-            at=place,
-            hint="the aggregates are COUNT, COUNT(DISTINCT unit), SUM, AVG and COUNT_IF, with or without FILTER",
-        )
-    if is_star(plain):
-        return AggregateCall(name, None, distinct=False, at=place)
-    argument, distinct = plain.this, isinstance(plain.this, exp.Distinct)
+    name = NAMES.get(type(plain)) if plain is not None else None
+    if plain is None or name is None or extra_clauses(plain, {"this", "expression", "big_int"}):
+        raise Unsupported(f"{_spoken(node)} cannot be asked", at=place, hint=HINT)
+    if is_star(plain) or name in WITHOUT_ARGUMENTS:
+        return AggregateCall(name, (), at=place)
+    nodes = [plain.this] if plain.args.get("expression") is None else [plain.this, plain.expression]
+    distinct = isinstance(plain.this, exp.Distinct)
     if distinct:
-        if len(argument.expressions) != 1 or argument.args.get("on"):
-            raise Unsupported("DISTINCT takes one column here", at=place, hint="count one column at a time")
-        (argument,) = argument.expressions
-    if has_aggregate(argument):
+        nodes = plain.this.expressions
+    if len(nodes) != (2 if name in OF_PAIRS else 1) or (distinct and plain.this.args.get("on")):
+        raise Unsupported(f"{name} takes one column there", at=place, hint="ask about one column at a time")
+    if any(map(has_aggregate, nodes)):
         raise ProgrammingError(
             "an aggregate cannot stand inside another", at=place, hint="aggregate in a subquery, then again outside"
         )
-    return AggregateCall(name, lowering.lower(argument), distinct, place)
+    return AggregateCall(name, tuple(lowering.lower(part) for part in nodes), distinct, place)
 
 
 def _plain(node: exp.Expr) -> exp.Expr | None:
     """The aggregate without FILTER, under its usual name; None if it cannot be said so."""
     if isinstance(node, exp.Filter):
         inner, condition = _plain(node.this), node.expression.this
-        if inner is None or isinstance(inner.this, exp.Distinct):
+        if inner is None or isinstance(inner.this, exp.Distinct) or inner.args.get("expression") is not None:
             return None
         return type(inner)(this=_where(condition, exp.Literal.number(1) if is_star(inner) else inner.this))
+    if isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.AnyValue):
+        return node.this
     if isinstance(node, exp.CountIf):
         return exp.Count(this=_where(node.this, exp.Literal.number(1)))
     if isinstance(node, exp.Anonymous):
@@ -59,4 +95,41 @@ def _where(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
 
 
 def _spoken(node: exp.Expr) -> str:
+    if isinstance(node, exp.Filter | exp.IgnoreNulls):
+        return _spoken(node.this)
     return node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
+
+
+def per_unit_call(call: AggregateCall) -> tuple[AggregateCall, Facts]:
+    """An aggregate within one unit, and what its type says of the result."""
+    check_per_unit(call, PER_UNIT)
+    return call, result_type(call)
+
+
+def window_call(
+    node: exp.Window,
+    lowering: Lowering,
+    is_unit: Callable[[Expression], bool],
+    refuse: Callable[[str, exp.Expr, str], Unsupported],
+) -> tuple[WindowCall, Facts]:
+    """A window function, which must be partitioned by the unit."""
+    if extra_clauses(node, {"this", "partition_by", "order", "over"}):
+        raise refuse("named windows and frames cannot be used", node, "write OVER (PARTITION BY unit ORDER BY ...)")
+    call = aggregate_call(node.this, lowering)
+    check_per_unit(call, WINDOWS)
+    keys = [lowering.lower(part) for part in node.args.get("partition_by") or ()]
+    if not any(map(is_unit, keys)):
+        raise refuse(
+            "a window over rows of people must be partitioned by the unit",
+            node,
+            "add PARTITION BY the unit, or aggregate first: above an aggregate every window can be used",
+        )
+    order = node.args.get("order")
+    ordered = tuple(_ordered(part, lowering) for part in order.expressions) if order is not None else ()
+    others = tuple(key for key in keys if not is_unit(key))
+    return WindowCall(call, others, ordered), result_type(call)
+
+
+def _ordered(node: exp.Expr, lowering: Lowering) -> WindowOrder:
+    lowering.only(node, ("this", "desc", "nulls_first"))
+    return WindowOrder(lowering.lower(node.this), bool(node.args.get("desc")), bool(node.args.get("nulls_first")))

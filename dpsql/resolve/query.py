@@ -7,21 +7,37 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import ProgrammingError, UnknownName, Unsupported
+from dpsql.errors import Error, ProgrammingError, UnknownName, Unsupported
 from dpsql.expressions.lower import place_of
-from dpsql.resolve.rows import Answer, Named, Rows, declared_rows
+from dpsql.relation.relation import Scan
+from dpsql.resolve.joins import Source, add_step, read_step
+from dpsql.resolve.rows import Answer, Item, Named, Rows, declared_rows
 from dpsql.resolve.selection import Selection
-from dpsql.resolve.syntax import extra_clauses, nested_queries
+from dpsql.resolve.set_operations import combined
+from dpsql.resolve.syntax import extra_clauses, from_nodes, nested_queries
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from dpsql.relation.relation import Aggregate
     from dpsql.schema.model import Schema
     from dpsql.source import Place
 
-SELECT_CLAUSES = {"expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct", "with_"}
+SELECT_CLAUSES = {
+    "expressions",
+    "from_",
+    "joins",
+    "where",
+    "group",
+    "having",
+    "qualify",
+    "order",
+    "limit",
+    "offset",
+    "distinct",
+    "with_",
+}
 AGGREGATE_FIRST = "let it aggregate: COUNT(*), SUM(x), AVG(x)"
 
 
@@ -31,16 +47,18 @@ class Resolver:
 
     schema: Schema
     is_unique: Callable[[str, str], bool]
-    source: str
+    text: str
     releases: list[tuple[Aggregate, frozenset[str]]] = field(default_factory=list)
 
     def place(self, node: exp.Expr) -> Place | None:
-        return place_of(node, self.source)
+        return place_of(node, self.text)
 
     def refuse(self, what: str, node: exp.Expr, hint: str) -> Unsupported:
         return Unsupported(what, at=self.place(node), hint=hint)
 
-    def query(self, node: exp.Expr, named: Named) -> Rows | Answer:
+    # -- queries ------------------------------------------------------------------------------------------------------
+
+    def query(self, node: exp.Expr, named: Named) -> Item:
         if isinstance(node, exp.Subquery) and not extra_clauses(node, {"this", "alias"}):
             return self.query(node.this, named)
         if isinstance(node, exp.SetOperation):
@@ -48,23 +66,20 @@ class Resolver:
         if not isinstance(node, exp.Select):
             raise self.refuse(f"{node.key.upper()} cannot be asked", node, "write a SELECT")
         named = self.with_clause(node, named)
-        source = self.source_of(node, named)
-        if source is None:
-            return self.over_answers(node, named)
-        for clause in extra_clauses(node, SELECT_CLAUSES):
-            raise self.refuse(
-                f"{clause.upper().rstrip('_')} cannot be used over rows of people",
-                node.args[clause] if isinstance(node.args[clause], exp.Expr) else node,
-                "aggregate first, in a subquery or WITH; above an aggregate all of SQL can be used",
-            )
-        return Selection(self, node, source, named).resolved()
+        nodes = from_nodes(node)
+        items = [self.item(part, named) for part in nodes]
+        if not any(isinstance(item, Rows) for item in items):
+            return self.over_answers(node, items, named)
+        self.only(node, SELECT_CLAUSES)
+        return Selection(self, node, self.source(node, items), named).resolved()
 
     def answer(self, node: exp.Query, named: Named, *, refusal: str) -> exp.Query:
         """The query, which must be an answer; rows of people are refused."""
         found = self.query(node, named)
         if isinstance(found, Rows):
             raise self.refuse(refusal, node, AGGREGATE_FIRST)
-        return exp.Subquery(this=found.tree) if isinstance(node, exp.Subquery) else found.tree
+        tree = found.tree or node
+        return exp.Subquery(this=tree) if isinstance(node, exp.Subquery) and tree is not node else tree
 
     def with_clause(self, select: exp.Query, named: Named) -> Named:
         clause = select.args.get("with_")
@@ -75,76 +90,116 @@ class Resolver:
         known = dict(named)
         for part in list(clause.expressions):
             found = self.query(part.this, known)
+            names = [name.name.lower() for name in part.args["alias"].args.get("columns") or ()]
             if isinstance(found, Rows):
-                known[part.alias.lower()] = self.renamed(found, part)
+                known[part.alias.lower()] = self.renamed(found, names, part)
                 part.pop()
             else:
-                known[part.alias.lower()] = None
-                part.this.replace(found.tree)
+                rows = found.rows and self.renamed(found.rows, names, part)
+                known[part.alias.lower()] = Answer(None, rows)
+                if found.tree is not None:
+                    part.this.replace(found.tree)
         if not clause.expressions:
             clause.pop()
         return known
 
-    def renamed(self, rows: Rows, part: exp.Expr) -> Rows:
+    def renamed(self, rows: Rows, names: list[str], part: exp.Expr) -> Rows:
         """WITH name(a, b) AS ... gives the columns other names."""
-        names = [name.name.lower() for name in part.args["alias"].args.get("columns") or ()]
-        if len(names) > len(rows.columns) or len(set(names)) < len(names):
+        old = rows.plain_columns
+        if len(names) > len(old) or len(set(names)) < len(names):
             raise ProgrammingError(
-                f"the names {', '.join(names)} do not fit {len(rows.columns)} columns",
+                f"the names {', '.join(names)} do not fit {len(old)} columns",
                 at=self.place(part.args["alias"]),
                 hint="give each column one name",
             )
-        old = list(rows.columns.items())
-        new = [(names[position] if position < len(names) else old[position][0]) for position in range(len(old))]
-        return Rows(rows.relation, dict(zip(new, rows.columns.values(), strict=True)), rows.unit_columns)
+        new = [*names, *list(old)[len(names) :]]
+        columns = dict(zip(new, old.values(), strict=True))
+        return Rows(rows.relation, columns, rows.unit_columns, rows.unit_keys, rows.unit_type)
 
-    def set_operation(self, node: exp.SetOperation, named: Named) -> Answer:
+    def set_operation(self, node: exp.SetOperation, named: Named) -> Item:
         named = self.with_clause(node, named)
-        refusal = f"{node.key.upper()} of rows of people cannot be asked yet"
-        for side in (node.left, node.right):
-            side.replace(self.answer(side, named, refusal=refusal))
+        left, right = self.query(node.left, named), self.query(node.right, named)
+        if isinstance(left, Rows) and isinstance(right, Rows):
+            return combined(node, left, right, self.refuse)
+        for side, found in ((node.left, left), (node.right, right)):
+            if isinstance(found, Rows):
+                raise self.refuse(
+                    f"{node.key.upper()} of rows of people and of an answer cannot be asked", side, AGGREGATE_FIRST
+                )
+            side.replace(found.tree or side)
         return Answer(node)
 
-    def over_answers(self, select: exp.Select, named: Named) -> Answer:
-        """A query that reads nothing but answers: only its subqueries need a look."""
-        for nested in list(nested_queries(select)):
-            nested.replace(self.answer(nested, named, refusal="a subquery would show rows of people"))
-        return Answer(select)
+    def over_answers(self, select: exp.Select, items: list[Item], named: Named) -> Answer:
+        """A query that reads no rows of people: only its subqueries need a look."""
+        nested = list(nested_queries(select))
+        rows = None if nested else self.public_rows(select, items, named)
+        for part in nested:
+            part.replace(self.answer(part, named, refusal="a subquery would show rows of people"))
+        return Answer(select, rows)
 
-    def source_of(self, select: exp.Select, named: Named) -> Rows | None:
-        """The private rows that the query reads; None if it reads answers only, or nothing."""
-        if select.args.get("from_") is None:
+    def public_rows(self, select: exp.Select, items: list[Item], named: Named) -> Rows | None:
+        """The query as rows of public tables, where it is nothing more than that."""
+        if not items or extra_clauses(select, {"expressions", "from_", "joins", "where", "with_"}):
             return None
-        nodes = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
-        private = [rows for rows in (self.table(node, named) for node in nodes) if rows is not None]
-        if private and len(nodes) > 1:
-            raise self.refuse(
-                "joins with private tables cannot be asked yet",
-                nodes[1],
-                "ask about one table, and join the aggregates",
-            )
-        return private[0] if private else None
+        try:
+            found = Selection(self, select, self.source(select, items), named).resolved()
+        except Error:
+            return None
+        return found if isinstance(found, Rows) else None
 
-    def table(self, node: exp.Expr, named: Named) -> Rows | None:
-        """One item of FROM: private rows, or None for an answer."""
-        if not isinstance(node, exp.Subquery | exp.Table) or not isinstance(node.this, exp.Query | exp.Identifier):
-            raise self.refuse(f"FROM cannot read {node.key.upper()}", node, "read declared tables only")
-        self.only(node, {"this", "alias"})
-        rows = self.subquery(node, named) if isinstance(node, exp.Subquery) else self.by_name(node, named)
+    def public_scans(self, finish: exp.Query) -> Iterator[Scan]:
+        """The public tables that a finished query still reads by name."""
+        defined = {part.alias.lower() for part in finish.find_all(exp.CTE)}
+        names = dict.fromkeys(table.name.lower() for table in finish.find_all(exp.Table))
+        for name in names:
+            table = None if name in defined else self.schema.table(name)
+            if table is not None:
+                scan = declared_rows(table, self.schema, self.is_unique).relation
+                assert isinstance(scan, Scan)
+                assert scan.unit is None
+                yield scan
+
+    # -- FROM ---------------------------------------------------------------------------------------------------------
+
+    def source(self, select: exp.Select, items: list[Item]) -> Source:
+        """All items of FROM side by side."""
+        first, *others = (self.rows_of(item, node) for item, node in zip(items, from_nodes(select), strict=True))
+        source = Source(first, (), first.columns)
+        for rows, node in zip(others, select.args.get("joins") or (), strict=True):
+            source = add_step(source, read_step(rows, node, source.columns, self.place(node)))
+        return source
+
+    def rows_of(self, item: Item, node: exp.Expr) -> Rows:
+        rows = item if isinstance(item, Rows) else item.rows
         if rows is None:
-            return None
-        if node.args.get("alias") and node.args["alias"].args.get("columns"):
-            raise self.refuse("columns cannot be renamed there", node, "rename them in the SELECT")
-        return rows.called(node.alias_or_name)
+            raise self.refuse(
+                "an aggregate cannot be joined with rows of people",
+                node,
+                "aggregate both sides and join the aggregates, or compare with a constant",
+            )
+        alias = node.alias_or_name
+        return rows.called(alias) if alias else rows
 
-    def subquery(self, node: exp.Subquery, named: Named) -> Rows | None:
-        found = self.query(node.this, named)
-        if isinstance(found, Rows):
-            return found
-        node.this.replace(found.tree)
-        return None
+    def item(self, node: exp.Expr, named: Named) -> Item:
+        """One item of FROM."""
+        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
+            self.only(node, {"this", "alias"})
+            found = self.query(node.this, named)
+            if isinstance(found, Answer) and found.tree is not None:
+                node.this.replace(found.tree)
+        elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            self.only(node, {"this", "alias"})
+            found = self.by_name(node, named)
+        elif isinstance(node, exp.Values):
+            return Answer(None)
+        else:
+            raise self.refuse(f"FROM cannot read {node.key.upper()}", node, "read declared tables only")
+        alias = node.args.get("alias")
+        if isinstance(found, Rows) and alias is not None and alias.args.get("columns"):
+            return self.renamed(found, [name.name.lower() for name in alias.args["columns"]], node)
+        return found
 
-    def by_name(self, node: exp.Table, named: Named) -> Rows | None:
+    def by_name(self, node: exp.Table, named: Named) -> Item:
         name = node.name.lower()
         if name in named:
             return named[name]
@@ -154,13 +209,15 @@ class Resolver:
             raise UnknownName(
                 f'there is no table "{node.name}"', at=self.place(node.this), hint=did_you_mean(node.name, known)
             )
-        if table.is_public:
-            raise self.refuse("public tables cannot be read yet", node, "ask about a private table")
-        return declared_rows(table, self.schema, self.is_unique)
+        rows = declared_rows(table, self.schema, self.is_unique)
+        return Answer(None, rows) if table.is_public else rows
 
     def only(self, node: exp.Expr, keys: set[str]) -> None:
-        """Refuses TABLESAMPLE, PIVOT and whatever else stands beside a table."""
+        """Refuses TABLESAMPLE, PIVOT and whatever else stands beside what is understood."""
         for clause in extra_clauses(node, keys):
+            value = node.args[clause]
             raise self.refuse(
-                f"{clause.upper().rstrip('_')} cannot be used there", node, "read whole tables, and choose with WHERE"
+                f"{clause.upper().rstrip('_')} cannot be used over rows of people",
+                value if isinstance(value, exp.Expr) else node,
+                "read whole tables and choose with WHERE; above an aggregate all of SQL can be used",
             )

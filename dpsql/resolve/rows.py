@@ -1,49 +1,94 @@
-"""What a query over private tables can be: rows that still belong to people, or an answer made of releases."""
+"""What a query can be: rows that belong to people, rows of public tables, or an answer made of releases."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.expressions.facts import Facts, bounded, exact_value, fact_of, one_of
 from dpsql.expressions.tree import Column
-from dpsql.relation.relation import Relation, Scan, ScanColumn, Unit
+from dpsql.relation.relation import Project, Relation, Scan, ScanColumn, Unit
+from dpsql.relation.units import is_tracked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from sqlglot import exp
 
     from dpsql.schema.model import Column as DeclaredColumn
     from dpsql.schema.model import Schema, Table
+    from dpsql.schema.types import ColumnType
+
+Key: TypeAlias = tuple[str, str]
+"""A table and its column that foreign keys refer to: rows with the same value there are of the same unit."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that belong to units, under the names that a query sees: lower case, with and without the table's alias."""
+    """A relation under the names that a query sees: lower case, with and without the table's alias."""
 
     relation: Relation
     columns: Mapping[str, Column]
-    unit_columns: frozenset[str]
+    unit_columns: frozenset[str] = frozenset()
     """The inner names of the columns that are the unit itself."""
+    unit_keys: Mapping[str, Key] | None = None
+    """Inner names of columns that lead to the unit over a declared foreign key."""
+    unit_type: ColumnType | None = None
+
+    @property
+    def is_private(self) -> bool:
+        return is_tracked(self.relation)
+
+    @property
+    def plain_columns(self) -> dict[str, Column]:
+        return {name: column for name, column in self.columns.items() if "." not in name}
 
     def called(self, alias: str) -> Rows:
         """The same rows under an alias: each column is known by its name, and by alias.name."""
-        plain = {name: column for name, column in self.columns.items() if "." not in name}
-        qualified = {f"{alias.lower()}.{name}": column for name, column in plain.items()}
-        return Rows(self.relation, plain | qualified, self.unit_columns)
+        plain = self.plain_columns
+        return replace(self, columns=plain | {f"{alias.lower()}.{name}": found for name, found in plain.items()})
+
+    def apart_from(self, taken: Collection[str]) -> Rows:
+        """The same rows with inner names that are not taken yet."""
+        inner = {column.name for column in self.columns.values()}
+        clashing = inner & set(taken)
+        if not clashing:
+            return self
+        new = {name: _free_name(name, {*taken, *inner}) if name in clashing else name for name in inner}
+        types = {column.name: column.type for column in self.columns.values()}
+        project = Project(self.relation, tuple((new[name], Column(name, types[name])) for name in sorted(inner)))
+        return replace(
+            self,
+            relation=project,
+            columns={seen: Column(new[column.name], column.type) for seen, column in self.columns.items()},
+            unit_columns=frozenset(new[name] for name in self.unit_columns),
+            unit_keys={new[name]: key for name, key in (self.unit_keys or {}).items()},
+        )
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A query over releases only: all of SQL may be used on it."""
+    """A query over releases and public tables only: all of SQL may be used on it.
 
-    tree: exp.Query
+    Where it is nothing but rows of public tables, `rows` are these, so that it may be joined with rows of people.
+    """
+
+    tree: exp.Query | None
+    rows: Rows | None = None
 
 
-Named: TypeAlias = Mapping[str, Rows | None]
-"""The names that WITH defines: private rows, or None for an answer, which keeps its name in the finish."""
+Item: TypeAlias = Rows | Answer
+"""What a name in FROM can stand for. `Rows` are of people here; public ones are in an `Answer`."""
+Named: TypeAlias = Mapping[str, Item]
+"""The names that WITH defines."""
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    number = 2
+    while f"{name}_{number}" in taken:
+        number += 1
+    return f"{name}_{number}"
 
 
 def inner_name(name: str) -> str:
@@ -56,21 +101,39 @@ def inner_name(name: str) -> str:
 
 
 def declared_rows(table: Table, schema: Schema, is_unique: Callable[[str, str], bool]) -> Rows:
-    """A private table as declared. Its unit is a column of its own, or is reached over foreign keys."""
-    path = schema.unit_path(table.name)
-    owner = schema.table(path[-1].to_table) if path else table
-    assert owner is not None
-    assert owner.unit_column is not None
-    unit = Unit(path, owner.name, owner.unit_column)
+    """A table as declared. Its unit is a column of its own, or is reached over foreign keys; a public one has none."""
+    unit = _unit_of(table, schema)
     scan = Scan(
         table.name,
         unit,
         tuple(ScanColumn(inner_name(name), name, declared_facts(column)) for name, column in table.columns.items()),
         table.contribution,
-        one_row_per_unit=not path and is_unique(table.name, unit.column),
+        one_row_per_unit=unit is not None and not unit.path and is_unique(table.name, unit.column),
     )
     columns = {column.declared.lower(): Column(column.name, column.facts.type) for column in scan.columns}
-    return Rows(scan, columns, frozenset() if path else frozenset({inner_name(unit.column)}))
+    if unit is None:
+        return Rows(scan, columns)
+    own = frozenset() if unit.path else frozenset({inner_name(unit.column)})
+    return Rows(scan, columns, own, _unit_keys(table, schema), unit.type)
+
+
+def _unit_of(table: Table, schema: Schema) -> Unit | None:
+    if table.is_public:
+        return None
+    path = schema.unit_path(table.name)
+    owner = schema.table(path[-1].to_table) if path else table
+    assert owner is not None
+    assert owner.unit_column is not None
+    return Unit(path, owner.name, owner.unit_column, owner.columns[owner.unit_column].type)
+
+
+def _unit_keys(table: Table, schema: Schema) -> dict[str, Key]:
+    """The table's own foreign key towards its unit, and its columns that others' foreign keys refer to."""
+    hops = [hop for name in schema.tables for hop in schema.unit_path(name)[:1]]
+    keys = {inner_name(hop.to_column): (hop.to_table, hop.to_column) for hop in hops if hop.to_table == table.name}
+    for hop in schema.unit_path(table.name)[:1]:
+        keys[inner_name(hop.column)] = (hop.to_table, hop.to_column)
+    return keys
 
 
 def declared_facts(column: DeclaredColumn) -> Facts:

@@ -44,6 +44,24 @@ def nested_queries(select: exp.Select) -> Iterator[exp.Query]:
             pending.extend(child for child in node.iter_expressions() if id(child) not in done)
 
 
+def from_nodes(select: exp.Select) -> list[exp.Expr]:
+    """What stands in FROM, item by item."""
+    first = select.args.get("from_")
+    return [first.this, *(join.this for join in select.args.get("joins") or ())] if first is not None else []
+
+
+def conditions_of(where: exp.Where | None) -> list[exp.Expr]:
+    """The parts of a WHERE that must all hold."""
+    pending, parts = [where.this] if where is not None else [], []
+    while pending:
+        node = unaliased(pending.pop())
+        if isinstance(node, exp.And):
+            pending += [node.right, node.left]
+        else:
+            parts.append(node)
+    return parts
+
+
 def is_star(node: exp.Expr) -> bool:
     """COUNT(*) and COUNT()."""
     return isinstance(node, exp.Count) and (node.this is None or isinstance(node.this, exp.Star))

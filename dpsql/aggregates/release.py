@@ -1,0 +1,70 @@
+"""A release: groups of people's rows, what is measured of each group, and how far one unit can move it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpsql.aggregates.answer import Answer
+    from dpsql.aggregates.measure import Measure
+    from dpsql.relation.domain import Domain
+    from dpsql.relation.knowledge import Knowledge
+    from dpsql.relation.relation import Aggregate
+    from dpsql.schema.types import ColumnType
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A measure as a column of the release, with its sensitivities in units of that column."""
+
+    column: str
+    measure: Measure
+    l0: int
+    linf: int
+
+    @property
+    def l1(self) -> int:
+        return self.l0 * self.linf
+
+    @property
+    def l2_squared(self) -> int:
+        return self.l0 * self.linf**2
+
+    @property
+    def l2(self) -> float:
+        return math.sqrt(self.l0) * self.linf
+
+
+@dataclass(frozen=True)
+class Release:
+    aggregate: Aggregate
+    units: tuple[str, ...]
+    """How the rows lead to their units, one for each table, for people to read."""
+    knowledge: Knowledge
+    domain: Domain | None
+    """The public groups; None when the keys are people's own and must be selected privately."""
+    one_row_per_unit: bool
+    groups: int
+    """One unit reaches at most so many groups, each with at most `rows` rows."""
+    rows: int
+    measures: tuple[Bounded, ...]
+    answers: tuple[Answer, ...]
+    """One for each aggregate, over the measures' columns."""
+    selection: str | None
+    """The column with the number of units, by which groups are shown or not; None for public groups."""
+
+    @property
+    def keys(self) -> list[tuple[str, ColumnType]]:
+        return [(name, key.type) for name, key in zip(self.key_names, self.aggregate.keys, strict=True)]
+
+    @property
+    def key_names(self) -> list[str]:
+        return [f"_k{number}" for number in range(len(self.aggregate.keys))]
+
+    @property
+    def ranked(self) -> bool:
+        """Whether a unit could reach more groups than may count, so that some have to be dropped."""
+        all_reached = self.domain is not None and self.domain.size <= self.groups
+        return self.aggregate.grouped and not self.one_row_per_unit and not all_reached

@@ -1,0 +1,191 @@
+"""The engine SQL of a release: one row per group, the keys first, then an integer for each measure.
+
+    rows      each unit's rows: _unit, the keys, every measured value as a whole number of quanta
+    partials  one row per unit and group: counts and sums
+    bounded   what of it may count: at most `rows` rows per group; groups ranked by a keyed hash
+    released  the sum over units of their `groups` first groups
+
+joined to the list of public groups, so that every one of them is returned, even when empty. Where no unit has two rows,
+`rows` is summed directly. Counts and sums over distinct values are taken on a branch of their own, from each unit's
+first `rows` distinct values in its first groups. Nothing that the analyst wrote passes through as text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, OverDistinct, SumValues
+from dpsql.expressions.emit import emit
+from dpsql.expressions.tree import Column, columns_of, substituted
+from dpsql.expressions.write import Sql, binary, call, cast, column, integer, listed, named
+from dpsql.relation.write import relation_sql, select
+from dpsql.relation.write_domain import domain_sql
+from dpsql.relation.write_scan import UNIT
+from dpsql.schema.types import Integer
+
+if TYPE_CHECKING:
+    from dpsql.aggregates.measure import ByUnit
+    from dpsql.aggregates.release import Release
+    from dpsql.expressions.tree import Expression
+
+GROUP_RANK = "_rank"
+VALUE_RANK = "_value_rank"
+VALUE = "_value"
+LARGEST = 2**62
+"""Sums are held within +-2^62 before they leave the engine: a map that never widens a difference."""
+
+
+def release_sql(release: Release, salt: int) -> Sql:
+    """The whole release; the salt decides which of a unit's groups and distinct values count."""
+    writer = Writer(release, salt)
+    plain, distinct = writer.by_unit_measures(), writer.distinct_bases()
+    branches = [writer.sums(plain)] if plain or not distinct else []
+    branches += [writer.over_distinct(base) for base in distinct]
+    return writer.together(branches)
+
+
+@dataclass(frozen=True)
+class Writer:
+    release: Release
+    salt: int
+
+    @property
+    def keys(self) -> list[Sql]:
+        return [column(name) for name in self.release.key_names]
+
+    def by_unit_measures(self) -> list[tuple[str, ByUnit]]:
+        return [
+            (bounded.column, bounded.measure)
+            for bounded in self.release.measures
+            if not isinstance(bounded.measure, OverDistinct)
+        ]
+
+    def distinct_bases(self) -> list[Expression]:
+        bases = [part.measure.base for part in self.release.measures if isinstance(part.measure, OverDistinct)]
+        return list(dict.fromkeys(bases))
+
+    # -- sums of what each unit contributes ---------------------------------------------------------------------------
+
+    def sums(self, measures: list[tuple[str, ByUnit]]) -> Sql:
+        release = self.release
+        inputs = {name: part.argument for name, part in measures if isinstance(part, CountValues | SumValues)}
+        known = release.knowledge.always
+        values = [named(part.input(emit(inputs[name], known)), name) for name, part in measures if name in inputs]  # type: ignore[union-attr]
+        rows = self.rows(values, list(inputs.values()))
+        if release.one_row_per_unit:
+            totals = [named(saturated(row_total(name, part)), name) for name, part in measures]
+            return self.by_keys([*self.keys, *totals], rows)
+        partials = [sql for name, part in measures for sql in part.partial(name)]
+        by_unit = Sql(f"{select([column(UNIT), *self.keys, *partials], rows)} GROUP BY {self.unit_and_keys}")
+        kept = [named(part.bounded(name, release.rows), name) for name, part in measures]
+        bounded = select([*self.keys, *kept, *([self.group_rank()] if release.ranked else [])], by_unit)
+        totals = [named(saturated(call("sum", column(name))), name) for name, _ in measures]
+        return self.by_keys([*self.keys, *totals], self.first_groups(bounded))
+
+    def rows(self, values: list[Sql], reading: list[Expression]) -> Sql:
+        """_unit, the keys and these values, for every row."""
+        aggregate, known = self.release.aggregate, self.release.knowledge.always
+        names = zip(aggregate.keys, self.release.key_names, strict=True)
+        keys = [named(emit(key, known), name) for key, name in names]
+        used = {used.name for part in (*aggregate.keys, *reading) for used in columns_of(part)}
+        return select([column(UNIT), *keys, *values], relation_sql(aggregate.source, used))
+
+    @property
+    def unit_and_keys(self) -> Sql:
+        return listed([column(UNIT), *self.keys])
+
+    def group_rank(self) -> Sql:
+        """The order in which a unit's groups count."""
+        return named(Sql(f"row_number() OVER ({self.by_hash})"), GROUP_RANK)
+
+    @property
+    def by_hash(self) -> str:
+        return f"PARTITION BY {column(UNIT)} ORDER BY {listed([self.hashed(self.keys), *self.keys])}"
+
+    def hashed(self, parts: list[Sql]) -> Sql:
+        """A keyed hash, hashed twice because once is not uniform."""
+        return call("hash", call("hash", integer(self.salt), column(UNIT), *parts))
+
+    def first_groups(self, bounded: Sql) -> Sql:
+        if not self.release.ranked:
+            return bounded
+        # BETWEEN and not <=: DuckDB turns the latter into a top-N that needs far more memory.
+        first = f"{column(GROUP_RANK)} BETWEEN 1 AND {integer(self.release.groups)}"
+        return Sql(f"SELECT * FROM ({bounded}) AS below WHERE {first}")
+
+    def by_keys(self, columns: list[Sql], below: Sql) -> Sql:
+        query = select(columns, below)
+        return Sql(f"{query} GROUP BY {listed(self.keys)}") if self.keys else query
+
+    # -- counts and sums over distinct values -------------------------------------------------------------------------
+
+    def over_distinct(self, base: Expression) -> Sql:
+        release = self.release
+        value = named(emit(base, release.knowledge.always), VALUE)
+        rows = self.rows([value], [base])
+        own = Sql(f"SELECT DISTINCT * FROM ({rows}) AS below WHERE {column(VALUE)} IS NOT NULL")
+        order = self.hashed([*self.keys, column(VALUE)])
+        place = Sql(f"row_number() OVER (PARTITION BY {self.unit_and_keys} ORDER BY {order}, {column(VALUE)})")
+        columns = [*self.keys, column(VALUE), named(place, VALUE_RANK)]
+        if release.ranked:
+            # All rows of a group have the same rank here, and the same as on the other branches.
+            columns.append(named(Sql(f"dense_rank() OVER ({self.by_hash})"), GROUP_RANK))
+        kept = self.first_groups(select(columns, own))
+        first = f"{column(VALUE_RANK)} BETWEEN 1 AND {integer(release.rows)}"
+        different = Sql(f"SELECT DISTINCT {listed([*self.keys, column(VALUE)])} FROM ({kept}) AS below WHERE {first}")
+        return self.by_keys([*self.keys, *self.distinct_totals(base)], different)
+
+    def distinct_totals(self, base: Expression) -> list[Sql]:
+        known = {VALUE: self.release.knowledge.always_of(base)}
+        renamed = {base: Column(VALUE, base.type)}
+        totals = []
+        for bounded in self.release.measures:
+            measure = bounded.measure
+            if isinstance(measure, OverDistinct) and measure.base == base:
+                value = measure.inner.input(emit(substituted(measure.inner.argument, renamed), known))
+                total = call("count" if isinstance(measure.inner, CountValues) else "sum", value)
+                totals.append(named(saturated(total), bounded.column))
+        return totals
+
+    # -- all branches side by side ------------------------------------------------------------------------------------
+
+    def together(self, branches: list[Sql]) -> Sql:
+        """Sorted by key, since the order of an unsorted result could tell about a group that is not shown."""
+        release = self.release
+        if not self.keys:
+            sources = [f"({branch}) AS found_{number}" for number, branch in enumerate(branches)]
+            return branches[0] if len(branches) == 1 else Sql(f"SELECT * FROM {' CROSS JOIN '.join(sources)}")
+        order = f"ORDER BY {', '.join(f'{key} NULLS LAST' for key in self.keys)}"
+        if release.domain is None and len(branches) == 1:
+            return Sql(f"{branches[0]} {order}")
+        if release.domain is not None:
+            branches = [domain_sql(release.domain, release.key_names), *branches]
+        first, *others = (Sql(f"({branch}) AS found_{number}") for number, branch in enumerate(branches))
+        joined = [f"LEFT JOIN {other} ON {self.same_keys(number + 1)}" for number, other in enumerate(others)]
+        keys = [named(column(name, "found_0"), name) for name in release.key_names]
+        totals = [named(call("coalesce", column(part.column), integer(0)), part.column) for part in release.measures]
+        return Sql(f"SELECT {listed([*keys, *totals])} FROM {first} {' '.join(joined)} {order}")
+
+    def same_keys(self, number: int) -> str:
+        found = f"found_{number}"
+        same = (
+            binary(column(name, "found_0"), "IS NOT DISTINCT FROM", column(name, found))
+            for name in self.release.key_names
+        )
+        return " AND ".join(same)
+
+
+def row_total(name: str, measure: ByUnit) -> Sql:
+    match measure:
+        case CountUnits() | CountRows():
+            return Sql("count(*)")
+        case CountValues():
+            return call("count", column(name))
+        case SumValues():
+            return call("sum", column(name))
+
+
+def saturated(total: Sql) -> Sql:
+    held = call("greatest", call("coalesce", total, integer(0)), integer(-LARGEST))
+    return cast(call("least", held, integer(LARGEST)), Integer())

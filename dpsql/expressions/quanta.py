@@ -1,0 +1,58 @@
+"""Values as whole numbers of quanta, so that their sums are exact in any order. docs/proofs/bounding.md."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.expressions.write import Sql, binary, call, cast, clamp, finite, huge, integer, literal
+from dpsql.schema.types import Decimal, Double, Integer
+
+if TYPE_CHECKING:
+    from dpsql.schema.types import ColumnType
+
+ROW_BITS = 34
+"""A value is rounded to this many bits of its range, so that 2^28 of the largest still fit below 2^62."""
+EXACT_INTEGER_BITS = 40
+"""Integers below this size are summed as they are."""
+DECIMAL_DIGITS = 18
+
+
+def in_quanta(value: Sql, kind: ColumnType, quantum: Fraction, low: int, high: int) -> Sql:
+    """The value clamped to [low, high] quanta; NULL, NaN and infinity are no values."""
+    match kind:
+        case Double():
+            held = clamp(finite(value), literal(low * quantum, kind), literal(high * quantum, kind))
+            return cast(call("round", binary(held, "*", literal(1 / quantum, kind))), Integer())
+        case Decimal():
+            # Clamped first, so that the value fits into 18 digits before it is made whole.
+            held = clamp(value, literal(low * quantum, kind), literal(high * quantum, kind))
+            fitted = cast(held, Decimal(DECIMAL_DIGITS, kind.scale))
+            return cast(binary(fitted, "*", integer(10**kind.scale)), Integer())
+        case _:
+            step = int(quantum)
+            held = clamp(value, integer(low * step), integer(high * step))
+            if step == 1:
+                return held
+            # x >> b rounds down; half a quantum more makes it round to the nearest.
+            raised = binary(huge(held), "+", integer(step // 2))
+            return cast(binary(raised, ">>", integer(step.bit_length() - 1)), Integer())
+
+
+def quantum_for(kind: ColumnType, low: Fraction, high: Fraction) -> Fraction | None:
+    """The value of one unit of a sum over [low, high]; None if the range is too wide to be summed exactly."""
+    largest = max(abs(low), abs(high), Fraction(1, 2**60))
+    if isinstance(kind, Decimal):
+        quantum = Fraction(1, 10**kind.scale)
+        return quantum if largest / quantum < 10**DECIMAL_DIGITS else None
+    if isinstance(kind, Integer) and largest <= 2**EXACT_INTEGER_BITS:
+        return Fraction(1)
+    return Fraction(2) ** (_bits(largest) - ROW_BITS)
+
+
+def _bits(value: Fraction) -> int:
+    """The least b with value <= 2^b."""
+    bits = value.numerator.bit_length() - value.denominator.bit_length() - 1
+    while Fraction(2) ** bits < value:
+        bits += 1
+    return bits

@@ -1,0 +1,181 @@
+"""FROM with several items. Rows of people meet within each person only, or beside public rows.
+
+orders JOIN customers ON orders.customer_id = customers.id        both are the unit: same person
+order_lines JOIN orders ON order_lines.order_id = orders.id       the declared way to the unit: same person
+orders JOIN regions USING (region)                                regions is public: any condition will do
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, cast
+
+from dpsql.errors import ProgrammingError, Unsupported
+from dpsql.expressions.lower import FUNCTIONS
+from dpsql.expressions.narrow import conjuncts
+from dpsql.expressions.tree import Call, Column, Expression
+from dpsql.relation.relation import Join
+from dpsql.resolve.rows import Rows
+from dpsql.resolve.syntax import extra_clauses
+from dpsql.schema.types import Boolean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sqlglot import exp
+
+    from dpsql.source import Place
+
+Kind = Literal["INNER", "LEFT", "RIGHT", "FULL"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One more item of FROM and how it is joined."""
+
+    rows: Rows
+    kind: Kind
+    on: exp.Expr | None
+    using: tuple[str, ...]
+    at: Place | None
+
+    def pairs(self, left: Rows) -> list[Expression]:
+        """What USING says."""
+        return [equal(left.columns[name], self.rows.columns[name]) for name in self.using]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Everything in FROM, under one set of names. None marks a name that two items have."""
+
+    first: Rows
+    steps: tuple[Step, ...]
+    columns: Mapping[str, Column | None]
+
+    def joined(self, lower: Callable[[exp.Expr], Expression], where: list[Expression]) -> Rows:
+        """One relation. A comma or CROSS JOIN finds its condition among the parts of the WHERE."""
+        rows = self.first
+        for step in self.steps:
+            condition = all_of([*step.pairs(rows), *([lower(step.on)] if step.on is not None else [])])
+            rows = _together(rows, step, condition, where)
+        return rows
+
+
+def add_step(source: Source, step: Step) -> Source:
+    """The source with one more item, its names kept apart."""
+    taken = {column.name for column in source.columns.values() if column is not None}
+    step = replace(step, rows=step.rows.apart_from(taken | _inner_names(source)))
+    columns = dict(source.columns)
+    for name, column in step.rows.columns.items():
+        if name not in columns:
+            columns[name] = column
+        elif "." in name:
+            raise ProgrammingError(
+                f'two tables are called "{name.partition(".")[0]}"', at=step.at, hint="give one an alias with AS"
+            )
+        elif name not in step.using:
+            columns[name] = None
+        elif step.kind == "RIGHT":
+            columns[name] = column
+    return Source(source.first, (*source.steps, step), columns)
+
+
+def _inner_names(source: Source) -> set[str]:
+    parts = [source.first, *(step.rows for step in source.steps)]
+    return {column.name for rows in parts for column in rows.columns.values()}
+
+
+def read_step(rows: Rows, node: exp.Join, left: Mapping[str, Column | None], at: Place | None) -> Step:
+    """The parser's join as a step; what is not understood is refused."""
+    kind = (node.side or "INNER").upper()
+    natural = node.method == "NATURAL"
+    known = {"this", "side", "kind", "on", "using", *(["method"] if natural else [])}
+    if extra_clauses(node, known) or node.kind not in ("", "INNER", "OUTER", "CROSS"):
+        raise Unsupported("this kind of join cannot be asked", at=at, hint="use INNER, LEFT, RIGHT, FULL or CROSS JOIN")
+    using = tuple(name.name.lower() for name in node.args.get("using") or ())
+    if natural:
+        using = tuple(name for name in rows.plain_columns if name in left)
+    for name in using:
+        if left.get(name) is None or name not in rows.columns:
+            raise ProgrammingError(f'USING: both sides need one column "{name}"', at=at, hint="write ON instead")
+    if using and kind == "FULL":
+        raise Unsupported("FULL JOIN with USING cannot be asked", at=at, hint="write ON, and COALESCE the two columns")
+    return Step(rows, cast(Kind, kind), node.args.get("on"), using, at)
+
+
+def equal(left: Expression, right: Expression) -> Expression:
+    return Call(FUNCTIONS["="], (left, right), Boolean())
+
+
+def all_of(parts: list[Expression]) -> Expression | None:
+    """All parts joined by AND; None if there are none."""
+    whole: Expression | None = None
+    for part in parts:
+        whole = part if whole is None else Call(FUNCTIONS["AND"], (whole, part), Boolean())
+    return whole
+
+
+def _together(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Rows:
+    right = step.rows
+    if left.is_private and right.is_private:
+        condition = _within_units(left, step, condition, where)
+    else:
+        _check_public_side(left, step)
+    relation = Join(left.relation, right.relation, step.kind, condition)
+    kept = {"INNER": (left, right), "LEFT": (left,), "RIGHT": (right,), "FULL": ()}[step.kind]
+    private = [rows for rows in kept if rows.is_private]
+    return Rows(
+        relation,
+        {**left.columns, **right.columns},
+        frozenset(name for rows in private for name in rows.unit_columns),
+        {name: key for rows in private for name, key in (rows.unit_keys or {}).items()},
+        left.unit_type or right.unit_type,
+    )
+
+
+def _within_units(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Expression | None:
+    """The condition, once it is sure that it compares the units of both sides."""
+    if left.unit_type != step.rows.unit_type:
+        raise Unsupported("the units of the tables differ in type", at=step.at, hint="join tables of one unit")
+    parts = list(conjuncts(condition)) if condition is not None else []
+    if any(same_unit(part, left, step.rows) for part in parts):
+        return condition
+    found = [part for part in where if same_unit(part, left, step.rows)] if step.kind == "INNER" else []
+    if not found:
+        raise across_people(left, step.rows, step.at)
+    return all_of([*parts, *found])
+
+
+def across_people(left: Rows, right: Rows, at: Place | None) -> Unsupported:
+    mine, its = (" or ".join(sorted(rows.unit_columns)) or "the unit" for rows in (left, right))
+    return Unsupported(
+        "a join of private tables must say that both rows are of the same unit",
+        at=at,
+        hint=f"add the equality of their units to the condition ({mine} = {its}): people are not joined with others",
+    )
+
+
+def same_unit(part: Expression, left: Rows, right: Rows) -> bool:
+    """Whether the part says that a row of each side belongs to the same unit."""
+    match part:
+        case Call(function, (Column(first, _), Column(second, _)), _) if function.name == "=":
+            return _same(first, second, left, right) or _same(second, first, left, right)
+    return False
+
+
+def _same(mine: str, its: str, left: Rows, right: Rows) -> bool:
+    if mine in left.unit_columns and its in right.unit_columns:
+        return True
+    key = (left.unit_keys or {}).get(mine)
+    return key is not None and key == (right.unit_keys or {}).get(its)
+
+
+def _check_public_side(left: Rows, step: Step) -> None:
+    """Every row of the result must have a unit: an outer join may keep rows of people, never public ones alone."""
+    keeps_left, keeps_right = step.kind in ("LEFT", "FULL"), step.kind in ("RIGHT", "FULL")
+    if (keeps_left and not left.is_private) or (keeps_right and not step.rows.is_private):
+        raise Unsupported(
+            f"{step.kind} JOIN would keep public rows that no person matches",
+            at=step.at,
+            hint="use an inner join, or put the private table on the side that is kept",
+        )
