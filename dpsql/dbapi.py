@@ -137,6 +137,7 @@ class Connection:
         return self._session
 
     def cursor(self) -> Cursor:
+        _ = self.session
         return Cursor(self)
 
     def execute(self, sql: str, parameters: object = None, **options: Any) -> Cursor:
@@ -285,7 +286,7 @@ class Cursor:
 
     def close(self) -> None:
         self._closed = True
-        self._result = None
+        self._result = self._lines = None
 
     def __enter__(self) -> Cursor:
         return self

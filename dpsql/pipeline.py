@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dpsql.errors import SqlSyntaxError
 from dpsql.flow.add_noise import add_noise
 from dpsql.flow.calibrate_noise import Calibrated, calibrate_noise
 from dpsql.flow.charge_budget import charge_budget
@@ -53,19 +54,24 @@ FREE = STAGES[: STAGES.index(charge_budget)]
 
 
 def compile_question(question: Question, setting: Setting) -> Calibrated:
-    calibrated = _walk(FREE, question, setting)
-    assert isinstance(calibrated, Calibrated)
-    return calibrated
+    try:
+        calibrated = _walk(FREE, question, setting)
+        assert isinstance(calibrated, Calibrated)
+        return calibrated
+    except RecursionError:
+        problem = SqlSyntaxError(
+            "the query is nested too deeply", hint="use WITH to name its parts, or IN for long lists"
+        )
+    raise problem
 
 
 def run(question: Question, setting: Setting) -> Result:
-    result = _walk(STAGES, question, setting)
+    result = _walk(STAGES[len(FREE) :], compile_question(question, setting), setting)
     assert isinstance(result, Result)
     return result
 
 
-def _walk(stages: Iterable[Callable[[Any, Setting], Any]], question: Question, setting: Setting) -> object:
-    value: object = question
+def _walk(stages: Iterable[Callable[[Any, Setting], Any]], value: object, setting: Setting) -> object:
     for stage in stages:
         value = stage(value, setting)
     return value

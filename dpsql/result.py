@@ -113,14 +113,15 @@ class Result:
         import pandas as pd
 
         _check_level(level)
-        data: dict[str, list[Any]] = {}
+        data: list[tuple[str, list[Any]]] = []
         for position, column in enumerate(self.columns):
-            data[column.name] = [row[position] for row in self.full_rows]
+            data.append((column.name, [row[position] for row in self.full_rows]))
             if column.estimate is not None:
                 found = [column.interval(row, row[position], level) or (None, None) for row in self.full_rows]
-                data[f"{column.name}_low"] = [low for low, _ in found]
-                data[f"{column.name}_high"] = [high for _, high in found]
-        return pd.DataFrame(data)
+                data.append((f"{column.name}_low", [low for low, _ in found]))
+                data.append((f"{column.name}_high", [high for _, high in found]))
+        frame = pd.DataFrame({position: values for position, (_, values) in enumerate(data)})
+        return frame.set_axis([name for name, _ in data], axis="columns")
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.names)
@@ -166,4 +167,7 @@ def _arrow_type(pa: Any, kind: str) -> Any:
         "DATE": pa.date32(),
         "TIMESTAMP": pa.timestamp("us"),
     }
+    if kind.startswith("DECIMAL"):
+        precision, scale = kind.removeprefix("DECIMAL(").rstrip(")").split(",")
+        return pa.decimal128(int(precision), int(scale))
     return simple.get(kind)

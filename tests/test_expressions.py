@@ -251,10 +251,10 @@ class Bench:
         question = Question(f"SELECT COUNT({sql}) FROM t")
         (release,) = track_units(resolve_names(parse_sql(question, setting), setting), setting).releases
         (call,) = release.aggregate.calls
-        used = {column.name for column in columns_of(call.argument)}
+        used = {column.name for column in columns_of(call.arguments[0])}
         below = relation_sql(release.aggregate.source, used)
-        value = emit(call.argument, release.knowledge.always)
-        return facts_of(call.argument, release.knowledge.kept), f"SELECT {value} FROM ({below}) ORDER BY _unit"
+        value = emit(call.arguments[0], release.knowledge.always)
+        return facts_of(call.arguments[0], release.knowledge.kept), f"SELECT {value} FROM ({below}) ORDER BY _unit"
 
 
 @pytest.fixture(scope="module")

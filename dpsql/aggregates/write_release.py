@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, OverDistinct, SumValues
 from dpsql.expressions.emit import emit
 from dpsql.expressions.tree import Column, columns_of, substituted
-from dpsql.expressions.write import Sql, binary, call, cast, column, integer, listed, named
+from dpsql.expressions.write import Sql, binary, call, cast, column, integer, listed, literal, named
 from dpsql.relation.write import relation_sql, select
 from dpsql.relation.write_domain import domain_sql
 from dpsql.relation.write_scan import UNIT
-from dpsql.schema.types import Integer
+from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
     from dpsql.aggregates.measure import ByUnit
@@ -87,9 +87,13 @@ class Writer:
         """_unit, the keys and these values, for every row."""
         aggregate, known = self.release.aggregate, self.release.knowledge.always
         names = zip(aggregate.keys, self.release.key_names, strict=True)
-        keys = [named(emit(key, known), name) for key, name in names]
+        keys = [named(self.spelled(emit(key, known), key), name) for key, name in names]
         used = {used.name for part in (*aggregate.keys, *reading) for used in columns_of(part)}
         return select([column(UNIT), *keys, *values], relation_sql(aggregate.source, used))
+
+    def spelled(self, sql: Sql, value: Expression) -> Sql:
+        """Zero and minus zero are one value with two spellings: which is shown must not be one person's choice."""
+        return binary(sql, "+", literal(0, Double())) if isinstance(value.type, Double) else sql
 
     @property
     def unit_and_keys(self) -> Sql:
@@ -122,7 +126,7 @@ class Writer:
 
     def over_distinct(self, base: Expression) -> Sql:
         release = self.release
-        value = named(emit(base, release.knowledge.always), VALUE)
+        value = named(self.spelled(emit(base, release.knowledge.always), base), VALUE)
         rows = self.rows([value], [base])
         own = Sql(f"SELECT DISTINCT * FROM ({rows}) AS below WHERE {column(VALUE)} IS NOT NULL")
         order = self.hashed([*self.keys, column(VALUE)])

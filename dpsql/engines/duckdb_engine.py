@@ -56,7 +56,7 @@ class DuckDBEngine:
     @classmethod
     def open(cls, database: object, schema: Schema) -> DuckDBEngine:
         if isinstance(database, duckdb.DuckDBPyConnection):
-            return cls(database.cursor(), owned=True)
+            return cls(_own_cursor(database), owned=True)
         if isinstance(database, str | os.PathLike) and str(database) != ":memory:":
             path = Path(database)
             if path.suffix.lower() not in READERS:
@@ -70,7 +70,7 @@ class DuckDBEngine:
             if columns is None:
                 raise SchemaError(
                     f'tables.{table.name}: the database has no table "{table.name}"',
-                    hint=did_you_mean(table.name, found),
+                    hint=did_you_mean(table.name, found) or "the database has no tables at all",
                 )
             _check_table(table, columns)
 
@@ -78,26 +78,26 @@ class DuckDBEngine:
         return (table.lower(), column.lower()) in self._unique
 
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
+        # One connection, one query at a time: registered frames are seen by the connection alone.
         with self._lock:
-            cursor = self._connection.cursor()
-        try:
-            cursor.execute(sql)
-            types = [str(item[1]) for item in cursor.description or ()]
-            if any(kind.startswith("DECIMAL") for kind in types):
-                return _from_rows([item[0] for item in cursor.description or ()], cursor.fetchall())
-            return {name: np.ma.asanyarray(column) for name, column in cursor.fetchnumpy().items()}
-        finally:
-            cursor.close()
+            found = self._connection.execute(sql)
+            described = [(item[0], str(item[1])) for item in found.description or ()]
+            if any(kind.startswith("DECIMAL") for _, kind in described):
+                return _from_rows([name for name, _ in described], found.fetchall())
+            return {name: np.ma.asanyarray(column) for name, column in found.fetchnumpy().items()}
 
     def close(self) -> None:
         if self._owned:
             self._connection.close()
 
     def _columns(self) -> dict[str, dict[str, str]]:
-        """The type of every column, by table; names in lower case, as SQL compares them."""
+        """The type of every column, by table; names in lower case, as SQL compares them.
+
+        The connection is our own, so the only temporary tables are the frames that were registered.
+        """
         rows = self._connection.execute(
             "SELECT table_name, column_name, data_type FROM duckdb_columns() "
-            "WHERE database_name = current_database() AND schema_name = current_schema() AND NOT internal"
+            "WHERE database_name IN (current_database(), 'temp') AND schema_name = current_schema() AND NOT internal"
         ).fetchall()
         found: dict[str, dict[str, str]] = {}
         for table, column, kind in rows:
@@ -111,6 +111,23 @@ class DuckDBEngine:
             "AND database_name = current_database() AND schema_name = current_schema()"
         ).fetchall()
         return {(table.lower(), column.lower()) for table, column in rows}
+
+
+def _own_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """A connection of our own to the caller's database."""
+    problem: InterfaceError | SchemaError
+    try:
+        cursor = connection.cursor()
+        (collation,) = cursor.execute("SELECT current_setting('default_collation')").fetchone() or ("",)
+        if collation.lower() in ("", "binary", "c", "posix"):
+            return cursor
+        problem = SchemaError(
+            f'the database compares texts by the collation "{collation}"',
+            hint="SET default_collation = '' first: texts that are equal to it may be spelled differently",
+        )
+    except duckdb.Error:
+        problem = InterfaceError("the duckdb connection is closed", hint="open it again")
+    raise problem
 
 
 def _check_table(table: Table, columns: Mapping[str, str]) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsql.flow.execute_query import sealed
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -39,11 +41,19 @@ def add_noise(fetched: Fetched, setting: Setting) -> Noisy:
             assert answer is not None
             columns.append(_revived(answer, release))
         else:
-            columns.append(_noisy(exact, release))
+            columns.append(_sealed_noise(exact, release))
             setting.ledger.answers.store(release.fingerprint, _stored(columns[-1]))
     if charged.entry is not None:
         setting.ledger.mark(charged.entry, "released")
     return Noisy(charged, tuple(columns))
+
+
+def _sealed_noise(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
+    try:
+        return _noisy(exact, release)
+    except Exception:
+        pass
+    raise sealed()
 
 
 def _noisy(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:

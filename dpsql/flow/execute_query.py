@@ -40,11 +40,17 @@ def _fetch(release: CalibratedRelease, setting: Setting) -> Mapping[str, np.ndar
     # A fresh secret for every release decides which of a unit's groups count.
     query = release.planned.salted(uniform_below(SALTS, CryptographicRandomness()))
     try:
-        return setting.engine.run(query)
+        columns = setting.engine.run(query)
+        if all(columns[measure.bounded.column].dtype.kind == "i" for measure in release.measures):
+            return columns
     except Exception:
         pass
     # Raised outside the except block: inside, Python would keep the engine's error as its context.
-    raise SealedExecutionError(
+    raise sealed()
+
+
+def sealed() -> SealedExecutionError:
+    return SealedExecutionError(
         "the database could not run the query; the charge stands",
         hint="the data owner can run the SQL that explain() shows to see why",
     )

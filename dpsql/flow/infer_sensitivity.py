@@ -16,6 +16,7 @@ from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, Measure
 from dpsql.aggregates.moments import correlation, covariance, slope, variance
 from dpsql.aggregates.release import Bounded, Release
 from dpsql.aggregates.sum import sum_
+from dpsql.errors import Unsupported
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
     from dpsql.flow.track_units import Tracked, TrackedRelease
-    from dpsql.relation.relation import Scan
+    from dpsql.relation.relation import AggregateCall, Scan
 
 AGGREGATORS: dict[str, Aggregator] = {
     "COUNT": count,
@@ -60,7 +61,7 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
     def answered(counted: frozenset[Measure]) -> tuple[Answer, ...]:
         columns.clear()
         context = Context(release.knowledge.kept, release.unit_columns, counted, column_of)
-        return tuple(AGGREGATORS[call.name](call, context) for call in release.aggregate.calls)
+        return tuple(_aggregator(call)(call, context) for call in release.aggregate.calls)
 
     # Twice: once to see which counts are taken anyway, so that sums of the same values can lean on them.
     answered(frozenset())
@@ -79,6 +80,16 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
         measures,
         answers,
         selection,
+    )
+
+
+def _aggregator(call: AggregateCall) -> Aggregator:
+    if call.name in AGGREGATORS:
+        return AGGREGATORS[call.name]
+    raise Unsupported(
+        f"{call.name} over many people cannot be asked",
+        at=call.at,
+        hint="these can: " + ", ".join(AGGREGATORS) + f"; {call.name} can be taken within one unit (GROUP BY the unit)",
     )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dpsql.flow.setting import Setting
 
 LONGEST_QUERY = 100_000
+LONGEST_NUMBER = 400
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,12 @@ def parse_sql(question: Question, setting: Setting) -> Parsed:
     """
     tree = _one_query(question.sql)
     _bind(tree, question)
+    _check_numbers(tree, question.sql)
     return Parsed(question, tree)
 
 
 def _one_query(sql: str) -> exp.Query:
+    _check_text(sql)
     if len(sql) > LONGEST_QUERY:
         raise SqlSyntaxError(f"the query is longer than {LONGEST_QUERY:,} characters", hint="ask it in several queries")
     statements = [statement for statement in _statements(sql) if statement is not None]
@@ -58,6 +61,19 @@ def _one_query(sql: str) -> exp.Query:
             hint="write a SELECT; the data itself is changed with the database's own tools",
         )
     return tree
+
+
+def _check_text(text: str) -> None:
+    """Refuses what no database could read: half characters, and the character that ends texts in C."""
+    problem = None
+    try:
+        text.encode()
+        if "\0" in text:
+            problem = "the text holds a NUL character"
+    except UnicodeEncodeError:
+        problem = "the text holds half of a character (a lone surrogate)"
+    if problem is not None:
+        raise SqlSyntaxError(problem, hint="write the character itself")
 
 
 def _statements(sql: str) -> Sequence[exp.Expr | None]:
@@ -109,6 +125,14 @@ def _bind(tree: exp.Query, question: Question) -> None:
         node.replace(_literal(value))
 
 
+def _check_numbers(tree: exp.Query, sql: str) -> None:
+    """Numbers that no column could hold, and whose digits alone would fill the memory."""
+    for node in tree.find_all(exp.Literal):
+        if not node.is_string and (len(node.this) > LONGEST_NUMBER or math.isinf(float(node.this))):
+            place = Place(sql, node.meta["start"], node.meta["end"]) if "start" in node.meta else None
+            raise SqlSyntaxError("the number is too large", at=place, hint="write one below 1e308")
+
+
 def _literal(value: object) -> exp.Expr:
     match value:
         case None:
@@ -116,12 +140,13 @@ def _literal(value: object) -> exp.Expr:
         case bool():
             return exp.Boolean(this=value)
         case str():
+            _check_text(value)
             return exp.Literal.string(value)
         case datetime():
             return exp.cast(exp.Literal.string(value.isoformat(" ")), "TIMESTAMP")
         case date():
             return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
-        case int() | float() | Decimal() if math.isfinite(value):
+        case int() | float() | Decimal() if math.isfinite(value) and len(str(value)) <= LONGEST_NUMBER:
             number = exp.Literal.number(str(abs(value)))
             return exp.Paren(this=exp.Neg(this=number)) if value < 0 else number
     raise ProgrammingError(

@@ -35,7 +35,8 @@ def knowledge_of(relation: Relation) -> Knowledge:
     match relation:
         case Scan():
             declared = {column.name: column.facts for column in relation.columns}
-            return Knowledge(declared, declared)
+            # A column that should hold no NULL may hold one all the same: the scan does not drop rows.
+            return Knowledge(_maybe(declared, missing=True), declared)
         case Filter(source, condition):
             below = knowledge_of(source)
             return Knowledge(below.always, narrow(below.kept, condition))

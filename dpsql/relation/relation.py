@@ -23,16 +23,28 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.tree import Expression
-    from dpsql.schema.model import Contribution, Hop
+    from dpsql.schema.model import Contribution
     from dpsql.schema.types import ColumnType
     from dpsql.source import Place
+
+
+@dataclass(frozen=True)
+class UnitHop:
+    """A foreign key towards the unit: `column` equals `to_table.to_column`, both read as `type`."""
+
+    column: str
+    to_table: str
+    to_column: str
+    type: ColumnType
+    unique: bool
+    """Whether the engine guarantees that no two rows have the same key."""
 
 
 @dataclass(frozen=True)
 class Unit:
     """How a row of a table leads to its unit: over no, one or several foreign keys to a column."""
 
-    path: tuple[Hop, ...]
+    path: tuple[UnitHop, ...]
     table: str
     column: str
     type: ColumnType

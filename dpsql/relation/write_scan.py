@@ -9,14 +9,17 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.write import Sql, binary, clamp, column, finite, listed, literal, named, try_cast, when
-from dpsql.schema.types import Boolean, Date, Double, Timestamp
+from dpsql.expressions.write import Sql, binary, call, clamp, column, finite, listed, literal, named, try_cast, when
+from dpsql.schema.types import Boolean, Date, Double, Text, Timestamp
 
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
-    from dpsql.relation.relation import Scan
+    from dpsql.relation.relation import Scan, Unit, UnitHop
 
 UNIT = "_unit"
+KEY = "_key"
+ROWS = "rows"
+OWNERS = "owners"
 # Years that Python can show; beyond them there is only "infinity", which is no date.
 FIRST_DAY, LAST_DAY = date(1, 1, 1), date(9999, 12, 31)
 FIRST_MOMENT, LAST_MOMENT = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)
@@ -24,24 +27,39 @@ FIRST_MOMENT, LAST_MOMENT = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59
 
 def scan_sql(scan: Scan, names: list[str]) -> Sql:
     found = {found.name: found for found in scan.columns}
-    chosen = [named(_declared(column(found[name].declared, _hop(0)), found[name].facts), name) for name in names]
-    source = named(column(scan.table), _hop(0))
+    chosen = [named(_declared(column(found[name].declared, ROWS), found[name].facts), name) for name in names]
     if scan.unit is None:
-        return Sql(f"SELECT {listed(chosen) or '1'} FROM {source}")
-    for number, hop in enumerate(scan.unit.path):
-        meets = binary(column(hop.column, _hop(number)), "=", column(hop.to_column, _hop(number + 1)))
-        source = Sql(f"{source} JOIN {named(column(hop.to_table), _hop(number + 1))} ON {meets}")
-    unit = column(scan.unit.column, _hop(len(scan.unit.path)))
+        return Sql(f"SELECT {listed(chosen) or '1'} FROM {named(column(scan.table), ROWS)}")
+    source, unit = _with_unit(scan.table, scan.unit.path, scan.unit)
     return Sql(f"SELECT {listed([named(unit, UNIT), *chosen])} FROM {source} WHERE {unit} IS NOT NULL")
 
 
-def _hop(number: int) -> str:
-    return f"hop_{number}"
+def _with_unit(table: str, path: tuple[UnitHop, ...], unit: Unit) -> tuple[Sql, Sql]:
+    """FROM a table, and the expression that gives each row's unit: its own column, or that of the row it refers to."""
+    rows = named(column(table), ROWS)
+    if not path:
+        return rows, column(unit.column, ROWS)
+    hop, *rest = path
+    meets = binary(try_cast(column(hop.column, ROWS), hop.type), "=", column(KEY, OWNERS))
+    return Sql(f"{rows} JOIN ({_owners(hop, tuple(rest), unit)}) AS {OWNERS} ON {meets}"), column(UNIT, OWNERS)
+
+
+def _owners(hop: UnitHop, rest: tuple[UnitHop, ...], unit: Unit) -> Sql:
+    """The unit of every key that a foreign key may refer to. A key that several units share belongs to the least."""
+    source, owner = _with_unit(hop.to_table, rest, unit)
+    key = try_cast(column(hop.to_column, ROWS), hop.type)
+    known = f"FROM {source} WHERE {owner} IS NOT NULL"
+    if hop.unique:
+        return Sql(f"SELECT {named(key, KEY)}, {named(owner, UNIT)} {known}")
+    return Sql(f"SELECT {named(key, KEY)}, {named(call('min', owner), UNIT)} {known} GROUP BY {key}")
 
 
 def _declared(raw: Sql, facts: Facts) -> Sql:
     """The column as the schema declares it, whatever the row holds."""
     typed = try_cast(raw, facts.type)
+    if isinstance(facts.type, Text):
+        # A collation of the column would make one group of several spellings, shown as one person's.
+        typed = Sql(f"({typed} COLLATE C)")
     if facts.values is not None:
         if isinstance(facts.type, Boolean) and len(facts.values) == 2:
             return typed

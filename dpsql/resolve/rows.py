@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.expressions.facts import Facts, bounded, exact_value, fact_of, one_of
 from dpsql.expressions.tree import Column
-from dpsql.relation.relation import Project, Relation, Scan, ScanColumn, Unit
+from dpsql.relation.relation import Project, Relation, Scan, ScanColumn, Unit, UnitHop
 from dpsql.relation.units import is_tracked
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def inner_name(name: str) -> str:
 
 def declared_rows(table: Table, schema: Schema, is_unique: Callable[[str, str], bool]) -> Rows:
     """A table as declared. Its unit is a column of its own, or is reached over foreign keys; a public one has none."""
-    unit = _unit_of(table, schema)
+    unit = _unit_of(table, schema, is_unique)
     scan = Scan(
         table.name,
         unit,
@@ -117,14 +117,16 @@ def declared_rows(table: Table, schema: Schema, is_unique: Callable[[str, str], 
     return Rows(scan, columns, own, _unit_keys(table, schema), unit.type)
 
 
-def _unit_of(table: Table, schema: Schema) -> Unit | None:
+def _unit_of(table: Table, schema: Schema, is_unique: Callable[[str, str], bool]) -> Unit | None:
     if table.is_public:
         return None
-    path = schema.unit_path(table.name)
-    owner = schema.table(path[-1].to_table) if path else table
-    assert owner is not None
+    hops, owner = [], table
+    for hop in schema.unit_path(table.name):
+        kind = owner.columns[hop.column].type
+        hops.append(UnitHop(*hop, kind, is_unique(hop.to_table, hop.to_column)))
+        owner = schema.tables[hop.to_table]
     assert owner.unit_column is not None
-    return Unit(path, owner.name, owner.unit_column, owner.columns[owner.unit_column].type)
+    return Unit(tuple(hops), owner.name, owner.unit_column, owner.columns[owner.unit_column].type)
 
 
 def _unit_keys(table: Table, schema: Schema) -> dict[str, Key]:

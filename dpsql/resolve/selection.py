@@ -270,7 +270,9 @@ class Selection:
         items = self.select.expressions
         if not 1 <= int(item.this) <= len(items):
             raise ProgrammingError(
-                f"GROUP BY {item.this}: the SELECT list has {len(items)} items", at=self.resolver.place(item)
+                f"GROUP BY {item.this}: the SELECT list has {len(items)} items",
+                at=self.resolver.place(item),
+                hint=f"write a number from 1 to {len(items)}, or the column itself",
             )
         return unaliased(items[int(item.this) - 1])
 
@@ -358,8 +360,8 @@ class Selection:
 
     def key(self, node: exp.Expr, *, aliases_first: bool) -> exp.Expr | None:
         """The release's column for a node that is one of its keys."""
-        if type(node) not in self.key_kinds or has_aggregate(node):
-            return None
+        if type(node) not in self.key_kinds or isinstance(node, exp.Literal) or has_aggregate(node):
+            return None  # a constant stays what it is: LIMIT 1 is not the key 1
         if isinstance(node, exp.Column) and self.is_alias(node) and (aliases_first or self.lookup(node) is None):
             return None
         try:
