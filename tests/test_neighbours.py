@@ -332,5 +332,6 @@ def test_a_group_does_not_show_how_one_person_spells_it(declared: str, kind: str
     whole = answer(raw, release.sql)
     for person in (0, 1):
         raw.execute(f"BEGIN; DELETE FROM visits WHERE person = {person}")
-        assert keys_of(release, answer(raw, release.sql)[1]) == keys_of(release, whole[1])
+        shown = set(keys_of(release, answer(raw, release.sql)[1]))
+        assert shown <= set(keys_of(release, whole[1])), "the group would change its name with one person"
         raw.execute("ROLLBACK")

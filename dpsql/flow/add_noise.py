@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.flow.execute_query import sealed
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -29,31 +27,31 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Noisy:
     charged: Charged
-    columns: tuple[Mapping[str, np.ndarray], ...]
-    """For each release its keys and noisy measures."""
+    columns: tuple[Mapping[str, np.ndarray] | None, ...]
+    """For each release its keys and noisy measures; None where the engine failed."""
 
 
 def add_noise(fetched: Fetched, setting: Setting) -> Noisy:
     charged = fetched.charged
-    columns = []
+    columns: list[Mapping[str, np.ndarray] | None] = []
     for release, answer, exact in zip(charged.calibrated.releases, charged.recalled, fetched.columns, strict=True):
-        if exact is None:
-            assert answer is not None
+        if answer is not None:
             columns.append(_revived(answer, release))
-        else:
-            columns.append(_sealed_noise(exact, release))
-            setting.ledger.answers.store(release.fingerprint, _stored(columns[-1]))
-    if charged.entry is not None:
+            continue
+        noisy = None if exact is None else _noisy_or_none(exact, release)
+        columns.append(noisy)
+        if noisy is not None:
+            setting.ledger.answers.store(release.fingerprint, _stored(noisy))
+    if charged.entry is not None and None not in columns:
         setting.ledger.mark(charged.entry, "released")
     return Noisy(charged, tuple(columns))
 
 
-def _sealed_noise(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
+def _noisy_or_none(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray] | None:
     try:
         return _noisy(exact, release)
     except Exception:
-        pass
-    raise sealed()
+        return None  # an error from here could show exact numbers
 
 
 def _noisy(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:

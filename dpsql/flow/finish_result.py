@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpsql.errors import SealedExecutionError
 from dpsql.result import Receipt, Result, ResultColumn
 
 if TYPE_CHECKING:
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 def finish_result(noisy: Noisy, setting: Setting) -> Result:
     calibrated = noisy.charged.calibrated
+    if any(columns is None for columns in noisy.columns):
+        raise SealedExecutionError(
+            "the database could not run the query; the charge stands",
+            hint="the data owner can run the SQL that explain() shows to see why",
+        )
     tables = [release.planned.scratch_table for release in calibrated.releases]
     tables += [table.scratch_table for table in calibrated.public]
     public = [setting.engine.run(table.sql) for table in calibrated.public]
