@@ -52,6 +52,8 @@ class ScratchTable:
     """Column -> type, in the engine's words."""
     columns: Mapping[str, tuple[str, str]]
     """Column -> type, and the expression over stored columns that gives it."""
+    totals: str = ""
+    """GROUPING SETS of the keys, where sums over groups are wanted beside (or instead of) the groups."""
 
 
 class Scratch:
@@ -106,9 +108,15 @@ def _view(table: ScratchTable, *, filled: bool) -> str:
         empty = ", ".join(f'CAST(NULL AS {kind}) AS "{name}"' for name, (kind, _) in table.columns.items())
         return f'CREATE TEMP VIEW "{table.name}" AS SELECT {empty or "NULL"} WHERE false'
     # Registered dates arrive as timestamps, decimals as text.
-    typed = ", ".join(f'CAST("{name}" AS {kind}) AS "{name}"' for name, kind in table.stored.items())
+    typed = ", ".join(f'CAST({_total(table, name)} AS {kind}) AS "{name}"' for name, kind in table.stored.items())
     made = ", ".join(f'CAST({sql} AS {kind}) AS "{name}"' for name, (kind, sql) in table.columns.items())
-    return f'CREATE TEMP VIEW "{table.name}" AS SELECT {made or "NULL"} FROM (SELECT {typed} FROM "_raw{table.name}")'
+    rows = f'SELECT {typed} FROM "_raw{table.name}"{table.totals}'
+    return f'CREATE TEMP VIEW "{table.name}" AS SELECT {made or "NULL"} FROM ({rows})'
+
+
+def _total(table: ScratchTable, name: str) -> str:
+    """A key as it is, and a measure summed over the groups of a total."""
+    return f'sum("{name}")' if table.totals and not name.startswith("_k") else f'"{name}"'
 
 
 def _complaint(error: duckdb.Error) -> ProgrammingError:

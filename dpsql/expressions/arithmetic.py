@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-from datetime import date
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from dpsql.expressions.facts import INT64, Facts, bounded
+from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.ranges import UNKNOWN, Exact, Range, corners, double_range, magnitude, range_of, rounded_out
 from dpsql.expressions.types import number_type, written_as
 from dpsql.expressions.write import Sql, binary, call, huge, integer, literal, try_cast
 from dpsql.schema.types import Double, Integer
@@ -17,9 +17,8 @@ from dpsql.schema.types import Double, Integer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-Exact: TypeAlias = int | Fraction
-Range: TypeAlias = tuple[Exact | None, Exact | None]
-UNKNOWN: Range = (None, None)
+FITTING = (-(2**62), 2**62)
+"""What certainly fits into 64 bits: far from their ends, so that no slip in a range of doubles can matter."""
 
 
 def need_numbers(name: str, arguments: Sequence[Facts], count: int) -> None:
@@ -28,44 +27,32 @@ def need_numbers(name: str, arguments: Sequence[Facts], count: int) -> None:
         raise Misfit(f"{name} takes {'two numbers' if count == 2 else 'a number'}, not ({types})")
 
 
-def range_of(facts: Facts) -> Range:
-    low, high = facts.low, facts.high
-    return None if isinstance(low, date) else low, None if isinstance(high, date) else high
-
-
-def magnitude(value: Exact) -> Exact:
-    return -value if value < 0 else value
-
-
-def corners(
-    operation: Callable[[Exact, Exact], Exact], left: Sequence[Exact | None], right: Sequence[Exact | None]
-) -> Range:
-    """The range of an operation that is monotone in each argument: its extremes lie at the corners."""
-    if None in left or None in right:
-        return UNKNOWN
-    reached = [operation(a, b) for a in left for b in right]  # type: ignore[arg-type]
-    return min(reached), max(reached)
-
-
 def fits(result: Facts) -> bool:
     """Whether an integer result certainly fits into 64 bits."""
     low, high = range_of(result)
-    return low is not None and high is not None and INT64[0] <= low and high <= INT64[1]
+    return low is not None and high is not None and FITTING[0] <= low and high <= FITTING[1]
+
+
+def argument_ranges(arguments: Sequence[Facts]) -> list[Range]:
+    """The ranges in the type in which the operation is done."""
+    whole = isinstance(number_type(arguments), Integer)
+    return [range_of(facts) if whole else double_range(facts) for facts in arguments]
 
 
 def number(arguments: Sequence[Facts], low_high: Range, *, whole: bool, nullable: bool = False) -> Facts:
     kind = number_type(arguments)
-    facts = bounded(kind, *low_high, nullable=nullable or any(a.nullable for a in arguments), whole=whole)
-    if isinstance(kind, Integer) and not fits(facts):
-        # Overflow becomes NULL, and what is left fits.
-        return bounded(kind, None, None, nullable=True)
-    return facts
+    nullable = nullable or any(facts.nullable for facts in arguments)
+    if isinstance(kind, Double):
+        return bounded(kind, *rounded_out(low_high), nullable=nullable, whole=whole)
+    facts = bounded(kind, *low_high, nullable=nullable, whole=whole)
+    # Overflow becomes NULL, and what is left fits.
+    return facts if fits(facts) else bounded(kind, None, None, nullable=True)
 
 
 def sum_facts(operation: Callable[[Exact, Exact], Exact], name: str, arguments: Sequence[Facts]) -> Facts:
     need_numbers(name, arguments, 2)
-    left, right = arguments
-    return number(arguments, corners(operation, range_of(left), range_of(right)), whole=left.whole and right.whole)
+    left, right = argument_ranges(arguments)
+    return number(arguments, corners(operation, left, right), whole=all(facts.whole for facts in arguments))
 
 
 def total(operator: str, facts: Callable[[Sequence[Facts]], Facts], arguments: Sequence[Written]) -> Sql:
@@ -80,9 +67,9 @@ def total(operator: str, facts: Callable[[Sequence[Facts]], Facts], arguments: S
     return try_cast(binary(huge(left), operator, huge(right)), Integer())
 
 
-def divisors(facts: Facts) -> list[Exact | None]:
+def divisors(facts: Facts, low_high: Range) -> list[Exact | None]:
     """The extreme divisors but zero, which gives NULL; a whole number that is not zero is at least 1 away from it."""
-    low, high = range_of(facts)
+    low, high = low_high
     if low is None or high is None:
         return [None]
     if low > 0 or high < 0:
@@ -96,10 +83,10 @@ def divisors(facts: Facts) -> list[Exact | None]:
 def divide_facts(arguments: Sequence[Facts]) -> Facts:
     need_numbers("/", arguments, 2)
     left, right = arguments
-    found = divisors(right)
-    low_high = corners(lambda a, b: Fraction(a) / b, range_of(left), found) if found else UNKNOWN
+    found = divisors(right, double_range(right))
+    low_high = corners(lambda a, b: Fraction(a) / b, double_range(left), found)
     nullable = left.nullable or right.nullable or _may_be_zero(right)
-    return bounded(Double(), *low_high, nullable=nullable)
+    return bounded(Double(), *rounded_out(low_high), nullable=nullable)
 
 
 def _may_be_zero(facts: Facts) -> bool:
@@ -118,8 +105,8 @@ def whole_divide_facts(arguments: Sequence[Facts]) -> Facts:
     need_numbers("//", arguments, 2)
     if not all(isinstance(facts.type, Integer) for facts in arguments):
         raise Misfit("// takes two integers; use FLOOR(a / b) for other numbers")
-    found = divisors(arguments[1])
-    low_high = corners(lambda a, b: int(Fraction(a) / b), range_of(arguments[0]), found) if found else UNKNOWN
+    left, right = (range_of(facts) for facts in arguments)
+    low_high = corners(lambda a, b: int(Fraction(a) / b), left, divisors(arguments[1], right))
     return number(arguments, low_high, whole=True, nullable=_may_be_zero(arguments[1]))
 
 
@@ -133,7 +120,7 @@ def remainder_facts(arguments: Sequence[Facts]) -> Facts:
     if None in ends:
         return number(arguments, UNKNOWN, whole=True, nullable=True)
     # The remainder takes the sign of the dividend and stays below the divisor and within the dividend.
-    most = max(magnitude(end) for end in ends if end is not None) - 1
+    most = max(0, max(magnitude(end) for end in ends if end is not None) - 1)
     below = -most if low is None else max(min(low, 0), -most)
     above = most if high is None else min(max(high, 0), most)
     return number(arguments, (below, above), whole=True, nullable=_may_be_zero(right))
@@ -148,7 +135,7 @@ def by_nonzero(operator: str, arguments: Sequence[Written]) -> Sql:
 
 def negate_facts(arguments: Sequence[Facts]) -> Facts:
     need_numbers("-", arguments, 1)
-    low, high = range_of(arguments[0])
+    ((low, high),) = argument_ranges(arguments)
     mirrored = (None if high is None else -high, None if low is None else -low)
     return number(arguments, mirrored, whole=arguments[0].whole)
 

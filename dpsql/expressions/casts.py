@@ -1,23 +1,27 @@
-"""CAST between the declared types. A value that does not fit becomes NULL, so CAST and TRY_CAST are the same here."""
+"""CAST between the declared types. A value that does not fit becomes NULL, so CAST and TRY_CAST are the same here.
+
+All integers are 64 bits wide here; a cast to a narrower one only leaves out what would not fit into it.
+"""
 
 from __future__ import annotations
 
+from datetime import datetime
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.arithmetic import range_of
-from dpsql.expressions.dates import as_moment
-from dpsql.expressions.facts import NUMBERS, Facts, bounded, fact_of
+from dpsql.expressions.dates import in_calendar
+from dpsql.expressions.facts import NUMBERS, Facts, bounded, converted, fact_of, one_of
 from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.ranges import UNKNOWN, Exact, Range, double_range, monotone, nearby, range_of
+from dpsql.expressions.rounding import half_away
 from dpsql.expressions.types import is_null
-from dpsql.expressions.write import Sql, try_cast
+from dpsql.expressions.write import Sql, cast, try_cast
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpsql.expressions.facts import Limit
     from dpsql.schema.types import ColumnType
 
 # From a number, a text or a boolean to a number; between dates and timestamps; anything to text.
@@ -30,46 +34,79 @@ SOURCES: dict[type, tuple[type, ...]] = {
     Timestamp: (Date, Timestamp, Text),
     Text: (*NUMBERS, Text, Boolean, Date, Timestamp),
 }
+NARROW_INTEGERS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32}
 
 
-def cast_facts(to: ColumnType, arguments: Sequence[Facts]) -> Facts:
+def cast_facts(to: ColumnType, bits: int, arguments: Sequence[Facts]) -> Facts:
     (facts,) = arguments
-    if not isinstance(facts.type, SOURCES[type(to)]) and not is_null(facts):
+    if is_null(facts):
+        return one_of(to, (), nullable=True)
+    if not isinstance(facts.type, SOURCES[type(to)]):
         raise Misfit(f"{facts.type.name} cannot be cast to {to.name}")
-    if facts.type == to:
+    if facts.type == to and bits == 64:
         return facts
-    low, high = _moved(to, facts)
-    if low is None or high is None:
+    if isinstance(to, NUMBERS):
+        return _fitted(facts, to, _moved(to, facts), bits)
+    if isinstance(facts.type, Text):
         return fact_of(to, nullable=True)
-    return bounded(to, low, high, nullable=facts.nullable, whole=facts.whole)
-
-
-def _moved(to: ColumnType, facts: Facts) -> tuple[Limit | None, Limit | None]:
-    """Where the ends of the range go; one step further out where the cast rounds."""
-    if isinstance(facts.type, Boolean) and isinstance(to, NUMBERS):
-        return 0, 1
     if isinstance(to, Timestamp):
-        return as_moment(facts.low), as_moment(facts.high)
-    if isinstance(to, Date) and isinstance(facts.type, Timestamp):
-        low, high = as_moment(facts.low), as_moment(facts.high)
-        return low and low.date(), high and high.date()
-    if not (isinstance(to, NUMBERS) and facts.is_number):
-        return None, None
-    low_number, high_number = range_of(facts)
-    if low_number is None or high_number is None:
-        return None, None
+        return converted(facts, to)
+    if isinstance(to, Date):
+        low, high = (end.date() if isinstance(end, datetime) else None for end in (facts.low, facts.high))
+        return bounded(to, low, high, nullable=facts.nullable)
+    return fact_of(to, nullable=facts.nullable)
+
+
+def _moved(to: ColumnType, facts: Facts) -> Range:
+    """Where the ends of the range go; one step further out where the cast rounds."""
+    if isinstance(facts.type, Boolean):
+        return 0, 1
+    if not facts.is_number:
+        return UNKNOWN
+    if isinstance(to, Double):
+        return double_range(facts)
     if isinstance(to, Integer):
-        return round(low_number), round(high_number)
+        # Doubles are rounded to the nearest even integer, decimals away from zero.
+        return monotone(half_away if isinstance(facts.type, Decimal) else round, range_of(facts))
     if isinstance(to, Decimal) and not facts.whole:
         step = Fraction(1, 10**to.scale)
-        return low_number // step * step, -(-high_number // step) * step
-    return low_number, high_number
+        low, high = nearby(range_of(facts)) if isinstance(facts.type, Double) else range_of(facts)
+        return None if low is None else low // step * step, None if high is None else -(-high // step) * step
+    return range_of(facts)
 
 
-def cast_sql(to: ColumnType, arguments: Sequence[Written]) -> Sql:
-    return try_cast(arguments[0].sql, to)
+def _fitted(facts: Facts, to: ColumnType, low_high: Range, bits: int) -> Facts:
+    """What does not fit becomes NULL, and what is left fits."""
+    low, high = low_high
+    if low is None or high is None:
+        return fact_of(to, nullable=True)
+    most = _largest(to, bits)
+    if most is None or -most <= low <= high <= most:
+        return bounded(to, low, high, nullable=facts.nullable, whole=facts.whole)
+    low, high = (max(-most - isinstance(to, Integer), min(end, most)) for end in (low, high))
+    return bounded(to, low, high, nullable=True, whole=facts.whole)
 
 
-def cast_to(to: ColumnType) -> Function:
-    """The cast to one type, as a function of its own."""
-    return Function(f"CAST AS {to.name}", f"CAST(a AS {to.name})", partial(cast_facts, to), partial(cast_sql, to))
+def _largest(to: ColumnType, bits: int) -> Exact | None:
+    if isinstance(to, Integer):
+        return (1 << (bits - 1)) - 1
+    return Fraction(10**to.precision - 1, 10**to.scale) if isinstance(to, Decimal) else None
+
+
+def cast_sql(to: ColumnType, narrow: str | None, arguments: Sequence[Written]) -> Sql:
+    (argument,) = arguments
+    if narrow is not None:
+        return cast(Sql(f"TRY_CAST({argument.sql} AS {narrow})"), to)
+    converted = try_cast(argument.sql, to)
+    if isinstance(argument.facts.type, Text) and isinstance(to, Date | Timestamp):
+        return in_calendar(converted, to)  # 'infinity' and '12024-01-01' are dates to the engine
+    return converted
+
+
+def cast_to(to: ColumnType, narrow: str | None = None) -> Function:
+    """The cast to one type, as a function of its own; `narrow` names an integer of fewer than 64 bits."""
+    name = narrow or to.name
+    bits = NARROW_INTEGERS[narrow] if narrow else 64
+    return Function(
+        f"CAST AS {name}", f"CAST(a AS {name})", partial(cast_facts, to, bits), partial(cast_sql, to, narrow)
+    )

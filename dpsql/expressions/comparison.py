@@ -1,4 +1,4 @@
-"""Comparisons and logic: = <> < <= > >=, IS [NOT] DISTINCT FROM, IN, LIKE, IS NULL, AND, OR, NOT."""
+"""Comparisons and logic: = <> < <= > >=, IS [NOT] DISTINCT FROM, IN, IS NULL, AND, OR, NOT."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dpsql.expressions.facts import Facts, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.types import common_type, is_null, written_as
 from dpsql.expressions.write import Sql, binary, listed
-from dpsql.schema.types import Boolean, Text
+from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,18 +45,6 @@ def distinct_facts(name: str, arguments: Sequence[Facts]) -> Facts:
 def in_sql(arguments: Sequence[Written]) -> Sql:
     value, *choices = same_type(arguments)
     return binary(value, "IN", Sql(f"({listed(choices)})"))
-
-
-def like_facts(name: str, arguments: Sequence[Facts]) -> Facts:
-    text, pattern = arguments
-    if not isinstance(text.type, Text) or not isinstance(pattern.constant, str):
-        raise Misfit(f"{name} takes a text and a constant pattern")
-    return truth(nullable=text.nullable)
-
-
-def operator_sql(operator: str, arguments: Sequence[Written]) -> Sql:
-    left, right = (argument.sql for argument in arguments)
-    return binary(left, operator, right)
 
 
 def is_null_facts(arguments: Sequence[Facts]) -> Facts:
@@ -95,8 +83,6 @@ FUNCTIONS = (
     *(_comparison(operator) for operator in ("=", "<>", "<", "<=", ">", ">=")),
     *(_distinct(operator) for operator in ("IS NOT DISTINCT FROM", "IS DISTINCT FROM")),
     Function("IN", "a IN (b, c, ...)", partial(compare_facts, "IN"), in_sql),
-    Function("LIKE", "text LIKE 'pattern'", partial(like_facts, "LIKE"), partial(operator_sql, "LIKE")),
-    Function("ILIKE", "text ILIKE 'pattern'", partial(like_facts, "ILIKE"), partial(operator_sql, "ILIKE")),
     Function("IS NULL", "a IS NULL", is_null_facts, is_null_sql),
     Function("AND", "a AND b", partial(logic_facts, "AND"), partial(logic_sql, "AND")),
     Function("OR", "a OR b", partial(logic_facts, "OR"), partial(logic_sql, "OR")),

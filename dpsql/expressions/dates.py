@@ -1,4 +1,8 @@
-"""Date parts and truncation. The part is a constant; its range is known, so most parts are public groups."""
+"""Date parts and truncation. The part is a constant; its range is known, so most parts are public groups.
+
+Every date and timestamp lies in the years 1 to 9999: the scan sees to that for columns, and each function that makes
+one gives NULL for what lies beyond. No part of such a date can fail.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,10 @@ from datetime import date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.facts import LONGEST_LIST, Facts, bounded, one_of
+from dpsql.expressions.facts import LONGEST_LIST, Facts, bounded, midnight, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.types import written_as
-from dpsql.expressions.write import Sql, call, text
+from dpsql.expressions.write import Sql, between, call, literal, text, when
 from dpsql.schema.types import Date, Integer, Timestamp
 
 if TYPE_CHECKING:
@@ -25,9 +29,17 @@ PART_RANGES: dict[str, tuple[int, int]] = {
     "week": (1, 53),
     "hour": (0, 23),
     "minute": (0, 59),
+    "second": (0, 59),
 }
-PARTS = ("year", *PART_RANGES)
-CLOCK_PARTS = ("hour", "minute")
+RISING_PARTS: dict[str, Callable[[date], int]] = {
+    "year": lambda day: day.year,
+    "decade": lambda day: day.year // 10,
+    "century": lambda day: (day.year - 1) // 100 + 1,
+    "millennium": lambda day: (day.year - 1) // 1000 + 1,
+    "isoyear": lambda day: day.isocalendar().year,
+}
+PARTS = (*RISING_PARTS, *PART_RANGES)
+CLOCK_PARTS = ("hour", "minute", "second")
 
 
 def need_time(name: str, facts: Facts) -> None:
@@ -35,11 +47,17 @@ def need_time(name: str, facts: Facts) -> None:
         raise Misfit(f"{name} takes a date or timestamp, not {facts.type.name}")
 
 
+def in_calendar(moment: Sql, kind: Date | Timestamp) -> Sql:
+    """The moment if it lies in the years 1 to 9999, NULL otherwise."""
+    first, last = (date.min, date.max) if isinstance(kind, Date) else (datetime.min, datetime.max)
+    return when(between(moment, literal(first, kind), literal(last, kind)), moment)
+
+
 def part_facts(part: str, arguments: Sequence[Facts]) -> Facts:
     (moment,) = arguments
     need_time(part.upper(), moment)
-    if part == "year":
-        low, high = (end.year if isinstance(end, date) else None for end in (moment.low, moment.high))
+    if part in RISING_PARTS:
+        low, high = (RISING_PARTS[part](end) if isinstance(end, date) else None for end in (moment.low, moment.high))
     elif part in CLOCK_PARTS and isinstance(moment.type, Date):
         low, high = 0, 0
     else:
@@ -65,7 +83,11 @@ def start_of(unit: str, moment: datetime) -> datetime:
             return midnight - timedelta(days=moment.weekday())
         case "day":
             return midnight
-    return moment.replace(minute=0, second=0, microsecond=0)
+        case "hour":
+            return moment.replace(minute=0, second=0, microsecond=0)
+        case "minute":
+            return moment.replace(second=0, microsecond=0)
+    return moment.replace(microsecond=0)
 
 
 UNIT_STEPS = {
@@ -75,6 +97,8 @@ UNIT_STEPS = {
     "week": timedelta(days=7),
     "day": timedelta(days=1),
     "hour": timedelta(hours=1),
+    "minute": timedelta(minutes=1),
+    "second": timedelta(seconds=1),
 }
 """The longest that each unit lasts: a step of this size from one start lands in the next unit."""
 
@@ -83,13 +107,17 @@ def starts_between(unit: str, low: datetime, high: datetime) -> Iterator[datetim
     start = start_of(unit, low)
     while start <= high:
         yield start
+        if start > datetime.max - UNIT_STEPS[unit]:
+            return  # the calendar ends
         start = start_of(unit, start + UNIT_STEPS[unit])
 
 
-def as_moment(end: object) -> datetime | None:
-    if isinstance(end, datetime):
-        return end
-    return datetime(end.year, end.month, end.day) if isinstance(end, date) else None
+def starts_within(unit: str, moment: Facts) -> list[datetime] | None:
+    """The starts of all units that the moment can lie in, if they are few enough to be written down."""
+    if moment.low is None or moment.high is None:
+        return None
+    low, high = midnight(moment.low), midnight(moment.high)
+    return list(starts_between(unit, low, high)) if (high - low) / UNIT_STEPS[unit] < LONGEST_LIST else None
 
 
 def trunc_facts(arguments: Sequence[Facts]) -> Facts:
@@ -97,18 +125,33 @@ def trunc_facts(arguments: Sequence[Facts]) -> Facts:
     need_time("DATE_TRUNC", moment)
     if unit.constant not in UNIT_STEPS:
         raise Misfit(f"DATE_TRUNC takes one of {', '.join(UNIT_STEPS)}")
-    low, high = as_moment(moment.low), as_moment(moment.high)
-    if low is None or high is None:
-        return Facts(Timestamp(), moment.nullable)
     name = str(unit.constant)
-    if (high - low) / UNIT_STEPS[name] < LONGEST_LIST:
-        return one_of(Timestamp(), starts_between(name, low, high), nullable=moment.nullable)
-    return bounded(Timestamp(), start_of(name, low), high, nullable=moment.nullable)
+    starts = starts_within(name, moment)
+    if starts is not None:
+        return one_of(Timestamp(), starts, nullable=moment.nullable)
+    low, high = (None if end is None else midnight(end) for end in (moment.low, moment.high))
+    return bounded(Timestamp(), low and start_of(name, low), high, nullable=moment.nullable)
 
 
 def trunc_sql(arguments: Sequence[Written]) -> Sql:
     unit, moment = arguments
     return call("date_trunc", unit.sql, written_as(Timestamp(), moment))
+
+
+def yearweek_facts(arguments: Sequence[Facts]) -> Facts:
+    """The ISO year and week as one number, 202453; not every number between two of these is one."""
+    (moment,) = arguments
+    need_time("YEARWEEK", moment)
+    starts = starts_within("week", moment)
+    if starts is not None:
+        return one_of(Integer(), (_yearweek(start) for start in starts), nullable=moment.nullable)
+    low, high = (None if end is None else _yearweek(midnight(end)) for end in (moment.low, moment.high))
+    return bounded(Integer(), low, high, nullable=moment.nullable)
+
+
+def _yearweek(moment: datetime) -> int:
+    year, week, _ = moment.isocalendar()
+    return year * 100 + week
 
 
 def _part(part: str) -> Function:
@@ -118,5 +161,6 @@ def _part(part: str) -> Function:
 
 FUNCTIONS = (
     *(_part(part) for part in PARTS),
+    Function("YEARWEEK", "YEARWEEK(date)", yearweek_facts, partial(part_sql, "yearweek")),
     Function("DATE_TRUNC", "DATE_TRUNC('unit', date)", trunc_facts, trunc_sql),
 )

@@ -13,6 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
+from dpsql.expressions.ranges import double_range
 from dpsql.schema.types import Boolean, Date, Double, Integer, Timestamp
 from dpsql.schema.types import Decimal as DecimalType
 
@@ -34,7 +35,8 @@ LONGEST_LIST = 10_000
 class Facts:
     """Every value is NULL (if `nullable`), or lies in [low, high], and is one of `values` if these are known.
 
-    `whole` numbers have no fraction, whatever their type.
+    `whole` numbers have no fraction, whatever their type. A text is at most `growth` times as long as the longest text
+    that the row or the query holds.
     """
 
     type: ColumnType
@@ -43,6 +45,7 @@ class Facts:
     high: Limit | None = None
     values: tuple[Value, ...] | None = None
     whole: bool = False
+    growth: int = 1
 
     @property
     def is_number(self) -> bool:
@@ -115,19 +118,44 @@ def is_whole(value: Value) -> bool:
 def union(choices: Sequence[Facts], type: ColumnType) -> Facts:  # noqa: A002
     """What is known of a value that is one of these: the branches of a CASE."""
     nullable = any(choice.nullable for choice in choices)
-    choices = [choice for choice in choices if choice.values != ()]  # NULL has no range
+    growth = max((choice.growth for choice in choices), default=1)
+    choices = [converted(choice, type) for choice in choices if choice.values != ()]  # NULL has no range
     lists = [choice.listed() for choice in choices]
     if all(values is not None for values in lists) and sum(len(values or ()) for values in lists) <= LONGEST_LIST:
         return one_of(type, (value for values in lists for value in values or ()), nullable=nullable)
     lows = [choice.low for choice in choices]
     highs = [choice.high for choice in choices]
-    return bounded(
+    return Facts(
         type,
+        nullable,
         None if any(low is None for low in lows) else min(lows),  # type: ignore[type-var]
         None if any(high is None for high in highs) else max(highs),  # type: ignore[type-var]
-        nullable=nullable,
         whole=all(choice.whole for choice in choices),
+        growth=growth,
     )
+
+
+def converted(facts: Facts, type: ColumnType) -> Facts:  # noqa: A002
+    """The same value as the other type in which it is compared or chosen: a date as its midnight."""
+    if isinstance(type, Double) and facts.is_number and facts.values is None:
+        low_double, high_double = double_range(facts)
+        return replace(facts, type=type, low=low_double, high=high_double)
+    if not (isinstance(type, Timestamp) and isinstance(facts.type, Date)):
+        return facts
+    days = facts.listed()
+    if days is not None:
+        return one_of(type, (midnight(day) for day in days), nullable=facts.nullable)
+    low, high = (None if end is None else midnight(end) for end in (facts.low, facts.high))
+    return bounded(type, low, high, nullable=facts.nullable)
+
+
+def midnight(day: object) -> datetime:
+    """
+    >>> midnight(date(2024, 1, 31))
+    datetime.datetime(2024, 1, 31, 0, 0)
+    """
+    assert isinstance(day, date)
+    return day if isinstance(day, datetime) else datetime(day.year, day.month, day.day)
 
 
 def narrowed(facts: Facts, *, low: Limit | None = None, high: Limit | None = None) -> Facts:

@@ -37,6 +37,8 @@ class Function:
     facts: Callable[[Sequence[Facts]], Facts] = field(repr=False, compare=False)
     sql: Callable[[Sequence[Written]], Sql] = field(repr=False, compare=False)
 
-    def misfit(self, got: Sequence[Facts]) -> Misfit:
-        types = ", ".join(facts.type.name for facts in got)
-        return Misfit(f"{self.takes} does not take ({types})")
+
+def need_count(name: str, arguments: Sequence[object], *counts: int) -> None:
+    """The parser knows how many arguments most functions take, and leaves some of them optional."""
+    if len(arguments) not in counts:
+        raise Misfit(f"{name} takes {' or '.join(map(str, counts))} arguments, not {len(arguments)}")

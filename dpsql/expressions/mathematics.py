@@ -1,34 +1,30 @@
-"""ABS, SIGN, FLOOR, CEIL, ROUND, TRUNC, SQRT, LN, LOG10, LOG2, EXP, POWER. What has no real value is NULL."""
+"""ABS, SIGN, SQRT, CBRT, LN, LOG10, LOG2, EXP, POWER, and trigonometry. What has no real value is NULL."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.arithmetic import UNKNOWN, Exact, Range, fits, magnitude, need_numbers, number, range_of
-from dpsql.expressions.facts import Facts, bounded
+from dpsql.expressions.arithmetic import argument_ranges, fits, need_numbers, number
+from dpsql.expressions.facts import Facts, bounded, one_of
 from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.ranges import UNKNOWN, Exact, Range, double_range, magnitude, monotone, nearby, range_of
 from dpsql.expressions.types import number_type, written_as
-from dpsql.expressions.write import Sql, binary, call, huge, literal, try_cast, when
+from dpsql.expressions.write import Sql, call, cast, huge, literal, try_cast, when
 from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-MOST_DIGITS = 15
-
-
-def monotone(change: Callable[[Exact], Exact], low_high: Range) -> Range:
-    """The range of a function that never decreases."""
-    low, high = low_high
-    return (None if low is None else change(low), None if high is None else change(high))
+LARGEST_POWER = 64
 
 
 def abs_facts(arguments: Sequence[Facts]) -> Facts:
     need_numbers("ABS", arguments, 1)
-    low, high = range_of(arguments[0])
+    ((low, high),) = argument_ranges(arguments)
     if low is None or high is None:
         return number(arguments, UNKNOWN, whole=arguments[0].whole)
     least: Exact = 0 if low <= 0 <= high else min(magnitude(low), magnitude(high))
@@ -51,92 +47,97 @@ def sign_facts(arguments: Sequence[Facts]) -> Facts:
 
 
 def sign_sql(arguments: Sequence[Written]) -> Sql:
-    value = arguments[0].sql
-    return Sql(f"CASE WHEN {value} > 0 THEN 1 WHEN {value} < 0 THEN (-1) WHEN {value} = 0 THEN 0 END")
+    return cast(call("sign", arguments[0].sql), Integer())
 
 
-def to_whole_facts(name: str, change: Callable[[Exact], Exact], arguments: Sequence[Facts]) -> Facts:
-    need_numbers(name, arguments, 1)
-    (facts,) = arguments
-    return bounded(Double(), *monotone(change, range_of(facts)), nullable=facts.nullable, whole=True)
+@dataclass(frozen=True)
+class Real:
+    """A rising function of the reals between two ends; outside, and with `open_end` at the lower end, it is NULL."""
+
+    name: str
+    change: Callable[[float], float]
+    least: float = -math.inf
+    most: float = math.inf
+    open_end: bool = False
+    low: float = -math.inf
+    """No result is below this."""
+    high: float = math.inf
+    exact: bool = False
+    """Whether the engine rounds correctly."""
+
+    def facts(self, arguments: Sequence[Facts]) -> Facts:
+        need_numbers(self.name, arguments, 1)
+        (facts,) = arguments
+        low, high = double_range(facts)
+        result = monotone(lambda end: _value(self.change, end), (self._inside(low), self._inside(high)))
+        if not self.exact:
+            result = nearby(result)
+        outside = not (self._holds(low) and self._holds(high))
+        return bounded(Double(), *self._held(result), nullable=facts.nullable or outside)
+
+    def sql(self, arguments: Sequence[Written]) -> Sql:
+        value = written_as(Double(), arguments[0])
+        conditions = []
+        if self.least > -math.inf:
+            conditions.append(f"{value} {'>' if self.open_end else '>='} {literal(Fraction(self.least), Double())}")
+        if self.most < math.inf:
+            conditions.append(f"{value} <= {literal(Fraction(self.most), Double())}")
+        result = call(self.name.lower(), value)
+        return when(Sql(" AND ".join(conditions)), result) if conditions else result
+
+    def function(self) -> Function:
+        return Function(self.name, f"{self.name}(number)", self.facts, self.sql)
+
+    def _holds(self, end: Exact | None) -> bool:
+        """Whether the function has a value there; without limits it has one everywhere."""
+        if end is None:
+            return self.least == -math.inf and self.most == math.inf
+        return self.least <= end <= self.most and not (self.open_end and end == self.least)
+
+    def _inside(self, end: Exact | None) -> Exact | None:
+        """The nearest point at which the function has a value; None if that is unknown, or if it goes to -infinity."""
+        if end is None or self._holds(end):
+            return end
+        if self.open_end and end <= self.least:
+            return None
+        return Fraction(self.least if end < self.least else self.most)
+
+    def _held(self, result: Range) -> Range:
+        low, high = result
+        if self.low > -math.inf and (low is None or low < self.low):
+            low = Fraction(self.low)
+        if self.high < math.inf and (high is None or high > self.high):
+            high = Fraction(self.high)
+        return low, high
 
 
-def double_sql(name: str, arguments: Sequence[Written]) -> Sql:
-    return call(name, written_as(Double(), arguments[0]))
-
-
-def half_away(value: Exact, digits: int = 0) -> Exact:
-    """Rounded as SQL rounds: halves away from zero."""
-    unit = Fraction(10) ** digits
-    scaled = Fraction(value) * unit
-    rounded = math.floor(abs(scaled) + Fraction(1, 2))
-    return Fraction(rounded if scaled >= 0 else -rounded) / unit
-
-
-def round_facts(arguments: Sequence[Facts]) -> Facts:
-    value, *rest = arguments
-    digits = rest[0].constant if rest else 0
-    need_numbers("ROUND", [value], 1)
-    if not isinstance(digits, int) or not 0 <= digits <= MOST_DIGITS:
-        raise Misfit(f"ROUND takes a constant number of digits from 0 to {MOST_DIGITS}")
-    if isinstance(value.type, Integer):
-        return value
-    low_high = monotone(lambda end: half_away(end, digits), range_of(value))
-    return bounded(Double(), *low_high, nullable=value.nullable, whole=digits == 0)
-
-
-def round_sql(arguments: Sequence[Written]) -> Sql:
-    value, *rest = arguments
-    if isinstance(value.facts.type, Integer):
-        return value.sql
-    return call("round", written_as(Double(), value), *(digits.sql for digits in rest))
-
-
-def real_facts(
-    name: str, change: Callable[[float], float], least: float, open_end: bool, arguments: Sequence[Facts]
-) -> Facts:
-    """A rising function of the reals from `least` on; below it, and with `open_end` at it, there is no value."""
-    need_numbers(name, arguments, 1)
-    (facts,) = arguments
-    low, high = range_of(facts)
-    outside = low is None or low < least or (open_end and low <= least)
-    below = None if open_end and outside else _float(change, max(low, Fraction(least)) if low is not None else least)
-    above = None if high is None or high < least or (open_end and high <= least) else _float(change, high)
-    return bounded(Double(), below, above, nullable=facts.nullable or outside)
-
-
-def _float(change: Callable[[float], float], end: float | Exact) -> Fraction | None:
+def _value(change: Callable[[float], float], end: Exact) -> Exact | None:
     try:
-        return Fraction(change(float(end)))
+        value = change(float(end))
     except OverflowError:
         return None
-
-
-def real_sql(name: str, least: float, open_end: bool, arguments: Sequence[Written]) -> Sql:
-    value = written_as(Double(), arguments[0])
-    result = call(name, value)
-    if least == -math.inf:
-        return result
-    return when(binary(value, ">" if open_end else ">=", literal(Fraction(least), Double())), result)
+    return Fraction(value) if math.isfinite(value) else None
 
 
 def power_facts(arguments: Sequence[Facts]) -> Facts:
     need_numbers("POWER", arguments, 2)
     base, exponent = arguments
-    nullable = base.nullable or exponent.nullable
-    low, high = range_of(base)
     power = exponent.constant
-    if low is None or high is None or not isinstance(power, int | Fraction) or power < 0:
-        return bounded(Double(), None, None, nullable=nullable)
-    if power == int(power):
-        ends = [Fraction(low) ** int(power), Fraction(high) ** int(power)] if power <= 64 else []
-        if low < 0 < high and power % 2 == 0:
-            ends.append(Fraction(0))
-    else:
-        ends = (
-            [end for end in (_float(lambda x: x ** float(power), end) for end in (low, high)) if end] if low > 0 else []
-        )
-    return bounded(Double(), min(ends, default=None), max(ends, default=None), nullable=nullable)
+    known = isinstance(power, int | Fraction) and 0 <= power <= LARGEST_POWER
+    low_high = _power_range(double_range(base), Fraction(power)) if known else UNKNOWN  # type: ignore[arg-type]
+    return bounded(Double(), *nearby(low_high), nullable=base.nullable or exponent.nullable)
+
+
+def _power_range(low_high: Range, power: Fraction) -> Range:
+    """A power rises from 0 on; an even one falls before that, an odd one rises everywhere, others have no value."""
+    low, high = low_high
+    if low is None or high is None or (low < 0 and power.denominator != 1):
+        return UNKNOWN
+    ends = [_value(lambda x: x ** float(power), end) for end in (low, high)]
+    reached = [*ends, Fraction(0)] if low < 0 < high else ends
+    if any(end is None for end in reached):
+        return UNKNOWN
+    return min(reached), max(reached)  # type: ignore[type-var]
 
 
 def power_sql(arguments: Sequence[Written]) -> Sql:
@@ -144,34 +145,84 @@ def power_sql(arguments: Sequence[Written]) -> Sql:
     return call("pow", base, exponent)
 
 
-def _to_whole(name: str, change: Callable[[Exact], Exact]) -> Function:
-    return Function(name, f"{name}(number)", partial(to_whole_facts, name, change), partial(double_sql, name.lower()))
+def wave_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+    """SIN and COS; of infinity they have no value."""
+    need_numbers(name, arguments, 1)
+    return bounded(Double(), -1, 1, nullable=arguments[0].nullable or not _is_finite(arguments[0]))
 
 
-def _real(name: str, change: Callable[[float], float], least: float = -math.inf, *, open_end: bool = False) -> Function:
-    return Function(
-        name,
-        f"{name}(number)",
-        partial(real_facts, name, change, least, open_end),
-        partial(real_sql, name.lower(), least, open_end),
-    )
+def wave_sql(name: str, arguments: Sequence[Written]) -> Sql:
+    value = written_as(Double(), arguments[0])
+    result = call(name, value)
+    return result if _is_finite(arguments[0].facts) else when(call("isfinite", value), result)
 
 
-def _exp(value: float) -> float:
-    return math.exp(value) if value > -math.inf else 0.0
+def _is_finite(facts: Facts) -> bool:
+    return None not in range_of(facts)
 
+
+def tan_facts(arguments: Sequence[Facts]) -> Facts:
+    need_numbers("TAN", arguments, 1)
+    return bounded(Double(), None, None, nullable=arguments[0].nullable)
+
+
+def angle_facts(arguments: Sequence[Facts]) -> Facts:
+    """ATAN2 is the angle of a point; it has none for what is no number."""
+    need_numbers("ATAN2", arguments, 2)
+    nullable = any(facts.nullable or not _is_finite(facts) for facts in arguments)
+    return bounded(Double(), -Fraction(math.pi), Fraction(math.pi), nullable=nullable)
+
+
+def angle_sql(arguments: Sequence[Written]) -> Sql:
+    y, x = (written_as(Double(), argument) for argument in arguments)
+    result = call("atan2", y, x)
+    if all(_is_finite(argument.facts) for argument in arguments):
+        return result
+    return when(Sql(f"NOT (isnan({y}) OR isnan({x}))"), result)
+
+
+def falling_arc_facts(arguments: Sequence[Facts]) -> Facts:
+    """ACOS falls from pi at -1 to 0 at 1."""
+    need_numbers("ACOS", arguments, 1)
+    low, high = double_range(arguments[0])
+    outside = low is None or high is None or low < -1 or high > 1
+    return bounded(Double(), 0, Fraction(math.pi), nullable=arguments[0].nullable or outside)
+
+
+def falling_arc_sql(arguments: Sequence[Written]) -> Sql:
+    return Real("acos", math.acos, -1, 1).sql(arguments)
+
+
+def pi_facts(arguments: Sequence[Facts]) -> Facts:
+    if arguments:
+        raise Misfit("PI takes no arguments")
+    return one_of(Double(), (Fraction(math.pi),), nullable=False)
+
+
+RISING = (
+    Real("SQRT", math.sqrt, 0.0, low=0.0, exact=True),
+    Real("CBRT", math.cbrt),
+    Real("LN", math.log, 0.0, open_end=True),
+    Real("LOG10", math.log10, 0.0, open_end=True),
+    Real("LOG2", math.log2, 0.0, open_end=True),
+    Real("EXP", math.exp, low=0.0),
+    Real("ASIN", math.asin, -1.0, 1.0, low=-math.pi / 2, high=math.pi / 2),
+    Real("ATAN", math.atan),
+    Real("DEGREES", math.degrees),
+    Real("RADIANS", math.radians),
+)
 
 FUNCTIONS = (
     Function("ABS", "ABS(number)", abs_facts, abs_sql),
     Function("SIGN", "SIGN(number)", sign_facts, sign_sql),
-    _to_whole("FLOOR", math.floor),
-    _to_whole("CEIL", math.ceil),
-    _to_whole("TRUNC", math.trunc),
-    Function("ROUND", "ROUND(number [, digits])", round_facts, round_sql),
-    _real("SQRT", math.sqrt, 0.0),
-    _real("LN", math.log, 0.0, open_end=True),
-    _real("LOG10", math.log10, 0.0, open_end=True),
-    _real("LOG2", math.log2, 0.0, open_end=True),
-    _real("EXP", _exp),
+    *(real.function() for real in RISING),
     Function("POWER", "POWER(base, exponent)", power_facts, power_sql),
+    *(
+        Function(name, f"{name}(number)", partial(wave_facts, name), partial(wave_sql, name.lower()))
+        for name in ("SIN", "COS")
+    ),
+    Function("TAN", "TAN(number)", tan_facts, partial(wave_sql, "tan")),
+    Function("ACOS", "ACOS(number)", falling_arc_facts, falling_arc_sql),
+    Function("ATAN2", "ATAN2(y, x)", angle_facts, angle_sql),
+    Function("PI", "PI()", pi_facts, lambda arguments: literal(Fraction(math.pi), Double())),
 )

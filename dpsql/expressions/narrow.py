@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.facts import NUMBERS, Facts, chosen, narrowed, not_null
+from dpsql.expressions.facts import NUMBERS, Facts, chosen, midnight, narrowed, not_null
 from dpsql.expressions.tree import Call, Column, Expression, Literal, facts_of
-from dpsql.schema.types import Integer
+from dpsql.schema.types import Date, Integer, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from dpsql.expressions.facts import Limit, Value
     from dpsql.expressions.tree import Known
 
+COMPARED = (NUMBERS, (Date, Timestamp))
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
@@ -61,7 +63,7 @@ def _constraint(part: Expression, known: Known) -> Iterator[tuple[str, Facts]]:
         case Call(function, (Column(name, _), *rest), _) if function.name == "IN":
             values = [choice.value for choice in rest if isinstance(choice, Literal) and choice.value is not None]
             if len(values) == len(rest) and _comparable(known[name], *rest):
-                yield name, chosen(known[name], values)
+                yield name, chosen(known[name], (_as_compared(known[name], value) for value in values))
         case Call(function, (Column(name, _), Literal(value, _) as literal), _) if function.name in MIRRORED:
             if value is not None and _comparable(known[name], literal):
                 yield name, _compared(known[name], function.name, value)
@@ -74,13 +76,22 @@ def _constraint(part: Expression, known: Known) -> Iterator[tuple[str, Facts]]:
 
 
 def _comparable(facts: Facts, *literals: Expression) -> bool:
-    """Numbers with numbers, and otherwise only the very same type: a date is not compared with a timestamp here."""
+    """Whether these are compared as what they are: numbers with numbers, dates with dates or timestamps."""
     return all(
-        literal.type == facts.type or (facts.is_number and isinstance(literal.type, NUMBERS)) for literal in literals
+        literal.type == facts.type or any(isinstance(facts.type, k) and isinstance(literal.type, k) for k in COMPARED)
+        for literal in literals
     )
 
 
+def _as_compared(facts: Facts, value: Value) -> Value:
+    """A date beside timestamps is its midnight; a timestamp beside dates is its day, which leaves no date out."""
+    if isinstance(facts.type, Timestamp) and isinstance(value, date):
+        return midnight(value)
+    return value.date() if isinstance(facts.type, Date) and isinstance(value, datetime) else value
+
+
 def _compared(facts: Facts, operator: str, value: Value) -> Facts:
+    value = _as_compared(facts, value)
     if operator == "=":
         return chosen(facts, (value,))
     if isinstance(value, str | bool):

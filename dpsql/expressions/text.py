@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dpsql.errors import Unsupported
 from dpsql.expressions.comparison import truth
-from dpsql.expressions.facts import Facts, bounded, fact_of
-from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.facts import Facts, bounded
+from dpsql.expressions.function import Function, Misfit, Written, need_count
 from dpsql.expressions.types import is_null
-from dpsql.expressions.write import Sql, binary, call, cast
+from dpsql.expressions.write import Sql, binary, call, cast, integer
 from dpsql.schema.types import Integer, Text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dpsql.expressions.facts import Value
+
 FARTHEST = 10_000
 """The largest position or length that may be asked for."""
+MOST_GROWTH = 100
+"""Beyond this one row's text could take all memory, and everybody would see the time that it takes."""
 
 
 def need_text(name: str, facts: Facts) -> None:
@@ -30,37 +36,91 @@ def need_constants(name: str, arguments: Sequence[Facts], kind: type) -> None:
             raise Misfit(f"{name} takes constants there, not values from rows")
 
 
-def text_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+def grown(nullable: bool, growth: int) -> Facts:
+    """Some text that may be longer than those it is made of."""
+    if growth > MOST_GROWTH:
+        raise Unsupported(
+            f"this text could become more than {MOST_GROWTH} times as long as the texts that it is made of",
+            hint="use fewer || and CONCAT, and let REPLACE put in shorter texts",
+        )
+    return Facts(Text(), nullable, growth=growth)
+
+
+def text_facts(name: str, counts: Sequence[int], arguments: Sequence[Facts]) -> Facts:
     """A text from a text, with constant texts beside it."""
+    need_count(name, arguments, *counts)
     first, *rest = arguments
     need_text(name, first)
     need_constants(name, rest, str)
-    return fact_of(Text(), nullable=first.nullable)
+    return grown(first.nullable, first.growth * (_replacing(*rest) if name == "REPLACE" else 1))
+
+
+def _replacing(old: Facts, new: Facts) -> int:
+    """How many times longer a text can become."""
+    before, after = (len(str(facts.constant).encode()) for facts in (old, new))
+    return max(1, -(-after // before)) if before else 1
 
 
 def call_sql(name: str, arguments: Sequence[Written]) -> Sql:
-    return call(name, *(argument.sql for argument in arguments))
+    """Constant positions are written as bare numbers: some functions take no 64-bit integers."""
+    return call(name, *(_bare(argument.facts.constant) or argument.sql for argument in arguments))
+
+
+def _bare(constant: Value | None) -> Sql | None:
+    return integer(constant) if type(constant) is int else None
 
 
 def length_facts(arguments: Sequence[Facts]) -> Facts:
     need_text("LENGTH", arguments[0])
-    return bounded(Integer(), 0, None, nullable=arguments[0].nullable)
+    sizes = [len(str(value)) for value in arguments[0].values or ()]
+    return bounded(Integer(), min(sizes, default=0), max(sizes, default=None), nullable=arguments[0].nullable)
 
 
-def substring_facts(arguments: Sequence[Facts]) -> Facts:
+def cut_facts(name: str, least: int, arguments: Sequence[Facts]) -> Facts:
+    """A piece of a text, by constant positions and lengths."""
+    need_count(name, arguments, *((2, 3) if name == "SUBSTRING" else (2,)))
     text, *positions = arguments
-    need_text("SUBSTRING", text)
-    need_constants("SUBSTRING", positions, int)
-    start, *length = (facts.constant for facts in positions)
-    if not 1 <= start <= FARTHEST or not all(0 <= size <= FARTHEST for size in length):  # type: ignore[operator]
-        raise Misfit(f"SUBSTRING takes a start from 1 and a length from 0, both up to {FARTHEST}")
-    return fact_of(Text(), nullable=text.nullable)
+    need_text(name, text)
+    need_constants(name, positions, int)
+    start, *length = (int(facts.constant) for facts in positions)  # type: ignore[arg-type]
+    if not least <= start <= FARTHEST or not all(0 <= size <= FARTHEST for size in length):
+        raise Misfit(f"{name} takes positions from {least} and lengths from 0, both up to {FARTHEST}")
+    return grown(text.nullable, text.growth)
+
+
+def pad_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+    """The length is a constant, so that one row's text cannot grow without limit."""
+    need_count(name, arguments, 3)
+    text, length, fill = arguments
+    need_constants(name, [fill], str)
+    if not fill.constant:
+        raise Misfit(f"{name} takes at least one character to fill with")
+    return cut_facts(name, 0, [text, length])
+
+
+def split_facts(arguments: Sequence[Facts]) -> Facts:
+    need_count("SPLIT_PART", arguments, 3)
+    text, delimiter, index = arguments
+    need_constants("SPLIT_PART", [delimiter], str)
+    if not delimiter.constant:
+        raise Misfit("SPLIT_PART takes a delimiter that is not empty")
+    return cut_facts("SPLIT_PART", 1, [text, index])
 
 
 def position_facts(arguments: Sequence[Facts]) -> Facts:
     need_text("STRPOS", arguments[0])
     need_constants("STRPOS", arguments[1:], str)
     return bounded(Integer(), 0, None, nullable=arguments[0].nullable)
+
+
+def code_facts(name: str, least: int, arguments: Sequence[Facts]) -> Facts:
+    """The number of a text's first character; an empty text has the least."""
+    need_text(name, arguments[0])
+    return bounded(Integer(), least, sys.maxunicode, nullable=arguments[0].nullable)
+
+
+def code_sql(name: str, arguments: Sequence[Written]) -> Sql:
+    return cast(call_sql(name, arguments), Integer())
 
 
 def test_facts(name: str, arguments: Sequence[Facts]) -> Facts:
@@ -70,8 +130,11 @@ def test_facts(name: str, arguments: Sequence[Facts]) -> Facts:
 
 
 def joined_facts(name: str, arguments: Sequence[Facts]) -> Facts:
-    """`||` is NULL as soon as one part is; CONCAT passes over NULL."""
-    return fact_of(Text(), nullable=name == "||" and any(facts.nullable for facts in arguments))
+    """`||` is NULL as soon as one part is; CONCAT and CONCAT_WS pass over NULL."""
+    if name == "CONCAT_WS":
+        need_constants(name, arguments[:1], str)
+    nullable = name == "||" and any(facts.nullable for facts in arguments)
+    return grown(nullable, sum(facts.growth for facts in arguments))
 
 
 def as_text(argument: Written) -> Sql:
@@ -83,31 +146,56 @@ def joined_sql(arguments: Sequence[Written]) -> Sql:
     return binary(left, "||", right)
 
 
-def concat_sql(arguments: Sequence[Written]) -> Sql:
-    return call("concat", *(as_text(argument) for argument in arguments))
+def concat_sql(name: str, arguments: Sequence[Written]) -> Sql:
+    return call(name, *(as_text(argument) for argument in arguments))
 
 
-def _text(name: str, takes: str) -> Function:
-    return Function(name, takes, partial(text_facts, name), partial(call_sql, name.lower()))
+def _text(name: str, takes: str, *counts: int) -> Function:
+    return Function(name, takes, partial(text_facts, name, counts), partial(call_sql, name.lower()))
+
+
+def _test(name: str, takes: str) -> Function:
+    return Function(name, takes, partial(test_facts, name), partial(call_sql, name.lower()))
+
+
+def _cut(name: str, least: int, takes: str) -> Function:
+    return Function(name, takes, partial(cut_facts, name, least), partial(call_sql, name.lower()))
+
+
+def _pad(name: str) -> Function:
+    return Function(name, f"{name}(text, length, 'fill')", partial(pad_facts, name), partial(call_sql, name.lower()))
+
+
+def _code(name: str, least: int) -> Function:
+    return Function(name, f"{name}(text)", partial(code_facts, name, least), partial(code_sql, name.lower()))
+
+
+def _concat(name: str, takes: str) -> Function:
+    return Function(name, takes, partial(joined_facts, name), partial(concat_sql, name.lower()))
 
 
 FUNCTIONS = (
-    _text("LOWER", "LOWER(text)"),
-    _text("UPPER", "UPPER(text)"),
-    _text("TRIM", "TRIM(text)"),
-    _text("LTRIM", "LTRIM(text)"),
-    _text("RTRIM", "RTRIM(text)"),
-    _text("REPLACE", "REPLACE(text, 'from', 'to')"),
+    _text("LOWER", "LOWER(text)", 1),
+    _text("UPPER", "UPPER(text)", 1),
+    _text("REVERSE", "REVERSE(text)", 1),
+    _text("TRIM", "TRIM(text [, 'characters'])", 1, 2),
+    _text("LTRIM", "LTRIM(text [, 'characters'])", 1, 2),
+    _text("RTRIM", "RTRIM(text [, 'characters'])", 1, 2),
+    _text("REPLACE", "REPLACE(text, 'from', 'to')", 3),
     Function("LENGTH", "LENGTH(text)", length_facts, partial(call_sql, "length")),
-    Function("SUBSTRING", "SUBSTRING(text, start [, length])", substring_facts, partial(call_sql, "substring")),
+    _cut("SUBSTRING", 1, "SUBSTRING(text, start [, length])"),
+    _cut("LEFT", 0, "LEFT(text, length)"),
+    _cut("RIGHT", 0, "RIGHT(text, length)"),
+    _pad("LPAD"),
+    _pad("RPAD"),
+    Function("SPLIT_PART", "SPLIT_PART(text, 'delimiter', index)", split_facts, partial(call_sql, "split_part")),
     Function("STRPOS", "STRPOS(text, 'part')", position_facts, partial(call_sql, "strpos")),
-    Function(
-        "STARTS_WITH",
-        "STARTS_WITH(text, 'start')",
-        partial(test_facts, "STARTS_WITH"),
-        partial(call_sql, "starts_with"),
-    ),
-    Function("CONTAINS", "CONTAINS(text, 'part')", partial(test_facts, "CONTAINS"), partial(call_sql, "contains")),
+    _code("ASCII", 0),
+    _code("UNICODE", -1),
+    _test("STARTS_WITH", "STARTS_WITH(text, 'start')"),
+    _test("ENDS_WITH", "ENDS_WITH(text, 'end')"),
+    _test("CONTAINS", "CONTAINS(text, 'part')"),
     Function("||", "a || b", partial(joined_facts, "||"), joined_sql),
-    Function("CONCAT", "CONCAT(a, b, ...)", partial(joined_facts, "CONCAT"), concat_sql),
+    _concat("CONCAT", "CONCAT(a, b, ...)"),
+    _concat("CONCAT_WS", "CONCAT_WS('separator', a, b, ...)"),
 )

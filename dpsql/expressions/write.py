@@ -99,7 +99,8 @@ def literal(value: Value | None, kind: ColumnType) -> Sql:
             return Sql("true" if value else "false")
         case Integer():
             assert isinstance(value, int)
-            return integer(value)
+            # A bare 2000000000 is 32 bits wide in the engine, and twice that would fail.
+            return cast(integer(value), kind) if abs(value) < 2**31 else integer(value)
         case Double():
             assert isinstance(value, int | Fraction)
             # repr is the shortest text that reads back as the same double
@@ -129,6 +130,10 @@ def _digits(scaled: int, scale: int) -> str:
 
 def when(condition: Sql, then: Sql, otherwise: Sql = NULL) -> Sql:
     return Sql(f"CASE WHEN {condition} THEN {then} ELSE {otherwise} END")
+
+
+def between(sql: Sql, low: Sql, high: Sql) -> Sql:
+    return Sql(f"({sql} BETWEEN {low} AND {high})")
 
 
 def clamp(sql: Sql, low: Sql, high: Sql) -> Sql:

@@ -19,6 +19,8 @@ from dpsql.aggregates.sum import sum_
 from dpsql.errors import Unsupported
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sqlglot import exp
 
     from dpsql.flow.question import Question
@@ -66,6 +68,7 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
     # Twice: once to see which counts are taken anyway, so that sums of the same values can lean on them.
     answered(frozenset())
     answers = answered(frozenset(measure for measure in columns if is_count(measure)))
+    _check_totals(release, columns)
     selection = column_of(CountUnits()) if release.domain is None else None
     groups, rows = _contribution(release, question)
     measures = tuple(Bounded(column, measure, groups, measure.linf(rows)) for measure, column in columns.items())
@@ -81,6 +84,16 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
         answers,
         selection,
     )
+
+
+def _check_totals(release: TrackedRelease, measures: Mapping[Measure, str]) -> None:
+    """A total is the sum of its groups, which for people and distinct values is not their number in all."""
+    if release.aggregate.totals and any(isinstance(measure, CountUnits | OverDistinct) for measure in measures):
+        raise Unsupported(
+            "COUNT(DISTINCT ...) cannot have totals: who is in several groups would be counted several times",
+            at=release.aggregate.calls[0].at,
+            hint="ask for the totals in a query of their own, without ROLLUP",
+        )
 
 
 def _aggregator(call: AggregateCall) -> Aggregator:

@@ -49,7 +49,15 @@ class PlannedRelease:
             f"_a{position}": (answer_type(answer), final_sql(answer.estimate, answer.type))
             for position, answer in enumerate(self.release.answers)
         }
-        return ScratchTable(self.name, stored, {name: (kind, column(name)) for name, kind in stored.items()} | answers)
+        made = {name: (kind, column(name)) for name, kind in stored.items()} | answers
+        return ScratchTable(self.name, stored, made, self.totals)
+
+    @property
+    def totals(self) -> str:
+        """The totals that ROLLUP, CUBE or GROUPING SETS ask for, over the released groups."""
+        names = self.release.key_names
+        sets = [f"({', '.join(column(names[key]) for key in kept)})" for kept in self.release.aggregate.totals]
+        return f" GROUP BY GROUPING SETS ({', '.join(sets)})" if sets else ""
 
 
 @dataclass(frozen=True)
@@ -107,7 +115,7 @@ def _outputs(finish: exp.Query, measured: Measured) -> tuple[Output, ...]:
     if not isinstance(finish, exp.Select) or finish.find(exp.Star):
         return ()
     number = _release_below(finish)
-    if number is None:
+    if number is None or measured.releases[number].aggregate.totals:
         return tuple(Output(item.alias_or_name, None, None) for item in finish.expressions)
     answers = {
         f"_a{i}": answer.estimate

@@ -177,3 +177,5 @@ class Aggregate:
     keys: tuple[Expression, ...]
     calls: tuple[AggregateCall, ...]
     grouped: bool
+    totals: tuple[tuple[int, ...], ...] = ()
+    """ROLLUP, CUBE, GROUPING SETS: which keys each row of the answer keeps. Totals are sums of released groups."""

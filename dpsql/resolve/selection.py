@@ -22,6 +22,7 @@ from dpsql.relation.relation import (
     WindowCall,
 )
 from dpsql.resolve.calls import aggregate_call, per_unit_call, window_call
+from dpsql.resolve.grouping import read_grouping
 from dpsql.resolve.joins import all_of
 from dpsql.resolve.rows import Answer, Item, Named, Rows, inner_name
 from dpsql.resolve.semi_joins import as_test, semi_joined
@@ -65,6 +66,7 @@ class Selection:
         items = self.select.expressions
         self.aliases = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
         self.open_aliases: set[str] = set()
+        self.totals: tuple[tuple[int, ...], ...] = ()
         self.rows = self.filtered()
 
     def resolved(self) -> Item:
@@ -74,7 +76,7 @@ class Selection:
         self.keys = [self.lowering.lower(item) for item in group]
         # Only nodes of these kinds can be keys, so only they are compared with them.
         self.key_kinds = {type(item) for item in group} | {exp.Column}
-        if any(self.is_unit(key) for key in self.keys):
+        if any(self.is_unit(key) for key in self.keys) and not self.totals:
             return self.per_unit()
         return self.release()
 
@@ -254,12 +256,12 @@ class Selection:
             plain = self.select.args.get("distinct") and not any(has_aggregate(item) for item in items)
             return [unaliased(item) for item in items] if plain else []
         for clause in extra_clauses(group, {"expressions", "all"}):
-            raise self.resolver.refuse(
-                f"{clause.upper()} cannot be asked yet", group, "ask one GROUP BY at a time and combine with UNION ALL"
-            )
+            raise self.resolver.refuse(f"{clause.upper()} cannot be asked", group, "use a plain GROUP BY")
         if group.args.get("all"):
             return [unaliased(item) for item in items if not has_aggregate(item)]
-        return [self.group_item(item) for item in group.expressions]
+        grouped, sets = read_grouping(group)
+        self.totals = tuple(tuple(grouped.index(item) for item in chosen) for chosen in sets)
+        return [self.group_item(item) for item in grouped]
 
     def group_item(self, item: exp.Expr) -> exp.Expr:
         """GROUP BY 2 is the second item of the SELECT list; a name that is no column is an alias of it."""
@@ -317,7 +319,9 @@ class Selection:
         finish = self.finish()
         # Subqueries in the SELECT list have been numbered by now.
         finish.set("from_", exp.From(this=exp.to_table(release_name(len(self.resolver.releases)))))
-        aggregate = Aggregate(self.rows.relation, tuple(self.keys), tuple(self.calls), grouped=bool(self.keys))
+        aggregate = Aggregate(
+            self.rows.relation, tuple(self.keys), tuple(self.calls), grouped=bool(self.keys), totals=self.totals
+        )
         self.resolver.releases.append((aggregate, self.rows.unit_columns))
         return Answer(finish)
 

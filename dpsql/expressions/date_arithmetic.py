@@ -1,0 +1,126 @@
+"""A date plus days, a moment plus an interval. What leaves the calendar is NULL."""
+
+from __future__ import annotations
+
+import calendar
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from dpsql.expressions.dates import in_calendar, need_time, start_of
+from dpsql.expressions.facts import Facts, bounded, midnight
+from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.ranges import corners, range_of
+from dpsql.expressions.types import written_as
+from dpsql.expressions.write import Sql, between, binary, call, integer, literal, when
+from dpsql.schema.types import Date, Integer, Timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpsql.expressions.ranges import Exact, Range
+
+LAST_ORDINAL = date.max.toordinal()
+LONGEST_INTERVAL = timedelta(days=3_660_000)
+
+MONTHS = {"year": 12, "quarter": 3, "month": 1}
+SPANS = {
+    "week": timedelta(days=7),
+    "day": timedelta(days=1),
+    "hour": timedelta(hours=1),
+    "minute": timedelta(minutes=1),
+    "second": timedelta(seconds=1),
+}
+UNITS = (*MONTHS, *SPANS)
+
+
+def ordinals(facts: Facts) -> Range:
+    return tuple(end.toordinal() if isinstance(end, date) else None for end in (facts.low, facts.high))  # type: ignore[return-value]
+
+
+def days_facts(arguments: Sequence[Facts]) -> Facts:
+    day, days = arguments
+    if not (isinstance(day.type, Date) and isinstance(days.type, Integer)):
+        raise Misfit(f"a number of days is added to a date, not {days.type.name} to {day.type.name}")
+    low, high = corners(lambda a, b: a + b, ordinals(day), range_of(days))
+    nullable = day.nullable or days.nullable or not _within(low, high)
+    return bounded(Date(), _day(low), _day(high), nullable=nullable)
+
+
+def _within(low: Exact | None, high: Exact | None) -> bool:
+    return low is not None and high is not None and low >= 1 and high <= LAST_ORDINAL
+
+
+def _day(ordinal: Exact | None) -> date | None:
+    return None if ordinal is None else date.fromordinal(max(1, min(int(ordinal), LAST_ORDINAL)))
+
+
+def days_sql(arguments: Sequence[Written]) -> Sql:
+    day, days = arguments
+    if _within(*corners(lambda a, b: a + b, ordinals(day.facts), range_of(days.facts))):
+        return binary(day.sql, "+", Sql(f"CAST({days.sql} AS INTEGER)"))
+    # Held within the length of the calendar the sum cannot fail, and where it was held it is not needed.
+    held = call("least", call("greatest", days.sql, integer(-LAST_ORDINAL)), integer(LAST_ORDINAL))
+    first, last = (binary(literal(end, Date()), "-", day.sql) for end in (date.min, date.max))
+    return when(between(days.sql, first, last), binary(day.sql, "+", Sql(f"CAST({held} AS INTEGER)")))
+
+
+def interval_facts(arguments: Sequence[Facts]) -> Facts:
+    moment = arguments[0]
+    low, high = _interval_ends(arguments)
+    nullable = moment.nullable or not (isinstance(low, datetime) and isinstance(high, datetime))
+    return bounded(Timestamp(), _held(low), _held(high), nullable=nullable)
+
+
+def _interval_ends(arguments: Sequence[Facts]) -> tuple[datetime | int | None, datetime | int | None]:
+    """Where the ends of the range go; -1 before the calendar begins, 1 after it ends, None if that is not known."""
+    moment, (amount, unit) = arguments[0], _interval(arguments)
+    low = None if moment.low is None else _moved(midnight(moment.low), amount, unit)
+    high = None if moment.high is None else _moved(midnight(moment.high), amount, unit)
+    if unit in MONTHS and isinstance(moment.type, Timestamp) and moment.low != moment.high:
+        # Days are cut to the month's end and keep their time, so that moments may change their order within a day.
+        low = start_of("day", low) if isinstance(low, datetime) else low
+        high = high.replace(hour=23, minute=59, second=59, microsecond=999_999) if isinstance(high, datetime) else high
+    return low, high
+
+
+def _interval(arguments: Sequence[Facts]) -> tuple[int, str]:
+    moment, amount, unit = arguments[0], arguments[1].constant, arguments[2].constant
+    need_time("an INTERVAL", moment)
+    if not isinstance(amount, int) or unit not in UNITS:
+        raise Misfit(f"an INTERVAL is a constant whole number of one of {', '.join(UNITS)}")
+    name = str(unit)
+    if abs(amount) > LONGEST_INTERVAL // SPANS.get(name, timedelta(days=30 * MONTHS.get(name, 1))):
+        raise Misfit("an INTERVAL is at most 10000 years")
+    return amount, name
+
+
+def _moved(moment: datetime, amount: int, unit: str) -> datetime | int:
+    """The moment, or -1 before the calendar begins, 1 after it ends."""
+    try:
+        if unit in SPANS:
+            return moment + amount * SPANS[unit]
+        months = moment.year * 12 + moment.month - 1 + amount * MONTHS[unit]
+        last = calendar.monthrange(months // 12, months % 12 + 1)[1] if 12 <= months < 120_000 else 1
+        return moment.replace(year=months // 12, month=months % 12 + 1, day=min(moment.day, last))
+    except (OverflowError, ValueError):
+        return -1 if amount < 0 else 1
+
+
+def _held(moved: datetime | int | None) -> datetime | None:
+    if isinstance(moved, int):
+        return datetime.min if moved < 0 else datetime.max
+    return moved
+
+
+def interval_sql(arguments: Sequence[Written]) -> Sql:
+    facts = [argument.facts for argument in arguments]
+    amount, unit = _interval(facts)
+    moved = binary(written_as(Timestamp(), arguments[0]), "+", Sql(f"INTERVAL ({amount}) {unit}"))
+    certain = all(isinstance(end, datetime) for end in _interval_ends(facts))
+    return moved if certain else in_calendar(moved, Timestamp())
+
+
+FUNCTIONS = (
+    Function("date + days", "date + days", days_facts, days_sql),
+    Function("date + interval", "date + INTERVAL 1 MONTH", interval_facts, interval_sql),
+)

@@ -1,0 +1,212 @@
+"""Nodes that are more than a function and its arguments: literals, BETWEEN, CASE, CAST, LIKE ... ESCAPE, TRIM, LOG."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.errors import ProgrammingError, SchemaError, SqlSyntaxError, Unsupported
+from dpsql.expressions.casts import NARROW_INTEGERS, cast_to
+from dpsql.expressions.facts import NUMBERS
+from dpsql.expressions.moments import read_moment
+from dpsql.expressions.tree import Expression, Literal
+from dpsql.schema.types import Boolean, Date, Double, Integer, Text, Timestamp, parse_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dpsql.expressions.function import Function
+    from dpsql.expressions.lower import Lowering
+    from dpsql.schema.types import ColumnType
+
+TRIMS = {None: "TRIM", "BOTH": "TRIM", "LEADING": "LTRIM", "TRAILING": "RTRIM"}
+LOGARITHMS = {"2": "LOG2", "10": "LOG10"}
+PADS = {True: "LPAD", False: "RPAD"}
+
+TYPES: dict[str, ColumnType] = {
+    "BIGINT": Integer(),
+    "DOUBLE": Double(),
+    **dict.fromkeys(("TEXT", "VARCHAR"), Text()),
+    "BOOLEAN": Boolean(),
+    "DATE": Date(),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPNTZ"), Timestamp()),
+}
+
+
+def lower_literal(lowering: Lowering, node: exp.Expr) -> Expression:
+    place = lowering.place(node)
+    if node.args["is_string"]:
+        return Literal(node.this, Text(), place)
+    try:
+        number = Fraction(node.this)
+    except ValueError:
+        raise SqlSyntaxError(f"{node.this} is no number", at=place) from None
+    if node.this.isdigit() and number < 2**63:
+        return Literal(int(number), Integer(), place)
+    return Literal(Fraction(float(number)), Double(), place)
+
+
+def lower_negative(lowering: Lowering, node: exp.Expr) -> Expression:
+    """-5 is a literal, so that `x > -5` narrows x."""
+    lowering.only(node, ("this",))
+    value = lowering.lower(node.this)
+    if not isinstance(value, Literal) or isinstance(value.value, bool) or not isinstance(value.type, NUMBERS):
+        return lowering.build("negate", node, (value,))
+    assert isinstance(value.value, int | Fraction)
+    if value.value == 2**63 and node.this.name.isdigit():
+        return Literal(-(2**63), Integer(), value.at)
+    return Literal(-value.value, value.type, lowering.place(node))
+
+
+def lower_between(lowering: Lowering, node: exp.Expr) -> Expression:
+    lowering.only(node, ("this", "low", "high", "symmetric"))
+    value, low, high = (lowering.lower(node.args[key]) for key in ("this", "low", "high"))
+
+    def within(first: Expression, last: Expression) -> Expression:
+        above = lowering.build(">=", node, (value, first))
+        return lowering.build("AND", node, (above, lowering.build("<=", node, (value, last))))
+
+    if node.args.get("symmetric"):
+        return lowering.build("OR", node, (within(low, high), within(high, low)))
+    return within(low, high)
+
+
+def lower_is(lowering: Lowering, node: exp.Expr) -> Expression:
+    lowering.only(node, ("this", "expression"))
+    value, what = lowering.lower(node.this), node.expression
+    if isinstance(what, exp.Null):
+        return lowering.build("IS NULL", node, (value,))
+    if isinstance(what, exp.Boolean):
+        return lowering.build("IS NOT DISTINCT FROM", node, (value, lowering.lower(what)))
+    raise lowering.refuse(node)
+
+
+def lower_case(lowering: Lowering, node: exp.Expr) -> Expression:
+    lowering.only(node, ("this", "ifs", "default"))
+    subject = lowering.lower(node.this) if node.this else None
+    arguments: list[Expression] = []
+    for branch in node.args["ifs"]:
+        condition = lowering.lower(branch.this)
+        if subject is not None:
+            condition = lowering.build("=", branch, (subject, condition))
+        arguments += [condition, lowering.lower(branch.args["true"])]
+    otherwise = node.args.get("default")
+    arguments.append(lowering.lower(otherwise) if otherwise else Literal(None, Text()))
+    return lowering.build("CASE", node, tuple(arguments))
+
+
+def lower_if(lowering: Lowering, node: exp.Expr) -> Expression:
+    lowering.only(node, ("this", "true", "false"))
+    otherwise = node.args.get("false") or exp.Null()
+    return lowering.call("CASE", node, (node.this, node.args["true"], otherwise))
+
+
+def lower_cast(lowering: Lowering, node: exp.Expr) -> Expression:
+    lowering.only(node, ("this", "to"))
+    function = cast_function(lowering, node)
+    value = lowering.lower(node.this)
+    kind = TYPES.get(node.args["to"].this.value)
+    if isinstance(value, Literal) and isinstance(value.value, str) and isinstance(kind, Date | Timestamp):
+        moment = read_moment(value, kind)
+        day = moment.value.date() if isinstance(kind, Date) and isinstance(moment.value, datetime) else moment.value
+        assert isinstance(day, date)
+        return Literal(day, kind, moment.at)
+    return lowering.build(function, node, (value,))
+
+
+def cast_function(lowering: Lowering, node: exp.Expr) -> Function:
+    to = node.args["to"]
+    name = "INTEGER" if to.this.value == "INT" else to.this.value
+    if name == "DECIMAL":
+        return _decimal_cast(lowering, node)
+    if name in NARROW_INTEGERS and not to.expressions:
+        return cast_to(Integer(), name)
+    if name in TYPES and not to.expressions:
+        return cast_to(TYPES[name])
+    raise Unsupported(
+        f"there is no cast to {to.sql('duckdb')}",
+        at=lowering.place(node),
+        hint="cast to BIGINT, DOUBLE, DECIMAL(p, s), VARCHAR, BOOLEAN, DATE or TIMESTAMP",
+    )
+
+
+def _decimal_cast(lowering: Lowering, node: exp.Expr) -> Function:
+    sizes = [parameter.name for parameter in node.args["to"].expressions]
+    precision, scale = sizes if len(sizes) == 2 else (*sizes, "0") if len(sizes) == 1 else ("18", "3")
+    try:
+        return cast_to(parse_type(f"decimal({precision},{scale})"))
+    except SchemaError as problem:
+        raise ProgrammingError(str(problem.args[0]), at=lowering.place(node), hint=problem.hint) from None
+
+
+def lower_date(lowering: Lowering, node: exp.Expr) -> Expression:
+    """DATE(x) is CAST(x AS DATE)."""
+    lowering.only(node, ("this",))
+    return lower_cast(lowering, exp.Cast(this=node.this, to=exp.DataType.build("date")))
+
+
+def lower_like(lowering: Lowering, node: exp.Expr) -> Expression:
+    """text [NOT] LIKE 'pattern' [ESCAPE 'c']"""
+    like, escape = (node.this, [node.expression]) if isinstance(node, exp.Escape) else (node, [])
+    if not isinstance(like, exp.Like | exp.ILike):
+        raise lowering.refuse(node)
+    lowering.only(like, ("this", "expression", "negate"))
+    name = "LIKE" if isinstance(like, exp.Like) else "ILIKE"
+    found = lowering.call(name, node, (like.this, like.expression, *escape))
+    return lowering.build("NOT", node, (found,)) if like.args.get("negate") else found
+
+
+def lower_insensitive(lowering: Lowering, node: exp.Expr) -> Expression:
+    """text ~* 'pattern'"""
+    lowering.only(node, ("this", "expression"))
+    return lowering.call("REGEXP_MATCHES", node, (node.this, node.expression, exp.Literal.string("i")))
+
+
+def lower_trim(lowering: Lowering, node: exp.Expr) -> Expression:
+    lowering.only(node, ("this", "position", "expression"))
+    characters = node.args.get("expression")
+    return lowering.call(TRIMS[node.args.get("position")], node, (node.this, *([characters] if characters else [])))
+
+
+def lower_pad(lowering: Lowering, node: exp.Expr) -> Expression:
+    lowering.only(node, ("this", "expression", "fill_pattern", "is_left"))
+    fill = node.args.get("fill_pattern")
+    name = PADS[bool(node.args.get("is_left"))]
+    return lowering.call(name, node, (node.this, node.expression, *([fill] if fill else [])))
+
+
+def lower_log(lowering: Lowering, node: exp.Expr) -> Expression:
+    """LOG(x) is the logarithm to base 10."""
+    lowering.only(node, ("this", "expression"))
+    if node.args.get("expression") is None:
+        return lowering.call("LOG10", node, (node.this,))
+    if isinstance(node.this, exp.Literal) and node.this.name in LOGARITHMS:
+        return lowering.call(LOGARITHMS[node.this.name], node, (node.expression,))
+    raise lowering.refuse(node)
+
+
+SPECIAL: dict[type[exp.Expr], Callable[[Lowering, exp.Expr], Expression]] = {
+    exp.Literal: lower_literal,
+    exp.Boolean: lambda lowering, node: Literal(bool(node.this), Boolean(), lowering.place(node)),
+    exp.Null: lambda lowering, node: Literal(None, Text(), lowering.place(node)),
+    exp.Paren: lambda lowering, node: lowering.lower(node.this),
+    exp.Column: lambda lowering, node: lowering.resolve(node),  # type: ignore[arg-type]
+    exp.Neg: lower_negative,
+    exp.Between: lower_between,
+    exp.Is: lower_is,
+    exp.Case: lower_case,
+    exp.If: lower_if,
+    exp.Cast: lower_cast,
+    exp.TryCast: lower_cast,
+    exp.Date: lower_date,
+    exp.Like: lower_like,
+    exp.ILike: lower_like,
+    exp.Escape: lower_like,
+    exp.RegexpILike: lower_insensitive,
+    exp.Trim: lower_trim,
+    exp.Pad: lower_pad,
+    exp.Log: lower_log,
+}

@@ -1,0 +1,93 @@
+"""LIKE, ILIKE, SIMILAR TO and regular expressions. Patterns are constants that are known to compile."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dpsql.expressions.comparison import truth
+from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.regex import BadPattern, check_pattern
+from dpsql.expressions.text import call_sql, grown, need_text
+from dpsql.expressions.write import Sql, binary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpsql.expressions.facts import Facts
+
+FLAGS = ("c", "i", "s", "m")
+"""Case-sensitive or not, `.` matches a new line too, ^ and $ match at lines."""
+
+
+def like_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+    text, *constants = arguments
+    need_text(name, text)
+    if len(constants) not in (1, 2) or not all(isinstance(facts.constant, str) for facts in constants):
+        raise Misfit(f"{name} takes a text and a constant pattern")
+    if len(constants) == 2:
+        check_escapes(name, *(str(facts.constant) for facts in constants))
+    return truth(nullable=text.nullable)
+
+
+def check_escapes(name: str, pattern: str, escape: str) -> None:
+    """The engine finds a lone escape at the end only when a row gets that far."""
+    if len(escape) != 1 or not escape.isascii():
+        raise Misfit(f"{name} takes one plain character after ESCAPE")
+    if pattern.replace(escape * 2, "").endswith(escape):
+        raise Misfit(f"the pattern of {name} ends with {escape}, which escapes nothing")
+
+
+def like_sql(operator: str, arguments: Sequence[Written]) -> Sql:
+    text, pattern, *escape = (argument.sql for argument in arguments)
+    return binary(text, operator, Sql(" ESCAPE ".join([pattern, *escape])))
+
+
+def regex_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+    check_regex(name, arguments[:2])
+    flags = arguments[2].constant if len(arguments) == 3 else ""
+    if len(arguments) > 3 or not isinstance(flags, str) or not set(flags) <= set(FLAGS):
+        raise Misfit(f"{name} takes a text, a constant pattern and the flags {', '.join(FLAGS)}")
+    return truth(nullable=arguments[0].nullable)
+
+
+def check_regex(name: str, arguments: Sequence[Facts]) -> int:
+    """How many groups the constant pattern captures."""
+    text, pattern = arguments
+    need_text(name, text)
+    if not isinstance(pattern.constant, str):
+        raise Misfit(f"{name} takes a text and a constant pattern")
+    try:
+        return check_pattern(pattern.constant)
+    except BadPattern as problem:
+        raise Misfit(f"{name} cannot use this pattern: {problem}") from None
+
+
+def extract_facts(arguments: Sequence[Facts]) -> Facts:
+    captured = check_regex("REGEXP_EXTRACT", arguments[:2])
+    group = arguments[2].constant if len(arguments) == 3 else 0
+    if len(arguments) > 3 or not isinstance(group, int) or not 0 <= group <= captured:
+        raise Misfit(f"REGEXP_EXTRACT takes the number of a group of the pattern, up to {captured}")
+    return grown(arguments[0].nullable, arguments[0].growth)
+
+
+def extract_sql(arguments: Sequence[Written]) -> Sql:
+    return call_sql("regexp_extract", arguments)
+
+
+def _like(name: str) -> Function:
+    return Function(name, f"text {name} 'pattern'", partial(like_facts, name), partial(like_sql, name))
+
+
+def _regex(name: str, engine: str, takes: str) -> Function:
+    return Function(name, takes, partial(regex_facts, name), partial(call_sql, engine))
+
+
+FUNCTIONS = (
+    _like("LIKE"),
+    _like("ILIKE"),
+    _regex("SIMILAR TO", "regexp_full_match", "text SIMILAR TO 'pattern'"),
+    _regex("REGEXP_MATCHES", "regexp_matches", "REGEXP_MATCHES(text, 'pattern' [, 'flags'])"),
+    _regex("REGEXP_FULL_MATCH", "regexp_full_match", "REGEXP_FULL_MATCH(text, 'pattern' [, 'flags'])"),
+    Function("REGEXP_EXTRACT", "REGEXP_EXTRACT(text, 'pattern' [, group])", extract_facts, extract_sql),
+)

@@ -1,0 +1,174 @@
+"""FLOOR, CEIL, ROUND, TRUNC and WIDTH_BUCKET: bins of numbers. Their ranges are whole, so bins are public groups.
+
+Decimals are rounded as decimals (1.005 is half way between 1.00 and 1.01, the nearest double is not), then cast.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from dpsql.expressions.arithmetic import need_numbers, number
+from dpsql.expressions.facts import Facts, bounded
+from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.ranges import Exact, double_range, magnitude, monotone, range_of, rounded_out
+from dpsql.expressions.types import written_as
+from dpsql.expressions.write import Sql, binary, call, cast, huge, integer, literal, try_cast, when
+from dpsql.schema.types import Decimal, Double, Integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Whole: TypeAlias = Callable[[Exact], int]
+
+MOST_DIGITS = 15
+MOST_BUCKETS = 1_000_000
+
+
+def half_away(value: Exact) -> int:
+    """Rounded as SQL rounds: halves away from zero.
+
+    >>> half_away(Fraction(-5, 2)), half_away(Fraction(12, 5))
+    (-3, 2)
+    """
+    away = math.floor(magnitude(value) + Fraction(1, 2))
+    return away if value >= 0 else -away
+
+
+def to_whole_facts(name: str, whole: Whole, arguments: Sequence[Facts]) -> Facts:
+    need_numbers(name, arguments, 1)
+    (facts,) = arguments
+    ends = range_of(facts) if isinstance(facts.type, Decimal) else double_range(facts)
+    return bounded(Double(), *rounded_out(monotone(whole, ends)), nullable=facts.nullable, whole=True)
+
+
+def to_whole_sql(name: str, arguments: Sequence[Written]) -> Sql:
+    return _rounded(name, arguments[0])
+
+
+def _rounded(name: str, argument: Written, *digits: Sql) -> Sql:
+    if isinstance(argument.facts.type, Decimal):
+        return cast(call(name, argument.sql, *digits), Double())
+    return call(name, written_as(Double(), argument), *digits)
+
+
+def digits_facts(name: str, whole: Whole, arguments: Sequence[Facts]) -> Facts:
+    value, *rest = arguments
+    need_numbers(name, [value], 1)
+    digits = rest[0].constant if rest else 0
+    if len(rest) > 1 or not isinstance(digits, int) or abs(digits) > MOST_DIGITS:
+        raise Misfit(f"{name} takes a constant number of digits from -{MOST_DIGITS} to {MOST_DIGITS}")
+    if isinstance(value.type, Integer):
+        return _whole_digits(value, whole, digits)
+    if isinstance(value.type, Decimal):
+        step = Fraction(10) ** -digits
+        ends = rounded_out(monotone(lambda end: whole(Fraction(end) / step) * step, range_of(value)))
+    else:
+        ends = monotone(lambda end: _as_engine(whole, end, digits), range_of(value))
+    return bounded(Double(), *ends, nullable=value.nullable, whole=digits <= 0)
+
+
+def _whole_digits(value: Facts, whole: Whole, digits: int) -> Facts:
+    if digits >= 0:
+        return value
+    step = 10**-digits
+    return number([value], monotone(lambda end: whole(Fraction(end, step)) * step, range_of(value)), whole=True)
+
+
+def _as_engine(whole: Whole, end: Exact, digits: int) -> Exact:
+    """What the engine makes of a double, with its rounding: it multiplies by a power of ten, or divides by one."""
+    value, power = float(end), 10.0 ** abs(digits)
+    scaled = value * power if digits >= 0 else value / power
+    if not math.isfinite(scaled):
+        return end
+    steps = float(whole(Fraction(scaled)))
+    return Fraction(steps / power if digits >= 0 else steps * power)
+
+
+def digits_sql(name: str, arguments: Sequence[Written]) -> Sql:
+    value, *rest = arguments
+    digits = rest[0].facts.constant if rest else 0
+    assert isinstance(digits, int)
+    if not isinstance(value.facts.type, Integer):
+        return _rounded(name, value, *([integer(digits)] if rest else []))
+    if digits >= 0:
+        return value.sql
+    # In 128 bits, because rounding up can leave 64; // cuts off towards zero.
+    step = integer(10**-digits)
+    half = integer(10**-digits // 2 if name == "round" else 0)
+    moved = when(Sql(f"{value.sql} < 0"), binary(huge(value.sql), "-", half), binary(huge(value.sql), "+", half))
+    return try_cast(binary(binary(moved, "//", huge(step)), "*", huge(step)), Integer())
+
+
+def bucket_facts(arguments: Sequence[Facts]) -> Facts:
+    """Bucket 0 is below, bucket count + 1 above."""
+    value, *rest = arguments
+    need_numbers("WIDTH_BUCKET", [value], 1)
+    low, high, count = _buckets(rest)
+    exact = _in_integers(arguments)
+
+    def bucket(end: Exact) -> int:
+        if end < low or end >= high:
+            return 0 if end < low else count + 1
+        if exact:
+            return math.floor((end - low) * count / Fraction(high - low)) + 1
+        return min(count, math.floor((float(end) - float(low)) / (float(high) - float(low)) * count) + 1)
+
+    least, most = monotone(bucket, range_of(value) if exact else double_range(value))
+    return bounded(
+        Integer(), 0 if least is None else least, count + 1 if most is None else most, nullable=value.nullable
+    )
+
+
+def _buckets(rest: Sequence[Facts]) -> tuple[Exact, Exact, int]:
+    low, high, count = (facts.constant for facts in rest) if len(rest) == 3 else (None, None, None)
+    if not isinstance(low, int | Fraction) or not isinstance(high, int | Fraction) or not isinstance(count, int):
+        raise Misfit("WIDTH_BUCKET takes a number, constant ends and a constant whole number of buckets")
+    if not (1 <= count <= MOST_BUCKETS and 0 < float(high) - float(low) < math.inf):
+        raise Misfit(f"WIDTH_BUCKET takes low < high and 1 to {MOST_BUCKETS} buckets")
+    return low, high, count
+
+
+def _in_integers(arguments: Sequence[Facts]) -> bool:
+    return all(isinstance(facts.type, Integer) for facts in arguments)
+
+
+def bucket_sql(arguments: Sequence[Written]) -> Sql:
+    low, high, count = _buckets([argument.facts for argument in arguments[1:]])
+    if _in_integers([argument.facts for argument in arguments]):
+        value, first, last = (argument.sql for argument in arguments[:3])
+        scaled = binary(binary(huge(value), "-", huge(first)), "*", integer(count))
+        inside = binary(scaled, "//", huge(integer(int(high) - int(low))))
+    else:
+        value, first, last = (written_as(Double(), argument) for argument in arguments[:3])
+        width = literal(Fraction(float(high) - float(low)), Double())
+        share = binary(binary(binary(value, "-", first), "/", width), "*", literal(count, Double()))
+        inside = call("least", call("floor", share), integer(count - 1))
+    found = binary(try_cast(inside, Integer()), "+", integer(1))
+    # LEAST passes over NULL, so NULL is no bucket only because no condition holds for it.
+    outside = f"WHEN {value} < {first} THEN 0 WHEN {value} >= {last} THEN {count + 1}"
+    return Sql(f"CASE {outside} WHEN {value} IS NOT NULL THEN {found} END")
+
+
+def _to_whole(name: str, whole: Whole) -> Function:
+    return Function(name, f"{name}(number)", partial(to_whole_facts, name, whole), partial(to_whole_sql, name.lower()))
+
+
+def _digits(name: str, whole: Whole) -> Function:
+    return Function(
+        name,
+        f"{name}(number [, digits])",
+        partial(digits_facts, name, whole),
+        partial(digits_sql, name.lower()),
+    )
+
+
+FUNCTIONS = (
+    _to_whole("FLOOR", math.floor),
+    _to_whole("CEIL", math.ceil),
+    _digits("ROUND", half_away),
+    _digits("TRUNC", math.trunc),
+    Function("WIDTH_BUCKET", "WIDTH_BUCKET(number, low, high, count)", bucket_facts, bucket_sql),
+)
