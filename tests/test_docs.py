@@ -23,7 +23,7 @@ from dpsql.accounting.costs import price
 from dpsql.accounting.events import Composed
 from dpsql.accounting.gaussian_dp import epsilon_at, mu_for
 from dpsql.aggregates.measure import CountRows, SumValues
-from dpsql.expressions.lower import FUNCTIONS
+from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Column
 from dpsql.flow.calibrate_noise import _coarse
 from dpsql.mechanisms.gaussian import GaussianNoise
@@ -133,7 +133,7 @@ REFUSED = (
     "SELECT MEDIAN(amount) FROM orders",
     "SELECT MAX(amount) FROM orders",
     "SELECT COUNT(*) FROM orders AS a JOIN orders AS b ON a.day = b.day",
-    "SELECT region, COUNT(*) FROM customers GROUP BY ROLLUP (region)",
+    "SELECT COUNT(*) FROM orders WHERE amount > (SELECT AVG(amount) FROM orders)",
     "SELECT * FROM orders",
     "SELECT COUNT(*) FROM (SELECT * FROM orders LIMIT 10)",
 )

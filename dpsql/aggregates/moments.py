@@ -13,8 +13,8 @@ from dpsql.aggregates.count import count_linear
 from dpsql.aggregates.estimate import Formula
 from dpsql.aggregates.final import linear_sql
 from dpsql.aggregates.sum import sum_linear, summed
-from dpsql.expressions.lower import FUNCTIONS
 from dpsql.expressions.narrow import kept_facts
+from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Expression, Literal
 from dpsql.expressions.write import Sql, binary, call, literal, when
 from dpsql.relation.relation import AggregateCall

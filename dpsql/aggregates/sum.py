@@ -56,7 +56,7 @@ def summed(call: AggregateCall, value: Expression, context: Context, *, centred:
     quantum = quantum_for(value.type, low, high)
     if quantum is None:
         raise UnboundedColumn(
-            f"{call.name} cannot be exact over a range as wide as [{facts.low}, {facts.high}]",
+            f"{call.name} cannot be exact over a range as wide as [{float(low):g}, {float(high):g}]",
             at=call.at,
             hint="declare narrower bounds, or CAST to DOUBLE",
         )

@@ -10,13 +10,12 @@ from dpsql.expressions.comparison import compare_facts
 from dpsql.expressions.facts import Facts, converted, union
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.types import common_type, is_null, written_as
-from dpsql.expressions.write import NULL, Sql, binary, call, literal, when
+from dpsql.expressions.write import NULL, Sql, binary, call, when
 from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpsql.expressions.facts import Limit
     from dpsql.schema.types import ColumnType
 
 
@@ -67,38 +66,15 @@ def nullif_sql(arguments: Sequence[Written]) -> Sql:
 def extreme_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     """LEAST and GREATEST pass over NULL, so only an argument that is never NULL caps the result."""
     kind = choice_type(name, arguments)
-    choices = [facts for facts in arguments if not is_null(facts)]
-    merged = union([replace(facts, values=None) for facts in choices], kind)
-    low, high = merged.low, merged.high
+    choices = [converted(replace(facts, values=None), kind) for facts in arguments if not is_null(facts)]
+    merged = union(choices, kind)
     sure = [facts for facts in choices if not facts.nullable]
-    cap = _cap(name, kind, sure)
-    if name == "LEAST" and cap is not None:
-        high = cap
-    if name == "GREATEST" and cap is not None:
-        low = cap
+    low, high = merged.low, merged.high
+    if name == "LEAST":
+        high = min((facts.high for facts in sure if facts.high is not None), default=high)
+    else:
+        low = max((facts.low for facts in sure if facts.low is not None), default=low)
     return replace(merged, low=low, high=high, nullable=not sure)
-
-
-def _cap(name: str, kind: ColumnType, sure: Sequence[Facts]) -> Limit | None:
-    """The least of the highest ends for LEAST, the greatest of the lowest for GREATEST."""
-    moved = [converted(replace(facts, values=None), kind) for facts in sure]
-    ends = [facts.high if name == "LEAST" else facts.low for facts in moved]
-    known = [end for end in ends if end is not None]
-    if not known:
-        return None
-    return min(known) if name == "LEAST" else max(known)
-
-
-def extreme_sql(name: str, arguments: Sequence[Written]) -> Sql:
-    """The cap is written down too: a column that is declared never to be NULL might be NULL all the same."""
-    known = [argument.facts for argument in arguments if not is_null(argument.facts)]
-    kind = choice_type(name, known or [arguments[0].facts])
-    sure = [facts for facts in known if not facts.nullable]
-    written = [written_as(kind, argument) for argument in arguments]
-    cap = _cap(name, kind, sure)
-    if cap is not None and cap not in [facts.constant for facts in sure]:
-        written.append(literal(cap, kind))
-    return call(name.lower(), *written)
 
 
 def variadic_sql(name: str, arguments: Sequence[Written]) -> Sql:
@@ -111,6 +87,6 @@ FUNCTIONS = (
     Function("CASE", "CASE WHEN condition THEN value ... ELSE value END", case_facts, case_sql),
     Function("COALESCE", "COALESCE(a, b, ...)", coalesce_facts, partial(variadic_sql, "coalesce")),
     Function("NULLIF", "NULLIF(a, b)", nullif_facts, nullif_sql),
-    Function("LEAST", "LEAST(a, b, ...)", partial(extreme_facts, "LEAST"), partial(extreme_sql, "LEAST")),
-    Function("GREATEST", "GREATEST(a, b, ...)", partial(extreme_facts, "GREATEST"), partial(extreme_sql, "GREATEST")),
+    Function("LEAST", "LEAST(a, b, ...)", partial(extreme_facts, "LEAST"), partial(variadic_sql, "least")),
+    Function("GREATEST", "GREATEST(a, b, ...)", partial(extreme_facts, "GREATEST"), partial(variadic_sql, "greatest")),
 )

@@ -16,6 +16,8 @@ ROW_BITS = 34
 EXACT_INTEGER_BITS = 40
 """Integers below this size are summed as they are."""
 DECIMAL_DIGITS = 18
+WIDEST_DOUBLE = 2**1000
+"""Beyond it a bound that is rounded outwards could leave the doubles."""
 
 
 def in_quanta(value: Sql, kind: ColumnType, quantum: Fraction, low: int, high: int) -> Sql:
@@ -42,6 +44,8 @@ def in_quanta(value: Sql, kind: ColumnType, quantum: Fraction, low: int, high: i
 def quantum_for(kind: ColumnType, low: Fraction, high: Fraction) -> Fraction | None:
     """The value of one unit of a sum over [low, high]; None if the range is too wide to be summed exactly."""
     largest = max(abs(low), abs(high), Fraction(1, 2**60))
+    if largest > WIDEST_DOUBLE:
+        return None
     if isinstance(kind, Decimal):
         quantum = Fraction(1, 10**kind.scale)
         return quantum if largest / quantum < 10**DECIMAL_DIGITS else None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LONGEST_QUERY = 100_000
 LONGEST_NUMBER = 400
+LARGEST_BITS = 1024
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,13 @@ def _bind(tree: exp.Query, question: Question) -> None:
         node.replace(_literal(value))
 
 
+def _is_writable(value: int | float | Decimal) -> bool:
+    """Whether the number has few enough digits to be written down."""
+    if isinstance(value, int):
+        return value.bit_length() < LARGEST_BITS
+    return math.isfinite(value) and len(str(value)) <= LONGEST_NUMBER
+
+
 def _check_numbers(tree: exp.Query, sql: str) -> None:
     """Numbers that no column could hold, and whose digits alone would fill the memory."""
     for node in tree.find_all(exp.Literal):
@@ -146,7 +154,7 @@ def _literal(value: object) -> exp.Expr:
             return exp.cast(exp.Literal.string(value.isoformat(" ")), "TIMESTAMP")
         case date():
             return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
-        case int() | float() | Decimal() if math.isfinite(value) and len(str(value)) <= LONGEST_NUMBER:
+        case int() | float() | Decimal() if _is_writable(value):
             number = exp.Literal.number(str(abs(value)))
             return exp.Paren(this=exp.Neg(this=number)) if value < 0 else number
     raise ProgrammingError(

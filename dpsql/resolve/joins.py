@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 from dpsql.errors import ProgrammingError, Unsupported
-from dpsql.expressions.lower import FUNCTIONS
 from dpsql.expressions.narrow import conjuncts
+from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, Expression
 from dpsql.relation.relation import Join
 from dpsql.resolve.rows import Rows

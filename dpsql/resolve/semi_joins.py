@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.expressions.lower import FUNCTIONS, Lowering
+from dpsql.expressions.lower import Lowering
+from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, Expression, columns_of
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, SemiJoin
