@@ -8,6 +8,7 @@ same time after a hundred thousand queries as after one. See docs/proofs/ledger.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dpsql.accounting.answers import Answers
@@ -64,6 +65,19 @@ class Ledger:
             file.close()
             raise
         return ledger
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str]) -> Ledger:
+        """An existing ledger, whatever its dataset: to look at and to verify."""
+        path = os.fspath(path)
+        if not Path(path).exists():
+            raise LedgerError(f"there is no ledger {path}", hint="check the path; it ends in .ledger by default")
+        file = LedgerFile(path)
+        with file.reading() as connection:
+            recorded = Book(connection).budget(None)
+        if recorded is None:
+            raise _nothing_recorded(path)
+        return cls(file, recorded.dataset, None)
 
     def charge(self, event: Event, *, sql: str, fingerprint: str, epsilon: object, delta: object = 0) -> Entry:
         """Records the event if every budget that applies admits it; else raises BudgetExhausted and changes nothing.
