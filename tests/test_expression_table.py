@@ -161,9 +161,9 @@ def database() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     columns = ", ".join(f"{name} {engine_type(kind)}" for name, kind in KINDS.items())
     rows = {
-        "wild": [[draw.choice([None, *WORST[name]]) for name in KINDS] for _ in range(400)],
-        "tame": [[tame_value(name, draw) for name in KINDS] for _ in range(250)],
-        "holes": [[draw.choice([None, tame_value(name, draw)]) for name in KINDS] for _ in range(100)],
+        "wild": [[draw.choice([None, *WORST[name]]) for name in KINDS] for _ in range(300)],
+        "tame": [[tame_value(name, draw) for name in KINDS] for _ in range(150)],
+        "holes": [[draw.choice([None, tame_value(name, draw)]) for name in KINDS] for _ in range(80)],
     }
     for table, content in rows.items():
         connection.execute(f"CREATE TABLE {table} ({columns})")
@@ -282,7 +282,7 @@ CASES = [
     *cases("POWER", "POWER(x, 2)", "POWER(y, 0.5)", "i ^ 3", "POW(x, y)", "POWER(j, -1)", "x ** 0", "POWER(y, 64)"),
     *cases("SIN", "SIN(x)", "SIN(i)"),
     *cases("COS", "COS(x)", "COS(y)"),
-    *cases("TAN", "TAN(x)", "TAN(y)"),
+    *cases("TAN", "TAN(x)", "TAN(y)", "TAN(POW(x, y))"),
     *cases("ASIN", "ASIN(x)", "ASIN(y)"),
     *cases("ACOS", "ACOS(x)", "ACOS(y)"),
     *cases("ATAN", "ATAN(x)", "ATAN(i)"),

@@ -1,4 +1,4 @@
-"""ABS, SIGN, SQRT, CBRT, LN, LOG10, LOG2, EXP, POWER, and trigonometry. What has no real value is NULL."""
+"""ABS, SIGN, roots, logarithms, powers and trigonometry. What has no real value is NULL."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _is_finite(facts: Facts) -> bool:
 
 def tan_facts(arguments: Sequence[Facts]) -> Facts:
     need_numbers("TAN", arguments, 1)
-    return bounded(Double(), None, None, nullable=arguments[0].nullable)
+    return bounded(Double(), None, None, nullable=arguments[0].nullable or not _is_finite(arguments[0]))
 
 
 def angle_facts(arguments: Sequence[Facts]) -> Facts:
