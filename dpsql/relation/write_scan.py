@@ -15,6 +15,7 @@ from dpsql.schema.types import Boolean, Date, Double, Text, Timestamp
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
     from dpsql.relation.relation import Scan, Unit, UnitHop
+    from dpsql.schema.types import ColumnType
 
 UNIT = "_unit"
 KEY = "_key"
@@ -38,28 +39,35 @@ def _with_unit(table: str, path: tuple[UnitHop, ...], unit: Unit) -> tuple[Sql, 
     """FROM a table, and the expression that gives each row's unit: its own column, or that of the row it refers to."""
     rows = named(column(table), ROWS)
     if not path:
-        return rows, column(unit.column, ROWS)
+        return rows, _typed(column(unit.column, ROWS), unit.type)
     hop, *rest = path
-    meets = binary(try_cast(column(hop.column, ROWS), hop.type), "=", column(KEY, OWNERS))
+    meets = binary(_typed(column(hop.column, ROWS), hop.type), "=", column(KEY, OWNERS))
     return Sql(f"{rows} JOIN ({_owners(hop, tuple(rest), unit)}) AS {OWNERS} ON {meets}"), column(UNIT, OWNERS)
 
 
 def _owners(hop: UnitHop, rest: tuple[UnitHop, ...], unit: Unit) -> Sql:
     """The unit of every key that a foreign key may refer to. A key that several units share belongs to the least."""
     source, owner = _with_unit(hop.to_table, rest, unit)
-    key = try_cast(column(hop.to_column, ROWS), hop.type)
+    key = _typed(column(hop.to_column, ROWS), hop.type)
     known = f"FROM {source} WHERE {owner} IS NOT NULL"
     if hop.unique:
         return Sql(f"SELECT {named(key, KEY)}, {named(owner, UNIT)} {known}")
     return Sql(f"SELECT {named(key, KEY)}, {named(call('min', owner), UNIT)} {known} GROUP BY {key}")
 
 
+def _typed(raw: Sql, kind: ColumnType) -> Sql:
+    """The column as its declared type, NULL where it does not fit.
+
+    A collation of the column would make one group of several spellings, shown as one person's: texts are equal if they
+    are spelled alike.
+    """
+    typed = try_cast(raw, kind)
+    return Sql(f"({typed} COLLATE C)") if isinstance(kind, Text) else typed
+
+
 def _declared(raw: Sql, facts: Facts) -> Sql:
     """The column as the schema declares it, whatever the row holds."""
-    typed = try_cast(raw, facts.type)
-    if isinstance(facts.type, Text):
-        # A collation of the column would make one group of several spellings, shown as one person's.
-        typed = Sql(f"({typed} COLLATE C)")
+    typed = _typed(raw, facts.type)
     if facts.values is not None:
         if isinstance(facts.type, Boolean) and len(facts.values) == 2:
             return typed
