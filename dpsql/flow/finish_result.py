@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpsql.errors import SealedExecutionError
+from dpsql.errors import OperationalError, SealedExecutionError
 from dpsql.result import Receipt, Result, ResultColumn
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
     from dpsql.flow.add_noise import Noisy
     from dpsql.flow.calibrate_noise import Calibrated
-    from dpsql.flow.plan_query import Output
+    from dpsql.flow.plan_query import Output, PublicTable
     from dpsql.flow.setting import Setting
     from dpsql.intervals import NoisyColumns
 
@@ -27,7 +31,7 @@ def finish_result(noisy: Noisy, setting: Setting) -> Result:
         )
     tables = [release.planned.scratch_table for release in calibrated.releases]
     tables += [table.scratch_table for table in calibrated.public]
-    public = [setting.engine.run(table.sql) for table in calibrated.public]
+    public = [_read_public(table, setting) for table in calibrated.public]
     finished = setting.scratch.run(calibrated.finish, tables, [*noisy.columns, *public])
     visible = len(calibrated.outputs)
     columns = tuple(
@@ -42,6 +46,16 @@ def finish_result(noisy: Noisy, setting: Setting) -> Result:
         number=noisy.charged.entry.number if noisy.charged.entry else None,
     )
     return Result(columns, finished.rows, receipt)
+
+
+def _read_public(table: PublicTable, setting: Setting) -> Mapping[str, np.ndarray]:
+    try:
+        return setting.engine.run(table.sql)
+    except Exception as problem:
+        raise OperationalError(
+            f'the public table "{table.scan.table}" cannot be read',
+            hint="the answer is kept: ask again when the table can be read, and it is free",
+        ) from problem
 
 
 def _noises(output: Output, calibrated: Calibrated) -> NoisyColumns:
