@@ -28,8 +28,8 @@ class FailingEngine:
     def check(self, schema: Any) -> None:
         self._engine.check(schema)
 
-    def is_unique(self, table: str, column: str) -> bool:
-        return bool(self._engine.is_unique(table, column))
+    def is_unique(self, table: str, column: str, kind: Any) -> bool:
+        return bool(self._engine.is_unique(table, column, kind))
 
     def run(self, select: Any) -> Mapping[str, np.ndarray]:
         row = SECRET  # noqa: F841 - a local of the failing frame, as an engine would have it

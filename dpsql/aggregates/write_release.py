@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, OverDistinct, SumValues
-from dpsql.expressions.emit import emit
+from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.tree import Column, columns_of, substituted
-from dpsql.expressions.write import Sql, binary, call, cast, column, integer, listed, literal, named
+from dpsql.expressions.write import Sql, binary, call, cast, column, integer, listed, named
 from dpsql.relation.write import relation_sql, select
 from dpsql.relation.write_domain import domain_sql
 from dpsql.relation.write_scan import UNIT
-from dpsql.schema.types import Double, Integer
+from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
     from dpsql.aggregates.measure import ByUnit
@@ -87,13 +87,9 @@ class Writer:
         """_unit, the keys and these values, for every row."""
         aggregate, known = self.release.aggregate, self.release.knowledge.always
         names = zip(aggregate.keys, self.release.key_names, strict=True)
-        keys = [named(self.spelled(emit(key, known), key), name) for key, name in names]
+        keys = [named(emit_value(key, known), name) for key, name in names]
         used = {used.name for part in (*aggregate.keys, *reading) for used in columns_of(part)}
         return select([column(UNIT), *keys, *values], relation_sql(aggregate.source, used))
-
-    def spelled(self, sql: Sql, value: Expression) -> Sql:
-        """Zero and minus zero are one value with two spellings: which is shown must not be one person's choice."""
-        return binary(sql, "+", literal(0, Double())) if isinstance(value.type, Double) else sql
 
     @property
     def unit_and_keys(self) -> Sql:
@@ -116,7 +112,7 @@ class Writer:
             return bounded
         # BETWEEN and not <=: DuckDB turns the latter into a top-N that needs far more memory.
         first = f"{column(GROUP_RANK)} BETWEEN 1 AND {integer(self.release.groups)}"
-        return Sql(f"SELECT * FROM ({bounded}) AS below WHERE {first}")
+        return Sql(f"SELECT * FROM ({bounded}) AS _below WHERE {first}")
 
     def by_keys(self, columns: list[Sql], below: Sql) -> Sql:
         query = select(columns, below)
@@ -126,9 +122,9 @@ class Writer:
 
     def over_distinct(self, base: Expression) -> Sql:
         release = self.release
-        value = named(self.spelled(emit(base, release.knowledge.always), base), VALUE)
+        value = named(emit_value(base, release.knowledge.always), VALUE)
         rows = self.rows([value], [base])
-        own = Sql(f"SELECT DISTINCT * FROM ({rows}) AS below WHERE {column(VALUE)} IS NOT NULL")
+        own = Sql(f"SELECT DISTINCT * FROM ({rows}) AS _below WHERE {column(VALUE)} IS NOT NULL")
         order = self.hashed([*self.keys, column(VALUE)])
         place = Sql(f"row_number() OVER (PARTITION BY {self.unit_and_keys} ORDER BY {order}, {column(VALUE)})")
         columns = [*self.keys, column(VALUE), named(place, VALUE_RANK)]
@@ -137,7 +133,7 @@ class Writer:
             columns.append(named(Sql(f"dense_rank() OVER ({self.by_hash})"), GROUP_RANK))
         kept = self.first_groups(select(columns, own))
         first = f"{column(VALUE_RANK)} BETWEEN 1 AND {integer(release.rows)}"
-        different = Sql(f"SELECT DISTINCT {listed([*self.keys, column(VALUE)])} FROM ({kept}) AS below WHERE {first}")
+        different = Sql(f"SELECT DISTINCT {listed([*self.keys, column(VALUE)])} FROM ({kept}) AS _below WHERE {first}")
         return self.by_keys([*self.keys, *self.distinct_totals(base)], different)
 
     def distinct_totals(self, base: Expression) -> list[Sql]:

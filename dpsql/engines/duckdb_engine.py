@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SETTINGS = (
     "SET python_enable_replacements = false",
+    "SET pandas_analyze_sample = 0",  # a column of objects is text, whatever a sample of it holds
     "SET error_on_division_by_zero = false",
     "SET scalar_subquery_error_on_multiple_rows = false",
     "SET autoinstall_known_extensions = false",
@@ -32,7 +33,9 @@ SETTINGS = (
     "SET allow_community_extensions = false",
     "SET enable_progress_bar = false",
 )
-READERS = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv"}
+# A text file is read as text and typed by the scan: else one odd cell, guessed wrong from a sample, fails the query.
+AS_TEXT = "read_csv({}, all_varchar = true, ignore_errors = true, null_padding = true)"
+READERS = {".parquet": "read_parquet({})", ".csv": AS_TEXT, ".tsv": AS_TEXT}
 INTEGERS = {sign + size for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")}
 # Which of the engine's types can stand for a declared one without losing what it holds.
 FITTING: dict[type, set[str]] = {
@@ -46,22 +49,29 @@ FITTING: dict[type, set[str]] = {
 }
 
 
+# Types whose different values stay different as the declared type: the others are rounded when they are read.
+APART: dict[type, set[str]] = {
+    Double: {"FLOAT", "DOUBLE"},
+    Timestamp: {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "DATE"},
+}
+
+
 class DuckDBEngine:
-    def __init__(self, connection: duckdb.DuckDBPyConnection, *, owned: bool) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, *, untyped: bool = False) -> None:
+        """`untyped`: the tables come from files or frames whose texts may stand for any type."""
         self._connection = connection
-        self._owned = owned
+        self._untyped = untyped
         self._lock = threading.Lock()
-        self._unique = self._unique_columns()
 
     @classmethod
     def open(cls, database: object, schema: Schema) -> DuckDBEngine:
         if isinstance(database, duckdb.DuckDBPyConnection):
-            return cls(_own_cursor(database), owned=True)
+            return cls(_own_cursor(database))
         if isinstance(database, str | os.PathLike) and str(database) != ":memory:":
             path = Path(database)
             if path.suffix.lower() not in READERS:
-                return cls(_open_file(path), owned=True)
-        return cls(_open_tables(_tables(database, schema)), owned=True)
+                return cls(_open_file(path))
+        return cls(_open_tables(_tables(database, schema)), untyped=True)
 
     def check(self, schema: Schema) -> None:
         found = self._columns()
@@ -72,10 +82,12 @@ class DuckDBEngine:
                     f'tables.{table.name}: the database has no table "{table.name}"',
                     hint=did_you_mean(table.name, found) or "the database has no tables at all",
                 )
-            _check_table(table, columns)
+            _check_table(table, columns, untyped=self._untyped)
 
-    def is_unique(self, table: str, column: str) -> bool:
-        return (table.lower(), column.lower()) in self._unique
+    def is_unique(self, table: str, column: str, kind: ColumnType) -> bool:
+        # Asked anew each time: a caller's connection may have replaced the table.
+        stored = self._unique_columns().get((table.lower(), column.lower()), "").partition("(")[0]
+        return stored in APART.get(type(kind), FITTING[type(kind)])
 
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
         # One connection, one query at a time: registered frames are seen by the connection alone.
@@ -83,12 +95,11 @@ class DuckDBEngine:
             found = self._connection.execute(sql)
             described = [(item[0], str(item[1])) for item in found.description or ()]
             if any(kind.startswith("DECIMAL") for _, kind in described):
-                return _from_rows([name for name, _ in described], found.fetchall())
+                return _from_rows(described, found.fetchall())
             return {name: np.ma.asanyarray(column) for name, column in found.fetchnumpy().items()}
 
     def close(self) -> None:
-        if self._owned:
-            self._connection.close()
+        self._connection.close()
 
     def _columns(self) -> dict[str, dict[str, str]]:
         """The type of every column, by table; names in lower case, as SQL compares them.
@@ -104,13 +115,15 @@ class DuckDBEngine:
             found.setdefault(table.lower(), {})[column.lower()] = kind
         return found
 
-    def _unique_columns(self) -> set[tuple[str, str]]:
+    def _unique_columns(self) -> dict[tuple[str, str], str]:
+        """Tables and columns that a constraint keeps unique, with the columns' types."""
         rows = self._connection.execute(
             "SELECT table_name, constraint_column_names[1] FROM duckdb_constraints() "
             "WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND len(constraint_column_names) = 1 "
             "AND database_name = current_database() AND schema_name = current_schema()"
         ).fetchall()
-        return {(table.lower(), column.lower()) for table, column in rows}
+        types = self._columns() if rows else {}
+        return {(t.lower(), c.lower()): types.get(t.lower(), {}).get(c.lower(), "") for t, c in rows}
 
 
 def _own_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
@@ -130,7 +143,7 @@ def _own_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnect
     raise problem
 
 
-def _check_table(table: Table, columns: Mapping[str, str]) -> None:
+def _check_table(table: Table, columns: Mapping[str, str], *, untyped: bool) -> None:
     for column in table.columns.values():
         path = f"tables.{table.name}.columns.{column.name}"
         kind = columns.get(column.name.lower())
@@ -138,7 +151,7 @@ def _check_table(table: Table, columns: Mapping[str, str]) -> None:
             raise SchemaError(
                 f'{path}: the database has no column "{column.name}"', hint=did_you_mean(column.name, columns)
             )
-        if not _fits(column.type, kind):
+        if not (_fits(column.type, kind) or (untyped and kind == "VARCHAR")):
             raise SchemaError(
                 f"{path}: declared as {column.type.name}, and the database has {kind}", hint=_type_hint(kind, path)
             )
@@ -224,7 +237,7 @@ def _view_file(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> 
         )
     try:
         connection.execute(
-            f"CREATE VIEW {_quoted(name, chr(34))} AS SELECT * FROM {reader}({_quoted(str(path), chr(39))})"
+            f"CREATE VIEW {_quoted(name, chr(34))} AS SELECT * FROM {reader.format(_quoted(str(path), chr(39)))}"
         )
         return
     except duckdb.Error:
@@ -249,15 +262,14 @@ def _quoted(text: str, mark: str) -> str:
     return mark + text.replace(mark, mark * 2) + mark
 
 
-def _from_rows(names: list[str], rows: list[tuple[Any, ...]]) -> dict[str, np.ndarray]:
-    """Columns with decimals in them, which as numbers would lose digits: they travel as text."""
+def _from_rows(described: list[tuple[str, str]], rows: list[tuple[Any, ...]]) -> dict[str, np.ndarray]:
+    """Columns with decimals among them, which as numbers would lose digits: keys travel as text."""
     columns: dict[str, np.ndarray] = {}
-    for position, name in enumerate(names):
+    for position, (name, kind) in enumerate(described):
         values = [row[position] for row in rows]
-        if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        if kind == "BIGINT" and None not in values:
             columns[name] = np.array(values, dtype=np.int64)
         else:
-            column = np.empty(len(values), dtype=object)
-            column[:] = [None if value is None else str(value) for value in values]
-            columns[name] = column
+            columns[name] = np.empty(len(values), dtype=object)
+            columns[name][:] = [None if value is None else str(value) for value in values]
     return columns

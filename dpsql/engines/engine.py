@@ -10,14 +10,15 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dpsql.schema.model import Schema
+    from dpsql.schema.types import ColumnType
 
 
 class Engine(Protocol):
     def check(self, schema: Schema) -> None:
         """Raises SchemaError unless every declared table and column is there, with a type that fits."""
 
-    def is_unique(self, table: str, column: str) -> bool:
-        """Whether the database itself guarantees that no two rows of the table have the same value there."""
+    def is_unique(self, table: str, column: str, kind: ColumnType) -> bool:
+        """Whether the database itself guarantees that no two rows have the same value there, read as `kind`."""
 
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
         """The columns of the result, NULL as masked values."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dpsql.expressions.function import Written
 from dpsql.expressions.tree import Call, Column, Expression, Known, Literal, facts_of
-from dpsql.expressions.write import Sql, column, literal
+from dpsql.expressions.write import Sql, binary, column, literal
+from dpsql.schema.types import Double
 
 
 def emit(expression: Expression, known: Known) -> Sql:
@@ -21,3 +22,13 @@ def written(expression: Expression, known: Known) -> Written:
         case Call(function, arguments, _):
             parts = [written(argument, known) for argument in arguments]
             return Written(function.sql(parts), function.facts([part.facts for part in parts]))
+
+
+def emit_value(expression: Expression, known: Known) -> Sql:
+    """The expression as a column of a relation.
+
+    Zero and minus zero are one value with two spellings. Columns hold only the first: which of two equal values an
+    engine keeps (in DISTINCT, MIN, GROUP BY) would otherwise show, and may depend on who else is there.
+    """
+    sql = emit(expression, known)
+    return binary(sql, "+", literal(0, Double())) if isinstance(expression.type, Double) else sql

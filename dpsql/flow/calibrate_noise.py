@@ -248,7 +248,7 @@ def _selection_delta(planned: Planned, filter_: Filter, candidate: Candidate) ->
         whole = question.delta if question.delta is not None else filter_.delta * _part(question, filter_)
         selection = whole - candidate.delta
     elif question.delta is None:
-        selection = filter_.reserved_delta * Fraction(min(1.0, candidate.share)).limit_denominator(10**9)
+        selection = filter_.reserved_delta * Fraction(min(1.0, candidate.share))
     else:
         selection = question.delta * RESERVED_SHARE
     if not selection:

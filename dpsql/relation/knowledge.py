@@ -51,7 +51,8 @@ def knowledge_of(relation: Relation) -> Knowledge:
         case SemiJoin(source) | Distinct(source):
             return knowledge_of(source)
         case SetOp(kind, left, right):
-            return knowledge_of(left) if kind in ("INTERSECT", "EXCEPT") else _either(left, right)
+            either = _either(left, right)
+            return Knowledge(either.always, knowledge_of(left).kept) if kind in ("INTERSECT", "EXCEPT") else either
         case PerUnit() | Window():
             return _by_unit(relation)
 

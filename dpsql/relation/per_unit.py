@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
-from dpsql.expressions.emit import emit
+from dpsql.expressions.emit import emit_value
 from dpsql.expressions.facts import Facts, bounded, fact_of
 from dpsql.expressions.quanta import in_quanta, quantum_for
 from dpsql.expressions.tree import facts_of
@@ -81,7 +81,7 @@ def _most_counted(asked: AggregateCall, known: Known, single: bool) -> int | Non
 
 def per_unit_sql(asked: AggregateCall, known: Known, over: str = "") -> Sql:
     """The call over columns of these names; with `over` it is a window function."""
-    arguments = [emit(argument, known) for argument in asked.arguments]
+    arguments = [emit_value(argument, known) for argument in asked.arguments]
     match asked.name:
         case "COUNT" if not arguments:
             return Sql(f"count(*){over}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.emit import emit
+from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.tree import columns_of
 from dpsql.expressions.write import Sql, binary, column, listed, named
 from dpsql.relation.knowledge import knowledge_of
@@ -47,7 +47,7 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Sql:
             kept = [(name, expression) for name, expression in columns if name in names]
             known = knowledge_of(source).always
             below = relation_sql(source, _used(*(expression for _, expression in kept)))
-            return select([*_unit(relation), *(named(emit(value, known), name) for name, value in kept)], below)
+            return select([*_unit(relation), *(named(emit_value(value, known), name) for name, value in kept)], below)
         case Join():
             return _join(relation, names)
         case SemiJoin():
@@ -59,7 +59,7 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Sql:
             return _select(relation, names, sides)
         case Distinct(source):
             rows = relation_sql(source, knowledge_of(source).always)
-            return _select(relation, names, Sql(f"SELECT DISTINCT * FROM ({rows}) AS below"))
+            return _select(relation, names, Sql(f"SELECT DISTINCT * FROM ({rows}) AS _below"))
         case PerUnit():
             return _per_unit(relation, names)
         case Window():
@@ -67,7 +67,7 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Sql:
 
 
 def select(columns: list[Sql], below: Sql) -> Sql:
-    return Sql(f"SELECT {listed(columns) or '1'} FROM ({below}) AS below")
+    return Sql(f"SELECT {listed(columns) or '1'} FROM ({below}) AS _below")
 
 
 def _select(relation: Relation, names: list[str], below: Sql) -> Sql:
@@ -92,16 +92,16 @@ def _join(join: Join, names: list[str]) -> Sql:
     left = relation_sql(join.left, wanted & set(left_known))
     right = relation_sql(join.right, wanted & set(right_known))
     both = is_tracked(join.left) and is_tracked(join.right)
-    conditions = [binary(column(UNIT, "lefts"), "=", column(UNIT, "rights"))] if both else []
+    conditions = [binary(column(UNIT, "_lefts"), "=", column(UNIT, "_rights"))] if both else []
     if join.condition is not None:
         conditions.append(emit(join.condition, {**left_known, **right_known}))
     meets = " AND ".join(conditions) or "true"
     columns = [named(_joined_unit(join), UNIT), *map(column, names)]
-    return Sql(f"SELECT {listed(columns)} FROM ({left}) AS lefts {join.kind} JOIN ({right}) AS rights ON {meets}")
+    return Sql(f"SELECT {listed(columns)} FROM ({left}) AS _lefts {join.kind} JOIN ({right}) AS _rights ON {meets}")
 
 
 def _joined_unit(join: Join) -> Sql:
-    left, right = column(UNIT, "lefts"), column(UNIT, "rights")
+    left, right = column(UNIT, "_lefts"), column(UNIT, "_rights")
     if is_tracked(join.left) and is_tracked(join.right):
         return {"RIGHT": right, "FULL": Sql(f"coalesce({left}, {right})")}.get(join.kind, left)
     return left if is_tracked(join.left) else right
@@ -114,8 +114,8 @@ def _semi_join(semi: SemiJoin, names: list[str]) -> Sql:
     right = relation_sql(semi.other, used & set(other_known))
     conditions = [emit(semi.condition, {**known, **other_known})] if semi.condition is not None else []
     if is_tracked(semi.source) and is_tracked(semi.other):
-        conditions.append(binary(column(UNIT, "below"), "=", column(UNIT, "others")))
-    exists = f"EXISTS (SELECT 1 FROM ({right}) AS others WHERE {' AND '.join(conditions) or 'true'})"
+        conditions.append(binary(column(UNIT, "_below"), "=", column(UNIT, "_others")))
+    exists = f"EXISTS (SELECT 1 FROM ({right}) AS _others WHERE {' AND '.join(conditions) or 'true'})"
     return Sql(f"{_select(semi, names, left)} WHERE {'NOT ' if semi.negated else ''}{exists}")
 
 
@@ -124,7 +124,7 @@ def _semi_join(semi: SemiJoin, names: list[str]) -> Sql:
 
 def _per_unit(relation: PerUnit, names: list[str]) -> Sql:
     known = knowledge_of(relation.source).always
-    keys = [(name, emit(key, known)) for name, key in relation.keys]
+    keys = [(name, emit_value(key, known)) for name, key in relation.keys]
     calls = [(name, call) for name, call in relation.calls if name in names]
     below = relation_sql(relation.source, _used(*(key for _, key in relation.keys), *_arguments(calls)))
     columns = [named(sql, name) for name, sql in keys if name in names]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 UNIT = "_unit"
 KEY = "_key"
-ROWS = "rows"
-OWNERS = "owners"
+ROWS = "_rows"
+OWNERS = "_owners"
 # Years that Python can show; beyond them there is only "infinity", which is no date.
 FIRST_DAY, LAST_DAY = date(1, 1, 1), date(9999, 12, 31)
 FIRST_MOMENT, LAST_MOMENT = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)
@@ -77,7 +77,7 @@ def _declared(raw: Sql, facts: Facts) -> Sql:
         low, high = (FIRST_DAY, LAST_DAY) if isinstance(facts.type, Date) else (FIRST_MOMENT, LAST_MOMENT)
         return when(Sql(f"{typed} BETWEEN {literal(low, facts.type)} AND {literal(high, facts.type)}"), typed)
     if isinstance(facts.type, Double):
-        typed = finite(typed)
+        typed = finite(binary(typed, "+", literal(0, facts.type)))  # one spelling of zero
     if facts.low is None or facts.high is None:
         return typed
     return clamp(typed, literal(facts.low, facts.type), literal(facts.high, facts.type))

@@ -126,7 +126,8 @@ def _together(left: Rows, step: Step, condition: Expression | None, where: list[
     private = [rows for rows in kept if rows.is_private]
     return Rows(
         relation,
-        {**left.columns, **right.columns},
+        # A column that USING merges is the one of the side that is kept.
+        {**left.columns, **right.columns} if step.kind == "RIGHT" else {**right.columns, **left.columns},
         frozenset(name for rows in private for name in rows.unit_columns),
         {name: key for rows in private for name, key in (rows.unit_keys or {}).items()},
         left.unit_type or right.unit_type,

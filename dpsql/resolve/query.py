@@ -11,14 +11,14 @@ from dpsql.errors import Error, ProgrammingError, UnknownName, Unsupported
 from dpsql.expressions.lower import place_of
 from dpsql.relation.relation import Scan
 from dpsql.resolve.joins import Source, add_step, read_step
-from dpsql.resolve.rows import Answer, Item, Named, Rows, declared_rows
+from dpsql.resolve.rows import Answer, IsUnique, Item, Named, Rows, declared_rows
 from dpsql.resolve.selection import Selection
 from dpsql.resolve.set_operations import combined
-from dpsql.resolve.syntax import extra_clauses, from_nodes, nested_queries
+from dpsql.resolve.syntax import extra_clauses, from_nodes, has_aggregate, nested_queries
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from dpsql.relation.relation import Aggregate
     from dpsql.schema.model import Schema
@@ -46,7 +46,7 @@ class Resolver:
     """Walks one query and collects its releases."""
 
     schema: Schema
-    is_unique: Callable[[str, str], bool]
+    is_unique: IsUnique
     text: str
     releases: list[tuple[Aggregate, frozenset[str]]] = field(default_factory=list)
 
@@ -114,6 +114,10 @@ class Resolver:
             )
         new = [*names, *list(old)[len(names) :]]
         columns = dict(zip(new, old.values(), strict=True))
+        if len(columns) < len(old):
+            raise ProgrammingError(
+                "two columns have the same name", at=self.place(part.args["alias"]), hint="rename one"
+            )
         return Rows(rows.relation, columns, rows.unit_columns, rows.unit_keys, rows.unit_type)
 
     def set_operation(self, node: exp.SetOperation, named: Named) -> Item:
@@ -127,19 +131,24 @@ class Resolver:
                     f"{node.key.upper()} of rows of people and of an answer cannot be asked", side, AGGREGATE_FIRST
                 )
             side.replace(found.tree or side)
+        self.resolve_nested(node, named)
         return Answer(node)
+
+    def resolve_nested(self, node: exp.Expr, named: Named) -> None:
+        """Subqueries of an answer must be answers too."""
+        for part in list(nested_queries(node)):
+            part.replace(self.answer(part, named, refusal="a subquery would show rows of people"))
 
     def over_answers(self, select: exp.Select, items: list[Item], named: Named) -> Answer:
         """A query that reads no rows of people: only its subqueries need a look."""
-        nested = list(nested_queries(select))
-        rows = None if nested else self.public_rows(select, items, named)
-        for part in nested:
-            part.replace(self.answer(part, named, refusal="a subquery would show rows of people"))
+        rows = None if any(True for _ in nested_queries(select)) else self.public_rows(select, items, named)
+        self.resolve_nested(select, named)
         return Answer(select, rows)
 
     def public_rows(self, select: exp.Select, items: list[Item], named: Named) -> Rows | None:
         """The query as rows of public tables, where it is nothing more than that."""
-        if not items or extra_clauses(select, {"expressions", "from_", "joins", "where", "with_"}):
+        simple = not extra_clauses(select, {"expressions", "from_", "joins", "where", "with_"})
+        if not items or not simple or any(map(has_aggregate, select.expressions)):
             return None
         try:
             found = Selection(self, select, self.source(select, items), named).resolved()
@@ -156,7 +165,8 @@ class Resolver:
             if table is not None:
                 scan = declared_rows(table, self.schema, self.is_unique).relation
                 assert isinstance(scan, Scan)
-                assert scan.unit is None
+                if scan.unit is not None:  # every reading of it should have been resolved
+                    raise Unsupported(f'"{name}" cannot be read there', hint="name its aggregate in a WITH query")
                 yield scan
 
     # -- FROM ---------------------------------------------------------------------------------------------------------
@@ -191,6 +201,7 @@ class Resolver:
             self.only(node, {"this", "alias"})
             found = self.by_name(node, named)
         elif isinstance(node, exp.Values):
+            self.resolve_nested(node, named)
             return Answer(None)
         else:
             raise self.refuse(f"FROM cannot read {node.key.upper()}", node, "read declared tables only")

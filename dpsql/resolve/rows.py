@@ -78,6 +78,8 @@ class Answer:
     rows: Rows | None = None
 
 
+IsUnique: TypeAlias = "Callable[[str, str, ColumnType], bool]"
+"""Whether the engine guarantees that a table's column, read as a type, has no value twice."""
 Item: TypeAlias = Rows | Answer
 """What a name in FROM can stand for. `Rows` are of people here; public ones are in an `Answer`."""
 Named: TypeAlias = Mapping[str, Item]
@@ -94,13 +96,15 @@ def _free_name(name: str, taken: Collection[str]) -> str:
 def inner_name(name: str) -> str:
     """A column's name in the engine SQL. Names of our own start with one underscore, so nobody else's may.
 
-    >>> inner_name("amount"), inner_name("_unit")
+    Engines compare names without regard to case, quoted ones too, so all are in lower case.
+
+    >>> inner_name("Amount"), inner_name("_unit")
     ('amount', '__unit')
     """
-    return f"_{name}" if name.startswith("_") else name
+    return f"_{name.lower()}" if name.startswith("_") else name.lower()
 
 
-def declared_rows(table: Table, schema: Schema, is_unique: Callable[[str, str], bool]) -> Rows:
+def declared_rows(table: Table, schema: Schema, is_unique: IsUnique) -> Rows:
     """A table as declared. Its unit is a column of its own, or is reached over foreign keys; a public one has none."""
     unit = _unit_of(table, schema, is_unique)
     scan = Scan(
@@ -108,7 +112,7 @@ def declared_rows(table: Table, schema: Schema, is_unique: Callable[[str, str], 
         unit,
         tuple(ScanColumn(inner_name(name), name, declared_facts(column)) for name, column in table.columns.items()),
         table.contribution,
-        one_row_per_unit=unit is not None and not unit.path and is_unique(table.name, unit.column),
+        one_row_per_unit=unit is not None and not unit.path and is_unique(table.name, unit.column, unit.type),
     )
     columns = {column.declared.lower(): Column(column.name, column.facts.type) for column in scan.columns}
     if unit is None:
@@ -117,13 +121,13 @@ def declared_rows(table: Table, schema: Schema, is_unique: Callable[[str, str], 
     return Rows(scan, columns, own, _unit_keys(table, schema), unit.type)
 
 
-def _unit_of(table: Table, schema: Schema, is_unique: Callable[[str, str], bool]) -> Unit | None:
+def _unit_of(table: Table, schema: Schema, is_unique: IsUnique) -> Unit | None:
     if table.is_public:
         return None
     hops, owner = [], table
     for hop in schema.unit_path(table.name):
         kind = owner.columns[hop.column].type
-        hops.append(UnitHop(*hop, kind, is_unique(hop.to_table, hop.to_column)))
+        hops.append(UnitHop(*hop, kind, is_unique(hop.to_table, hop.to_column, kind)))
         owner = schema.tables[hop.to_table]
     assert owner.unit_column is not None
     return Unit(tuple(hops), owner.name, owner.unit_column, owner.columns[owner.unit_column].type)

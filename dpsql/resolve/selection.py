@@ -283,6 +283,13 @@ class Selection:
     def per_unit(self) -> Rows:
         """GROUP BY with the unit: still rows of people, with aggregates of each one's own."""
         self.refuse_order()
+        for clause in ("qualify", "distinct"):
+            if self.select.args.get(clause):
+                raise self.resolver.refuse(
+                    f"{clause.upper()} cannot be used with GROUP BY the unit",
+                    self.select.args[clause],
+                    "put the GROUP BY into a subquery and use it outside",
+                )
         items = [(output_name(item).lower(), self.above(unaliased(item))) for item in self.select.expressions]
         having = self.select.args.get("having")
         condition = self.above(having.this) if having is not None else None

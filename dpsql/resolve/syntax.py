@@ -31,11 +31,12 @@ def has_aggregate(node: exp.Expr) -> bool:
     return is_aggregate(node) or any(has_aggregate(child) for child in node.iter_expressions())
 
 
-def nested_queries(select: exp.Select) -> Iterator[exp.Query]:
-    """The outermost queries inside a query, but for those in WITH and FROM, which are resolved by then."""
-    joins = select.args.get("joins") or []
-    done = {id(select.args.get("with_")), id(select.args.get("from_")), *(id(join.this) for join in joins)}
-    pending = [child for child in select.iter_expressions() if id(child) not in done]
+def nested_queries(query: exp.Expr) -> Iterator[exp.Query]:
+    """The outermost queries inside a query, but for those in WITH, FROM and the sides of a UNION."""
+    done = {id(part) for part in (query.args.get("with_"), *from_nodes(query))}
+    if isinstance(query, exp.SetOperation):
+        done |= {id(query.left), id(query.right)}
+    pending = [child for child in query.iter_expressions() if id(child) not in done]
     while pending:
         node = pending.pop()
         if isinstance(node, exp.Query):
@@ -44,7 +45,7 @@ def nested_queries(select: exp.Select) -> Iterator[exp.Query]:
             pending.extend(child for child in node.iter_expressions() if id(child) not in done)
 
 
-def from_nodes(select: exp.Select) -> list[exp.Expr]:
+def from_nodes(select: exp.Expr) -> list[exp.Expr]:
     """What stands in FROM, item by item."""
     first = select.args.get("from_")
     return [first.this, *(join.this for join in select.args.get("joins") or ())] if first is not None else []
