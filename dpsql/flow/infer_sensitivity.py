@@ -66,7 +66,8 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
     # Twice: once to see which counts are taken anyway, so that sums of the same values can lean on them.
     answered(frozenset())
     answers = answered(frozenset(measure for measure in columns if is_count(measure)))
-    selection = column_of(CountUnits()) if release.domain is None else None
+    selecting = release.domain is None or question.min_units is not None
+    selection = column_of(CountUnits()) if selecting else None
     groups, rows = _contribution(release, question)
     measures = tuple(Bounded(column, measure, groups, measure.linf(rows)) for measure, column in columns.items())
     return Release(
@@ -80,6 +81,7 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
         measures,
         answers,
         selection,
+        question.min_units,
     )
 
 
