@@ -45,6 +45,7 @@ CLAUSES = {
     "DIFFERENTIAL_PRIVACY": {name: name for name in OPTIONS},
     "ANONYMIZATION": {name: name for name in OPTIONS} | OLDER_NAMES,
 }
+VALUE_ENDS = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.R_PAREN, TokenType.STAR, TokenType.NUMBER)
 CONSTANT = re.compile(r"-?[\w.]+(e[+-]?\d+)?", re.IGNORECASE)
 
 
@@ -159,8 +160,10 @@ def _option(part: list[Token], first: Token, known: dict[str, str], text: str) -
 
 
 def _clamped(tokens: list[Token], text: str) -> list[Token]:
-    for position in reversed(range(len(tokens))):
-        if tokens[position].text.upper() == "CLAMPED" and _is(tokens, position + 1, TokenType.BETWEEN):
+    for position in reversed(range(1, len(tokens))):
+        # Behind a value it is a word of ours; anywhere else it is a column of that name.
+        behind = tokens[position].text.upper() == "CLAMPED" and tokens[position - 1].token_type in VALUE_ENDS
+        if behind and _is(tokens, position + 1, TokenType.BETWEEN):
             tokens = _clamped_at(position, tokens, text)
     return tokens
 
