@@ -153,7 +153,8 @@ def _release_lines(release: ExplainedRelease) -> Iterator[str]:
     else:
         yield f"bounds     {release.max_groups} groups per unit, {release.max_rows_per_group} rows per group"
     if release.threshold is not None:
-        yield f"groups     shown from a noisy {release.threshold} units on: the keys are not public"
+        why = "as asked for" if release.public_keys else "the keys are not public"
+        yield f"groups     shown from a noisy {release.threshold} units on: {why}"
     elif release.keys:
         yield "groups     public: every one is returned, even when empty"
     for measure in release.measures:

@@ -18,7 +18,7 @@ from dpsql.mechanisms import spread
 from dpsql.mechanisms.noise import Noise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
 NoisyColumns: TypeAlias = Mapping[str, tuple[Noise, int]]
 """By measure its noise, and how many of the column's units one step of the noise is."""
@@ -46,6 +46,21 @@ def interval(
         low if estimate.low is None else max(low, float(estimate.low)),
         high if estimate.high is None else min(high, float(estimate.high)),
     )
+
+
+def ends(
+    estimate: Estimate, rows: Iterable[Mapping[str, int]], noises: NoisyColumns, level: float
+) -> Iterator[tuple[float, float] | None]:
+    """The interval around the estimate itself, for each row of noisy measures; None where the answer is NULL."""
+    if isinstance(estimate, Linear):
+        width = _linear(estimate, noises, level)
+        yield from ((value - width, value + width) for value in (_value(estimate, row) for row in rows))
+        return
+    for row in rows:
+        below = _value(estimate.below, row)
+        # An average over fewer than no rows is NULL; a quotient that the analyst wrote is one unless it is by zero.
+        answered = below > 0 or (below < 0 and estimate.low is None)
+        yield interval(estimate, math.nan, row, noises, level) if answered else None
 
 
 def _linear(linear: Linear, noises: NoisyColumns, level: float) -> float:

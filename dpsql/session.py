@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from dpsql import pipeline
 from dpsql.accounting.costs import price
 from dpsql.accounting.events import Composed
-from dpsql.accounting.exact import exact
 from dpsql.accounting.ledger import Ledger
 from dpsql.engines.scratch import Scratch
 from dpsql.errors import InterfaceError, ProgrammingError, Unsupported
 from dpsql.explanation import Explanation, explain_calibrated
-from dpsql.flow.question import Question
+from dpsql.flow.question import Question, below_one, count, positive, query_delta
 from dpsql.flow.setting import Setting
 from dpsql.schema import load_schema
 from dpsql.source import did_you_mean
@@ -95,21 +94,13 @@ class Session:
             sql,
             parameter_values(parameters),
             positive(given["epsilon"], "epsilon") if "epsilon" in given else self.query_epsilon,
-            self._query_delta(given["delta"]) if "delta" in given else None,
+            query_delta(given["delta"], self.budget.filter.delta) if "delta" in given else None,
             given.get("mechanism"),
             count(given["max_groups"], "max_groups") if "max_groups" in given else None,
             count(given["max_rows_per_group"], "max_rows_per_group") if "max_rows_per_group" in given else None,
             bool(given.get("fresh", False)),
+            named=frozenset(given),
         )
-
-    def _query_delta(self, delta: object) -> Fraction:
-        value, total = below_one(delta), self.budget.filter.delta
-        if value > total:
-            raise ProgrammingError(
-                f"delta={float(value):g} is more than the session's {float(total):g}",
-                hint="name a smaller delta, or none: the session's is used then",
-            )
-        return value
 
     @property
     def budget(self) -> Budget:
@@ -126,28 +117,6 @@ def default_ledger(database: object) -> str:
     if isinstance(database, str | os.PathLike) and str(database) != MEMORY:
         return f"{Path(database)}.ledger"
     return MEMORY
-
-
-def positive(value: object, name: str) -> Fraction:
-    number = exact(value, name)
-    if number == 0:
-        raise ProgrammingError(f"{name} must be above 0", hint=f"write {name}=0.1, for example")
-    return number
-
-
-def below_one(delta: object) -> Fraction:
-    number = exact(delta, "delta")
-    if number >= 1:
-        raise ProgrammingError(f"delta must be below 1, and {delta} is not", hint="write delta=1e-6, for example")
-    return number
-
-
-def count(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
-        raise ProgrammingError(
-            f"{name} is a whole number from 1 on, not {value!r}", hint=f"write {name}=4, for example"
-        )
-    return value
 
 
 def parameter_values(parameters: object) -> tuple[object, ...]:

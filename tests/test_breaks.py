@@ -19,16 +19,17 @@ def two_tables(**column: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "sql",
+    "rows",
     [
-        "SELECT COUNT(*) FROM (SELECT DISTINCT a.u, ROUND(a.x / 9) AS z FROM a JOIN b ON a.u = b.u) WHERE 0 > POWER(z, -1)",
-        "SELECT COUNT(*) FROM (SELECT a.u, MIN(a.x * 0) z FROM a JOIN b ON a.u = b.u GROUP BY a.u) WHERE POWER(z, -1) < 0",
-        "SELECT COUNT(*) FROM (SELECT FIRST_VALUE(x) OVER (PARTITION BY u) z FROM a) WHERE CAST(z AS VARCHAR) LIKE '-%'",
-        "SELECT COUNT(*) FROM (SELECT u, x FROM a UNION SELECT u, x FROM b) WHERE CAST(x AS VARCHAR) LIKE '-%'",
+        "SELECT DISTINCT a.u, ROUND(a.x / 9) AS z FROM a JOIN b ON a.u = b.u",
+        "SELECT a.u, MIN(a.x * 0) AS z FROM a JOIN b ON a.u = b.u GROUP BY a.u",
+        "SELECT u, FIRST_VALUE(x) OVER (PARTITION BY u) AS z FROM a",
+        "SELECT u, x AS z FROM a UNION SELECT u, x FROM b",
     ],
 )
-def test_one_person_does_not_choose_how_zero_is_spelled(sql: str) -> None:
+def test_one_person_does_not_choose_how_zero_is_spelled(rows: str) -> None:
     """0.0 and -0.0 are equal; which of them survives DISTINCT or MIN followed the join order, and so other people."""
+    sql = f"SELECT COUNT(*) FROM ({rows}) WHERE POWER(z, -1) < 0 OR CAST(z AS VARCHAR) LIKE '-%'"
     raw = duckdb.connect()
     raw.execute("CREATE TABLE a (u BIGINT, x DOUBLE); CREATE TABLE b (u BIGINT, x DOUBLE)")
     for table in ("a", "b"):

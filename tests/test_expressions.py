@@ -255,7 +255,7 @@ class Bench:
         used = {column.name for column in columns_of(call.arguments[0])}
         below = relation_sql(release.aggregate.source, used)
         value = emit(call.arguments[0], release.knowledge.always)
-        return facts_of(call.arguments[0], release.knowledge.kept), f"SELECT {value} FROM ({below}) ORDER BY _unit"
+        return facts_of(call.arguments[0], release.knowledge.always), f"SELECT {value} FROM ({below}) ORDER BY _unit"
 
 
 @pytest.fixture(scope="module")

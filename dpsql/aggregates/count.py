@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, Measure, OverDistinct
+from dpsql.errors import Unsupported
 from dpsql.expressions.narrow import kept_facts
 from dpsql.expressions.tree import Column, Expression, Known
 from dpsql.schema.types import Integer
@@ -17,7 +19,23 @@ if TYPE_CHECKING:
 
 
 def count(call: AggregateCall, context: Context) -> Answer:
-    return Answer(count_linear(call, context), Integer())
+    measure = count_measure(call, context)
+    if call.group_bounds is not None:
+        measure = _held(measure, call)
+    return Answer(Linear(((context.column_of(measure), Fraction(1)),)), Integer())
+
+
+def _held(measure: Measure, call: AggregateCall) -> Measure:
+    assert call.group_bounds is not None
+    if isinstance(measure, CountUnits):
+        return measure  # a unit is counted once anyway
+    if not isinstance(measure, CountRows | CountValues):
+        raise Unsupported(
+            "bounds per group cannot be given to a count of distinct values",
+            at=call.at,
+            hint="set max_rows_contributed in the options clause: it holds for distinct values too",
+        )
+    return replace(measure, most=int(call.group_bounds[1]))
 
 
 def count_linear(call: AggregateCall, context: Context) -> Linear:

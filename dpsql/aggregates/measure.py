@@ -6,6 +6,7 @@ docs/proofs/bounding.md.
 
     COUNT(*)      n rows              ->  min(n, rows)                                 <= rows
     SUM(x)        n values, sum S     ->  S if n <= rows else S * rows / n, rounded    <= rows * max(|low|, |high|)
+    with bounds per group             ->  the same, held within them                   <= their larger absolute value
 """
 
 from __future__ import annotations
@@ -40,14 +41,17 @@ class CountUnits:
 class CountRows:
     """How many rows a group has."""
 
+    most: int | None = None
+    """A unit counts for at most so many, if the aggregate says so itself."""
+
     def partial(self, name: str) -> list[Sql]:
         return [named(Sql("count(*)"), name)]
 
     def bounded(self, name: str, rows: int) -> Sql:
-        return call("least", column(name), integer(rows))
+        return call("least", column(name), integer(self.linf(rows)))
 
     def linf(self, rows: int) -> int:
-        return rows
+        return rows if self.most is None else min(rows, self.most)
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class CountValues:
     """How many values that are not NULL a group has."""
 
     argument: Expression
+    most: int | None = None
 
     def input(self, argument: Sql) -> Sql:
         return argument
@@ -63,10 +68,10 @@ class CountValues:
         return [named(call("count", column(name)), name)]
 
     def bounded(self, name: str, rows: int) -> Sql:
-        return call("least", column(name), integer(rows))
+        return call("least", column(name), integer(self.linf(rows)))
 
     def linf(self, rows: int) -> int:
-        return rows
+        return rows if self.most is None else min(rows, self.most)
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,8 @@ class SumValues:
     low: int
     high: int
     centre: int
+    group: tuple[int, int] | None = None
+    """What a unit adds to a group is held within these quanta; then nothing is counted from the middle."""
 
     def input(self, argument: Sql) -> Sql:
         """One row's value as a whole number of quanta; NULL, NaN and infinity are no values."""
@@ -95,10 +102,27 @@ class SumValues:
         total, count = column(name), column(f"{name}_count")
         half = when(Sql(f"{total} >= 0"), count, Sql(f"-{count}"))
         scaled = Sql(f"({total} * {integer(2 * rows)} + {half}) // (2 * {count})")
-        return call("coalesce", when(Sql(f"{count} <= {integer(rows)}"), total, scaled), integer(0))
+        kept = when(Sql(f"{count} <= {integer(rows)}"), total, scaled)
+        if self.group is not None:
+            kept = when(Sql(f"{count} > 0"), self.held(kept, rows))
+        return call("coalesce", kept, integer(0))
+
+    def held(self, total: Sql, rows: int) -> Sql:
+        """A total that is not NULL, moved into the bounds of the group."""
+        low, high = self.reach(rows)
+        return total if self.group is None else call("least", call("greatest", total, integer(low)), integer(high))
+
+    def reach(self, rows: int) -> tuple[int, int]:
+        """The least and the most that a unit with values adds to a group."""
+        low, high = self.low - self.centre, self.high - self.centre
+        low, high = min(low, rows * low), max(high, rows * high)
+        if self.group is None:
+            return low, high
+        first, last = self.group
+        return min(max(low, first), last), min(max(high, first), last)
 
     def linf(self, rows: int) -> int:
-        return rows * max(abs(self.low - self.centre), abs(self.high - self.centre))
+        return max(map(abs, self.reach(rows)))
 
 
 @dataclass(frozen=True)

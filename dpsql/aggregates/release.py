@@ -53,7 +53,9 @@ class Release:
     answers: tuple[Answer, ...]
     """One for each aggregate, over the measures' columns."""
     selection: str | None
-    """The column with the number of units, by which groups are shown or not; None for public groups."""
+    """The column with the number of units, by which groups are shown or not; None where all are shown."""
+    min_units: int | None
+    """Groups with fewer units are not shown, if the analyst says so."""
 
     @property
     def keys(self) -> list[tuple[str, ColumnType]]:

@@ -7,6 +7,7 @@ docs/proofs/sums.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.count import count_measure
 from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.measure import Measure, OverDistinct, SumValues
-from dpsql.errors import ProgrammingError, UnboundedColumn
+from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
 from dpsql.expressions.narrow import kept_facts
 from dpsql.expressions.quanta import quantum_for
 from dpsql.expressions.tree import Column, columns_of
@@ -27,17 +28,25 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
 
 WIDEST_DECIMAL = 38
+LARGEST_SUM = 2**93
+"""More than 2^31 values below 2^61 quanta."""
 
 
 def sum_(call: AggregateCall, context: Context) -> Answer:
     (argument,) = call.arguments
+    if call.distinct and call.group_bounds is not None:
+        raise Unsupported(
+            "bounds per group cannot be given to a sum of distinct values",
+            at=call.at,
+            hint="give bounds per row: contribution_bounds_per_row => (low, high)",
+        )
     return Answer(sum_linear(call, argument, context), sum_type(argument.type))
 
 
 def sum_linear(call: AggregateCall, value: Expression, context: Context) -> Linear:
     """The sum of `value` over the rows (or the distinct arguments) that the call is about."""
     counted = count_measure(call, context)
-    shared = counted in context.counted
+    shared = counted in context.counted and call.group_bounds is None
     measure = summed(call, value, context, centred=shared)
     weights = [(context.column_of(over_distinct(call, measure)), measure.quantum)]
     if shared and measure.centre:
@@ -52,7 +61,7 @@ def over_distinct(call: AggregateCall, measure: SumValues) -> Measure:
 def summed(call: AggregateCall, value: Expression, context: Context, *, centred: bool) -> SumValues:
     """The measure of a sum: its range in quanta, from the middle if that is wanted."""
     facts = kept_facts(value, context.known)
-    low, high = finite_range(call, value, facts)
+    low, high = finite_range(call, value, _held_by_group(facts, call))
     quantum = quantum_for(value.type, low, high)
     if quantum is None:
         raise UnboundedColumn(
@@ -61,7 +70,28 @@ def summed(call: AggregateCall, value: Expression, context: Context, *, centred:
             hint="declare narrower bounds, or CAST to DOUBLE",
         )
     first, last = low // quantum, -(-high // quantum)
-    return SumValues(value, quantum, first, last, (first + last) // 2 if centred else 0)
+    return SumValues(value, quantum, first, last, (first + last) // 2 if centred else 0, _in_quanta(call, quantum))
+
+
+def _held_by_group(facts: Facts, call: AggregateCall) -> Facts:
+    """Where nothing bounds a value, the bounds of the group do: no value may add more than a whole group."""
+    if call.group_bounds is None or not facts.is_number or facts.values is not None:
+        return facts
+    low, high = call.group_bounds
+    return replace(
+        facts,
+        low=min(0, low, facts.high or 0) if facts.low is None else facts.low,
+        high=max(0, high, facts.low or 0) if facts.high is None else facts.high,
+    )
+
+
+def _in_quanta(call: AggregateCall, quantum: Fraction) -> tuple[int, int] | None:
+    """The bounds of the group on the grid, outwards; sums never come near the largest."""
+    if call.group_bounds is None:
+        return None
+    low, high = call.group_bounds
+    first, last = (max(-LARGEST_SUM, min(LARGEST_SUM, end)) for end in (low // quantum, -(-high // quantum)))
+    return first, last
 
 
 def finite_range(call: AggregateCall, value: Expression, facts: Facts) -> tuple[Fraction, Fraction]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, OverDistinct, SumValues
 from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.tree import Column, columns_of, substituted
-from dpsql.expressions.write import Sql, binary, call, cast, column, integer, listed, named
+from dpsql.expressions.write import Sql, binary, call, cast, column, integer, listed, named, when
 from dpsql.relation.write import relation_sql, select
 from dpsql.relation.write_domain import domain_sql
 from dpsql.relation.write_scan import UNIT
@@ -183,7 +183,8 @@ def row_total(name: str, measure: ByUnit) -> Sql:
         case CountValues():
             return call("count", column(name))
         case SumValues():
-            return call("sum", column(name))
+            value = column(name)
+            return call("sum", when(Sql(f"{value} IS NOT NULL"), measure.held(value, 1)) if measure.group else value)
 
 
 def saturated(total: Sql) -> Sql:

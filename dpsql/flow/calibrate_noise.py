@@ -235,7 +235,8 @@ def _part(question: Question, filter_: Filter) -> Fraction:
 
 
 def _selecting(planned: Planned) -> int:
-    return sum(release.release.selection is not None for release in planned.releases)
+    """How many releases have groups whose very keys tell about people."""
+    return sum(release.release.domain is None for release in planned.releases)
 
 
 def _selection_delta(planned: Planned, filter_: Filter, candidate: Candidate) -> Fraction:
@@ -281,10 +282,11 @@ def _release(
 ) -> CalibratedRelease:
     release, measures = planned.releases[number], candidate.measures[number]
     part = Fraction(len(measures), max(1, _count(planned)))
-    threshold, event, delta = None, candidate.events[number], candidate.delta * part
-    if release.release.selection is not None:
+    # Where keys are public, hiding small groups by their noisy number of units needs no delta.
+    threshold, event, delta = release.release.min_units, candidate.events[number], candidate.delta * part
+    if release.release.domain is None:
         (counting,) = (measure for measure in measures if measure.bounded.column == release.release.selection)
-        threshold = counting.noise.threshold(counting.bounded.l0, selection)
+        threshold = counting.noise.threshold(counting.bounded.l0, selection) + (threshold or 1) - 1
         event = Composed((event, ApproximateRelease(Fraction(0), selection)))
         delta += selection
     return CalibratedRelease(

@@ -5,18 +5,20 @@ It runs in the scratch database, which never sees private data, so whatever the 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dpsql.errors import OperationalError, SealedExecutionError
-from dpsql.result import Receipt, Result, ResultColumn
+from dpsql.intervals import ends
+from dpsql.result import LEVEL, Receipt, Result, ResultColumn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-
     from dpsql.flow.add_noise import Noisy
-    from dpsql.flow.calibrate_noise import Calibrated
+    from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.flow.plan_query import Output, PublicTable
     from dpsql.flow.setting import Setting
     from dpsql.intervals import NoisyColumns
@@ -32,7 +34,12 @@ def finish_result(noisy: Noisy, setting: Setting) -> Result:
     tables = [release.planned.scratch_table for release in calibrated.releases]
     tables += [table.scratch_table for table in calibrated.public]
     public = [_read_public(table, setting) for table in calibrated.public]
-    finished = setting.scratch.run(calibrated.finish, tables, [*noisy.columns, *public])
+    private = [
+        {**columns, **_interval_ends(columns, release)}
+        for columns, release in zip(noisy.columns, calibrated.releases, strict=True)
+        if columns is not None
+    ]
+    finished = setting.scratch.run(calibrated.finish, tables, [*private, *public])
     visible = len(calibrated.outputs)
     columns = tuple(
         ResultColumn(name, kind, output.estimate, _noises(output, calibrated), dict(output.hidden))
@@ -62,5 +69,25 @@ def _noises(output: Output, calibrated: Calibrated) -> NoisyColumns:
     """The noise of each measure that the output may be made of, in the column's units."""
     if output.release is None:
         return {}
-    measures = calibrated.releases[output.release].measures
-    return {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in measures}
+    return _noises_of(calibrated.releases[output.release])
+
+
+def _noises_of(release: CalibratedRelease) -> NoisyColumns:
+    return {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in release.measures}
+
+
+def _interval_ends(columns: Mapping[str, np.ndarray], release: CalibratedRelease) -> Mapping[str, np.ndarray]:
+    """The columns that DP_INTERVAL_LOW and DP_INTERVAL_HIGH stand for; NULL where no error is known."""
+    if not release.planned.ends:
+        return {}
+    noises, made = _noises_of(release), {}
+    measures = {name: columns[name].tolist() for name in noises}
+    length = len(next(iter(columns.values()), ()))
+    rows = [{name: values[row] for name, values in measures.items()} for row in range(length)]
+    for number, estimate in enumerate(release.planned.ends):
+        found = [None] * len(rows) if estimate is None else list(ends(estimate, rows, noises, LEVEL))
+        unknown = [end is None for end in found]
+        for position, name in enumerate((f"_low{number}", f"_high{number}")):
+            values = [math.nan if end is None else end[position] for end in found]
+            made[name] = np.ma.masked_array(np.array(values, dtype=float), mask=unknown)
+    return made

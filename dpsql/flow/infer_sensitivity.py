@@ -69,7 +69,8 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
     answered(frozenset())
     answers = answered(frozenset(measure for measure in columns if is_count(measure)))
     _check_totals(release, columns)
-    selection = column_of(CountUnits()) if release.domain is None else None
+    selecting = release.domain is None or question.min_units is not None
+    selection = column_of(CountUnits()) if selecting else None
     groups, rows = _contribution(release, question)
     measures = tuple(Bounded(column, measure, groups, measure.linf(rows)) for measure, column in columns.items())
     return Release(
@@ -83,6 +84,7 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
         measures,
         answers,
         selection,
+        question.min_units,
     )
 
 

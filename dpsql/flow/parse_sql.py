@@ -1,4 +1,4 @@
-"""parse_sql: a question as the analyst wrote it -> one SELECT as a tree, with its parameters in place."""
+"""parse_sql: a question as the analyst wrote it -> one SELECT as a tree, parameters and options in place."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-import sqlglot
-from sqlglot import exp
+from sqlglot import Dialect, exp
 from sqlglot.errors import ParseError, TokenError
 
 from dpsql.errors import ProgrammingError, SqlSyntaxError, Unsupported
+from dpsql.flow.question import with_options
+from dpsql.resolve.options import SqlOptions, read_options
 from dpsql.source import Place
 
 if TYPE_CHECKING:
@@ -38,17 +39,20 @@ def parse_sql(question: Question, setting: Setting) -> Parsed:
     >>> parse_sql(Question("SELECT COUNT(*) FROM orders WHERE amount > ?", (10,)), None).tree.sql()
     'SELECT COUNT(*) FROM orders WHERE amount > 10'
     """
-    tree = _one_query(question.sql)
+    tree, options = _one_query(question.sql)
+    if options.options:
+        question = with_options(question, options, setting.ledger.budget.filter.delta)
     _bind(tree, question)
     _check_numbers(tree, question.sql)
     return Parsed(question, tree)
 
 
-def _one_query(sql: str) -> exp.Query:
+def _one_query(sql: str) -> tuple[exp.Query, SqlOptions]:
     _check_text(sql)
     if len(sql) > LONGEST_QUERY:
         raise SqlSyntaxError(f"the query is longer than {LONGEST_QUERY:,} characters", hint="ask it in several queries")
-    statements = [statement for statement in _statements(sql) if statement is not None]
+    found, options = _statements(sql)
+    statements = [statement for statement in found if statement is not None]
     if not statements:
         raise SqlSyntaxError("the query is empty", hint="write one, such as SELECT COUNT(*) FROM a_table")
     if len(statements) > 1:
@@ -61,7 +65,7 @@ def _one_query(sql: str) -> exp.Query:
             f"{tree.key.upper()} cannot be asked: dpsql only answers questions",
             hint="write a SELECT; the data itself is changed with the database's own tools",
         )
-    return tree
+    return tree, options
 
 
 def _check_text(text: str) -> None:
@@ -77,10 +81,12 @@ def _check_text(text: str) -> None:
         raise SqlSyntaxError(problem, hint="write the character itself")
 
 
-def _statements(sql: str) -> Sequence[exp.Expr | None]:
+def _statements(sql: str) -> tuple[Sequence[exp.Expr | None], SqlOptions]:
     problem: SqlSyntaxError
     try:
-        return sqlglot.parse(sql, read="duckdb")
+        dialect = Dialect.get_or_raise("duckdb")
+        tokens, options = read_options(dialect.tokenize(sql), sql)
+        return dialect.parser().parse(tokens, sql), options
     except ParseError as error:
         problem = _syntax_error(sql, error)
     except TokenError:

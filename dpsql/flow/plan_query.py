@@ -17,6 +17,7 @@ from dpsql.expressions.write import Sql, column, engine_type, named
 from dpsql.relation.write import select
 from dpsql.relation.write_scan import scan_sql
 from dpsql.resolve.selection import release_name
+from dpsql.resolve.syntax import is_interval_end
 
 if TYPE_CHECKING:
     from dpsql.aggregates.release import Release
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 class PlannedRelease:
     name: str
     release: Release
+    ends: tuple[Estimate | None, ...] = ()
+    """What DP_INTERVAL_LOW and DP_INTERVAL_HIGH are asked of: the columns _low0, _high0, _low1, ... of the finish."""
 
     def salted(self, salt: int) -> Sql:
         """The engine SQL; the salt decides which of a unit's groups count."""
@@ -49,6 +52,7 @@ class PlannedRelease:
             f"_a{position}": (answer_type(answer), final_sql(answer.estimate, answer.type))
             for position, answer in enumerate(self.release.answers)
         }
+        stored |= dict.fromkeys((f"_{end}{i}" for i in range(len(self.ends)) for end in ("low", "high")), "DOUBLE")
         made = {name: (kind, column(name)) for name, kind in stored.items()} | answers
         return ScratchTable(self.name, stored, made, self.totals)
 
@@ -99,8 +103,11 @@ class Planned:
 
 
 def plan_query(measured: Measured, setting: Setting) -> Planned:
-    releases = tuple(PlannedRelease(release_name(number), part) for number, part in enumerate(measured.releases))
     finish = measured.finish.copy()
+    ends = _interval_ends(finish, measured)
+    releases = tuple(
+        PlannedRelease(release_name(number), part, ends[number]) for number, part in enumerate(measured.releases)
+    )
     outputs = _outputs(finish, measured)
     sql = finish.sql("duckdb", copy=False)
     public = tuple(map(PublicTable, measured.public))
@@ -117,14 +124,34 @@ def _outputs(finish: exp.Query, measured: Measured) -> tuple[Output, ...]:
     number = _release_below(finish)
     if number is None or measured.releases[number].aggregate.totals:
         return tuple(Output(item.alias_or_name, None, None) for item in finish.expressions)
-    answers = {
-        f"_a{i}": answer.estimate
-        for i, answer in enumerate(measured.releases[number].answers)
-        if not isinstance(answer.estimate, Formula)
-    }
+    answers = _estimates(measured.releases[number])
     return _with_hidden(
         finish, [(item.alias_or_name, estimate_of(item, answers)) for item in finish.expressions], number
     )
+
+
+def _estimates(release: Release) -> dict[str, Estimate]:
+    """By the release's column, where the error is known."""
+    return {
+        f"_a{i}": answer.estimate
+        for i, answer in enumerate(release.answers)
+        if not isinstance(answer.estimate, Formula)
+    }
+
+
+def _interval_ends(finish: exp.Query, measured: Measured) -> list[tuple[Estimate | None, ...]]:
+    """DP_INTERVAL_LOW(x) in the finish becomes a column of its release; x, as an estimate, is kept for later."""
+    found: list[list[Estimate | None]] = [[] for _ in measured.releases]
+    for node in [node for node in finish.find_all(exp.Anonymous) if is_interval_end(node)]:
+        select = node.find_ancestor(exp.Select)
+        number = _release_below(select) if select is not None else None
+        assert number is not None
+        estimate = estimate_of(node.expressions[0], _estimates(measured.releases[number]))
+        if estimate not in found[number]:
+            found[number].append(estimate)
+        end = "low" if node.name.endswith("LOW") else "high"
+        node.replace(exp.column(f"_{end}{found[number].index(estimate)}"))
+    return [tuple(estimates) for estimates in found]
 
 
 def _release_below(finish: exp.Select) -> int | None:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from dpsql.accounting.exact import exact
+from dpsql.errors import ProgrammingError
+from dpsql.resolve.options import NO_OPTIONS, Option, SqlOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True)
@@ -18,3 +26,85 @@ class Question:
     max_groups: int | None = None
     max_rows_per_group: int | None = None
     fresh: bool = False
+    min_units: int | None = None
+    """Groups with fewer units are not shown."""
+    named: frozenset[str] = frozenset()
+    """The fields that execute() was given by name; the others are defaults."""
+    options: SqlOptions = NO_OPTIONS
+    """The options clause of the SQL, for what later stages have to check."""
+
+
+def with_options(question: Question, options: SqlOptions, largest_delta: Fraction) -> Question:
+    """The question with what its options clause says. Where execute() says something else it is refused."""
+    changed: dict[str, Any] = {}
+    for option in options.options:
+        if option.name in READ:
+            field, read = READ[option.name]
+            changed[field] = _read(option, read, largest_delta)
+            if field in question.named and getattr(question, field) != changed[field]:
+                raise ProgrammingError(
+                    f"the SQL says {option.name} = {option.value}, and execute() {field}={_shown(question, field)}",
+                    at=option.at,
+                    hint="say it in one place",
+                )
+    return replace(question, options=options, **changed)
+
+
+def _read(option: Option, read: Callable[[str, Fraction], object], largest_delta: Fraction) -> object:
+    try:
+        return read(option.value, largest_delta)
+    except ProgrammingError as error:
+        problem = ProgrammingError(error.problem, at=option.at, hint=error.hint)
+    raise problem
+
+
+def _shown(question: Question, field: str) -> object:
+    value = getattr(question, field)
+    return f"{float(value):g}" if isinstance(value, Fraction) else value
+
+
+def positive(value: object, name: str) -> Fraction:
+    number = exact(value, name)
+    if number == 0:
+        raise ProgrammingError(f"{name} must be above 0", hint=f"write {name}=0.1, for example")
+    return number
+
+
+def below_one(delta: object) -> Fraction:
+    number = exact(delta, "delta")
+    if number >= 1:
+        raise ProgrammingError(f"delta must be below 1, and {delta} is not", hint="write delta=1e-6, for example")
+    return number
+
+
+def query_delta(delta: object, largest: Fraction) -> Fraction:
+    value = below_one(delta)
+    if value > largest:
+        raise ProgrammingError(
+            f"delta={float(value):g} is more than the session's {float(largest):g}",
+            hint="name a smaller delta, or none: the session's is used then",
+        )
+    return value
+
+
+def count(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
+        raise ProgrammingError(
+            f"{name} is a whole number from 1 on, not {value!r}", hint=f"write {name}=4, for example"
+        )
+    return value
+
+
+def _whole(name: str) -> Callable[[str, Fraction], int]:
+    return lambda value, _: count(int(value) if value.isdecimal() else value, name)
+
+
+# Option of the clause -> field of the question, and how its text is read.
+READ: dict[str, tuple[str, Callable[[str, Fraction], object]]] = {
+    "epsilon": ("epsilon", lambda value, _: positive(value, "epsilon")),
+    "delta": ("delta", query_delta),
+    "max_groups_contributed": ("max_groups", _whole("max_groups_contributed")),
+    "max_rows_contributed": ("max_rows_per_group", _whole("max_rows_contributed")),
+    "min_privacy_units_per_group": ("min_units", _whole("min_privacy_units_per_group")),
+    "mechanism": ("mechanism", lambda value, _: value.lower()),
+}

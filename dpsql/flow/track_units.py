@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.relation.domain import Domain, public_domain
 from dpsql.relation.knowledge import Knowledge, knowledge_of
 from dpsql.relation.units import one_row_per_unit, scans_of
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from dpsql.flow.resolve_names import Resolved
     from dpsql.flow.setting import Setting
     from dpsql.relation.relation import Aggregate, Scan
+    from dpsql.resolve.options import Option, SqlOptions
+
+THRESHOLD, PUBLIC = "LAPLACE_THRESHOLD", "PUBLIC_GROUPS"
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ def track_units(resolved: Resolved, setting: Setting) -> Tracked:
         _track(aggregate, units, setting.max_public_groups)
         for aggregate, units in zip(resolved.releases, resolved.unit_columns, strict=True)
     )
+    _check_options(resolved.question.options, releases)
     return Tracked(resolved.question, releases, resolved.public, resolved.finish)
 
 
@@ -51,3 +56,43 @@ def _track(aggregate: Aggregate, unit_columns: frozenset[str], max_public_groups
     domain = public_domain(aggregate.keys, aggregate.source, knowledge.kept, max_public_groups)
     scans = tuple(scan for scan in scans_of(aggregate.source) if scan.unit is not None)
     return TrackedRelease(aggregate, unit_columns, scans, one_row_per_unit(aggregate.source), knowledge, domain)
+
+
+def _check_options(options: SqlOptions, releases: tuple[TrackedRelease, ...]) -> None:
+    if len(releases) > 1 and not options.outermost:
+        raise Unsupported(
+            f"the options clause is for the whole query, which aggregates {len(releases)} times",
+            at=options.at,
+            hint="write it in the outermost SELECT: its epsilon is shared by all aggregates",
+        )
+    unit, strategy = options.get("privacy_unit_column"), options.get("group_selection_strategy")
+    for release in releases:
+        if unit is not None:
+            _check_unit(unit, release)
+        if strategy is not None:
+            _check_strategy(strategy, release)
+
+
+def _check_unit(option: Option, release: TrackedRelease) -> None:
+    units = [scan.unit for scan in release.scans if scan.unit is not None]
+    names = {name for unit in units for name in (unit.column, f"{unit.table}.{unit.column}")}
+    if option.value.lower() not in {name.lower() for name in names | release.unit_columns}:
+        declared = units[0].column
+        raise ProgrammingError(
+            f'the unit is "{declared}", not "{option.value}": it is the data owner\'s choice',
+            at=option.at,
+            hint=f"write privacy_unit_column = {declared}, or leave it out",
+        )
+
+
+def _check_strategy(option: Option, release: TrackedRelease) -> None:
+    if option.value.upper() not in (THRESHOLD, PUBLIC):
+        raise Unsupported(
+            f'there is no way "{option.value}" to select groups', at=option.at, hint=f"use {THRESHOLD} or {PUBLIC}"
+        )
+    if option.value.upper() == PUBLIC and release.domain is None:
+        raise ProgrammingError(
+            "the groups are not public",
+            at=option.at,
+            hint="let the data owner declare  values: [...]  for the keys, or leave the option out",
+        )

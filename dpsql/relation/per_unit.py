@@ -36,6 +36,12 @@ def check_per_unit(asked: AggregateCall, known: tuple[str, ...]) -> None:
         raise Unsupported(
             f"{asked.name} cannot be taken within one unit", at=asked.at, hint="these can: " + ", ".join(known)
         )
+    if asked.group_bounds is not None:
+        raise Unsupported(
+            "bounds per group are for aggregates over many people, not within one unit",
+            at=asked.at,
+            hint="give bounds to the aggregate outside, or per row: contribution_bounds_per_row",
+        )
     if asked.distinct and asked.name != "COUNT":
         raise Unsupported(
             f"{asked.name}(DISTINCT ...) cannot be taken within one unit", at=asked.at, hint="leave DISTINCT out"

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.tree import Expression
     from dpsql.schema.model import Contribution
@@ -131,6 +133,8 @@ class AggregateCall:
     arguments: tuple[Expression, ...]
     distinct: bool = False
     at: Place | None = field(default=None, compare=False, repr=False)
+    group_bounds: tuple[Fraction, Fraction] | None = None
+    """What one unit adds to a group is held within these."""
 
 
 @dataclass(frozen=True)

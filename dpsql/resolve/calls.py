@@ -13,6 +13,7 @@ from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.relation.per_unit import AGGREGATES as PER_UNIT
 from dpsql.relation.per_unit import WINDOWS, check_per_unit, result_type
 from dpsql.relation.relation import AggregateCall, WindowCall, WindowOrder
+from dpsql.resolve.bounds import take_bounds, with_bounds
 from dpsql.resolve.syntax import extra_clauses, has_aggregate, is_star
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.lower import Lowering
     from dpsql.expressions.tree import Expression
+    from dpsql.source import Place
 
 NAMES: dict[type[exp.Expr], str] = {
     exp.Count: "COUNT",
@@ -55,6 +57,11 @@ HINT = "the aggregates are COUNT, SUM, AVG, VARIANCE, STDDEV, COVAR_POP, CORR, R
 
 def aggregate_call(node: exp.Expr, lowering: Lowering) -> AggregateCall:
     place = lowering.place(node)
+    node, bounds = take_bounds(node, lowering.source)
+    return with_bounds(_plain_call(node, lowering, place), bounds, node, lowering)
+
+
+def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> AggregateCall:
     plain = _plain(node)
     name = NAMES.get(type(plain)) if plain is not None else None
     if plain is None or name is None or extra_clauses(plain, {"this", "expression", "big_int"}):

@@ -10,11 +10,19 @@ from sqlglot import exp
 from dpsql.errors import Error, ProgrammingError, UnknownName, Unsupported
 from dpsql.expressions.lower import place_of
 from dpsql.relation.relation import Scan
+from dpsql.resolve.bounds import is_wrapper
 from dpsql.resolve.joins import Source, add_step, read_step
 from dpsql.resolve.rows import Answer, IsUnique, Item, Named, Rows, declared_rows
-from dpsql.resolve.selection import Selection
+from dpsql.resolve.selection import INNER, Selection
 from dpsql.resolve.set_operations import combined
-from dpsql.resolve.syntax import extra_clauses, from_nodes, has_aggregate, nested_queries
+from dpsql.resolve.syntax import (
+    extra_clauses,
+    from_nodes,
+    has_aggregate,
+    is_interval_end,
+    nested_queries,
+    stray_bounds,
+)
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
@@ -57,6 +65,26 @@ class Resolver:
         return Unsupported(what, at=self.place(node), hint=hint)
 
     # -- queries ------------------------------------------------------------------------------------------------------
+
+    def whole(self, tree: exp.Query) -> exp.Query:
+        """The analyst's query as an answer."""
+        for node in stray_bounds(tree):
+            raise self.refuse(
+                "bounds are for an aggregate", node, "write SUM(x, contribution_bounds_per_row => (0, 5))"
+            )
+        finish = self.answer(tree, {}, refusal="the query would show rows of people as they are")
+        for node in finish.find_all(exp.Anonymous):
+            if is_wrapper(node):
+                raise self.refuse(
+                    "bounds are for aggregates over people", node, "this one is over answers: leave them out"
+                )
+            if is_interval_end(node) and INNER not in node.meta:
+                raise self.refuse(
+                    f"{node.name.upper()} speaks of an aggregate in the same SELECT",
+                    node,
+                    "write it beside the aggregate",
+                )
+        return finish
 
     def query(self, node: exp.Expr, named: Named) -> Item:
         if isinstance(node, exp.Subquery) and not extra_clauses(node, {"this", "alias"}):

@@ -31,6 +31,7 @@ from dpsql.resolve.syntax import (
     extra_clauses,
     has_aggregate,
     is_aggregate,
+    is_interval_end,
     is_star,
     output_name,
     unaliased,
@@ -324,6 +325,8 @@ class Selection:
 
     def release(self) -> Answer:
         finish = self.finish()
+        if not self.keys and not self.calls:
+            raise self.resolver.refuse("there is no aggregate", self.select, "write COUNT(*), SUM(x) or AVG(x)")
         # Subqueries in the SELECT list have been numbered by now.
         finish.set("from_", exp.From(this=exp.to_table(release_name(len(self.resolver.releases)))))
         aggregate = Aggregate(
@@ -359,6 +362,8 @@ class Selection:
             return self.alias_of(node)
         if isinstance(node, exp.Query):
             return self.resolver.answer(node.copy(), self.named, refusal="a subquery would show rows of people")
+        if is_interval_end(node):
+            return self.interval_end(node)
         if is_aggregate(node):
             return self.aggregate(node)
 
@@ -393,6 +398,17 @@ class Selection:
             at=self.resolver.place(node),
             hint=f"add {node.name} to GROUP BY, or write COUNT({node.name}), SUM({node.name}), ...",
         )
+
+    def interval_end(self, node: exp.Expr) -> exp.Expr:
+        """DP_INTERVAL_LOW(alias), of what the alias stands for; plan_query makes a column of it."""
+        (named, *more) = node.expressions or [None]
+        item = self.aliases[named.name.lower()] if isinstance(named, exp.Column) and self.is_alias(named) else named
+        if more or item is None or any(map(is_interval_end, item.find_all(exp.Anonymous))):
+            name = node.name.upper()
+            raise self.resolver.refuse(f"{name} takes one aggregate", node, f"write COUNT(*) AS n, {name}(n)")
+        end = exp.Anonymous(this=node.name.upper(), expressions=[self.above(unaliased(item))])
+        end.meta.update(node.meta | {INNER: True})
+        return end
 
     def aggregate(self, node: exp.Expr) -> exp.Expr:
         call = aggregate_call(node, self.lowering)

@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.resolve.bounds import is_wrapper, without_bounds
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+INTERVAL_ENDS = ("DP_INTERVAL_LOW", "DP_INTERVAL_HIGH")
 
 
 def extra_clauses(node: exp.Expr, known: set[str]) -> list[str]:
@@ -28,7 +33,21 @@ def has_aggregate(node: exp.Expr) -> bool:
     """Whether the node, or anything in it but a subquery, aggregates the rows below."""
     if isinstance(node, exp.Query):
         return False
-    return is_aggregate(node) or any(has_aggregate(child) for child in node.iter_expressions())
+    return is_aggregate(node) or is_interval_end(node) or any(map(has_aggregate, node.iter_expressions()))
+
+
+def is_interval_end(node: exp.Expr) -> bool:
+    """DP_INTERVAL_LOW(alias), DP_INTERVAL_HIGH(alias): an end of the interval around another item of the SELECT."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() in INTERVAL_ENDS
+
+
+def stray_bounds(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """Bounds that do not stand in an aggregate, right behind its column."""
+    for node in tree.find_all(exp.Anonymous):
+        if is_wrapper(node):
+            above = node.parent.parent if isinstance(node.parent, exp.Distinct) else node.parent
+            if above is None or not (is_wrapper(above) or is_aggregate(above)):
+                yield node
 
 
 def nested_queries(query: exp.Expr) -> Iterator[exp.Query]:
@@ -78,4 +97,5 @@ def output_name(item: exp.Expr) -> str:
     """The name that the analyst gave, or the one DuckDB would give."""
     if isinstance(item, exp.Alias | exp.Column):
         return str(item.alias_or_name)
+    item = without_bounds(item)
     return "count_star()" if is_star(item) else str(item.sql("duckdb", normalize_functions="lower"))

@@ -1,0 +1,261 @@
+"""Privacy options in SQL, as BigQuery and GoogleSQL write them: read off the tokens, before the parser sees them.
+
+    SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.2) region, ...   ->  SELECT region, ...  and the options
+    SUM(x, contribution_bounds_per_group => (0, 600))                     ->  SUM(<per group>(x, 0, 600))
+    ANON_AVG(x CLAMPED BETWEEN 0 AND 500)                                 ->  AVG(<per row>(x, 0, 500))
+
+Tokens keep their offsets, so carets still point into the analyst's text. The names of the wrapping functions start with
+a character that no query may contain, so nobody else can write them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sqlglot import Token, TokenType
+
+from dpsql.errors import SqlSyntaxError, UnknownName, Unsupported
+from dpsql.source import Place, did_you_mean
+
+MARK = "\0"
+PER_GROUP = f"{MARK}contribution_bounds_per_group"
+PER_ROW = f"{MARK}contribution_bounds_per_row"
+ARGUMENTS = {name.removeprefix(MARK): name for name in (PER_GROUP, PER_ROW)}
+# A function of the older dialect -> ours, and what CLAMPED BETWEEN holds there.
+ANONYMIZED = {
+    "ANON_COUNT": ("COUNT", PER_GROUP),
+    "ANON_SUM": ("SUM", PER_GROUP),
+    "ANON_AVG": ("AVG", PER_ROW),
+    "ANON_VAR_POP": ("VAR_POP", PER_ROW),
+    "ANON_STDDEV_POP": ("STDDEV_POP", PER_ROW),
+}
+OPTIONS = (
+    "epsilon",
+    "delta",
+    "max_groups_contributed",
+    "max_rows_contributed",
+    "privacy_unit_column",
+    "group_selection_strategy",
+    "min_privacy_units_per_group",
+    "mechanism",
+)
+OLDER_NAMES = {"kappa": "max_groups_contributed"}
+CLAUSES = {
+    "DIFFERENTIAL_PRIVACY": {name: name for name in OPTIONS},
+    "ANONYMIZATION": {name: name for name in OPTIONS} | OLDER_NAMES,
+}
+VALUE_ENDS = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.R_PAREN, TokenType.STAR, TokenType.NUMBER)
+CONSTANT = re.compile(r"-?[\w.]+(e[+-]?\d+)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Option:
+    name: str
+    value: str
+    at: Place
+
+
+@dataclass(frozen=True)
+class SqlOptions:
+    """What the options clause says, if there is one."""
+
+    options: tuple[Option, ...] = ()
+    at: Place | None = None
+    outermost: bool = True
+    """Whether it stands in the outermost SELECT."""
+
+    def get(self, name: str) -> Option | None:
+        return next((option for option in self.options if option.name == name), None)
+
+
+NO_OPTIONS = SqlOptions()
+
+
+def read_options(tokens: list[Token], text: str) -> tuple[list[Token], SqlOptions]:
+    """The tokens that the stock parser understands, and the options that were cut out of them."""
+    tokens, options = _without_clause(tokens, text)
+    tokens = _clamped(tokens, text)
+    tokens = _with_arguments(tokens, text)
+    return _renamed(tokens, text), options
+
+
+def _place(first: Token, last: Token, text: str) -> Place:
+    return Place(text, first.start, last.end)
+
+
+def _is(tokens: list[Token], position: int, kind: TokenType) -> bool:
+    return 0 <= position < len(tokens) and tokens[position].token_type == kind
+
+
+# -- SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) --------------------------------------------------------------------
+
+
+def _without_clause(tokens: list[Token], text: str) -> tuple[list[Token], SqlOptions]:
+    starts = [i for i in range(len(tokens)) if _is(tokens, i, TokenType.SELECT) and _is(tokens, i + 1, TokenType.WITH)]
+    if not starts:
+        return tokens, NO_OPTIONS
+    first = starts[0] + 1
+    if len(starts) > 1:
+        again = starts[1] + 1
+        raise Unsupported(
+            "the options clause can be given once: its epsilon is that of the whole query",
+            at=_place(tokens[again], tokens[min(again + 1, len(tokens) - 1)], text),
+            hint="write it in the outermost SELECT alone",
+        )
+    known = _clause_options(tokens, first, text)
+    found, after = _listed(tokens, first + 2, known, text)
+    depth = sum(_is(tokens, i, TokenType.L_PAREN) - _is(tokens, i, TokenType.R_PAREN) for i in range(first))
+    options = SqlOptions(tuple(found), _place(tokens[first], tokens[after - 1], text), depth == 0)
+    return tokens[:first] + tokens[after:], options
+
+
+def _clause_options(tokens: list[Token], start: int, text: str) -> dict[str, str]:
+    """Which names the clause may use, and what they are called here."""
+    word = tokens[start + 1] if start + 1 < len(tokens) else tokens[start]
+    if word.text.upper() in CLAUSES and word.token_type == TokenType.VAR:
+        return CLAUSES[word.text.upper()]
+    raise SqlSyntaxError(
+        f"there is no SELECT WITH {word.text}",
+        at=_place(tokens[start], word, text),
+        hint=did_you_mean(word.text, map(str.lower, CLAUSES)),
+    )
+
+
+def _listed(tokens: list[Token], start: int, known: dict[str, str], text: str) -> tuple[list[Option], int]:
+    """OPTIONS(name = value, ...), and where the query goes on."""
+    if not (_is(tokens, start + 1, TokenType.L_PAREN) and tokens[start].text.upper() == "OPTIONS"):
+        return [], start
+    end = _closing(tokens, start + 1, text)
+    found: list[Option] = []
+    position = start + 2
+    while position < end:
+        stop = next((i for i in range(position, end) if _is(tokens, i, TokenType.COMMA)), end)
+        option = _option(tokens[position:stop], tokens[position], known, text)
+        if any(option.name == other.name for other in found):
+            raise SqlSyntaxError(f"{option.name} is given twice", at=option.at, hint="write it once")
+        found.append(option)
+        position = stop + 1
+    return found, end + 1
+
+
+def _option(part: list[Token], first: Token, known: dict[str, str], text: str) -> Option:
+    place = _place(first, part[-1] if part else first, text)
+    name = first.text.lower()
+    if part and name not in known:
+        raise UnknownName(
+            f'there is no option "{first.text}"', at=_place(first, first, text), hint=did_you_mean(name, known)
+        )
+    values = part[2:]
+    value = "".join(token.text for token in values)
+    quoted = len(values) == 1 and values[0].token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+    if not _is(part, 1, TokenType.EQ) or not (quoted or CONSTANT.fullmatch(value)):
+        raise SqlSyntaxError(
+            "an option is written  name = constant", at=place, hint="for example OPTIONS(epsilon = 0.2, delta = 1e-7)"
+        )
+    return Option(known[name], value, place)
+
+
+# -- bounds of an aggregate --------------------------------------------------------------------------------------------
+
+
+def _clamped(tokens: list[Token], text: str) -> list[Token]:
+    for position in reversed(range(1, len(tokens))):
+        # Behind a value it is a word of ours; anywhere else it is a column of that name.
+        behind = tokens[position].text.upper() == "CLAMPED" and tokens[position - 1].token_type in VALUE_ENDS
+        if behind and _is(tokens, position + 1, TokenType.BETWEEN):
+            tokens = _clamped_at(position, tokens, text)
+    return tokens
+
+
+def _clamped_at(position: int, tokens: list[Token], text: str) -> list[Token]:
+    """x CLAMPED BETWEEN a AND b  ->  <wrapper>(x, a, b)"""
+    word, opening = tokens[position], _opening(tokens, position)
+    closing = _closing(tokens, opening, text) if opening >= 0 else position
+    middle = next((i for i in range(position, closing) if _is(tokens, i, TokenType.AND)), None)
+    function = tokens[opening - 1].text.upper() if opening > 0 else ""
+    if function not in ANONYMIZED or middle is None:
+        raise SqlSyntaxError(
+            "CLAMPED BETWEEN cannot be read here",
+            at=_place(word, tokens[position + 1], text),
+            hint="write ANON_SUM(x CLAMPED BETWEEN 0 AND 500)",
+        )
+    comma = _instead(word, TokenType.COMMA, ",")
+    low, high = tokens[position + 2 : middle], tokens[middle + 1 : closing]
+    arguments = [*tokens[opening + 1 : position], comma, *low, comma, *high, _instead(word, TokenType.R_PAREN, ")")]
+    return [*_wrapped(tokens, opening, ANONYMIZED[function][1], arguments, word), *tokens[closing:]]
+
+
+def _with_arguments(tokens: list[Token], text: str) -> list[Token]:
+    position = 0
+    while position + 1 < len(tokens):
+        if _is(tokens, position + 1, TokenType.FARROW):
+            tokens = _with_argument_at(position, tokens, text)
+        position += 1
+    return tokens
+
+
+def _with_argument_at(position: int, tokens: list[Token], text: str) -> list[Token]:
+    """x, contribution_bounds_per_group => (a, b)  ->  <wrapper>(x, a, b)"""
+    name, opening = tokens[position], _opening(tokens, position)
+    place = _place(name, tokens[position + 1], text)
+    if name.text.lower() not in ARGUMENTS:
+        raise UnknownName(f'there is no argument "{name.text}"', at=place, hint=did_you_mean(name.text, ARGUMENTS))
+    behind = opening > 0 and _is(tokens, position - 1, TokenType.COMMA)
+    if not behind or not _is(tokens, position + 2, TokenType.L_PAREN):
+        raise SqlSyntaxError(
+            f"{name.text} cannot be read here", at=place, hint=f"write SUM(x, {name.text} => (0, 500))"
+        )
+    # The pair's own parenthesis closes the wrapper.
+    wrapper, arguments = ARGUMENTS[name.text.lower()], tokens[opening + 1 : position]
+    return [*_wrapped(tokens, opening, wrapper, arguments, name), *tokens[position + 3 :]]
+
+
+def _wrapped(tokens: list[Token], opening: int, wrapper: str, arguments: list[Token], at: Token) -> list[Token]:
+    """The tokens up to a call's arguments, and these as arguments of the wrapper; DISTINCT stays outside."""
+    outside = arguments[:1] if _is(arguments, 0, TokenType.DISTINCT) else []
+    call = [_instead(at, TokenType.VAR, wrapper), _instead(at, TokenType.L_PAREN, "(")]
+    return [*tokens[: opening + 1], *outside, *call, *arguments[len(outside) :]]
+
+
+def _instead(token: Token, kind: TokenType, text: str) -> Token:
+    """Another token at the same place."""
+    return Token(kind, text, token.line, token.col, token.start, token.end)
+
+
+def _opening(tokens: list[Token], position: int) -> int:
+    """The parenthesis around a position; -1 if there is none."""
+    depth = 0
+    for i in range(position - 1, -1, -1):
+        depth += _is(tokens, i, TokenType.R_PAREN) - _is(tokens, i, TokenType.L_PAREN)
+        if depth < 0:
+            return i
+    return -1
+
+
+def _closing(tokens: list[Token], opening: int, text: str) -> int:
+    depth = 0
+    for i in range(opening, len(tokens)):
+        depth += _is(tokens, i, TokenType.L_PAREN) - _is(tokens, i, TokenType.R_PAREN)
+        if depth == 0:
+            return i
+    place = _place(tokens[opening], tokens[opening], text)
+    raise SqlSyntaxError("the parenthesis is never closed", at=place, hint="close it")
+
+
+def _renamed(tokens: list[Token], text: str) -> list[Token]:
+    """ANON_COUNT is COUNT: every aggregate over people is private here."""
+    renamed = []
+    for position, token in enumerate(tokens):
+        name = token.text.upper()
+        if not (name.startswith("ANON_") and token.token_type == TokenType.VAR) or not _is(
+            tokens, position + 1, TokenType.L_PAREN
+        ):
+            renamed.append(token)
+        elif name in ANONYMIZED:
+            renamed.append(_instead(token, TokenType.VAR, ANONYMIZED[name][0]))
+        else:
+            raise Unsupported(
+                f"{name} cannot be asked", at=_place(token, token, text), hint="these can: " + ", ".join(ANONYMIZED)
+            )
+    return renamed
