@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpsql
@@ -126,7 +127,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("sql", blocks(DOCS / "sql.md", "sql"))
 def test_the_sql_can_be_asked(sql: str, shop: dpsql.Connection) -> None:
-    assert shop.execute(sql, epsilon=1).fetchall()
+    price = {} if "OPTIONS(" in sql else {"epsilon": 1}
+    assert shop.execute(sql, **price).fetchall()
 
 
 REFUSED = (
@@ -319,6 +321,25 @@ def test_scaled_sums_stay_within_their_bound(values: list[int], rows: int, centr
     assert abs(summed) <= measure.linf(rows)
     assert abs(summed - Fraction(total * min(count, rows), max(count, 1))) <= Fraction(1, 2)
     assert counted == min(count, rows) <= CountRows().linf(rows)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(-2 * MOST, 2 * MOST), max_size=12),
+    st.integers(1, 5),
+    st.tuples(st.integers(-2 * MOST, 2 * MOST), st.integers(-2 * MOST, 2 * MOST)).map(sorted),
+)
+def test_held_sums_stay_within_their_bound(values: list[int], rows: int, group: list[int]) -> None:
+    """The same with bounds per group: what was scaled is moved into them, and nothing stays nothing."""
+    plain = SumValues(Column("x", Integer()), Fraction(1), -MOST, MOST, 0)
+    measure = replace(plain, group=(group[0], group[1]))
+    held = [min(max(value, -MOST), MOST) for value in values]
+    partial = f"SELECT CAST({sum(held) if held else 'NULL'} AS HUGEINT) AS m, {len(held)} AS m_count"
+    scaled, found = DATABASE.execute(
+        f"SELECT {plain.bounded('m', rows)}, {measure.bounded('m', rows)} FROM ({partial})"
+    ).fetchone() or (None, None)
+    assert found == (min(max(scaled, group[0]), group[1]) if held else 0)
+    assert abs(found) <= measure.linf(rows) <= max(map(abs, group))
 
 
 DATABASE = duckdb.connect()
