@@ -42,7 +42,9 @@ def is_wrapper(node: exp.Expr) -> bool:
 
 
 def without_bounds(node: exp.Expr) -> exp.Expr:
-    """A copy of the node as if no bounds were written."""
+    """The node as if no bounds were written."""
+    if not any(map(is_wrapper, node.find_all(exp.Anonymous))):
+        return node
 
     def unwrapped(part: exp.Expr) -> exp.Expr:
         while is_wrapper(part):
