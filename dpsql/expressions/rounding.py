@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.expressions.arithmetic import need_numbers, number
-from dpsql.expressions.facts import Facts, bounded
+from dpsql.expressions.facts import LONGEST_LIST, Facts, bounded, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import Exact, double_range, magnitude, monotone, range_of, rounded_out
 from dpsql.expressions.types import written_as
@@ -67,7 +67,16 @@ def digits_facts(name: str, whole: Whole, arguments: Sequence[Facts]) -> Facts:
         ends = rounded_out(monotone(lambda end: whole(Fraction(end) / step) * step, range_of(value)))
     else:
         ends = monotone(lambda end: _as_engine(whole, end, digits), range_of(value))
-    return bounded(Double(), *ends, nullable=value.nullable, whole=digits <= 0)
+    return stepped(bounded(Double(), *ends, nullable=value.nullable, whole=digits <= 0), -digits)
+
+
+def stepped(facts: Facts, zeros: int) -> Facts:
+    """Whole numbers that end in so many zeros, one by one where they are few."""
+    low, high = range_of(facts)
+    step = 10 ** max(0, zeros)
+    if step == 1 or low is None or high is None or (high - low) / step > LONGEST_LIST:
+        return facts
+    return one_of(facts.type, range(math.floor(low), math.floor(high) + 1, step), nullable=facts.nullable)
 
 
 def _whole_digits(value: Facts, whole: Whole, digits: int) -> Facts:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from dpsql.relation.relation import AggregateCall
 
 
+WHOLE_PARTITION = " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
+
+
 def relation_sql(relation: Relation, needed: Iterable[str]) -> Sql:
     """The relation's `needed` columns, and _unit."""
     names = sorted(set(needed))
@@ -163,4 +166,6 @@ def _over(window: WindowCall, known: Known, read: list[str]) -> Sql:
     if window.call.name in BY_POSITION:
         order += [column(name) for name in read]
     ordered = f" ORDER BY {listed(order)}" if order else ""
-    return per_unit_sql(window.call, known, f" OVER (PARTITION BY {partition}{ordered})")
+    # Without an order of the analyst's the frame is the whole partition; ours must not make it end at the row.
+    frame = "" if window.order or not ordered else WHOLE_PARTITION
+    return per_unit_sql(window.call, known, f" OVER (PARTITION BY {partition}{ordered}{frame})")

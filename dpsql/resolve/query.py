@@ -46,6 +46,7 @@ SELECT_CLAUSES = {
     "distinct",
     "with_",
 }
+RESERVED = "_release"
 AGGREGATE_FIRST = "let it aggregate: COUNT(*), SUM(x), AVG(x)"
 
 
@@ -117,6 +118,10 @@ class Resolver:
             raise self.refuse("WITH RECURSIVE cannot be asked", clause, "write the steps as ordinary WITH queries")
         known = dict(named)
         for part in list(clause.expressions):
+            if part.alias.lower().startswith(RESERVED):
+                raise self.refuse(
+                    f'names that start with "{RESERVED}" are our own', part.args["alias"], "use another name"
+                )
             found = self.query(part.this, known)
             names = [name.name.lower() for name in part.args["alias"].args.get("columns") or ()]
             if isinstance(found, Rows):

@@ -77,7 +77,7 @@ class Selection:
         self.keys = [self.lowering.lower(item) for item in group]
         # Only nodes of these kinds can be keys, so only they are compared with them.
         self.key_kinds = {type(item) for item in group} | {exp.Column}
-        if any(self.is_unit(key) for key in self.keys) and not self.totals:
+        if any(self.is_one_unit(key) for key in self.keys) and not self.totals:
             return self.per_unit()
         return self.release()
 
@@ -141,6 +141,11 @@ class Selection:
 
     def is_unit(self, expression: Expression) -> bool:
         return isinstance(expression, Column) and expression.name in self.rows.unit_columns
+
+    def is_one_unit(self, expression: Expression) -> bool:
+        """Whether rows with the same value are of the same unit: the unit itself, or the key that leads to it."""
+        keys = self.rows.unit_keys or {}
+        return self.is_unit(expression) or (isinstance(expression, Column) and expression.name in keys)
 
     def unknown(self, node: exp.Column) -> UnknownName:
         names = {name.rpartition(".")[2] for name in self.source.columns} | set(self.aliases)
