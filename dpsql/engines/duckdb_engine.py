@@ -106,10 +106,10 @@ class DuckDBEngine:
 
         The connection is our own, so the only temporary tables are the frames that were registered.
         """
-        rows = self._connection.execute(
+        rows = self._rows(
             "SELECT table_name, column_name, data_type FROM duckdb_columns() "
             "WHERE database_name IN (current_database(), 'temp') AND schema_name = current_schema() AND NOT internal"
-        ).fetchall()
+        )
         found: dict[str, dict[str, str]] = {}
         for table, column, kind in rows:
             found.setdefault(table.lower(), {})[column.lower()] = kind
@@ -117,13 +117,17 @@ class DuckDBEngine:
 
     def _unique_columns(self) -> dict[tuple[str, str], str]:
         """Tables and columns that a constraint keeps unique, with the columns' types."""
-        rows = self._connection.execute(
+        rows = self._rows(
             "SELECT table_name, constraint_column_names[1] FROM duckdb_constraints() "
             "WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND len(constraint_column_names) = 1 "
             "AND database_name = current_database() AND schema_name = current_schema()"
-        ).fetchall()
+        )
         types = self._columns() if rows else {}
         return {(t.lower(), c.lower()): types.get(t.lower(), {}).get(c.lower(), "") for t, c in rows}
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._connection.execute(sql).fetchall()
 
 
 def _own_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
