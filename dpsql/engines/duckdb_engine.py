@@ -62,6 +62,8 @@ class DuckDBEngine:
         self._connection = connection
         self._untyped = untyped
         self._lock = threading.Lock()
+        # Read once, when connecting: whoever replaces a table of an open session connects anew.
+        self._unique = self._unique_columns()
 
     @classmethod
     def open(cls, database: object, schema: Schema) -> DuckDBEngine:
@@ -85,8 +87,7 @@ class DuckDBEngine:
             _check_table(table, columns, untyped=self._untyped)
 
     def is_unique(self, table: str, column: str, kind: ColumnType) -> bool:
-        # Asked anew each time: a caller's connection may have replaced the table.
-        stored = self._unique_columns().get((table.lower(), column.lower()), "").partition("(")[0]
+        stored = self._unique.get((table.lower(), column.lower()), "").partition("(")[0]
         return stored in APART.get(type(kind), FITTING[type(kind)])
 
     def run(self, sql: str) -> Mapping[str, np.ndarray]:

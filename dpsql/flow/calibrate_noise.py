@@ -111,7 +111,7 @@ def calibrate_noise(planned: Planned, setting: Setting) -> Calibrated:
     candidates = [make(planned, budget) for make in _allowed(planned.question, budget.filter)]
     # Error weighed by what it costs the session: variance times share.
     candidates.sort(key=lambda candidate: candidate.spread + math.log(max(candidate.share, 1e-300)))
-    ways = [_calibrated(planned, candidate, candidates, setting) for candidate in candidates]
+    ways = [_calibrated(planned, candidate, candidates, budget, setting) for candidate in candidates]
     return next((way for way in ways if _answered(way, setting)), ways[0])
 
 
@@ -121,8 +121,10 @@ def _answered(way: Calibrated, setting: Setting) -> bool:
     return not way.question.fresh and all(answers.recall(release.fingerprint) for release in way.releases)
 
 
-def _calibrated(planned: Planned, chosen: Candidate, candidates: list[Candidate], setting: Setting) -> Calibrated:
-    selection = _selection_delta(planned, setting.ledger.budget.filter, chosen)
+def _calibrated(
+    planned: Planned, chosen: Candidate, candidates: list[Candidate], budget: Budget, setting: Setting
+) -> Calibrated:
+    selection = _selection_delta(planned, budget.filter, chosen)
     return Calibrated(
         planned.question,
         tuple(_release(planned, number, chosen, selection, setting) for number in range(len(planned.releases))),

@@ -103,7 +103,7 @@ class Planned:
 
 
 def plan_query(measured: Measured, setting: Setting) -> Planned:
-    finish = measured.finish.copy()
+    finish = measured.finish
     ends = _interval_ends(finish, measured)
     releases = tuple(
         PlannedRelease(release_name(number), part, ends[number]) for number, part in enumerate(measured.releases)

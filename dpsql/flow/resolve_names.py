@@ -39,6 +39,6 @@ class Resolved:
 
 def resolve_names(parsed: Parsed, setting: Setting) -> Resolved:
     resolver = Resolver(setting.schema, setting.engine.is_unique, parsed.question.sql)
-    finish = resolver.whole(parsed.tree.copy())
+    finish = resolver.whole(parsed.tree)
     releases, unit_columns = zip(*resolver.releases, strict=True) if resolver.releases else ((), ())
     return Resolved(parsed.question, releases, unit_columns, tuple(resolver.public_scans(finish)), finish)
