@@ -155,7 +155,8 @@ class Writer:
         release = self.release
         if not self.keys:
             sources = [f"({branch}) AS found_{number}" for number, branch in enumerate(branches)]
-            return branches[0] if len(branches) == 1 else Sql(f"SELECT * FROM {' CROSS JOIN '.join(sources)}")
+            columns = listed([column(part.column) for part in release.measures])
+            return branches[0] if len(branches) == 1 else Sql(f"SELECT {columns} FROM {' CROSS JOIN '.join(sources)}")
         order = f"ORDER BY {', '.join(f'{key} NULLS LAST' for key in self.keys)}"
         if release.domain is None and len(branches) == 1:
             return Sql(f"{branches[0]} {order}")

@@ -122,8 +122,8 @@ def _line_start(sql: str, line: int) -> int:
 
 def _bind(tree: exp.Query, question: Question) -> None:
     """Each ? becomes a literal of the tree: a value is never pasted into text."""
-    marks = list(tree.find_all(exp.Placeholder, bfs=False))
-    if any(node.this for node in marks) or tree.find(exp.Parameter):
+    marks = list(tree.find_all(exp.Placeholder, exp.Parameter, bfs=False))
+    if any(node.this for node in marks):
         raise Unsupported("named parameters are not understood", hint="write ? and give the values in order")
     if len(marks) != len(question.parameters):
         raise ProgrammingError(
