@@ -80,9 +80,9 @@ def _declared(raw: Sql, facts: Facts) -> Sql:
         typed = finite(binary(typed, "+", literal(0, facts.type)))  # one spelling of zero
     if facts.low is None or facts.high is None:
         return typed
-    low, high = literal(facts.low, facts.type), literal(facts.high, facts.type)
+    least, most = literal(facts.low, facts.type), literal(facts.high, facts.type)
     if isinstance(facts.type, Date | Timestamp):
         # DuckDB looks ahead with the extremes of a column, and some date functions fail on those of a stray date; these
         # two hide them.
-        return when(Sql(f"{typed} IS NOT NULL"), call("greatest", call("least", typed, high), low))
-    return clamp(typed, low, high)
+        return when(Sql(f"{typed} IS NOT NULL"), call("greatest", call("least", typed, most), least))
+    return clamp(typed, least, most)
