@@ -13,7 +13,8 @@ from dpsql.relation.relation import Scan
 from dpsql.resolve.bounds import is_wrapper
 from dpsql.resolve.joins import Source, add_step, read_step
 from dpsql.resolve.rows import Answer, IsUnique, Item, Named, Rows, declared_rows
-from dpsql.resolve.selection import INNER, Selection
+from dpsql.resolve.scope import INNER
+from dpsql.resolve.selection import Selection
 from dpsql.resolve.set_operations import combined
 from dpsql.resolve.syntax import (
     extra_clauses,

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import Error, ProgrammingError, UnknownName
+from dpsql.errors import Error, ProgrammingError
 from dpsql.expressions.lower import Lowering
 from dpsql.expressions.tree import Column, Expression
-from dpsql.relation.relation import (
-    Aggregate,
-    AggregateCall,
-    Distinct,
-    Filter,
-    PerUnit,
-    Project,
-    Relation,
-    Window,
-    WindowCall,
-)
-from dpsql.resolve.calls import aggregate_call, per_unit_call, window_call
+from dpsql.relation.relation import Aggregate, AggregateCall, Filter, PerUnit, Relation
+from dpsql.resolve.calls import aggregate_call, per_unit_call
 from dpsql.resolve.grouping import read_grouping
-from dpsql.resolve.joins import all_of
-from dpsql.resolve.rows import Answer, Item, Named, Rows, inner_name
-from dpsql.resolve.semi_joins import as_test, semi_joined
+from dpsql.resolve.projection import Projection
+from dpsql.resolve.rows import Answer, Item, Rows, inner_name
+from dpsql.resolve.scope import INNER, inner_column
 from dpsql.resolve.syntax import (
-    conditions_of,
     extra_clauses,
     has_aggregate,
     is_aggregate,
@@ -36,15 +24,6 @@ from dpsql.resolve.syntax import (
     output_name,
     unaliased,
 )
-from dpsql.schema.types import Boolean
-from dpsql.source import did_you_mean
-
-if TYPE_CHECKING:
-    from dpsql.resolve.joins import Source
-    from dpsql.resolve.query import Resolver
-
-INNER = "inner"
-"""The mark by which a node of our own making names a column, whatever analysts call theirs."""
 
 
 def release_name(number: int) -> str:
@@ -53,22 +32,10 @@ def release_name(number: int) -> str:
 
 
 @dataclass
-class Selection:
-    resolver: Resolver
-    select: exp.Select
-    source: Source
-    named: Named
+class Selection(Projection):
     keys: list[Expression] = field(default_factory=list)
     calls: list[AggregateCall] = field(default_factory=list)
-    windows: list[tuple[str, WindowCall]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.lowering = Lowering(self.resolver.text, self.resolve)
-        items = self.select.expressions
-        self.aliases = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
-        self.open_aliases: set[str] = set()
-        self.totals: tuple[tuple[int, ...], ...] = ()
-        self.rows = self.filtered()
+    totals: tuple[tuple[int, ...], ...] = ()
 
     def resolved(self) -> Item:
         if not self.is_grouped():
@@ -80,163 +47,6 @@ class Selection:
         if any(self.is_one_unit(key) for key in self.keys) and not self.totals:
             return self.per_unit()
         return self.release()
-
-    def filtered(self) -> Rows:
-        """FROM and WHERE: the rows that the SELECT list sees."""
-        parts = conditions_of(self.select.args.get("where"))
-        tests = [test for test in map(as_test, parts) if test is not None]
-        conditions = [self.condition(part, "WHERE") for part in parts if as_test(part) is None]
-        rows = self.source.joined(self.lowering.lower, conditions)
-        for test in tests:
-            rows = semi_joined(rows, test, self)
-        whole = all_of(conditions)
-        return rows if whole is None else replace(rows, relation=Filter(rows.relation, whole))
-
-    def condition(self, node: exp.Expr, clause: str) -> Expression:
-        condition = self.lowering.lower(node)
-        if not isinstance(condition.type, Boolean):
-            raise ProgrammingError(
-                f"{clause} takes a condition, not {condition.type.name}",
-                at=self.resolver.place(node),
-                hint="compare it with something",
-            )
-        return condition
-
-    # -- names --------------------------------------------------------------------------------------------------------
-
-    def resolve(self, node: exp.Column) -> Expression:
-        """A column of the rows, or else the expression behind an alias of the SELECT list."""
-        found = self.lookup(node)
-        if found is not None:
-            return found
-        alias = node.name.lower()
-        if not self.is_alias(node) or alias in self.open_aliases:
-            raise self.unknown(node)
-        self.open_aliases.add(alias)
-        try:
-            return self.lowering.lower(self.aliases[alias])
-        finally:
-            self.open_aliases.remove(alias)
-
-    def lookup(self, node: exp.Column) -> Column | None:
-        if INNER in node.meta:
-            inner: Column = node.meta[INNER]
-            return inner
-        if node.args.get("db") is not None:
-            raise self.unknown(node)
-        name = (f"{node.table}.{node.name}" if node.table else node.name).lower()
-        if name not in self.source.columns:
-            return None
-        found = self.source.columns[name]
-        if found is None:
-            raise ProgrammingError(
-                f'"{node.name}" is a column of several tables',
-                at=self.resolver.place(node),
-                hint=f"write  table.{node.name}",
-            )
-        return Column(found.name, found.type, self.resolver.place(node))
-
-    def is_alias(self, node: exp.Column) -> bool:
-        return not node.table and node.name.lower() in self.aliases
-
-    def is_unit(self, expression: Expression) -> bool:
-        return isinstance(expression, Column) and expression.name in self.rows.unit_columns
-
-    def is_one_unit(self, expression: Expression) -> bool:
-        """Whether rows with the same value are of the same unit: the unit itself, or the key that leads to it."""
-        keys = self.rows.unit_keys or {}
-        return self.is_unit(expression) or (isinstance(expression, Column) and expression.name in keys)
-
-    def unknown(self, node: exp.Column) -> UnknownName:
-        names = {name.rpartition(".")[2] for name in self.source.columns} | set(self.aliases)
-        shown = ".".join(part.name for part in node.parts)
-        hint = did_you_mean(node.name, names)
-        return UnknownName(f'there is no column "{shown}"', at=self.resolver.place(node), hint=hint)
-
-    # -- rows that stay rows ------------------------------------------------------------------------------------------
-
-    def projection(self) -> Rows:
-        self.refuse_order()
-        columns = self.projected()
-        qualify = self.select.args.get("qualify")
-        condition = self.condition(self.with_windows(qualify.this), "QUALIFY") if qualify is not None else None
-        relation: Relation = self.rows.relation
-        if self.windows:
-            relation = Window(relation, tuple(self.windows))
-        if condition is not None:
-            relation = Filter(relation, condition)
-        rows = self.outputs(relation, columns)
-        return replace(rows, relation=Distinct(rows.relation)) if self.select.args.get("distinct") else rows
-
-    def refuse_order(self) -> None:
-        for clause in ("order", "limit", "offset"):
-            if self.select.args.get(clause):
-                raise self.resolver.refuse(
-                    f"{clause.upper()} cannot be used on rows of people",
-                    self.select.args[clause],
-                    "which rows remain would depend on other people; aggregate first",
-                )
-        distinct = self.select.args.get("distinct")
-        if distinct is not None and distinct.args.get("on"):
-            raise self.resolver.refuse(
-                "DISTINCT ON cannot be used on rows of people", distinct, "use GROUP BY the unit"
-            )
-
-    def outputs(self, relation: Relation, columns: dict[str, Expression]) -> Rows:
-        """The relation with these columns, under the names that the SELECT list gives them."""
-        seen = {name: Column(inner_name(name), expression.type) for name, expression in columns.items()}
-        project = Project(relation, tuple((inner_name(name), expression) for name, expression in columns.items()))
-        units = {seen[name].name for name, expression in columns.items() if self.is_unit(expression)}
-        keys = {
-            seen[name].name: key
-            for name, expression in columns.items()
-            if isinstance(expression, Column) and (key := (self.rows.unit_keys or {}).get(expression.name))
-        }
-        return Rows(project, seen, frozenset(units), keys, self.rows.unit_type)
-
-    def projected(self) -> dict[str, Expression]:
-        columns: dict[str, Expression] = {}
-        for item in self.select.expressions:
-            for name, expression in self.projected_item(item).items():
-                if name in columns:
-                    raise ProgrammingError(
-                        f'two columns are named "{name}"', at=self.resolver.place(item), hint="rename one with AS"
-                    )
-                columns[name] = expression
-        return columns
-
-    def projected_item(self, item: exp.Expr) -> dict[str, Expression]:
-        if not item.is_star:
-            return {output_name(item).lower(): self.lowering.lower(self.with_windows(unaliased(item)))}
-        self.resolver.only(item, {"this", "table"})
-        table = item.table if isinstance(item, exp.Column) else ""
-        prefix = f"{table.lower()}." if table else ""
-        found: dict[str, Expression] = {}
-        for name, column in self.source.columns.items():
-            short = name.removeprefix(prefix)
-            if column is not None and name.startswith(prefix) and "." not in short:
-                found[short] = column
-            elif column is None and not prefix:
-                raise self.resolver.refuse(f'two tables have a column "{name}"', item, "name the columns")
-        if not found:
-            raise self.resolver.refuse(f'there is no table "{table}"', item, "use the alias of a table in FROM")
-        return found
-
-    def with_windows(self, node: exp.Expr) -> exp.Expr:
-        """The node with its window functions replaced by columns that hold them."""
-
-        def replaced(part: exp.Expr) -> exp.Expr:
-            if not isinstance(part, exp.Window):
-                return part
-            window, facts = window_call(part, self.lowering, self.is_unit, self.resolver.refuse)
-            for name, known in self.windows:
-                if known == window:
-                    return inner_column(Column(name, facts.type))
-            name = f"_w{len(self.windows)}"
-            self.windows.append((name, window))
-            return inner_column(Column(name, facts.type))
-
-        return node.transform(replaced)
 
     # -- groups -------------------------------------------------------------------------------------------------------
 
@@ -422,10 +232,3 @@ class Selection:
         node_ = exp.column(f"_a{self.calls.index(call)}")
         node_.meta[INNER] = True
         return node_
-
-
-def inner_column(column: Column) -> exp.Column:
-    """A node that names a column of our own."""
-    node = exp.column(exp.to_identifier(column.name, quoted=True))
-    node.meta[INNER] = column
-    return node

@@ -21,7 +21,7 @@ from dpsql.resolve.syntax import conditions_of, extra_clauses, from_nodes, has_a
 from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
-    from dpsql.resolve.selection import Selection
+    from dpsql.resolve.scope import Scope
 
 MEMBERSHIP_HINT = "compare the unit with the unit: WHERE customer_id IN (SELECT customer_id FROM ...)"
 EXISTS_CLAUSES = {"expressions", "from_", "joins", "where"}
@@ -50,39 +50,39 @@ def as_test(node: exp.Expr) -> Test | None:
     return None
 
 
-def semi_joined(rows: Rows, test: Test, selection: Selection) -> Rows:
-    return _exists(rows, test, selection) if test.value is None else _member(rows, test, selection)
+def semi_joined(rows: Rows, test: Test, scope: Scope) -> Rows:
+    return _exists(rows, test, scope) if test.value is None else _member(rows, test, scope)
 
 
 # -- IN ---------------------------------------------------------------------------------------------------------------
 
 
-def _member(rows: Rows, test: Test, selection: Selection) -> Rows:
+def _member(rows: Rows, test: Test, scope: Scope) -> Rows:
     assert test.value is not None
-    value = selection.lowering.lower(test.value)
-    found = selection.resolver.query(test.query, selection.named)
+    value = scope.lowering.lower(test.value)
+    found = scope.resolver.query(test.query, scope.named)
     other = found if isinstance(found, Rows) else found.rows
     if other is None:
-        raise selection.resolver.refuse(
+        raise scope.resolver.refuse(
             "IN over an aggregate cannot be asked of rows of people", test.node, "list the values: IN ('a', 'b')"
         )
     if len(other.plain_columns) != 1:
-        raise selection.resolver.refuse("IN takes a subquery with one column", test.node, "select one column")
+        raise scope.resolver.refuse("IN takes a subquery with one column", test.node, "select one column")
     other = other.apart_from(knowledge_of(rows.relation).always)
     (column,) = other.plain_columns.values()
     if other.is_private:
         units = isinstance(value, Column) and value.name in rows.unit_columns and column.name in other.unit_columns
         if not units or not rows.is_private:
-            raise selection.resolver.refuse("IN would compare different people", test.node, MEMBERSHIP_HINT)
+            raise scope.resolver.refuse("IN would compare different people", test.node, MEMBERSHIP_HINT)
     elif test.negated:
-        rows = _never_null(rows, value, column, other, test, selection)
-    return _kept(rows, other, selection.lowering.build("=", test.node, (value, column)), test)
+        rows = _never_null(rows, value, column, other, test, scope)
+    return _kept(rows, other, scope.lowering.build("=", test.node, (value, column)), test)
 
 
-def _never_null(rows: Rows, value: Expression, column: Column, other: Rows, test: Test, selection: Selection) -> Rows:
+def _never_null(rows: Rows, value: Expression, column: Column, other: Rows, test: Test, scope: Scope) -> Rows:
     """x NOT IN (...) is never true when x is NULL, or when one of the values is."""
     if knowledge_of(other.relation).kept[column.name].nullable:
-        raise selection.resolver.refuse(
+        raise scope.resolver.refuse(
             "NOT IN over values that may be NULL keeps nothing", test.node, f"add WHERE {column.name} IS NOT NULL"
         )
     known = Call(FUNCTIONS["NOT"], (Call(FUNCTIONS["IS NULL"], (value,), Boolean()),), Boolean())
@@ -96,31 +96,31 @@ def _kept(rows: Rows, other: Rows, condition: Expression | None, test: Test) -> 
 # -- EXISTS -----------------------------------------------------------------------------------------------------------
 
 
-def _exists(rows: Rows, test: Test, selection: Selection) -> Rows:
+def _exists(rows: Rows, test: Test, scope: Scope) -> Rows:
     """The subquery's WHERE may read both its own rows and those outside; for people it must compare the units."""
-    other, inside, across = _correlated(rows, test, selection)
+    other, inside, across = _correlated(rows, test, scope)
     if other.is_private and not (rows.is_private and any(same_unit(part, rows, other) for part in across)):
-        raise across_people(rows, other, selection.resolver.place(test.node))
+        raise across_people(rows, other, scope.resolver.place(test.node))
     whole = all_of(inside)
     if whole is not None:
         other = replace(other, relation=Filter(other.relation, whole))
     return _kept(rows, other, all_of(across), test)
 
 
-def _correlated(rows: Rows, test: Test, selection: Selection) -> tuple[Rows, list[Expression], list[Expression]]:
+def _correlated(rows: Rows, test: Test, scope: Scope) -> tuple[Rows, list[Expression], list[Expression]]:
     """The subquery's rows, the conditions on them alone, and those that also read rows outside."""
-    resolver, select = selection.resolver, test.query
+    resolver, select = scope.resolver, test.query
     nodes = from_nodes(select) if isinstance(select, exp.Select) else []
     if len(nodes) != 1 or extra_clauses(select, EXISTS_CLAUSES) or any(map(has_aggregate, select.selects)):
         raise resolver.refuse(
             "EXISTS takes a plain SELECT over one table here", test.node, "put joins and aggregates into a WITH query"
         )
-    item = resolver.item(nodes[0], selection.named)
+    item = resolver.item(nodes[0], scope.named)
     other = resolver.rows_of(item, nodes[0]).apart_from(knowledge_of(rows.relation).always)
 
     def resolve(node: exp.Column) -> Expression:
         name = (f"{node.table}.{node.name}" if node.table else node.name).lower()
-        return other.columns[name] if name in other.columns else selection.resolve(node)
+        return other.columns[name] if name in other.columns else scope.resolve(node)
 
     lowering = Lowering(resolver.text, resolve)
     parts = [lowering.lower(part) for part in conditions_of(select.args.get("where"))]

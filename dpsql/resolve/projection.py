@@ -1,0 +1,103 @@
+"""A SELECT that gives other rows of the same people: columns, windows within one unit, DISTINCT that keeps the unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from dpsql.errors import ProgrammingError
+from dpsql.expressions.tree import Column, Expression
+from dpsql.relation.relation import Distinct, Filter, Project, Relation, Window, WindowCall
+from dpsql.resolve.calls import window_call
+from dpsql.resolve.rows import Rows, inner_name
+from dpsql.resolve.scope import Scope, inner_column
+from dpsql.resolve.syntax import output_name, unaliased
+
+
+@dataclass
+class Projection(Scope):
+    windows: list[tuple[str, WindowCall]] = field(default_factory=list)
+
+    def projection(self) -> Rows:
+        self.refuse_order()
+        columns = self.projected()
+        qualify = self.select.args.get("qualify")
+        condition = self.condition(self.with_windows(qualify.this), "QUALIFY") if qualify is not None else None
+        relation: Relation = self.rows.relation
+        if self.windows:
+            relation = Window(relation, tuple(self.windows))
+        if condition is not None:
+            relation = Filter(relation, condition)
+        rows = self.outputs(relation, columns)
+        return replace(rows, relation=Distinct(rows.relation)) if self.select.args.get("distinct") else rows
+
+    def refuse_order(self) -> None:
+        for clause in ("order", "limit", "offset"):
+            if self.select.args.get(clause):
+                raise self.resolver.refuse(
+                    f"{clause.upper()} cannot be used on rows of people",
+                    self.select.args[clause],
+                    "which rows remain would depend on other people; aggregate first",
+                )
+        distinct = self.select.args.get("distinct")
+        if distinct is not None and distinct.args.get("on"):
+            raise self.resolver.refuse(
+                "DISTINCT ON cannot be used on rows of people", distinct, "use GROUP BY the unit"
+            )
+
+    def outputs(self, relation: Relation, columns: dict[str, Expression]) -> Rows:
+        """The relation with these columns, under the names that the SELECT list gives them."""
+        seen = {name: Column(inner_name(name), expression.type) for name, expression in columns.items()}
+        project = Project(relation, tuple((inner_name(name), expression) for name, expression in columns.items()))
+        units = {seen[name].name for name, expression in columns.items() if self.is_unit(expression)}
+        keys = {
+            seen[name].name: key
+            for name, expression in columns.items()
+            if isinstance(expression, Column) and (key := (self.rows.unit_keys or {}).get(expression.name))
+        }
+        return Rows(project, seen, frozenset(units), keys, self.rows.unit_type)
+
+    def projected(self) -> dict[str, Expression]:
+        columns: dict[str, Expression] = {}
+        for item in self.select.expressions:
+            for name, expression in self.projected_item(item).items():
+                if name in columns:
+                    raise ProgrammingError(
+                        f'two columns are named "{name}"', at=self.resolver.place(item), hint="rename one with AS"
+                    )
+                columns[name] = expression
+        return columns
+
+    def projected_item(self, item: exp.Expr) -> dict[str, Expression]:
+        if not item.is_star:
+            return {output_name(item).lower(): self.lowering.lower(self.with_windows(unaliased(item)))}
+        self.resolver.only(item, {"this", "table"})
+        table = item.table if isinstance(item, exp.Column) else ""
+        prefix = f"{table.lower()}." if table else ""
+        found: dict[str, Expression] = {}
+        for name, column in self.source.columns.items():
+            short = name.removeprefix(prefix)
+            if column is not None and name.startswith(prefix) and "." not in short:
+                found[short] = column
+            elif column is None and not prefix:
+                raise self.resolver.refuse(f'two tables have a column "{name}"', item, "name the columns")
+        if not found:
+            raise self.resolver.refuse(f'there is no table "{table}"', item, "use the alias of a table in FROM")
+        return found
+
+    def with_windows(self, node: exp.Expr) -> exp.Expr:
+        """The node with its window functions replaced by columns that hold them."""
+
+        def replaced(part: exp.Expr) -> exp.Expr:
+            if not isinstance(part, exp.Window):
+                return part
+            window, facts = window_call(part, self.lowering, self.is_unit, self.resolver.refuse)
+            for name, known in self.windows:
+                if known == window:
+                    return inner_column(Column(name, facts.type))
+            name = f"_w{len(self.windows)}"
+            self.windows.append((name, window))
+            return inner_column(Column(name, facts.type))
+
+        return node.transform(replaced)

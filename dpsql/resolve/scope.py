@@ -1,0 +1,118 @@
+"""The rows that one SELECT reads, and what the names in it mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.errors import ProgrammingError, UnknownName
+from dpsql.expressions.lower import Lowering
+from dpsql.expressions.tree import Column, Expression
+from dpsql.relation.relation import Filter
+from dpsql.resolve.joins import all_of
+from dpsql.resolve.semi_joins import as_test, semi_joined
+from dpsql.resolve.syntax import conditions_of
+from dpsql.schema.types import Boolean
+from dpsql.source import did_you_mean
+
+if TYPE_CHECKING:
+    from dpsql.resolve.joins import Source
+    from dpsql.resolve.query import Resolver
+    from dpsql.resolve.rows import Named, Rows
+
+INNER = "inner"
+"""The mark by which a node of our own making names a column, whatever analysts call theirs."""
+
+
+@dataclass
+class Scope:
+    resolver: Resolver
+    select: exp.Select
+    source: Source
+    named: Named
+
+    def __post_init__(self) -> None:
+        self.lowering = Lowering(self.resolver.text, self.resolve)
+        items = self.select.expressions
+        self.aliases = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
+        self.open_aliases: set[str] = set()
+        self.rows = self.filtered()
+
+    def filtered(self) -> Rows:
+        """FROM and WHERE: the rows that the SELECT list sees."""
+        parts = conditions_of(self.select.args.get("where"))
+        tests = [test for test in map(as_test, parts) if test is not None]
+        conditions = [self.condition(part, "WHERE") for part in parts if as_test(part) is None]
+        rows = self.source.joined(self.lowering.lower, conditions)
+        for test in tests:
+            rows = semi_joined(rows, test, self)
+        whole = all_of(conditions)
+        return rows if whole is None else replace(rows, relation=Filter(rows.relation, whole))
+
+    def condition(self, node: exp.Expr, clause: str) -> Expression:
+        condition = self.lowering.lower(node)
+        if not isinstance(condition.type, Boolean):
+            raise ProgrammingError(
+                f"{clause} takes a condition, not {condition.type.name}",
+                at=self.resolver.place(node),
+                hint="compare it with something",
+            )
+        return condition
+
+    def resolve(self, node: exp.Column) -> Expression:
+        """A column of the rows, or else the expression behind an alias of the SELECT list."""
+        found = self.lookup(node)
+        if found is not None:
+            return found
+        alias = node.name.lower()
+        if not self.is_alias(node) or alias in self.open_aliases:
+            raise self.unknown(node)
+        self.open_aliases.add(alias)
+        try:
+            return self.lowering.lower(self.aliases[alias])
+        finally:
+            self.open_aliases.remove(alias)
+
+    def lookup(self, node: exp.Column) -> Column | None:
+        if INNER in node.meta:
+            inner: Column = node.meta[INNER]
+            return inner
+        if node.args.get("db") is not None:
+            raise self.unknown(node)
+        name = (f"{node.table}.{node.name}" if node.table else node.name).lower()
+        if name not in self.source.columns:
+            return None
+        found = self.source.columns[name]
+        if found is None:
+            raise ProgrammingError(
+                f'"{node.name}" is a column of several tables',
+                at=self.resolver.place(node),
+                hint=f"write  table.{node.name}",
+            )
+        return Column(found.name, found.type, self.resolver.place(node))
+
+    def is_alias(self, node: exp.Column) -> bool:
+        return not node.table and node.name.lower() in self.aliases
+
+    def is_unit(self, expression: Expression) -> bool:
+        return isinstance(expression, Column) and expression.name in self.rows.unit_columns
+
+    def is_one_unit(self, expression: Expression) -> bool:
+        """Whether rows with the same value are of the same unit: the unit itself, or the key that leads to it."""
+        keys = self.rows.unit_keys or {}
+        return self.is_unit(expression) or (isinstance(expression, Column) and expression.name in keys)
+
+    def unknown(self, node: exp.Column) -> UnknownName:
+        names = {name.rpartition(".")[2] for name in self.source.columns} | set(self.aliases)
+        shown = ".".join(part.name for part in node.parts)
+        hint = did_you_mean(node.name, names)
+        return UnknownName(f'there is no column "{shown}"', at=self.resolver.place(node), hint=hint)
+
+
+def inner_column(column: Column) -> exp.Column:
+    """A node that names a column of our own."""
+    node = exp.column(exp.to_identifier(column.name, quoted=True))
+    node.meta[INNER] = column
+    return node
