@@ -3,7 +3,7 @@
     python benchmarks/bench_compile.py
 
 Ends with code 1 when a target is missed. A question of ten aggregates is compiled again and again in one session, the
-import is timed in fresh processes. Of both the best counts, since other work on the machine can only slow them down; the
+import is timed in fresh processes. Of both the best counts, since other work on the machine only slows them down; the
 median is printed beside it.
 """
 
