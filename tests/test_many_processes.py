@@ -45,6 +45,13 @@ def collect(answered: Any) -> list[int]:
     return numbers
 
 
+def wait_for_more(answered: Any) -> None:
+    """Until the new processes have asked something: how long they take to start is the machine's affair."""
+    before, deadline = answered.qsize(), time.monotonic() + 60
+    while answered.qsize() <= before and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
 def run_all(path: Path, processes: int, questions: int, epsilon: float, budget: float) -> list[int]:
     with SPAWN.Manager() as manager:
         answered = manager.Queue()
@@ -80,7 +87,8 @@ def test_fifty_processes_are_killed(database: Path) -> None:
             workers = [SPAWN.Process(target=ask, args=(database, 0.1, 1000, 200, answered)) for _ in range(2)]
             for worker in workers:
                 worker.start()
-            time.sleep(1.0 + rng.random())
+            wait_for_more(answered)
+            time.sleep(rng.random() / 4)
             for worker in workers:
                 os.kill(worker.pid or 0, signal.SIGKILL)
                 worker.join()
