@@ -29,6 +29,7 @@ from dpsql.accounting.events import (
     NonPrivate,
     Parallel,
     PureRelease,
+    Repeated,
 )
 from dpsql.accounting.exact import Amount, from_text, shortened, to_text
 from dpsql.accounting.gaussian_dp import mu_of_pure
@@ -119,6 +120,12 @@ def _(event: ApproximateRelease) -> Totals:
 @price.register
 def _(event: Composed) -> Totals:
     return reduce(add, map(price, event.events), Totals())
+
+
+@price.register
+def _(event: Repeated) -> Totals:
+    once = price(Composed(event.events))
+    return Totals(*(event.times * amount if event.times else ZERO for amount in once.amounts))
 
 
 @price.register
