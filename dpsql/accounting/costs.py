@@ -108,8 +108,8 @@ def _(event: Gaussian) -> Totals:
 
 @price.register
 def _(event: Exponential) -> Totals:
-    pure = price(PureRelease(event.epsilon))
-    return Totals(epsilon=pure.epsilon, rho=event.epsilon**2 / 8, mu_squared=pure.mu_squared)
+    """Its privacy loss has a range of epsilon, half of what epsilon-DP allows. See docs/proofs/exponential.md."""
+    return Totals(event.epsilon, rho=event.epsilon**2 / 8, mu_squared=mu_of_pure(event.epsilon / 2) ** 2)
 
 
 @price.register

@@ -84,7 +84,7 @@ class ApproximateRelease(Event):
 @final
 @dataclass(frozen=True)
 class Exponential(Event):
-    """A choice by the exponential mechanism, or permute-and-flip, at epsilon."""
+    """A choice by the exponential mechanism at epsilon. Permute-and-flip is not one: it is a PureRelease."""
 
     epsilon: Fraction
 
