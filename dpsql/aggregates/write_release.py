@@ -16,7 +16,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, OverDistinct, SumValues
+from dpsql.aggregates.measure import (
+    CountRows,
+    CountUnits,
+    CountValues,
+    OverDistinct,
+    SumValues,
+    UnitsBeyond,
+    read_by,
+)
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
 from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.tree import Column, columns_of, substituted
@@ -77,10 +85,10 @@ class Writer:
 
     def sums(self, measures: list[tuple[str, ByUnit]]) -> Sql:
         release = self.release
-        inputs = {name: part.argument for name, part in measures if isinstance(part, CountValues | SumValues)}
+        inputs = [(name, part) for name, measure in measures if (part := read_by(measure)) is not None]
         known = release.knowledge.always
-        values = [named(part.input(emit(inputs[name], known)), name) for name, part in measures if name in inputs]  # type: ignore[union-attr]
-        rows = self.rows(values, list(inputs.values()))
+        values = [named(part.input(emit(part.argument, known)), name) for name, part in inputs]
+        rows = self.rows(values, [part.argument for _, part in inputs])
         if release.one_row_per_unit:
             totals = [named(saturated(row_total(name, part)), name) for name, part in measures]
             return self.by_keys([*self.keys, *totals], rows)
@@ -206,6 +214,10 @@ def row_total(name: str, measure: ByUnit) -> Sql:
         case SumValues():
             value = column(name)
             return call("sum", when(Sql(f"{value} IS NOT NULL"), measure.held(value, 1)) if measure.group else value)
+        case UnitsBeyond(SumValues()):
+            return call("sum", measure.outside(column(name), 1))
+        case UnitsBeyond():
+            return integer(0)  # one row is never too many
 
 
 def saturated(total: Sql) -> Sql:

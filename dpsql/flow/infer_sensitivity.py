@@ -69,7 +69,8 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
 
     def answered(counted: frozenset[Measure]) -> tuple[Answer, ...]:
         columns.clear()
-        context = Context(release.knowledge.kept, release.unit_columns, counted, column_of, drawn_as)
+        known, asked = release.knowledge.kept, (question.mechanism, question.propose)
+        context = Context(known, release.unit_columns, counted, column_of, drawn_as, *asked)
         return tuple(_aggregator(call)(call, context) for call in release.aggregate.calls)
 
     # Twice: once to see which counts are taken anyway, so that sums of the same values can lean on them.
