@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Answer, Context, Test
 from dpsql.aggregates.estimate import Linear
-from dpsql.aggregates.measure import UnitsBeyond
+from dpsql.aggregates.measure import CountRows, CountValues, SumValues, UnitsBeyond
 from dpsql.errors import ProgrammingError, Unsupported
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from fractions import Fraction
 
-    from dpsql.aggregates.measure import CountRows, CountValues, SumValues
+    from dpsql.aggregates.measure import Measure
     from dpsql.relation.relation import AggregateCall
     from dpsql.schema.types import ColumnType
 
@@ -39,10 +40,13 @@ def clipped(
     return Answer(Linear(((test.clipped, quantum),)), kind, test)
 
 
-def check_proposal(measure: UnitsBeyond, rows: int, call: AggregateCall) -> None:
+def check_proposal(answer: Answer, columns: Mapping[Measure, str], rows: int, call: AggregateCall) -> None:
     """A proposal that nothing can exceed has nothing to test."""
-    free = measure.inner.unclipped(rows)
-    if measure.inner.linf(rows) >= free:
+    if answer.test is None:
+        return
+    (measure,) = (measure for measure, column in columns.items() if column == answer.test.clipped)
+    assert isinstance(measure, CountRows | CountValues | SumValues)
+    if measure.linf(rows) >= measure.unclipped(rows):
         raise ProgrammingError(
             f"the proposal is not below what one unit may add to {call.name} anyway",
             at=call.at,

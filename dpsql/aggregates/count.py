@@ -21,18 +21,17 @@ if TYPE_CHECKING:
 
 def count(call: AggregateCall, context: Context) -> Answer:
     measure = count_measure(call, context)
-    if context.mechanism == "ptr":
+    if context.mechanism == "ptr" and isinstance(measure, CountRows | CountValues):
         return _clipped(call, measure, context)
     if call.group_bounds is not None:
         measure = _held(measure, call)
     return Answer(Linear(((context.column_of(measure), Fraction(1)),)), Integer())
 
 
-def _clipped(call: AggregateCall, measure: Measure, context: Context) -> Answer:
+def _clipped(call: AggregateCall, measure: CountRows | CountValues, context: Context) -> Answer:
     """A unit counts at most as often as is proposed, if only few units would count more often."""
     check_clip(call)
     assert context.propose is not None
-    assert isinstance(measure, CountRows | CountValues)
     if context.propose.denominator != 1:
         raise ProgrammingError(
             "for a count, a proposal is a whole number of rows", at=call.at, hint="write propose=5, for example"

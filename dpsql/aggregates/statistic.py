@@ -39,6 +39,7 @@ class Quantile:
     fraction: Fraction
 
     parts: ClassVar[tuple[str, ...]] = ("points", "counts", "below", "rows")
+    mechanisms: ClassVar[tuple[str, ...]] = ("exponential", "smooth", "ptr")
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Mode:
     argument: Expression
     values: tuple[Value, ...]
     parts: ClassVar[tuple[str, ...]] = ("points", "counts")
+    mechanisms: ClassVar[tuple[str, ...]] = ("exponential", "stable")
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Average:
     argument: Expression
     grid: Grid
     parts: ClassVar[tuple[str, ...]] = ("sum", "rows")
+    mechanisms: ClassVar[tuple[str, ...]] = ("smooth", "ptr")
 
 
 Statistic: TypeAlias = Quantile | Mode | Average

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsql.accounting.events import Composed
 from dpsql.aggregates.release import quantiles_in_order
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpsql.accounting.ledger import Ledger
     from dpsql.flow.calibrate_noise import CalibratedRelease, NoisyMeasure
     from dpsql.flow.charge_budget import Charged
     from dpsql.flow.execute_query import Fetched
@@ -45,8 +48,24 @@ def add_noise(fetched: Fetched, setting: Setting) -> Noisy:
         if noisy is not None:
             setting.ledger.answers.store(release.fingerprint, _stored(noisy))
     if charged.entry is not None and None not in columns:
-        setting.ledger.mark(charged.entry, "released")
+        _mark(charged, columns, setting.ledger)
     return Noisy(charged, tuple(columns))
+
+
+def _mark(charged: Charged, columns: list[Mapping[str, np.ndarray] | None], ledger: Ledger) -> None:
+    """The charge ended in an answer, or tests refused so much of it that a part of the price is given back."""
+    assert charged.entry is not None
+    spared = [
+        release.refusable[name]
+        for release, answer, noisy in zip(charged.calibrated.releases, charged.recalled, columns, strict=True)
+        for name in (release.refusable if answer is None and noisy is not None else ())
+        if np.ma.getmaskarray(noisy[name]).all()
+    ]
+    if spared:
+        event = Composed(tuple(part.event for part in spared))
+        ledger.refused(charged.entry, event, sum((part.epsilon for part in spared), Fraction(0)))
+    else:
+        ledger.released(charged.entry)
 
 
 def _noisy_or_none(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray] | None:
@@ -59,7 +78,7 @@ def _noisy_or_none(exact: Mapping[str, np.ndarray], release: CalibratedRelease) 
 def _noisy(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
     keys = {name: exact[name] for name in release.planned.release.key_names}
     measures = {measure.bounded.column: noised(exact[measure.bounded.column], measure) for measure in release.measures}
-    noisy = keys | measures | _drawn(exact, release)
+    noisy = keys | measures | _drawn(exact, release) | _tested(measures, release)
     selection = release.planned.release.selection
     if selection is None:
         return noisy
@@ -76,6 +95,16 @@ def _drawn(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[
     for names in quantiles_in_order(release.planned.release.statistics):
         columns |= zip(names, np.ma.sort(np.ma.stack([columns[name] for name in names]), axis=0), strict=True)
     return columns
+
+
+def _tested(measures: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
+    """The clipped sums, without those whose clip too many units exceed."""
+    return {
+        part.test.clipped: np.ma.masked_array(
+            measures[part.test.clipped], mask=measures[part.test.exceeding] > part.most
+        )
+        for part in release.tests
+    }
 
 
 def noised(values: NDArray[Any], measure: NoisyMeasure) -> NDArray[np.int64]:

@@ -49,10 +49,21 @@ def finish_result(noisy: Noisy, setting: Setting) -> Result:
         cost=noisy.charged.cost,
         mechanism=calibrated.mechanism,
         recalled=noisy.charged.entry is None,
-        refused=False,
+        refused=_refused(noisy),
         number=noisy.charged.entry.number if noisy.charged.entry else None,
     )
     return Result(columns, finished.rows, receipt)
+
+
+def _refused(noisy: Noisy) -> bool:
+    """Whether a test refused some cell."""
+    parts = zip(noisy.charged.calibrated.releases, noisy.columns, strict=True)
+    return any(
+        bool(np.ma.getmaskarray(columns[name]).any())
+        for release, columns in parts
+        if columns is not None
+        for name in release.refusable
+    )
 
 
 def _read_public(table: PublicTable, setting: Setting) -> Mapping[str, np.ndarray]:

@@ -6,11 +6,12 @@ group moves by at most  L0 = groups, Linf = c, L1 = groups * c, L2 = sqrt(groups
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Aggregator, Answer, Context
 from dpsql.aggregates.avg import avg
+from dpsql.aggregates.clip import check_proposal
 from dpsql.aggregates.count import count
 from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, Measure, OverDistinct
 from dpsql.aggregates.mode import mode
@@ -40,6 +41,7 @@ AGGREGATORS: dict[str, Aggregator] = {
     **dict.fromkeys(("QUANTILE_CONT", "QUANTILE_DISC", "MIN", "MAX"), quantile),
     "MODE": mode,
 }
+NOISES = ("laplace", "gaussian")
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,14 @@ class Measured:
 
 def infer_sensitivity(tracked: Tracked, setting: Setting) -> Measured:
     releases = tuple(_measure(release, tracked.question) for release in tracked.releases)
+    _check_mechanism(tracked.question, releases)
     return Measured(tracked.question, releases, tracked.public, tracked.finish)
 
 
 def _measure(release: TrackedRelease, question: Question) -> Release:
     columns: dict[Measure, str] = {}
     statistics: dict[Statistic, str] = {}
+    counts_alone = all(call.name == "COUNT" for call in release.aggregate.calls)
 
     def column_of(measure: Measure) -> str:
         if release.one_row_per_unit and isinstance(measure, CountUnits):
@@ -71,7 +75,10 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
         columns.clear()
         known, asked = release.knowledge.kept, (question.mechanism, question.propose)
         context = Context(known, release.unit_columns, counted, column_of, drawn_as, *asked)
-        return tuple(_aggregator(call)(call, context) for call in release.aggregate.calls)
+        # A proposal is about sums and averages where there are any, and about counts where these stand alone.
+        beside = context if counts_alone else replace(context, mechanism=None)
+        calls = release.aggregate.calls
+        return tuple(_aggregator(call)(call, beside if call.name == "COUNT" else context) for call in calls)
 
     # Twice: once to see which counts are taken anyway, so that sums of the same values can lean on them.
     answered(frozenset())
@@ -80,6 +87,8 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
     selecting = release.domain is None or question.min_units is not None
     selection = column_of(CountUnits()) if selecting else None
     groups, rows = _contribution(release, question)
+    for answer, call in zip(answers, release.aggregate.calls, strict=True):
+        check_proposal(answer, columns, rows, call)
     measures = tuple(Bounded(column, measure, groups, measure.linf(rows)) for measure, column in columns.items())
     return Release(
         release.aggregate,
@@ -95,6 +104,22 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
         selection,
         question.min_units,
     )
+
+
+def _check_mechanism(question: Question, releases: tuple[Release, ...]) -> None:
+    """A mechanism that nothing in the query can use was named in error."""
+    named = question.mechanism
+    drawn = [drawn.statistic.mechanisms for release in releases for drawn in release.statistics]
+    measured = any(release.measures for release in releases)
+    clipped = any(answer.test for release in releases for answer in release.answers)
+    fitting = {*NOISES} if measured else set()
+    fitting |= {name for names in drawn for name in names} | ({"ptr"} if clipped else set())
+    if named is not None and named not in fitting and releases:
+        raise Unsupported(
+            f'mechanism="{named}" does not fit this query',
+            at=releases[0].aggregate.calls[0].at if releases[0].aggregate.calls else None,
+            hint=f"use {' or '.join(sorted(fitting))}, or name none",
+        )
 
 
 def _check_totals(release: TrackedRelease, parts: list[Measure | Statistic]) -> None:
