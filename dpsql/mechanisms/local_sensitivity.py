@@ -115,7 +115,7 @@ def smooth_reach(b: Fraction, low: int, high: int) -> int:
 
 @dataclass(frozen=True)
 class Average(LocalSensitivity):
-    """The mean of `rows` values in [low, high], at most `rows_per_unit` of one unit; of no rows, a fixed number there."""
+    """The mean of `rows` values in [low, high], at most `rows_per_unit` of one unit; of none, a fixed number there."""
 
     rows: int
     rows_per_unit: int
