@@ -1,8 +1,8 @@
 """AVG(x) = middle + (sum counted from the middle) / count, held within the range of x.
 
 Counting from the middle halves what one value can add, and an empty group is pulled to the middle and not to zero. The
-count is shared with COUNT where both are asked. docs/proofs/average.md. By propose-test-release and smooth sensitivity it is
-drawn as a whole instead, with noise that follows the number of rows.
+count is shared with COUNT where both are asked. docs/proofs/average.md. By propose-test-release and smooth
+sensitivity it is drawn as a whole instead, with noise that follows the number of rows.
 """
 
 from __future__ import annotations

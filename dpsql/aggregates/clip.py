@@ -1,9 +1,9 @@
 """Propose-test-release for COUNT and SUM: the proposal is a clip.
 
 A newcomer can always bring the most that is allowed, so the sensitivity of a sum never falls below the worst case,
-whatever the data, and a test of it would always refuse. Instead a noisy count of the units that would add more than the
-proposal is taken beside the clipped sum: where it is too large, the sum is not shown. Both are private whatever the test
-says; it only protects the analyst from a clip that cuts too much off. docs/proofs/clipping.md.
+whatever the data, and a test of it would always refuse. Instead a noisy count of the units that would add more than
+the proposal is taken beside the clipped sum: where it is too large, the sum is not shown. Both are private whatever the
+test says; it only protects the analyst from a clip that cuts too much off. docs/proofs/propose_test_release.md.
 """
 
 from __future__ import annotations

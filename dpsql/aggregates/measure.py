@@ -140,7 +140,7 @@ class SumValues:
 
 @dataclass(frozen=True)
 class UnitsBeyond:
-    """How many units would add more to a group than the bound of `inner` lets them. docs/proofs/clipping.md."""
+    """How many units would add more to a group than the bound of `inner` lets them (aggregates/clip.py)."""
 
     inner: CountRows | CountValues | SumValues
 

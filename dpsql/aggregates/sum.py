@@ -50,9 +50,7 @@ def _clipped(call: AggregateCall, value: Expression, context: Context) -> Answer
     """What one unit adds to a group is held within the proposal, if only few units would add more."""
     check_clip(call)
     assert context.propose is not None
-    measure = summed(
-        replace(call, group_bounds=(-context.propose, context.propose)), value, context, centred=False
-    )
+    measure = summed(replace(call, group_bounds=(-context.propose, context.propose)), value, context, centred=False)
     return clipped(measure, measure.quantum, sum_type(value.type), context)
 
 

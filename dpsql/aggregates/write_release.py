@@ -27,12 +27,13 @@ from dpsql.aggregates.measure import (
 )
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
 from dpsql.expressions.emit import emit, emit_value
+from dpsql.expressions.quanta import saturated
 from dpsql.expressions.tree import Column, columns_of, substituted
-from dpsql.expressions.write import Sql, binary, call, cast, column, integer, listed, named, when
+from dpsql.expressions.write import Sql, binary, call, column, integer, listed, named, when
 from dpsql.relation.write import relation_sql, select
 from dpsql.relation.write_domain import domain_sql
 from dpsql.relation.write_scan import UNIT
-from dpsql.schema.types import Double, Integer
+from dpsql.schema.types import Double
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 GROUP_RANK = "_rank"
 VALUE_RANK = "_value_rank"
-LARGEST = 2**62
-"""Sums are held within +-2^62 before they leave the engine: a map that never widens a difference."""
 
 
 def release_sql(release: Release, salt: int, reaches: Mapping[str, int]) -> Sql:
@@ -218,8 +217,3 @@ def row_total(name: str, measure: ByUnit) -> Sql:
             return call("sum", measure.outside(column(name), 1))
         case UnitsBeyond():
             return integer(0)  # one row is never too many
-
-
-def saturated(total: Sql) -> Sql:
-    held = call("greatest", call("coalesce", total, integer(0)), integer(-LARGEST))
-    return cast(call("least", held, integer(LARGEST)), Integer())

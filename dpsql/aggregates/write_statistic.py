@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.statistic import Average, Mode, Quantile
-from dpsql.expressions.quanta import in_quanta
+from dpsql.expressions.quanta import in_quanta, saturated
 from dpsql.expressions.write import Sql, call, column, integer, listed, literal, named, when
 from dpsql.relation.write import select
 from dpsql.schema.types import Double
@@ -128,7 +128,9 @@ def _counted(writer: Writer, drawn: Drawn, statistic: Mode) -> Sql:
         f"{select([*keys, value, Sql('count(*) AS _count')], writer.values(statistic.argument, distinct=False))} "
         f"GROUP BY {listed([*keys, value])}"
     )
-    placed = select([*keys, Sql("_count"), Sql(f"CAST(list_position([{places}], {value}) - 1 AS BIGINT) AS _point")], by_value)
+    placed = select(
+        [*keys, Sql("_count"), Sql(f"CAST(list_position([{places}], {value}) - 1 AS BIGINT) AS _point")], by_value
+    )
     return writer.by_keys([*keys, _listed("_point", points), _listed("_count", counts)], placed)
 
 
@@ -136,5 +138,5 @@ def _summed(writer: Writer, drawn: Drawn, statistic: Average) -> Sql:
     total, rows = drawn.profile
     grid = statistic.grid
     point = in_quanta(column(VALUE), statistic.argument.type, grid.quantum, grid.low, grid.high)
-    columns = [named(call("sum", point), total), named(Sql("count(*)"), rows)]
+    columns = [named(saturated(call("sum", point)), total), named(Sql("count(*)"), rows)]
     return writer.by_keys([*writer.keys, *columns], writer.values(statistic.argument, distinct=False))

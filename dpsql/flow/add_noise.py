@@ -56,9 +56,10 @@ def _mark(charged: Charged, columns: list[Mapping[str, np.ndarray] | None], ledg
     """The charge ended in an answer, or tests refused so much of it that a part of the price is given back."""
     assert charged.entry is not None
     spared = [
-        release.refusable[name]
+        part
         for release, answer, noisy in zip(charged.calibrated.releases, charged.recalled, columns, strict=True)
-        for name in (release.refusable if answer is None and noisy is not None else ())
+        if answer is None and noisy is not None
+        for name, part in release.refusable.items()
         if np.ma.getmaskarray(noisy[name]).all()
     ]
     if spared:

@@ -30,7 +30,8 @@ from dpsql.accounting.exact import root_up, rounded_up
 from dpsql.accounting.filters import RESERVED_SHARE, Basic, Filter, Zcdp
 from dpsql.accounting.gaussian_dp import mu_for
 from dpsql.accounting.zcdp import rho_for
-from dpsql.aggregates.draw import Spared, draw_for
+from dpsql.aggregates.draw import Spared, Terms
+from dpsql.aggregates.draw_for import draw_for
 from dpsql.aggregates.write_release import release_sql
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import gaussian, laplace
@@ -394,8 +395,15 @@ def _test(test: Test, measures: tuple[NoisyMeasure, ...]) -> CalibratedTest:
 
 def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction) -> tuple[Drawn, Draw]:
     """One unit reaches several groups, so each group has its part of the statistic's epsilon and delta."""
-    epsilon, delta = _each(planned) / release.groups, reserved / release.groups
-    return drawn, draw_for(drawn.statistic, planned.question, epsilon, delta, release.rows)
+    asked, possible = planned.question.mechanism, drawn.statistic.mechanisms
+    terms = Terms(
+        asked if asked in possible else possible[0],
+        planned.question.propose,
+        _each(planned) / release.groups,
+        reserved / release.groups,
+        release.rows,
+    )
+    return drawn, draw_for(drawn.statistic, terms)
 
 
 def _salted(release: PlannedRelease, statistics: tuple[tuple[Drawn, Draw], ...], salt: int) -> Sql:

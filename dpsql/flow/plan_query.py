@@ -37,7 +37,7 @@ class PlannedRelease:
     def scratch_table(self) -> ScratchTable:
         """What the finish reads: the keys, each aggregate made of measures and statistics, and these themselves."""
         keys = {name: str(engine_type(kind)) for name, kind in self.release.keys}
-        stored = keys | {name: "BIGINT" for name in self.release.columns}
+        stored = keys | dict.fromkeys(self.release.columns, "BIGINT")
         answers = {
             f"_a{position}": (answer_type(answer), final_sql(answer.estimate, answer.type))
             for position, answer in enumerate(self.release.answers)
