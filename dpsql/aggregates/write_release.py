@@ -124,15 +124,16 @@ class Writer:
         release = self.release
         value = named(emit_value(base, release.knowledge.always), VALUE)
         rows = self.rows([value], [base])
-        own = Sql(f"SELECT DISTINCT * FROM ({rows}) AS _below WHERE {column(VALUE)} IS NOT NULL")
-        order = self.hashed([*self.keys, column(VALUE)])
-        place = Sql(f"row_number() OVER (PARTITION BY {self.unit_and_keys} ORDER BY {order}, {column(VALUE)})")
+        own = Sql(f"SELECT DISTINCT * FROM ({rows}) AS _below")
+        # NULL is no value, but where a unit has nothing else the group is one of its groups all the same.
+        order = f"{column(VALUE)} IS NULL, {self.hashed([*self.keys, column(VALUE)])}, {column(VALUE)}"
+        place = Sql(f"row_number() OVER (PARTITION BY {self.unit_and_keys} ORDER BY {order})")
         columns = [*self.keys, column(VALUE), named(place, VALUE_RANK)]
         if release.ranked:
             # All rows of a group have the same rank here, and the same as on the other branches.
             columns.append(named(Sql(f"dense_rank() OVER ({self.by_hash})"), GROUP_RANK))
         kept = self.first_groups(select(columns, own))
-        first = f"{column(VALUE_RANK)} BETWEEN 1 AND {integer(release.rows)}"
+        first = f"{column(VALUE)} IS NOT NULL AND {column(VALUE_RANK)} BETWEEN 1 AND {integer(release.rows)}"
         different = Sql(f"SELECT DISTINCT {listed([*self.keys, column(VALUE)])} FROM ({kept}) AS _below WHERE {first}")
         return self.by_keys([*self.keys, *self.distinct_totals(base)], different)
 
