@@ -29,7 +29,7 @@ from dpsql.aggregates.write_statistic import VALUE, profile_sql
 from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.quanta import saturated
 from dpsql.expressions.tree import Column, columns_of, substituted
-from dpsql.expressions.write import Sql, binary, call, column, integer, listed, named, when
+from dpsql.expressions.write import Sql, binary, call, column, finite, integer, listed, named, when
 from dpsql.relation.write import relation_sql, select
 from dpsql.relation.write_domain import domain_sql
 from dpsql.relation.write_scan import UNIT
@@ -137,20 +137,22 @@ class Writer:
 
     def values(self, argument: Expression, *, distinct: bool) -> Sql:
         """The keys and a value for each row that counts: each unit's first `rows`, in its first groups."""
-        release, kept = self.release, column(VALUE)
-        rows = self.rows([named(emit_value(argument, release.knowledge.always), VALUE)], [argument])
-        known = call("isfinite", kept) if isinstance(argument.type, Double) else Sql(f"{kept} IS NOT NULL")
-        own = Sql(f"SELECT {'DISTINCT ' if distinct else ''}* FROM ({rows}) AS _below WHERE {known}")
+        release, value = self.release, column(VALUE)
+        written = emit_value(argument, release.knowledge.always)
+        written = finite(written) if isinstance(argument.type, Double) else written
+        rows = self.rows([named(written, VALUE)], [argument])
         if release.one_row_per_unit:
-            return own
-        order = self.hashed([*self.keys, kept])
-        place = Sql(f"row_number() OVER (PARTITION BY {self.unit_and_keys} ORDER BY {order}, {column(VALUE)})")
-        columns = [*self.keys, column(VALUE), named(place, VALUE_RANK)]
+            return Sql(f"{select([*self.keys, value], rows)} WHERE {value} IS NOT NULL")
+        # NULL is no value, but where a unit has nothing else the group is one of its groups all the same.
+        order = f"{value} IS NULL, {self.hashed([*self.keys, value])}, {value}"
+        place = Sql(f"row_number() OVER (PARTITION BY {self.unit_and_keys} ORDER BY {order})")
+        columns = [*self.keys, value, named(place, VALUE_RANK)]
         if release.ranked:
             # All rows of a group have the same rank here, and the same as on the other branches.
             columns.append(named(Sql(f"dense_rank() OVER ({self.by_hash})"), GROUP_RANK))
-        first = f"{column(VALUE_RANK)} BETWEEN 1 AND {integer(release.rows)}"
-        return Sql(f"{select([*self.keys, kept], self.first_groups(select(columns, own)))} WHERE {first}")
+        own = Sql(f"SELECT DISTINCT * FROM ({rows}) AS _below") if distinct else rows
+        first = f"{value} IS NOT NULL AND {column(VALUE_RANK)} BETWEEN 1 AND {integer(release.rows)}"
+        return Sql(f"{select([*self.keys, value], self.first_groups(select(columns, own)))} WHERE {first}")
 
     def over_distinct(self, base: Expression) -> Sql:
         values = self.values(base, distinct=True)

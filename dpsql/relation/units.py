@@ -36,7 +36,9 @@ def one_row_per_unit(relation: Relation) -> bool:
             return by_unit_alone
         case Filter(source) | Project(source) | SemiJoin(source) | Distinct(source) | Window(source):
             return one_row_per_unit(source)
-        case Join(left, right):
-            return is_tracked(left) and is_tracked(right) and one_row_per_unit(left) and one_row_per_unit(right)
+        case Join(left, right, kind):
+            # In a FULL JOIN rows that do not match are kept on both sides: the same unit may have one on each.
+            sides = (left, right)
+            return kind != "FULL" and all(is_tracked(side) and one_row_per_unit(side) for side in sides)
         case SetOp(kind, left, right):
             return kind in ("INTERSECT", "EXCEPT") and one_row_per_unit(left)
