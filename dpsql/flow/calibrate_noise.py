@@ -125,9 +125,12 @@ def _calibrated(
     planned: Planned, chosen: Candidate, candidates: list[Candidate], budget: Budget, setting: Setting
 ) -> Calibrated:
     selection = _selection_delta(planned, budget.filter, chosen)
+    releases: list[CalibratedRelease] = []
+    for number in range(len(planned.releases)):
+        releases.append(_release(planned, number, chosen, selection, setting, releases))
     return Calibrated(
         planned.question,
-        tuple(_release(planned, number, chosen, selection, setting) for number in range(len(planned.releases))),
+        tuple(releases),
         planned.public,
         planned.outputs,
         planned.finish,
@@ -280,7 +283,12 @@ def _fraction(amount: Fraction | float, limit: Fraction | float) -> float:
 
 
 def _release(
-    planned: Planned, number: int, candidate: Candidate, selection: Fraction, setting: Setting
+    planned: Planned,
+    number: int,
+    candidate: Candidate,
+    selection: Fraction,
+    setting: Setting,
+    before: list[CalibratedRelease],
 ) -> CalibratedRelease:
     release, measures = planned.releases[number], candidate.measures[number]
     part = Fraction(len(measures), max(1, _count(planned)))
@@ -298,15 +306,21 @@ def _release(
         event,
         planned.question.epsilon * part,
         delta,
-        _fingerprint(release, measures, threshold, setting),
+        _fingerprint(release, measures, threshold, setting, before),
     )
 
 
 def _fingerprint(
-    release: PlannedRelease, measures: tuple[NoisyMeasure, ...], threshold: int | None, setting: Setting
+    release: PlannedRelease,
+    measures: tuple[NoisyMeasure, ...],
+    threshold: int | None,
+    setting: Setting,
+    before: list[CalibratedRelease],
 ) -> str:
     noises = [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures]
-    text = json.dumps([setting.schema.dataset, release.sql, noises, threshold])
+    # What a release reads of earlier answers is as much a part of it as its SQL.
+    read = [[part.finish, *(before[number].fingerprint for number in part.releases)] for part in release.earlier]
+    text = json.dumps([setting.schema.dataset, release.sql, noises, threshold, read])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
