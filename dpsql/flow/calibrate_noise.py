@@ -35,6 +35,7 @@ from dpsql.aggregates.draw_for import draw_for
 from dpsql.aggregates.write_release import release_sql
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import gaussian, laplace
+from dpsql.relation.earlier import with_earlier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,12 +186,14 @@ def _calibrated(
     planned: Planned, chosen: Candidate, candidates: list[Candidate], budget: Budget, setting: Setting
 ) -> Calibrated:
     delta = _reserved_delta(planned, budget.filter, chosen)
-    releases = tuple(_release(planned, number, chosen, delta, setting) for number in range(len(planned.releases)))
+    releases: list[CalibratedRelease] = []
+    for number in range(len(planned.releases)):
+        releases.append(_release(planned, number, chosen, delta, setting, releases))
     noises = [chosen.mechanism] if _measures(planned) else []
     drawn = [draw.name for release in releases for _, draw in release.statistics]
     return Calibrated(
         planned.question,
-        releases,
+        tuple(releases),
         planned.public,
         planned.outputs,
         planned.finish,
@@ -358,7 +361,12 @@ def _fraction(amount: Fraction | float, limit: Fraction | float) -> float:
 
 
 def _release(
-    planned: Planned, number: int, candidate: Candidate, reserved: Fraction, setting: Setting
+    planned: Planned,
+    number: int,
+    candidate: Candidate,
+    reserved: Fraction,
+    setting: Setting,
+    before: list[CalibratedRelease],
 ) -> CalibratedRelease:
     release, measures = planned.releases[number], candidate.measures[number]
     statistics = tuple(_drawn(drawn, release.release, planned, reserved) for drawn in release.release.statistics)
@@ -383,7 +391,7 @@ def _release(
         _each(planned) * (len(measures) + len(statistics)),
         delta,
         _each(planned),
-        _fingerprint(release, measures, statistics, threshold, setting),
+        _fingerprint(release, measures, statistics, threshold, setting, before),
     )
 
 
@@ -407,7 +415,8 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
 
 
 def _salted(release: PlannedRelease, statistics: tuple[tuple[Drawn, Draw], ...], salt: int) -> Sql:
-    return release_sql(release.release, salt, {drawn.column: draw.reach for drawn, draw in statistics})
+    sql = release_sql(release.release, salt, {drawn.column: draw.reach for drawn, draw in statistics})
+    return with_earlier([answer.table for answer in release.earlier], sql)
 
 
 def _fingerprint(
@@ -416,10 +425,13 @@ def _fingerprint(
     statistics: tuple[tuple[Drawn, Draw], ...],
     threshold: int | None,
     setting: Setting,
+    before: list[CalibratedRelease],
 ) -> str:
     noises = [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures]
     draws = [(drawn.column, repr(draw)) for drawn, draw in statistics]
-    text = json.dumps([setting.schema.dataset, _salted(release, statistics, 0), noises, draws, threshold])
+    # What a release reads of earlier answers is as much a part of it as its SQL.
+    read = [[part.finish, *(before[number].fingerprint for number in part.releases)] for part in release.earlier]
+    text = json.dumps([setting.schema.dataset, _salted(release, statistics, 0), noises, draws, threshold, read])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

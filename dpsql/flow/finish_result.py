@@ -33,7 +33,7 @@ def finish_result(noisy: Noisy, setting: Setting) -> Result:
         )
     tables = [release.planned.scratch_table for release in calibrated.releases]
     tables += [table.scratch_table for table in calibrated.public]
-    public = [_read_public(table, setting) for table in calibrated.public]
+    public = [read_public(table, setting) for table in calibrated.public]
     private = [
         {**columns, **_interval_ends(columns, release)}
         for columns, release in zip(noisy.columns, calibrated.releases, strict=True)
@@ -66,7 +66,7 @@ def _refused(noisy: Noisy) -> bool:
     )
 
 
-def _read_public(table: PublicTable, setting: Setting) -> Mapping[str, np.ndarray]:
+def read_public(table: PublicTable, setting: Setting) -> Mapping[str, np.ndarray]:
     try:
         return setting.engine.run(table.sql)
     except Exception as problem:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dpsql.flow.setting import Setting
     from dpsql.flow.track_units import Tracked, TrackedRelease
     from dpsql.relation.relation import AggregateCall, Scan
+    from dpsql.resolve.earlier import EarlierAnswer
 
 AGGREGATORS: dict[str, Aggregator] = {
     "COUNT": count,
@@ -49,13 +50,14 @@ class Measured:
     question: Question
     releases: tuple[Release, ...]
     public: tuple[Scan, ...]
+    earlier: tuple[EarlierAnswer, ...]
     finish: exp.Query = field(compare=False)
 
 
 def infer_sensitivity(tracked: Tracked, setting: Setting) -> Measured:
     releases = tuple(_measure(release, tracked.question) for release in tracked.releases)
     _check_mechanism(tracked.question, releases)
-    return Measured(tracked.question, releases, tracked.public, tracked.finish)
+    return Measured(tracked.question, releases, tracked.public, tracked.earlier, tracked.finish)
 
 
 def _measure(release: TrackedRelease, question: Question) -> Release:

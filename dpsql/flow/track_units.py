@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dpsql.flow.resolve_names import Resolved
     from dpsql.flow.setting import Setting
     from dpsql.relation.relation import Aggregate, Scan
+    from dpsql.resolve.earlier import EarlierAnswer
     from dpsql.resolve.options import Option, SqlOptions
 
 THRESHOLD, PUBLIC = "LAPLACE_THRESHOLD", "PUBLIC_GROUPS"
@@ -39,6 +40,7 @@ class Tracked:
     question: Question
     releases: tuple[TrackedRelease, ...]
     public: tuple[Scan, ...]
+    earlier: tuple[EarlierAnswer, ...]
     finish: exp.Query = field(compare=False)
 
 
@@ -48,7 +50,7 @@ def track_units(resolved: Resolved, setting: Setting) -> Tracked:
         for aggregate, units in zip(resolved.releases, resolved.unit_columns, strict=True)
     )
     _check_options(resolved.question.options, releases)
-    return Tracked(resolved.question, releases, resolved.public, resolved.finish)
+    return Tracked(resolved.question, releases, resolved.public, resolved.earlier, resolved.finish)
 
 
 def _track(aggregate: Aggregate, unit_columns: frozenset[str], max_public_groups: int) -> TrackedRelease:

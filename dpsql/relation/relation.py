@@ -1,6 +1,7 @@
 """Relations whose every row belongs to exactly one unit, and public ones whose rows belong to nobody.
 
     Scan       a declared table, its declared facts enforced on every row
+    Listed     public rows that are known before the release runs: constants, or an earlier answer
     Filter     the rows that satisfy a condition
     Project    the same rows with other columns
     Window     the same rows with columns computed from all rows of the same unit
@@ -77,6 +78,12 @@ class Scan:
 
 
 @dataclass(frozen=True)
+class Listed:
+    name: str
+    columns: tuple[tuple[str, Facts], ...]
+
+
+@dataclass(frozen=True)
 class Filter:
     source: Relation
     condition: Expression
@@ -90,7 +97,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Join:
-    """At least one side is of units. Two sides of units are matched within each unit only."""
+    """Two sides of units are matched within each unit only."""
 
     left: Relation
     right: Relation
@@ -172,7 +179,7 @@ class Window:
     columns: tuple[tuple[str, WindowCall], ...]
 
 
-Relation: TypeAlias = Scan | Filter | Project | Join | SemiJoin | SetOp | Distinct | PerUnit | Window
+Relation: TypeAlias = Scan | Listed | Filter | Project | Join | SemiJoin | SetOp | Distinct | PerUnit | Window
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpsql.relation.relation import Distinct, Filter, Join, PerUnit, Project, Relation, Scan, SemiJoin, SetOp, Window
+from dpsql.relation.relation import (
+    Distinct,
+    Filter,
+    Join,
+    Listed,
+    PerUnit,
+    Project,
+    Relation,
+    Scan,
+    SemiJoin,
+    SetOp,
+    Window,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,6 +27,8 @@ def scans_of(relation: Relation) -> Iterator[Scan]:
     match relation:
         case Scan():
             yield relation
+        case Listed():
+            return
         case Join(left, right) | SetOp(_, left, right):
             yield from scans_of(left)
             yield from scans_of(right)
@@ -32,6 +46,8 @@ def one_row_per_unit(relation: Relation) -> bool:
     match relation:
         case Scan():
             return relation.one_row_per_unit
+        case Listed():
+            return False
         case PerUnit(_, _, _, by_unit_alone):
             return by_unit_alone
         case Filter(source) | Project(source) | SemiJoin(source) | Distinct(source) | Window(source):

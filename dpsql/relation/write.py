@@ -13,6 +13,7 @@ from dpsql.relation.relation import (
     Distinct,
     Filter,
     Join,
+    Listed,
     PerUnit,
     Project,
     Relation,
@@ -42,6 +43,8 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Sql:
     match relation:
         case Scan():
             return scan_sql(relation, names)
+        case Listed(table):
+            return Sql(f"SELECT {listed([column(name) for name in names]) or '1'} FROM {column(table)}")
         case Filter(source, condition):
             below = relation_sql(source, {*names, *_used(condition)})
             condition_sql = emit(condition, knowledge_of(source).always)
@@ -99,8 +102,9 @@ def _join(join: Join, names: list[str]) -> Sql:
     if join.condition is not None:
         conditions.append(emit(join.condition, {**left_known, **right_known}))
     meets = " AND ".join(conditions) or "true"
-    columns = [named(_joined_unit(join), UNIT), *map(column, names)]
-    return Sql(f"SELECT {listed(columns)} FROM ({left}) AS _lefts {join.kind} JOIN ({right}) AS _rights ON {meets}")
+    unit = [named(_joined_unit(join), UNIT)] if is_tracked(join) else []
+    columns = listed([*unit, *map(column, names)]) or "1"
+    return Sql(f"SELECT {columns} FROM ({left}) AS _lefts {join.kind} JOIN ({right}) AS _rights ON {meets}")
 
 
 def _joined_unit(join: Join) -> Sql:
@@ -111,15 +115,22 @@ def _joined_unit(join: Join) -> Sql:
 
 
 def _semi_join(semi: SemiJoin, names: list[str]) -> Sql:
-    known, other_known = knowledge_of(semi.source).always, knowledge_of(semi.other).always
+    known = knowledge_of(semi.source).always
     used = _used(semi.condition) if semi.condition is not None else set()
     left = relation_sql(semi.source, {*names, *(used & set(known))})
+    return Sql(f"{_select(semi, names, left)} WHERE {exists_sql(semi, known)}")
+
+
+def exists_sql(semi: SemiJoin, known: Known) -> Sql:
+    """Whether there is a match among the other rows, over columns of which this is known."""
+    other_known = knowledge_of(semi.other).always
+    used = _used(semi.condition) if semi.condition is not None else set()
     right = relation_sql(semi.other, used & set(other_known))
     conditions = [emit(semi.condition, {**known, **other_known})] if semi.condition is not None else []
     if is_tracked(semi.source) and is_tracked(semi.other):
         conditions.append(binary(column(UNIT, "_below"), "=", column(UNIT, "_others")))
     exists = f"EXISTS (SELECT 1 FROM ({right}) AS _others WHERE {' AND '.join(conditions) or 'true'})"
-    return Sql(f"{_select(semi, names, left)} WHERE {'NOT ' if semi.negated else ''}{exists}")
+    return Sql(f"{'NOT ' if semi.negated else ''}{exists}")
 
 
 # -- within one unit --------------------------------------------------------------------------------------------------
