@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.statistic import Average, Mode, Quantile
+from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
+from dpsql.aggregates.write_matched import matched_sql
 from dpsql.expressions.quanta import in_quanta, saturated
 from dpsql.expressions.write import Sql, call, column, integer, listed, literal, named, when
 from dpsql.relation.write import select
@@ -44,6 +45,8 @@ def profile_sql(writer: Writer, drawn: Drawn, reach: int) -> Sql:
             return _counted(writer, drawn, drawn.statistic)
         case Average():
             return _summed(writer, drawn, drawn.statistic)
+        case Matched():
+            return matched_sql(writer, drawn, drawn.statistic)
 
 
 @dataclass(frozen=True)

@@ -13,22 +13,27 @@ from dpsql.aggregates.answer import Aggregator, Answer, Context
 from dpsql.aggregates.avg import avg
 from dpsql.aggregates.clip import check_proposal
 from dpsql.aggregates.count import count
+from dpsql.aggregates.estimate import Linear
+from dpsql.aggregates.matched import matched
 from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, Measure, OverDistinct
 from dpsql.aggregates.mode import mode
 from dpsql.aggregates.moments import correlation, covariance, slope, variance
 from dpsql.aggregates.quantile import quantile
 from dpsql.aggregates.release import Bounded, Drawn, Release
-from dpsql.aggregates.statistic import Statistic
+from dpsql.aggregates.statistic import Matched, Statistic
 from dpsql.aggregates.sum import sum_
 from dpsql.errors import Unsupported
+from dpsql.relation.units import joined_across, one_row_per_unit, scans_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sqlglot import exp
 
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
     from dpsql.flow.track_units import Tracked, TrackedRelease
-    from dpsql.relation.relation import AggregateCall, Scan
+    from dpsql.relation.relation import Across, AggregateCall, Relation, Scan
     from dpsql.resolve.earlier import EarlierAnswer
 
 AGGREGATORS: dict[str, Aggregator] = {
@@ -61,6 +66,8 @@ def infer_sensitivity(tracked: Tracked, setting: Setting) -> Measured:
 
 
 def _measure(release: TrackedRelease, question: Question) -> Release:
+    if release.across is not None:
+        return _matched(release, release.across, question)
     columns: dict[Measure, str] = {}
     statistics: dict[Statistic, str] = {}
     counts_alone = all(call.name == "COUNT" for call in release.aggregate.calls)
@@ -91,6 +98,19 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
     groups, rows = _contribution(release, question)
     for answer, call in zip(answers, release.aggregate.calls, strict=True):
         check_proposal(answer, columns, rows, call)
+    return _release(release, question, groups, rows, columns, statistics, answers, selection)
+
+
+def _release(
+    release: TrackedRelease,
+    question: Question,
+    groups: int,
+    rows: int,
+    columns: Mapping[Measure, str],
+    statistics: Mapping[Statistic, str],
+    answers: tuple[Answer, ...],
+    selection: str | None,
+) -> Release:
     measures = tuple(Bounded(column, measure, groups, measure.linf(rows)) for measure, column in columns.items())
     return Release(
         release.aggregate,
@@ -106,6 +126,35 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
         selection,
         question.min_units,
     )
+
+
+def _matched(release: TrackedRelease, across: Across, question: Question) -> Release:
+    """Totals over pairs of people: by smooth sensitivity or propose-test-release, and over public groups only."""
+    if question.mechanism not in Matched.mechanisms:
+        raise joined_across(across, 'or count the pairs of people with mechanism="smooth", or "ptr" and propose=...')
+    if release.domain is None or question.min_units is not None or release.aggregate.totals:
+        raise Unsupported(
+            "totals over people joined with others need public groups",
+            at=across.at,
+            hint="group by columns with declared values, or not at all, and without ROLLUP",
+        )
+    rows = tuple(_rows_of(side, question) for side in (across.left, across.right))
+    statistics: dict[Statistic, str] = {}
+    answers = []
+    for call in release.aggregate.calls:
+        statistic, kind = matched(call, release.knowledge.kept, across, rows)
+        column = statistics.setdefault(statistic, f"s{len(statistics)}")
+        answers.append(Answer(Linear(((column, statistic.quantum),)), kind))
+    return _release(release, question, 1, max(rows), {}, statistics, tuple(answers), None)
+
+
+def _rows_of(relation: Relation, question: Question) -> int:
+    """How many rows of a side one unit may have in all."""
+    if one_row_per_unit(relation):
+        return 1
+    declared = [scan.contribution for scan in scans_of(relation) if scan.unit is not None]
+    groups = question.max_groups or max(contribution.max_groups for contribution in declared)
+    return groups * (question.max_rows_per_group or max(part.max_rows_per_group for part in declared))
 
 
 def _check_mechanism(question: Question, releases: tuple[Release, ...]) -> None:

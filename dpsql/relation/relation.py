@@ -6,6 +6,7 @@
     Project    the same rows with other columns
     Window     the same rows with columns computed from all rows of the same unit
     Join       rows of the same unit, side by side; or rows of a unit beside public rows
+    Across     rows of different units, side by side: of these only totals can be asked, by special mechanisms
     SemiJoin   the rows whose unit has (or has not) rows in another relation, or whose values are in a public one
     SetOp      UNION ALL, UNION, INTERSECT, EXCEPT of rows with their units
     Distinct   every different row of every unit once
@@ -106,6 +107,23 @@ class Join:
 
 
 @dataclass(frozen=True)
+class Across:
+    """Rows of different units side by side, where `pairs` of keys, of the left and the right side, are equal.
+
+    A row belongs to two units, so nothing but a filter, a projection and an `Aggregate` may stand above it, and that
+    counts or sums with noise for the data at hand (aggregates/matched.py).
+    """
+
+    left: Relation
+    right: Relation
+    pairs: tuple[tuple[Expression, Expression], ...]
+    condition: Expression
+    same_unit: str
+    """What would keep people apart, for people to read."""
+    at: Place | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class SemiJoin:
     """The rows of `source` that have a match in `other`, or with `negated` those that have none.
 
@@ -179,7 +197,7 @@ class Window:
     columns: tuple[tuple[str, WindowCall], ...]
 
 
-Relation: TypeAlias = Scan | Listed | Filter | Project | Join | SemiJoin | SetOp | Distinct | PerUnit | Window
+Relation: TypeAlias = Scan | Listed | Filter | Project | Join | Across | SemiJoin | SetOp | Distinct | PerUnit | Window
 
 
 @dataclass(frozen=True)
