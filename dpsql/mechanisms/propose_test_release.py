@@ -40,7 +40,7 @@ class StabilityTest:
 
     >>> test = StabilityTest(Fraction(1), Fraction(1, 10**6))
     >>> test.threshold, test.limit
-    (13, 41)
+    (13, 42)
     """
 
     epsilon: Fraction

@@ -11,6 +11,7 @@ from dpsql.sampling.choice import choose, uniform_each
 from dpsql.sampling.damped import Damped, largest
 from dpsql.sampling.discrete_laplace import discrete_laplace
 from dpsql.sampling.randomness import CryptographicRandomness, Randomness
+from dpsql.sampling.real_noise import rounded_real
 from dpsql.sampling.rounded_gaussian import rounded_gaussian
 from dpsql.sampling.uniform import uniform_below
 
@@ -23,6 +24,7 @@ __all__ = [
     "discrete_laplace",
     "largest",
     "rounded_gaussian",
+    "rounded_real",
     "uniform_below",
     "uniform_each",
 ]
