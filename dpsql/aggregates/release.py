@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dpsql.aggregates.answer import Answer
     from dpsql.aggregates.measure import Measure
-    from dpsql.relation.domain import Domain
+    from dpsql.relation.domain import Domain, ListedKeys
     from dpsql.relation.knowledge import Knowledge
     from dpsql.relation.relation import Aggregate
     from dpsql.schema.types import ColumnType
@@ -43,7 +43,7 @@ class Release:
     units: tuple[str, ...]
     """How the rows lead to their units, one for each table, for people to read."""
     knowledge: Knowledge
-    domain: Domain | None
+    domain: Domain | ListedKeys | None
     """The public groups; None when the keys are people's own and must be selected privately."""
     one_row_per_unit: bool
     groups: int
