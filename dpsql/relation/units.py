@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from dpsql.relation.relation import Distinct, Filter, Join, PerUnit, Project, Relation, Scan, SemiJoin, SetOp, Window
+from dpsql.errors import Unsupported
+from dpsql.relation.relation import (
+    Across,
+    Distinct,
+    Filter,
+    Join,
+    Listed,
+    PerUnit,
+    Project,
+    Relation,
+    Scan,
+    SemiJoin,
+    SetOp,
+    Window,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,11 +30,31 @@ def scans_of(relation: Relation) -> Iterator[Scan]:
     match relation:
         case Scan():
             yield relation
-        case Join(left, right) | SetOp(_, left, right):
+        case Listed():
+            return
+        case Join(left, right) | Across(left, right) | SetOp(_, left, right):
             yield from scans_of(left)
             yield from scans_of(right)
         case _:
             yield from scans_of(relation.source)
+
+
+def parts_of(relation: Relation) -> Iterator[Relation]:
+    """The relation and everything that it is made of."""
+    yield relation
+    for field in fields(relation):
+        value = getattr(relation, field.name)
+        if isinstance(value, Relation):
+            yield from parts_of(value)
+
+
+def joined_across(across: Across, way: str) -> Unsupported:
+    return Unsupported(
+        "a join of private tables must say that both rows are of the same unit",
+        at=across.at,
+        hint=f"add the equality of their units to the condition ({across.same_unit}): people are not joined with "
+        f"others; {way}",
+    )
 
 
 def is_tracked(relation: Relation) -> bool:
@@ -32,6 +67,8 @@ def one_row_per_unit(relation: Relation) -> bool:
     match relation:
         case Scan():
             return relation.one_row_per_unit
+        case Listed() | Across():
+            return False
         case PerUnit(_, _, _, by_unit_alone):
             return by_unit_alone
         case Filter(source) | Project(source) | SemiJoin(source) | Distinct(source) | Window(source):
