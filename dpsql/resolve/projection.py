@@ -38,7 +38,7 @@ class Projection(Scope):
                 raise self.resolver.refuse(
                     f"{clause.upper()} cannot be used on rows of people",
                     self.select.args[clause],
-                    "use it above an aggregate; to keep some rows of each person write  "
+                    "use it above an aggregate, or keep some rows of each person: "
                     f"QUALIFY ROW_NUMBER() OVER (PARTITION BY {' or '.join(self.rows.unit_names)} ORDER BY ...) <= 3",
                 )
         distinct = self.select.args.get("distinct")
