@@ -19,6 +19,7 @@ from dpsql.resolve.syntax import extra_clauses, has_aggregate, is_star
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.lower import Lowering
+    from dpsql.expressions.tree import Expression
     from dpsql.source import Place
 
 NAMES: dict[type[exp.Expr], str] = {

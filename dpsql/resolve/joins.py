@@ -186,7 +186,8 @@ def across_people(left: Rows, right: Rows, at: Place | None) -> Unsupported:
 
 
 def _equality(left: Rows, right: Rows) -> str:
-    mine, its = (" or ".join(sorted(rows.unit_columns)) or "the unit" for rows in (left, right))
+    """What the condition should say; a subquery that leaves the unit out has to select it first."""
+    mine, its = (" or ".join(rows.unit_names) or "the unit, selected too" for rows in (left, right))
     return f"{mine} = {its}"
 
 
