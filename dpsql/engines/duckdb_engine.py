@@ -16,21 +16,22 @@ import duckdb
 import numpy as np
 
 from dpsql.errors import InterfaceError, OperationalError, SchemaError
-from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
+from dpsql.schema.types import PLAIN_TYPES, Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
     from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
 
+# Global, so that they hold in every connection to the same database.
 SETTINGS = (
-    "SET python_enable_replacements = false",
-    "SET pandas_analyze_sample = 0",  # a column of objects is text, whatever a sample of it holds
-    "SET error_on_division_by_zero = false",
-    "SET scalar_subquery_error_on_multiple_rows = false",
-    "SET autoinstall_known_extensions = false",
-    "SET autoload_known_extensions = false",
-    "SET allow_community_extensions = false",
+    "SET GLOBAL python_enable_replacements = false",
+    "SET GLOBAL pandas_analyze_sample = 0",  # a column of objects is text, whatever a sample of it holds
+    "SET GLOBAL error_on_division_by_zero = false",
+    "SET GLOBAL scalar_subquery_error_on_multiple_rows = false",
+    "SET GLOBAL autoinstall_known_extensions = false",
+    "SET GLOBAL autoload_known_extensions = false",
+    "SET GLOBAL allow_community_extensions = false",
     "SET enable_progress_bar = false",
 )
 # A text file is read as text and typed by the scan: else one odd cell, guessed wrong from a sample, fails the query.
@@ -74,6 +75,13 @@ class DuckDBEngine:
             if path.suffix.lower() not in READERS:
                 return cls(_open_file(path))
         return cls(_open_tables(_tables(database, schema)), untyped=True)
+
+    def over(self, frames: Mapping[str, object]) -> DuckDBEngine:
+        """The same database, locked as it is, with frames that this connection alone sees."""
+        connection = self._connection.cursor()
+        for name, frame in frames.items():
+            _register(connection, name, frame)
+        return DuckDBEngine(connection, untyped=True)
 
     def check(self, schema: Schema) -> None:
         found = self._columns()
@@ -131,6 +139,35 @@ class DuckDBEngine:
             return self._connection.execute(sql).fetchall()
 
 
+def column_types(columns: Mapping[str, object]) -> dict[str, ColumnType]:
+    """The type to declare for each column, given as a frame of its own. What no type can stand for is left out."""
+    found = {}
+    with duckdb.connect(":memory:") as connection:
+        for setting in SETTINGS:
+            connection.execute(setting)
+        for name, frame in columns.items():
+            try:
+                connection.register("frame", frame)
+                kind = declared_type(str(connection.execute("SELECT * FROM frame LIMIT 0").description[0][1]))
+            except (duckdb.Error, TypeError):
+                continue
+            if kind is not None:
+                found[name] = kind
+    return found
+
+
+def declared_type(kind: str) -> ColumnType | None:
+    """The type to declare for one of the engine's.
+
+    >>> declared_type("DECIMAL(18,2)")
+    Decimal(precision=18, scale=2)
+    """
+    name = kind.partition("(")[0]
+    if name == "DECIMAL":
+        return parse_type(kind)
+    return next((plain for plain in PLAIN_TYPES.values() if name in FITTING[type(plain)]), None)
+
+
 def _own_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """A connection of our own to the caller's database."""
     problem: InterfaceError | SchemaError
@@ -157,6 +194,9 @@ def _check_table(table: Table, columns: Mapping[str, str], *, untyped: bool) -> 
                 f'{path}: the database has no column "{column.name}"', hint=did_you_mean(column.name, columns)
             )
         if not (_fits(column.type, kind) or (untyped and kind == "VARCHAR")):
+            kind = (
+                kind if kind.startswith("DECIMAL") else kind.partition("(")[0]
+            )  # an ENUM's lists what the column holds
             raise SchemaError(
                 f"{path}: declared as {column.type.name}, and the database has {kind}", hint=_type_hint(kind, path)
             )
