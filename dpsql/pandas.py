@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
+from pandas.api.types import is_object_dtype
 
 from dpsql.frames.accessor import PrivateFrame
 
@@ -26,8 +27,12 @@ class PandasFrame(PrivateFrame):
         self._frame.attrs[NOTE] = note
 
     def _labels(self) -> list[str]:
-        columns = self._frame.columns
-        return [label for label in columns[~columns.duplicated(keep=False)] if isinstance(label, str)]
+        """Beside an Arrow column, the type of a column of objects would be read off the data: it is left out."""
+        types = self._frame.dtypes[~self._frame.columns.duplicated(keep=False)]
+        arrow = any(isinstance(kind, pd.ArrowDtype) for kind in types)
+        return [
+            label for label, kind in types.items() if isinstance(label, str) and not (arrow and is_object_dtype(kind))
+        ]
 
     def _chosen(self, names: list[str]) -> pd.DataFrame:
         return pd.DataFrame({name: self._frame[name].array for name in names}, copy=False)

@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 
 from dpsql.errors import InterfaceError, OperationalError, SchemaError
-from dpsql.schema.types import PLAIN_TYPES, Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
+from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
@@ -148,24 +148,12 @@ def column_types(columns: Mapping[str, object]) -> dict[str, ColumnType]:
         for name, frame in columns.items():
             try:
                 connection.register("frame", frame)
-                kind = declared_type(str(connection.execute("SELECT * FROM frame LIMIT 0").description[0][1]))
+                kind = declared_type(str(connection.table("frame").types[0]))
             except (duckdb.Error, TypeError):
                 continue
             if kind is not None:
-                found[name] = kind
+                found[name] = parse_type(kind)
     return found
-
-
-def declared_type(kind: str) -> ColumnType | None:
-    """The type to declare for one of the engine's.
-
-    >>> declared_type("DECIMAL(18,2)")
-    Decimal(precision=18, scale=2)
-    """
-    name = kind.partition("(")[0]
-    if name == "DECIMAL":
-        return parse_type(kind)
-    return next((plain for plain in PLAIN_TYPES.values() if name in FITTING[type(plain)]), None)
 
 
 def _own_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
@@ -194,9 +182,8 @@ def _check_table(table: Table, columns: Mapping[str, str], *, untyped: bool) -> 
                 f'{path}: the database has no column "{column.name}"', hint=did_you_mean(column.name, columns)
             )
         if not (_fits(column.type, kind) or (untyped and kind == "VARCHAR")):
-            kind = (
-                kind if kind.startswith("DECIMAL") else kind.partition("(")[0]
-            )  # an ENUM's lists what the column holds
+            # The name of an ENUM lists what the column holds.
+            kind = kind if kind.startswith("DECIMAL") else kind.partition("(")[0]
             raise SchemaError(
                 f"{path}: declared as {column.type.name}, and the database has {kind}", hint=_type_hint(kind, path)
             )
@@ -210,12 +197,21 @@ def _fits(declared: ColumnType, kind: str) -> bool:
     return name in FITTING[type(declared)]
 
 
-def _type_hint(kind: str, path: str) -> str:
+def declared_type(kind: str) -> str | None:
+    """The type to declare for one of the engine's; None if no declared type can stand for it.
+
+    >>> declared_type("UBIGINT"), declared_type("DECIMAL(18,2)"), declared_type("BLOB")
+    ('integer', 'decimal(18,2)', None)
+    """
     name = kind.partition("(")[0]
-    fitting = [declared.__name__.lower() for declared, kinds in FITTING.items() if name in kinds]
     if name == "DECIMAL":
-        return f"write  type: {kind.lower()}  in {path}"
-    return f"write  type: {fitting[0]}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
+        return kind.lower()
+    return next((declared.__name__.lower() for declared, kinds in FITTING.items() if name in kinds), None)
+
+
+def _type_hint(kind: str, path: str) -> str:
+    fitting = declared_type(kind)
+    return f"write  type: {fitting}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
 
 
 def _open_file(path: Path) -> duckdb.DuckDBPyConnection:

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
     from dpsql.session import Session
 
-UNDECLARED = "the frame has it, but protect() did not declare it; protecting again does, and keeps the account"
+UNDECLARED = (
+    "the frame has it, but protect() did not declare it: protect again if it is new, which keeps the account; "
+    "else give it a name and a type that SQL has"
+)
 
 
 class PrivateFrame(Vocabulary):

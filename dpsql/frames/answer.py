@@ -27,8 +27,8 @@ class Answer(Cursor):
         return float(self.value)
 
     def __repr__(self) -> str:
-        if self._result is None:
-            return super().__repr__()
+        if self._result is None:  # EXPLAIN answers in lines
+            return "\n".join(line for (line,) in self._rows())
         table = [self.result.names]
         for row in self.result.full_rows:
             cells = zip(row, self.result.columns, strict=False)

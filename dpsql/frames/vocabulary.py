@@ -78,7 +78,12 @@ class Vocabulary:
     def _explain(self, sql: str, parameters: object, options: dict[str, Any]) -> Explanation: ...
 
 
-def _told_apart(named: dict[str, Any]) -> tuple[dict[str, tuple[object, ...]], dict[str, Any]]:
-    """Named aggregates, which are tuples as in pandas, and options."""
-    pairs = {name: value for name, value in named.items() if isinstance(value, tuple)}
+def _told_apart(named: dict[str, Any]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:
+    """Named aggregates, which are tuples or pd.NamedAgg, and options."""
+    pairs = {name: _as_tuple(value) for name, value in named.items() if isinstance(_as_tuple(value), tuple)}
     return pairs, {name: value for name, value in named.items() if name not in pairs}
+
+
+def _as_tuple(value: Any) -> Any:
+    """pd.NamedAgg is a tuple no longer; what it carries beyond a column and a function is refused later."""
+    return (value.column, value.aggfunc, *value.args, *value.kwargs) if hasattr(value, "kwargs") else value
