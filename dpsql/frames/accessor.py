@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.accounting.exact import exact
 from dpsql.dbapi import Connection, connect
-from dpsql.engines.duckdb_engine import column_types
 from dpsql.errors import InterfaceError, LedgerError, ProgrammingError, SchemaError, UnboundedColumn, UnknownName
 from dpsql.frames.accounts import MEMORY, Account, enter, find
 from dpsql.frames.answer import Answer
@@ -198,6 +197,8 @@ class PrivateFrame(Vocabulary):
         raise problem
 
     def _types(self) -> dict[str, ColumnType]:
+        from dpsql.engines.duckdb_engine import column_types  # here, so that the door is there before the engine is
+
         return column_types({label: self._empty([label]) for label in self._labels()})
 
     def _public(self, frames: object) -> dict[str, PrivateFrame]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from dpsql.frames.write_sql import ROWS, aggregate, aggregates, quantile, select
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dpsql.frames.answer import Answer
 
 
-class Vocabulary:
+class Vocabulary(ABC):
     """The aggregates of a frame, or of each of its groups. A column of the answer is named like `amount_sum`."""
 
     _keys: tuple[str, ...] = ()
