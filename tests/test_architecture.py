@@ -24,6 +24,7 @@ LAYERS = (
     {"dbapi"},
     {"session"},
     {"pipeline"},
+    {"rounds"},
     {"explanation"},
     {"flow"},
     {"result"},
