@@ -331,6 +331,9 @@ def test_a_frame_that_lost_its_note_can_take_it_over(people: pd.DataFrame) -> No
     merged.dp.protect_like(people)
     merged.dp.count(epsilon=0.5)
     assert spent(people) == 0.5
+    people.dp.protect(unit="customer", bounds={"weight": (0, 120)})
+    merged.dp.protect_like(people)
+    assert merged.dp.mean("weight", epsilon=0.5).receipt.epsilon == 0.5
     with pytest.raises(dpsql.LedgerError, match="an account of its own"):
         merged.dp.protect_like(make_people())
 
@@ -355,8 +358,11 @@ def test_a_budget_in_a_file_is_found_again(
     plain: pd.DataFrame, elsewhere: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    plain.dp.protect(unit="customer", bounds=BOUNDS, epsilon=2.0, delta=1e-6, ledger="orders.ledger")
+    plain["day"] = pd.Timestamp("2024-05-01")
+    bounds = {**BOUNDS, "day": ("2024-01-01", pd.Timestamp("2024-12-31"))}
+    plain.dp.protect(unit="customer", bounds=bounds, epsilon=2.0, delta=1e-6, ledger="orders.ledger")
     plain.dp.count(epsilon=0.5)
+    declared = accounts.find(plain.attrs["dpsql"], [], list).schema
     stored = pickle.dumps(plain[["customer", "age"]])
     elsewhere()
     monkeypatch.chdir(os.sep)
@@ -364,6 +370,7 @@ def test_a_budget_in_a_file_is_found_again(
     assert spent(frame) == 0.5
     frame.dp.mean("age", epsilon=0.5)
     assert spent(frame) == spent(plain) > 0.5
+    assert accounts.find(plain.attrs["dpsql"], [], list).schema.fingerprint == declared.fingerprint
 
 
 def test_public_tables_stay_behind(plain: pd.DataFrame, elsewhere: Callable[[], None], tmp_path: Path) -> None:
@@ -439,6 +446,7 @@ def test_what_protect_refuses(plain: pd.DataFrame, wrong: dict[str, Any], error:
         (lambda dp: dp.sum("amuont"), dpsql.UnknownName, 'hint: did you mean "amount"'),
         (lambda dp: dp.groupby("regin").count(), dpsql.UnknownName, 'hint: did you mean "region"'),
         (lambda dp: dp.sum(["amount"]), dpsql.ProgrammingError, "named by a text"),
+        (lambda dp: dp.value_counts(["region"]), dpsql.UnknownName, "no column"),
         (lambda dp: dp.groupby(5), dpsql.ProgrammingError, "groups are made by columns"),
         (lambda dp: dp.agg("sum"), dpsql.ProgrammingError, r'write agg\(total=\("amount", "sum"\)\)'),
         (lambda dp: dp.agg({"amount": "max"}), dpsql.Unsupported, "there is no aggregate 'max'"),

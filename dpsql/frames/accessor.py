@@ -87,7 +87,7 @@ class PrivateFrame(Vocabulary):
         )
         shown = {name: table._chosen(list(schema.tables[name].columns)) for name, table in tables.items()}
         database = {TABLE: self._empty(list(schema.tables[TABLE].columns)), **shown}
-        path = MEMORY if ledger is None else str(Path(ledger).absolute())
+        path = MEMORY if ledger in (None, MEMORY) else str(Path(ledger).absolute())
         if self._note is None:
             session = connect(database, schema=schema, epsilon=epsilon, delta=delta, ledger=path).session
         else:
@@ -101,8 +101,8 @@ class PrivateFrame(Vocabulary):
         if not isinstance(frame, self._kinds):
             raise ProgrammingError(f"{type(frame).__name__} is no frame of this library", hint="give the protected one")
         other = type(self)(frame)
-        other._account()
-        if self._note not in (None, other._note):
+        account = other._account()
+        if self._note is not None and not self._account().is_same_as(account):
             raise LedgerError("this frame is protected, on an account of its own", hint="ask it as it is")
         self._note = other._note
 
@@ -157,7 +157,7 @@ class PrivateFrame(Vocabulary):
         labels = self._labels()
         declared = self._account().schema.tables[TABLE].columns.keys() & set(labels)
         for name in names:
-            if name not in declared:
+            if not isinstance(name, str) or name not in declared:
                 hint = UNDECLARED if name in labels else did_you_mean(str(name), declared)
                 raise UnknownName(f'there is no column "{name}"', hint=hint)
 
@@ -190,7 +190,7 @@ class PrivateFrame(Vocabulary):
         rows = self._chosen(list(schema.tables[TABLE].columns))
         try:
             return account.session.over({TABLE: rows, **account.public}, schema)
-        except SchemaError as error:
+        except (SchemaError, InterfaceError) as error:
             problem = SchemaError(
                 error.problem, hint="the frame is no longer as declared: protect it again, which keeps its account"
             )

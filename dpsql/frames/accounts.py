@@ -41,6 +41,11 @@ class Account:
     """Frames about nobody, by the name of their table."""
     ledger: str
 
+    def is_same_as(self, other: Account) -> bool:
+        if self.ledger == MEMORY:
+            return self.session.setting.ledger is other.session.setting.ledger
+        return self.ledger == other.ledger
+
 
 _accounts: dict[str, Account] = {}
 # While the interpreter ends, the engine can no longer be taken down in order.
