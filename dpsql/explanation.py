@@ -39,6 +39,16 @@ class ExplainedMeasure:
 
 
 @dataclass(frozen=True)
+class ExplainedStatistic:
+    """A value that a mechanism draws from a description of the group, instead of adding noise to a measure."""
+
+    column: str
+    what: str
+    mechanism: str
+    note: str
+
+
+@dataclass(frozen=True)
 class ExplainedRelease:
     sql: str
     """Runs as it stands on the raw database: one row per group, keys first, then an integer per measure, no noise."""
@@ -54,6 +64,7 @@ class ExplainedRelease:
     reads: tuple[int, ...]
     """The releases (from 0) whose answers it reads: they run first."""
     measures: tuple[ExplainedMeasure, ...]
+    statistics: tuple[ExplainedStatistic, ...]
 
 
 @dataclass(frozen=True)
@@ -123,6 +134,10 @@ def _release(release: CalibratedRelease) -> ExplainedRelease:
         float(release.epsilon),
         tuple(sorted({number for part in release.planned.earlier for number in part.releases})),
         tuple(_measure(measure) for measure in release.measures),
+        tuple(
+            ExplainedStatistic(drawn.column, type(drawn.statistic).__name__, draw.name, draw.note)
+            for drawn, draw in release.statistics
+        ),
     )
 
 
@@ -181,4 +196,6 @@ def _release_lines(release: ExplainedRelease) -> Iterator[str]:
             f"{measure.l1 * measure.quantum:.6g} in all; the noise's standard deviation is "
             f"{measure.std * measure.quantum:.6g}"
         )
+    for statistic in release.statistics:
+        yield f"statistic  {statistic.what} by {statistic.mechanism}: {statistic.note}"
     yield f"sql        {release.sql}"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dpsql.aggregates.draw_average import proposed_average
-from dpsql.aggregates.draw_mode import stable_mode
+from dpsql.aggregates.draw_matched import proposed_matched, smooth_matched
+from dpsql.aggregates.draw_mode import chosen_mode, stable_mode
 from dpsql.aggregates.draw_quantile import chosen_quantile, proposed_quantile
-from dpsql.aggregates.statistic import Average, Mode, Quantile
+from dpsql.aggregates.draw_smooth import smooth_average, smooth_quantile
+from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +20,13 @@ if TYPE_CHECKING:
 DRAWS: dict[tuple[type, str], Callable[[Any, Terms], Draw]] = {
     (Quantile, "exponential"): chosen_quantile,
     (Quantile, "ptr"): proposed_quantile,
+    (Quantile, "smooth"): smooth_quantile,
+    (Mode, "exponential"): chosen_mode,
     (Mode, "stable"): stable_mode,
     (Average, "ptr"): proposed_average,
+    (Average, "smooth"): smooth_average,
+    (Matched, "ptr"): proposed_matched,
+    (Matched, "smooth"): smooth_matched,
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.measure import CountRows, CountValues, SumValues
 from dpsql.expressions.emit import emit
 from dpsql.expressions.quanta import saturated
+from dpsql.expressions.tree import columns_of
 from dpsql.expressions.write import Sql, call, column, integer, listed, named
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, Project

@@ -189,7 +189,8 @@ def _calibrated(
     releases: list[CalibratedRelease] = []
     for number in range(len(planned.releases)):
         releases.append(_release(planned, number, chosen, delta, setting, releases))
-    noises = [chosen.mechanism] if _measures(planned) else []
+    noises = ["ptr"] if any(release.tests for release in releases) else []
+    noises += [chosen.mechanism] if _measures(planned) else []
     drawn = [draw.name for release in releases for _, draw in release.statistics]
     return Calibrated(
         planned.question,

@@ -46,7 +46,7 @@ def finish_result(noisy: Noisy, setting: Setting) -> Result:
         for name, kind, output in zip(finished.names[:visible], finished.types, calibrated.outputs, strict=False)
     )
     receipt = Receipt(
-        cost=noisy.charged.cost,
+        cost=noisy.charged.cost(noisy.spared),
         mechanism=calibrated.mechanism,
         recalled=noisy.charged.entry is None,
         refused=_refused(noisy),

@@ -42,7 +42,8 @@ def parse_sql(question: Question, setting: Setting) -> Parsed:
     """
     tree, options = _one_query(question.sql)
     if options.options:
-        question = with_proposal(with_options(question, options, setting.ledger.budget.filter.delta))
+        question = with_options(question, options, setting.ledger.budget.filter.delta)
+    question = with_proposal(question)
     _bind(tree, question)
     _check_numbers(tree, question.sql)
     return Parsed(question, tree)
