@@ -566,3 +566,11 @@ def test_public_frames_can_be_joined(plain: pd.DataFrame) -> None:
     )
     sql = "SELECT country, COUNT(*) AS n FROM df JOIN regions USING (region) GROUP BY country ORDER BY country"
     assert plain.dp.sql(sql, **EXACTLY).fetchall() == [("A", 400), ("B", 400)]
+
+
+def test_every_frame_is_read_in_a_locked_engine(orders: pd.DataFrame) -> None:
+    engine = orders.dp._session().setting.engine
+    settings = ("enable_external_access", "python_enable_replacements", "error_on_division_by_zero")
+    assert engine._rows(f"SELECT {', '.join(f'current_setting({name!r})' for name in settings)}") == [(False,) * 3]
+    with pytest.raises(Exception, match="configuration has been locked"):
+        engine._rows("SET enable_external_access = true")

@@ -23,17 +23,18 @@ if TYPE_CHECKING:
     from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
 
-# Global, so that they hold in every connection to the same database.
-SETTINGS = (
-    "SET GLOBAL python_enable_replacements = false",
-    "SET GLOBAL pandas_analyze_sample = 0",  # a column of objects is text, whatever a sample of it holds
-    "SET GLOBAL error_on_division_by_zero = false",
-    "SET GLOBAL scalar_subquery_error_on_multiple_rows = false",
-    "SET GLOBAL autoinstall_known_extensions = false",
-    "SET GLOBAL autoload_known_extensions = false",
-    "SET GLOBAL allow_community_extensions = false",
-    "SET enable_progress_bar = false",
-)
+# Given when a database is opened, they hold for every connection to it.
+SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "python_enable_replacements": False,
+    "pandas_analyze_sample": 0,  # a column of objects is text, whatever a sample of it holds
+    "error_on_division_by_zero": False,
+    "scalar_subquery_error_on_multiple_rows": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+}
+QUIET = "SET enable_progress_bar = false"
+LOCK = "SET lock_configuration = true"
 # A text file is read as text and typed by the scan: else one odd cell, guessed wrong from a sample, fails the query.
 AS_TEXT = "read_csv({}, all_varchar = true, ignore_errors = true, null_padding = true)"
 READERS = {".parquet": "read_parquet({})", ".csv": AS_TEXT, ".tsv": AS_TEXT}
@@ -142,9 +143,7 @@ class DuckDBEngine:
 def column_types(columns: Mapping[str, object]) -> dict[str, ColumnType]:
     """The type to declare for each column, given as a frame of its own. What no type can stand for is left out."""
     found = {}
-    with duckdb.connect(":memory:") as connection:
-        for setting in SETTINGS:
-            connection.execute(setting)
+    with duckdb.connect(":memory:", config=SETTINGS) as connection:
         for name, frame in columns.items():
             try:
                 connection.register("frame", frame)
@@ -219,9 +218,11 @@ def _open_file(path: Path) -> duckdb.DuckDBPyConnection:
         raise OperationalError(f"there is no database {path}", hint="check the path; dpsql never creates data")
     problem = None
     try:
-        connection = duckdb.connect(str(path), read_only=True)
-        for setting in (*SETTINGS, "SET enable_external_access = false", "SET lock_configuration = true"):
-            connection.execute(setting)
+        connection = duckdb.connect(str(path), read_only=True, config=SETTINGS | {"enable_external_access": False})
+        # Another session of this process may have opened and locked it already, with the same settings.
+        if connection.execute("SELECT NOT current_setting('lock_configuration')").fetchone() == (True,):
+            connection.execute(QUIET)
+            connection.execute(LOCK)
         return connection
     except duckdb.ConnectionException:
         problem = OperationalError(
@@ -255,10 +256,9 @@ def _tables(database: object, schema: Schema) -> dict[str, object]:
 
 
 def _open_tables(tables: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:")
+    connection = duckdb.connect(":memory:", config=SETTINGS)
     paths = [str(Path(source).resolve()) for source in tables.values() if isinstance(source, str | os.PathLike)]
-    for setting in SETTINGS:
-        connection.execute(setting)
+    connection.execute(QUIET)
     connection.execute("SET allowed_paths = [" + ", ".join(_quoted(path, "'") for path in paths) + "]")
     for name, source in tables.items():
         if isinstance(source, str | os.PathLike):
@@ -266,7 +266,7 @@ def _open_tables(tables: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
         else:
             _register(connection, name, source)
     connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
+    connection.execute(LOCK)
     return connection
 
 
