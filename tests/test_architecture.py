@@ -21,6 +21,7 @@ LAYERS = (
     {"__init__", "__main__"},
     {"cli", "notebook", "pandas"},
     {"dbapi"},
+    {"plot", "promise"},
     {"session"},
     {"pipeline"},
     {"explanation"},
@@ -32,6 +33,7 @@ LAYERS = (
     {"expressions"},
     {"engines"},
     {"accounting", "sampling", "schema"},
+    {"display"},
     {"errors"},
     {"source"},
 )
@@ -70,7 +72,14 @@ FENCES = {
 }
 
 # Imported when used, so that `import dpsql` stays light -> who may import it at once.
-LATE = {"pandas": {"dpsql.pandas"}, "polars": NOWHERE, "pyarrow": NOWHERE}
+LATE = {
+    "pandas": {"dpsql.pandas"},
+    "polars": NOWHERE,
+    "pyarrow": NOWHERE,
+    "altair": {"dpsql.plot.draw_altair"},
+    "matplotlib": {"dpsql.plot.draw_matplotlib"},
+    "IPython": {"dpsql.notebook"},
+}
 
 STATEFUL = {"dpsql.session", "dpsql.accounting.ledger", "dpsql.accounting.ledger_file"}
 MUTABLE_LITERALS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)

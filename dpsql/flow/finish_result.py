@@ -51,6 +51,7 @@ def finish_result(noisy: Noisy, setting: Setting) -> Result:
         recalled=noisy.charged.entry is None,
         refused=False,
         number=noisy.charged.entry.number if noisy.charged.entry else None,
+        budget=setting.ledger.budget,
     )
     return Result(columns, finished.rows, receipt)
 
