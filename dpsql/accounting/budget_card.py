@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.exact import rounded_down
-from dpsql.display.card import card, facts, figures, folded, grid
+from dpsql.display.card import card, facts, figures, folded, grid, paragraph
 from dpsql.display.meter import Step, meter, staircase
 
 if TYPE_CHECKING:
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 MOST_STEPS = 40
 MOST_LISTED = 100
 """Characters of a question in the list."""
+LEGEND = "What was spent after each query; the strong colour is what the query added."
 
 
 def budget_card(budget: Budget, past: Sequence[Entry]) -> str:
     """`past` are the last charges, oldest first; what was spent before them is one step."""
     spent, remaining = budget.spent, budget.remaining
     steps = list(_steps(budget, past))
-    drawn = (meter(steps, budget.epsilon), staircase(steps, budget.epsilon)) if steps else ()
+    drawn = (meter(steps, budget.epsilon), staircase(steps), paragraph(LEGEND)) if steps else ()
     return card(
         "Privacy budget",
         figures(

@@ -28,8 +28,9 @@ def meter(steps: Sequence[Step], total: float) -> str:
     return f'<div class="dp-meter">{"".join(parts)}</div>'
 
 
-def staircase(steps: Sequence[Step], total: float) -> str:
+def staircase(steps: Sequence[Step]) -> str:
     """A column for each step: what was spent before, and on top of it what the step added."""
+    total = steps[-1].after
     parts = (
         f'<span class="dp-step" title="{text(step.label)}">'
         f'<b style="height:{_percent(step.after - step.before, total)}"></b>'

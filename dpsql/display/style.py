@@ -29,7 +29,8 @@ body[data-jp-theme-light=false] .dpsql,body.vscode-dark .dpsql,[data-theme=dark]
 .dpsql th{{font-weight:600;border-bottom:1px solid rgba(128,128,128,.5)}}
 .dpsql td{{border-bottom:1px solid rgba(128,128,128,.18)}}
 .dpsql .dp-number{{text-align:right}}
-.dpsql .dp-error{{color:var(--dp-error);padding-left:.35em}}
+.dpsql td.dp-number:has(+.dp-error){{padding-right:.4em}}
+.dpsql td.dp-error{{color:var(--dp-error)}}
 .dpsql .dp-muted{{opacity:.68}}
 .dpsql .dp-null{{opacity:.55;font-style:italic;font-size:.88em;letter-spacing:.04em}}
 .dpsql .dp-bar{{position:relative;display:inline-block;width:8em;height:1em;vertical-align:middle}}
@@ -54,7 +55,7 @@ body[data-jp-theme-light=false] .dpsql,body.vscode-dark .dpsql,[data-theme=dark]
  font:12px/1.5 ui-monospace,Menlo,Consolas,monospace;color:inherit;background:rgba(128,128,128,.12);border-radius:6px}}
 .dpsql .dp-meter{{display:flex;height:1em;border-radius:5px;overflow:hidden;background:rgba(128,128,128,.2)}}
 .dpsql .dp-meter b{{background:var(--dp-value);box-sizing:border-box;border-right:1px solid rgba(255,255,255,.75)}}
-.dpsql .dp-steps{{display:flex;align-items:flex-end;gap:3px;height:8em;margin-top:1em;
+.dpsql .dp-steps{{display:flex;align-items:flex-end;gap:3px;height:6em;margin-top:1em;
  border-bottom:1px solid rgba(128,128,128,.5)}}
 .dpsql .dp-step{{flex:0 1 2.2em;min-width:3px;height:100%;display:flex;flex-direction:column;justify-content:flex-end}}
 .dpsql .dp-step>*{{display:block;box-sizing:border-box}}

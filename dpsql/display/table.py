@@ -65,17 +65,15 @@ def table(names: Sequence[str], rows: Sequence[Sequence[Cell]], total: int, rece
 
 
 def _heading(name: str, scale: Scale | None, numeric: bool) -> str:
-    span = ' colspan="2"' if scale else ""
-    return f"<th{span}{_aligned(numeric and not scale)}>{text(name)}</th>"
+    span = ' colspan="3"' if scale else ""
+    return f"<th{span}{_aligned(numeric and scale is None)}>{text(name)}</th>"
 
 
 def _cell(cell: Cell, scale: Scale | None, numeric: bool) -> str:
     value, error = with_error(cell.value, cell.ends)
     shown = f'<span class="dp-null">{NULL}</span>' if cell.value is None else text(value)
-    if error:
-        shown += f'<span class="dp-error">{error}</span>'
     written = f"<td{_aligned(numeric)}{_hint(cell)}>{shown}</td>"
-    return f"{written}<td>{_bar(cell, scale)}</td>" if scale else written
+    return f'{written}<td class="dp-error">{error}</td><td>{_bar(cell, scale)}</td>' if scale else written
 
 
 def _aligned(numeric: bool) -> str:
