@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.costs import Cost
+    from dpsql.aggregates.estimate import Estimate
     from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease, NoisyMeasure
     from dpsql.flow.plan_query import Output
 
@@ -92,19 +93,22 @@ def explain_calibrated(calibrated: Calibrated, budget: Budget, after: Cost) -> E
 def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     if output.estimate is None or output.release is None:
         return ExplainedColumn(output.name, None, "")
-    noises = {
-        measure.bounded.column: (measure.noise, 1 << measure.shift)
-        for measure in calibrated.releases[output.release].measures
-    }
-    width = half_width(output.estimate, noises, LEVEL)
-    note = "its error depends on the answer: see intervals()" if isinstance(output.estimate, Ratio) else ""
-    return ExplainedColumn(output.name, width, note)
+    release = calibrated.releases[output.release]
+    width = half_width(output.estimate, release.noises, LEVEL)
+    return ExplainedColumn(output.name, width, "" if width is not None else _note(output.estimate, release))
+
+
+def _note(estimate: Estimate, release: CalibratedRelease) -> str:
+    if isinstance(estimate, Ratio):
+        return "its error depends on the answer: see intervals()"
+    names = {name for name, _ in estimate.weights}
+    return "; ".join(draw.note for drawn, draw in release.statistics if drawn.column in names)
 
 
 def _release(release: CalibratedRelease) -> ExplainedRelease:
     plan = release.planned.release
     return ExplainedRelease(
-        release.planned.sql,
+        release.sql,
         " and ".join(plan.units),
         tuple(plan.key_names),
         plan.domain is not None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from dpsql.aggregates.estimate import Estimate, Formula
     from dpsql.aggregates.measure import Measure
+    from dpsql.aggregates.statistic import Statistic
     from dpsql.expressions.tree import Known
     from dpsql.relation.relation import AggregateCall
     from dpsql.schema.types import ColumnType
@@ -29,6 +30,8 @@ class Context:
     counted: frozenset[Measure]
     column_of: Callable[[Measure], str]
     """Gives the measure a column of the release; the same measure always the same one."""
+    drawn_as: Callable[[Statistic], str]
+    """The same for a statistic."""
 
 
 Aggregator: TypeAlias = Callable[["AggregateCall", Context], Answer]

@@ -6,8 +6,9 @@
     released  the sum over units of their `groups` first groups
 
 joined to the list of public groups, so that every one of them is returned, even when empty. Where no unit has two rows,
-`rows` is summed directly. Counts and sums over distinct values are taken on a branch of their own, from each unit's
-first `rows` distinct values in its first groups. Nothing that the analyst wrote passes through as text.
+`rows` is summed directly. Counts and sums over distinct values, and the profiles of statistics, are taken on branches
+of their own, from each unit's first `rows` values in its first groups. Nothing that the analyst wrote passes through as
+text.
 """
 
 from __future__ import annotations
@@ -16,32 +17,39 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, OverDistinct, SumValues
+from dpsql.aggregates.write_statistic import VALUE, profile_sql
 from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.tree import Column, columns_of, substituted
 from dpsql.expressions.write import Sql, binary, call, cast, column, integer, listed, named, when
 from dpsql.relation.write import relation_sql, select
 from dpsql.relation.write_domain import domain_sql
 from dpsql.relation.write_scan import UNIT
-from dpsql.schema.types import Integer
+from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dpsql.aggregates.measure import ByUnit
     from dpsql.aggregates.release import Release
     from dpsql.expressions.tree import Expression
 
 GROUP_RANK = "_rank"
 VALUE_RANK = "_value_rank"
-VALUE = "_value"
 LARGEST = 2**62
 """Sums are held within +-2^62 before they leave the engine: a map that never widens a difference."""
 
 
-def release_sql(release: Release, salt: int) -> Sql:
-    """The whole release; the salt decides which of a unit's groups and distinct values count."""
+def release_sql(release: Release, salt: int, reaches: Mapping[str, int]) -> Sql:
+    """The whole release; the salt decides which of a unit's groups and values count.
+
+    `reaches`: for each quantile how many ranks on both sides its mechanism looks at.
+    """
     writer = Writer(release, salt)
     plain, distinct = writer.by_unit_measures(), writer.distinct_bases()
-    branches = [writer.sums(plain)] if plain or not distinct else []
-    branches += [writer.over_distinct(base) for base in distinct]
+    branches = [writer.over_distinct(base) for base in distinct]
+    branches += [profile_sql(writer, drawn, reaches.get(drawn.column, 0)) for drawn in release.statistics]
+    if plain or not branches:
+        branches.insert(0, writer.sums(plain))
     return writer.together(branches)
 
 
@@ -118,22 +126,28 @@ class Writer:
         query = select(columns, below)
         return Sql(f"{query} GROUP BY {listed(self.keys)}") if self.keys else query
 
-    # -- counts and sums over distinct values -------------------------------------------------------------------------
+    # -- values themselves --------------------------------------------------------------------------------------------
 
-    def over_distinct(self, base: Expression) -> Sql:
-        release = self.release
-        value = named(emit_value(base, release.knowledge.always), VALUE)
-        rows = self.rows([value], [base])
-        own = Sql(f"SELECT DISTINCT * FROM ({rows}) AS _below WHERE {column(VALUE)} IS NOT NULL")
-        order = self.hashed([*self.keys, column(VALUE)])
+    def values(self, argument: Expression, *, distinct: bool) -> Sql:
+        """The keys and a value for each row that counts: each unit's first `rows`, in its first groups."""
+        release, kept = self.release, column(VALUE)
+        rows = self.rows([named(emit_value(argument, release.knowledge.always), VALUE)], [argument])
+        known = call("isfinite", kept) if isinstance(argument.type, Double) else Sql(f"{kept} IS NOT NULL")
+        own = Sql(f"SELECT {'DISTINCT ' if distinct else ''}* FROM ({rows}) AS _below WHERE {known}")
+        if release.one_row_per_unit:
+            return own
+        order = self.hashed([*self.keys, kept])
         place = Sql(f"row_number() OVER (PARTITION BY {self.unit_and_keys} ORDER BY {order}, {column(VALUE)})")
         columns = [*self.keys, column(VALUE), named(place, VALUE_RANK)]
         if release.ranked:
             # All rows of a group have the same rank here, and the same as on the other branches.
             columns.append(named(Sql(f"dense_rank() OVER ({self.by_hash})"), GROUP_RANK))
-        kept = self.first_groups(select(columns, own))
         first = f"{column(VALUE_RANK)} BETWEEN 1 AND {integer(release.rows)}"
-        different = Sql(f"SELECT DISTINCT {listed([*self.keys, column(VALUE)])} FROM ({kept}) AS _below WHERE {first}")
+        return Sql(f"{select([*self.keys, kept], self.first_groups(select(columns, own)))} WHERE {first}")
+
+    def over_distinct(self, base: Expression) -> Sql:
+        values = self.values(base, distinct=True)
+        different = Sql(f"SELECT DISTINCT {listed([*self.keys, column(VALUE)])} FROM ({values}) AS _below")
         return self.by_keys([*self.keys, *self.distinct_totals(base)], different)
 
     def distinct_totals(self, base: Expression) -> list[Sql]:
@@ -155,7 +169,7 @@ class Writer:
         release = self.release
         if not self.keys:
             sources = [f"({branch}) AS found_{number}" for number, branch in enumerate(branches)]
-            columns = listed([column(part.column) for part in release.measures])
+            columns = listed([*(column(part.column) for part in release.measures), *map(column, self.profiles)])
             return branches[0] if len(branches) == 1 else Sql(f"SELECT {columns} FROM {' CROSS JOIN '.join(sources)}")
         order = f"ORDER BY {', '.join(f'{key} NULLS LAST' for key in self.keys)}"
         if release.domain is None and len(branches) == 1:
@@ -163,18 +177,24 @@ class Writer:
         if release.domain is not None:
             branches = [domain_sql(release.domain, release.key_names), *branches]
         first, *others = (Sql(f"({branch}) AS found_{number}") for number, branch in enumerate(branches))
-        joined = [f"LEFT JOIN {other} ON {self.same_keys(number + 1)}" for number, other in enumerate(others)]
+        joined = [
+            f"LEFT JOIN {other} ON {self.same_keys('found_0', f'found_{number + 1}')}"
+            for number, other in enumerate(others)
+        ]
         keys = [named(column(name, "found_0"), name) for name in release.key_names]
         totals = [named(call("coalesce", column(part.column), integer(0)), part.column) for part in release.measures]
-        return Sql(f"SELECT {listed([*keys, *totals])} FROM {first} {' '.join(joined)} {order}")
+        columns = listed([*keys, *totals, *map(column, self.profiles)])
+        return Sql(f"SELECT {columns} FROM {first} {' '.join(joined)} {order}")
 
-    def same_keys(self, number: int) -> str:
-        found = f"found_{number}"
+    @property
+    def profiles(self) -> list[str]:
+        return [name for drawn in self.release.statistics for name in drawn.profile]
+
+    def same_keys(self, left: str, right: str) -> str:
         same = (
-            binary(column(name, "found_0"), "IS NOT DISTINCT FROM", column(name, found))
-            for name in self.release.key_names
+            binary(column(name, left), "IS NOT DISTINCT FROM", column(name, right)) for name in self.release.key_names
         )
-        return " AND ".join(same)
+        return " AND ".join(same) or "true"
 
 
 def row_total(name: str, measure: ByUnit) -> Sql:

@@ -1,8 +1,8 @@
 """add_noise: exact integers in, noisy integers out. Groups that too few people share end here.
 
-The noise is exact (docs/proofs/exact_sampling.md). A group whose keys are not public is kept if its noisy number of
-units reaches the threshold, and that very number decides. What is kept is stored, so that the same question has the
-same answer; nothing else of what the engine said outlives this stage.
+The noise is exact (docs/proofs/exact_sampling.md); statistics are drawn from their profiles. A group whose keys are not
+public is kept if its noisy number of units reaches the threshold, and that very number decides. What is kept is stored,
+so that the same question has the same answer; nothing else of what the engine said outlives this stage.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from dpsql.aggregates.release import quantiles_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,12 +59,23 @@ def _noisy_or_none(exact: Mapping[str, np.ndarray], release: CalibratedRelease) 
 def _noisy(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
     keys = {name: exact[name] for name in release.planned.release.key_names}
     measures = {measure.bounded.column: noised(exact[measure.bounded.column], measure) for measure in release.measures}
+    noisy = keys | measures | _drawn(exact, release)
     selection = release.planned.release.selection
     if selection is None:
-        return keys | measures
+        return noisy
     assert release.threshold is not None
     shown = measures[selection] >= release.threshold
-    return {name: column[shown] for name, column in (keys | measures).items()}
+    return {name: column[shown] for name, column in noisy.items()}
+
+
+def _drawn(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
+    """The statistics; quantiles of the same values are put in the order of their fractions."""
+    columns: dict[str, np.ndarray] = {
+        drawn.column: draw.draw([exact[name] for name in drawn.profile]) for drawn, draw in release.statistics
+    }
+    for names in quantiles_in_order(release.planned.release.statistics):
+        columns |= zip(names, np.ma.sort(np.ma.stack([columns[name] for name in names]), axis=0), strict=True)
+    return columns
 
 
 def noised(values: NDArray[Any], measure: NoisyMeasure) -> NDArray[np.int64]:
@@ -86,11 +99,13 @@ def _plain(column: np.ndarray) -> list[Any]:
 
 def _revived(answer: str, release: CalibratedRelease) -> dict[str, np.ndarray]:
     columns = json.loads(answer)
-    measured = {measure.bounded.column for measure in release.measures}
-    return {
-        name: np.array(values, dtype=np.int64) if name in measured else _keys(values)
-        for name, values in columns.items()
-    }
+    keys = release.planned.release.key_names
+    return {name: _keys(values) if name in keys else _numbers(values) for name, values in columns.items()}
+
+
+def _numbers(values: list[int | None]) -> np.ndarray:
+    unknown = [value is None for value in values]
+    return np.ma.masked_array(np.array([value or 0 for value in values], dtype=np.int64), mask=unknown)
 
 
 def _keys(values: list[Any]) -> np.ndarray:

@@ -68,20 +68,14 @@ def _read_public(table: PublicTable, setting: Setting) -> Mapping[str, np.ndarra
 
 def _noises(output: Output, calibrated: Calibrated) -> NoisyColumns:
     """The noise of each measure that the output may be made of, in the column's units."""
-    if output.release is None:
-        return {}
-    return _noises_of(calibrated.releases[output.release])
-
-
-def _noises_of(release: CalibratedRelease) -> NoisyColumns:
-    return {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in release.measures}
+    return {} if output.release is None else calibrated.releases[output.release].noises
 
 
 def _interval_ends(columns: Mapping[str, np.ndarray], release: CalibratedRelease) -> Mapping[str, np.ndarray]:
     """The columns that DP_INTERVAL_LOW and DP_INTERVAL_HIGH stand for; NULL where no error is known."""
     if not release.planned.ends:
         return {}
-    noises, made = _noises_of(release), {}
+    noises, made = release.noises, {}
     measures = {name: columns[name].tolist() for name in noises}
     length = len(next(iter(columns.values()), ()))
     rows = [{name: values[row] for name, values in measures.items()} for row in range(length)]

@@ -13,14 +13,15 @@ from dpsql.aggregates.answer import Aggregator, Answer, Context
 from dpsql.aggregates.avg import avg
 from dpsql.aggregates.count import count
 from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, Measure, OverDistinct
+from dpsql.aggregates.mode import mode
 from dpsql.aggregates.moments import correlation, covariance, slope, variance
-from dpsql.aggregates.release import Bounded, Release
+from dpsql.aggregates.quantile import quantile
+from dpsql.aggregates.release import Bounded, Drawn, Release
+from dpsql.aggregates.statistic import Statistic
 from dpsql.aggregates.sum import sum_
 from dpsql.errors import Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sqlglot import exp
 
     from dpsql.flow.question import Question
@@ -36,6 +37,8 @@ AGGREGATORS: dict[str, Aggregator] = {
     **dict.fromkeys(("COVAR_POP", "COVAR_SAMP"), covariance),
     "CORR": correlation,
     "REGR_SLOPE": slope,
+    **dict.fromkeys(("QUANTILE_CONT", "QUANTILE_DISC", "MIN", "MAX"), quantile),
+    "MODE": mode,
 }
 
 
@@ -54,21 +57,25 @@ def infer_sensitivity(tracked: Tracked, setting: Setting) -> Measured:
 
 def _measure(release: TrackedRelease, question: Question) -> Release:
     columns: dict[Measure, str] = {}
+    statistics: dict[Statistic, str] = {}
 
     def column_of(measure: Measure) -> str:
         if release.one_row_per_unit and isinstance(measure, CountUnits):
             measure = CountRows()
         return columns.setdefault(measure, f"m{len(columns)}")
 
+    def drawn_as(statistic: Statistic) -> str:
+        return statistics.setdefault(statistic, f"s{len(statistics)}")
+
     def answered(counted: frozenset[Measure]) -> tuple[Answer, ...]:
         columns.clear()
-        context = Context(release.knowledge.kept, release.unit_columns, counted, column_of)
+        context = Context(release.knowledge.kept, release.unit_columns, counted, column_of, drawn_as)
         return tuple(_aggregator(call)(call, context) for call in release.aggregate.calls)
 
     # Twice: once to see which counts are taken anyway, so that sums of the same values can lean on them.
     answered(frozenset())
     answers = answered(frozenset(measure for measure in columns if is_count(measure)))
-    _check_totals(release, columns)
+    _check_totals(release, [*columns, *statistics])
     selecting = release.domain is None or question.min_units is not None
     selection = column_of(CountUnits()) if selecting else None
     groups, rows = _contribution(release, question)
@@ -82,19 +89,26 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
         groups,
         rows,
         measures,
+        tuple(Drawn(column, statistic) for statistic, column in statistics.items()),
         answers,
         selection,
         question.min_units,
     )
 
 
-def _check_totals(release: TrackedRelease, measures: Mapping[Measure, str]) -> None:
-    """A total is the sum of its groups, which for people and distinct values is not their number in all."""
-    if release.aggregate.totals and any(isinstance(measure, CountUnits | OverDistinct) for measure in measures):
+def _check_totals(release: TrackedRelease, parts: list[Measure | Statistic]) -> None:
+    """A total is the sum of its groups, which for people, distinct values and quantiles is not the total."""
+    if not release.aggregate.totals:
+        return
+    hint = "ask for the totals in a query of their own, without ROLLUP"
+    at = release.aggregate.calls[0].at
+    if any(isinstance(part, Statistic) for part in parts):
+        raise Unsupported("the median, the mode or the MIN of a total is no sum of its groups", at=at, hint=hint)
+    if any(isinstance(part, CountUnits | OverDistinct) for part in parts):
         raise Unsupported(
             "COUNT(DISTINCT ...) cannot have totals: who is in several groups would be counted several times",
-            at=release.aggregate.calls[0].at,
-            hint="ask for the totals in a query of their own, without ROLLUP",
+            at=at,
+            hint=hint,
         )
 
 

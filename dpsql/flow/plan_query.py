@@ -11,7 +11,6 @@ from sqlglot import exp
 from dpsql.aggregates.estimate import Estimate, Formula, Linear
 from dpsql.aggregates.final import answer_type, final_sql
 from dpsql.aggregates.propagate import estimate_of
-from dpsql.aggregates.write_release import release_sql
 from dpsql.engines.scratch import ScratchTable
 from dpsql.expressions.write import Sql, column, engine_type, named
 from dpsql.relation.write import select
@@ -34,20 +33,11 @@ class PlannedRelease:
     ends: tuple[Estimate | None, ...] = ()
     """What DP_INTERVAL_LOW and DP_INTERVAL_HIGH are asked of: the columns _low0, _high0, _low1, ... of the finish."""
 
-    def salted(self, salt: int) -> Sql:
-        """The engine SQL; the salt decides which of a unit's groups count."""
-        return release_sql(self.release, salt)
-
-    @cached_property
-    def sql(self) -> Sql:
-        """The SQL as it would run, with the salt 0."""
-        return self.salted(0)
-
     @cached_property
     def scratch_table(self) -> ScratchTable:
-        """What the finish reads: the keys, each aggregate made of its measures, and the measures themselves."""
+        """What the finish reads: the keys, each aggregate made of measures and statistics, and these themselves."""
         keys = {name: str(engine_type(kind)) for name, kind in self.release.keys}
-        stored = keys | {bounded.column: "BIGINT" for bounded in self.release.measures}
+        stored = keys | {name: "BIGINT" for name in self.release.columns}
         answers = {
             f"_a{position}": (answer_type(answer), final_sql(answer.estimate, answer.type))
             for position, answer in enumerate(self.release.answers)

@@ -135,6 +135,8 @@ class AggregateCall:
     at: Place | None = field(default=None, compare=False, repr=False)
     group_bounds: tuple[Fraction, Fraction] | None = None
     """What one unit adds to a group is held within these."""
+    fraction: Fraction | None = None
+    """Which quantile is asked for."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ does not (docs/proofs/exact_sampling.md).
 from __future__ import annotations
 
 from dpsql.sampling.bernoulli import bernoulli_exp
+from dpsql.sampling.choice import choose, uniform_each
 from dpsql.sampling.discrete_laplace import discrete_laplace
 from dpsql.sampling.randomness import CryptographicRandomness, Randomness
 from dpsql.sampling.rounded_gaussian import rounded_gaussian
@@ -16,7 +17,9 @@ __all__ = [
     "CryptographicRandomness",
     "Randomness",
     "bernoulli_exp",
+    "choose",
     "discrete_laplace",
     "rounded_gaussian",
     "uniform_below",
+    "uniform_each",
 ]
