@@ -107,13 +107,16 @@ class DpsqlMagics(Magics):
     @property
     def _variables(self) -> dict[str, Any]:
         assert self.shell is not None
-        return self.shell.user_ns
+        variables: dict[str, Any] = self.shell.user_ns
+        return variables
 
 
 def _variable(options: dict[str, Any]) -> str | None:
     """The name after --as, checked before anything is paid for."""
-    name = options.pop("as", None)
-    if name is not None and not str(name).isidentifier():
+    if "as" not in options:
+        return None
+    name = str(options.pop("as"))
+    if not name.isidentifier():
         raise ProgrammingError(f"{name!r} is not the name of a variable", hint="write  --as result")
     return name
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,18 +40,23 @@ def ipython() -> Iterator[InteractiveShell]:
     InteractiveShell.clear_instance()
 
 
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("notebook") / "people.duckdb"
+    with duckdb.connect(str(path)) as database:
+        database.execute("CREATE TABLE people (id INTEGER, town VARCHAR)")
+        database.execute("INSERT INTO people SELECT i, if(i % 4 = 0, 'here', 'there') FROM range(1000) AS r(i)")
+    return path
+
+
 @pytest.fixture
-def shell(ipython: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InteractiveShell:
+def shell(ipython: InteractiveShell, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InteractiveShell:
     """A fresh notebook in a directory with people.duckdb and people.yaml."""
     monkeypatch.chdir(tmp_path)
-    with duckdb.connect("people.duckdb") as database:
-        database.execute(
-            "CREATE TABLE people AS SELECT i::INTEGER AS id, if(i % 4 = 0, 'here', 'there') AS town FROM range(1000) r(i)"
-        )
+    shutil.copy(people, "people.duckdb")
     Path("people.yaml").write_text(yaml.safe_dump(SCHEMA))
     ipython.reset(new_session=True)
-    ipython.extension_manager.unload_extension("dpsql")
-    ipython.run_cell("%reload_ext dpsql")
+    dpsql.load_ipython_extension(ipython)
     return ipython
 
 
@@ -69,6 +75,11 @@ def run(shell: InteractiveShell, cell: str) -> Any:
 def spent(shell: InteractiveShell) -> float:
     conn: dpsql.Connection = shell.user_ns["conn"]
     return conn.budget.spent.epsilon
+
+
+def test_the_extension_is_the_package(shell: InteractiveShell) -> None:
+    run(shell, "%reload_ext dpsql")
+    assert {"dpsql"} <= shell.magics_manager.magics["cell"].keys() & shell.magics_manager.magics["line"].keys()
 
 
 def test_a_cell_is_a_question(connected: InteractiveShell) -> None:

@@ -23,16 +23,18 @@ if TYPE_CHECKING:
     from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
 
-SETTINGS = (
-    "SET python_enable_replacements = false",
-    "SET pandas_analyze_sample = 0",  # a column of objects is text, whatever a sample of it holds
-    "SET error_on_division_by_zero = false",
-    "SET scalar_subquery_error_on_multiple_rows = false",
-    "SET autoinstall_known_extensions = false",
-    "SET autoload_known_extensions = false",
-    "SET allow_community_extensions = false",
-    "SET enable_progress_bar = false",
-)
+# Given when a database is opened, they hold for every connection to it.
+SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "python_enable_replacements": False,
+    "pandas_analyze_sample": 0,  # a column of objects is text, whatever a sample of it holds
+    "error_on_division_by_zero": False,
+    "scalar_subquery_error_on_multiple_rows": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+}
+QUIET = "SET enable_progress_bar = false"
+LOCK = "SET lock_configuration = true"
 # A text file is read as text and typed by the scan: else one odd cell, guessed wrong from a sample, fails the query.
 AS_TEXT = "read_csv({}, all_varchar = true, ignore_errors = true, null_padding = true)"
 READERS = {".parquet": "read_parquet({})", ".csv": AS_TEXT, ".tsv": AS_TEXT}
@@ -183,9 +185,11 @@ def _open_file(path: Path) -> duckdb.DuckDBPyConnection:
         raise OperationalError(f"there is no database {path}", hint="check the path; dpsql never creates data")
     problem = None
     try:
-        connection = duckdb.connect(str(path), read_only=True)
-        for setting in (*SETTINGS, "SET enable_external_access = false", "SET lock_configuration = true"):
-            connection.execute(setting)
+        connection = duckdb.connect(str(path), read_only=True, config=SETTINGS | {"enable_external_access": False})
+        # Another session of this process may have opened and locked it already, with the same settings.
+        if connection.execute("SELECT NOT current_setting('lock_configuration')").fetchone() == (True,):
+            connection.execute(QUIET)
+            connection.execute(LOCK)
         return connection
     except duckdb.ConnectionException:
         problem = OperationalError(
@@ -219,10 +223,9 @@ def _tables(database: object, schema: Schema) -> dict[str, object]:
 
 
 def _open_tables(tables: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:")
+    connection = duckdb.connect(":memory:", config=SETTINGS)
     paths = [str(Path(source).resolve()) for source in tables.values() if isinstance(source, str | os.PathLike)]
-    for setting in SETTINGS:
-        connection.execute(setting)
+    connection.execute(QUIET)
     connection.execute("SET allowed_paths = [" + ", ".join(_quoted(path, "'") for path in paths) + "]")
     for name, source in tables.items():
         if isinstance(source, str | os.PathLike):
@@ -230,7 +233,7 @@ def _open_tables(tables: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
         else:
             _register(connection, name, source)
     connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
+    connection.execute(LOCK)
     return connection
 
 
