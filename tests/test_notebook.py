@@ -62,7 +62,7 @@ def shell(ipython: InteractiveShell, people: Path, tmp_path: Path, monkeypatch: 
 
 @pytest.fixture
 def connected(shell: InteractiveShell) -> InteractiveShell:
-    run(shell, "%dpsql connect people.duckdb --schema people.yaml --epsilon 10 --delta 1e-6 --as conn")
+    run(shell, "%dpsql connect people.duckdb --schema people.yaml --epsilon 10 --delta 1e-6 --ledger :memory: --as conn")
     return shell
 
 
