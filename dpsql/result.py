@@ -71,6 +71,8 @@ class ResultColumn:
     noises: NoisyColumns = field(repr=False)
     hidden: Mapping[str, int]
     """Where a row keeps the measures that this column's error depends on."""
+    is_key: bool | None = None
+    """Whether it is made of keys alone; None where that is not known."""
 
     @property
     def half_width(self) -> float | None:

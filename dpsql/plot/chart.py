@@ -38,7 +38,7 @@ Chosen = tuple[list[Row], list[str]]
 
 @dataclass(frozen=True)
 class Point:
-    """One noisy value; `low` and `high` are None where its error has no limit."""
+    """One value; `low` and `high` are None where its error is not known or has no limit."""
 
     value: float
     low: float | None
@@ -74,34 +74,33 @@ class Chart:
 
 
 def chart_of(result: Result) -> Chart:
-    noisy = [position for position, column in enumerate(result.columns) if column.estimate is not None]
-    if not noisy:
-        raise ProgrammingError("no column of the answer has an error bar to draw", hint="plot COUNT, SUM or AVG")
-    keys = _keys(result.columns, noisy[0])
+    keys = [position for position, column in enumerate(result.columns) if _is_key(column)]
+    values = [at for at, column in enumerate(result.columns) if at not in keys and _is_number(column)]
+    if not values or not result.full_rows:
+        missing = "rows" if values else "numbers that were computed"
+        raise ProgrammingError(f"the answer has no {missing} to plot", hint="plot an answer with COUNT, SUM or AVG")
     columns = [result.columns[key] for key in keys]
     kind = _kind(columns, [_at(row, keys) for row in result.full_rows])
-    rows, notes = CHOICES[kind](result.full_rows, keys, noisy[0])
-    if not rows:
-        raise ProgrammingError("the answer has no rows to plot", hint="ask for groups that exist")
-    panels = tuple(_panel(result.columns[position], position, rows) for position in noisy)
+    rows, notes = CHOICES[kind](result.full_rows, keys, values[0])
+    panels = tuple(_panel(result.columns[position], position, rows) for position in values)
     names = tuple(column.name for column in columns)
     return Chart(
         kind,
         names if kind == "heat map" else (JOINT.join(names),),
         PLACES[kind]([_at(row, keys) for row in rows]),
-        len(columns) == 1 and columns[0].type.startswith(NUMBERS),
+        len(columns) == 1 and _is_number(columns[0]),
         panels,
         tuple(notes + _unlimited(panels)),
     )
 
 
-def _keys(columns: Sequence[ResultColumn], first_noisy: int) -> list[int]:
-    """Columns without an error bar; behind a noisy one, numbers are taken for results whose error is not known."""
-    return [
-        position
-        for position, column in enumerate(columns)
-        if column.estimate is None and (position < first_noisy or not column.type.startswith(NUMBERS))
-    ]
+def _is_key(column: ResultColumn) -> bool:
+    """Where it is not known what a column is made of, numbers are taken for results and all else for keys."""
+    return not _is_number(column) if column.is_key is None else column.is_key
+
+
+def _is_number(column: ResultColumn) -> bool:
+    return column.type.startswith(NUMBERS)
 
 
 def _kind(columns: Sequence[ResultColumn], places: Sequence[Row]) -> Kind:
@@ -189,9 +188,9 @@ def _panel(column: ResultColumn, position: int, rows: Sequence[Row]) -> Panel:
 
 def _point(value: object, ends: Ends | None) -> Point | None:
     number = _number(value)
-    if ends is None or not math.isfinite(number):
+    if not math.isfinite(number):
         return None
-    low, high = ends if all(map(math.isfinite, ends)) else (None, None)
+    low, high = ends if ends is not None and all(map(math.isfinite, ends)) else (None, None)
     return Point(number, low, high, with_error(value, ends))
 
 
@@ -201,4 +200,4 @@ def _number(value: object) -> float:
 
 def _unlimited(panels: Sequence[Panel]) -> list[str]:
     missing = any(point is not None and point.low is None for panel in panels for point in panel.points)
-    return ["no error bar where the error has no limit"] if missing else []
+    return ["no error bar where the error is unknown or has no limit"] if missing else []
