@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,7 +64,7 @@ def shell(ipython: InteractiveShell, people: Path, tmp_path: Path, monkeypatch: 
 
 @pytest.fixture
 def connected(shell: InteractiveShell) -> InteractiveShell:
-    run(shell, "%dpsql connect people.duckdb --schema people.yaml --epsilon 10 --delta 1e-6 --ledger :memory: --as conn")
+    run(shell, "%dpsql connect people.duckdb --schema people.yaml --epsilon 10 --ledger :memory: --as conn")
     return shell
 
 
@@ -165,6 +167,22 @@ def test_errors_are_short_stop_the_cell_and_cost_nothing(
     assert "Traceback" not in shown
     assert "notebook.py" not in shown
     assert spent(connected) == 0
+
+
+IN_JUPYTER = """
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+InteractiveShell.instance().config["IPKernelApp"] = Config()  # what the engine takes for Jupyter, when it is loaded
+import dpsql
+conn = dpsql.connect("people.duckdb", schema="people.yaml", epsilon=1)
+print(conn.execute("SELECT COUNT(*) FROM people").rowcount)
+"""
+
+
+def test_jupyter_needs_no_widgets(shell: InteractiveShell) -> None:
+    """DuckDB refuses to switch its progress bar off where ipywidgets are missing."""
+    ran = subprocess.run([sys.executable, "-c", IN_JUPYTER], capture_output=True, text=True, check=True)
+    assert ran.stdout == "1\n"
 
 
 def test_without_a_connection(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:

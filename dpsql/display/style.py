@@ -3,7 +3,7 @@
 Text has the notebook's own colour; lines and backgrounds are translucent greys, which suit any background. Only two
 colours are ours: blue for values, orange for uncertainty. They follow the system's scheme, unless the notebook says
 otherwise: JupyterLab sets body[data-jp-theme-light], VS Code body.vscode-dark, marimo and documentation sites
-[data-theme].
+[data-theme]. Tables name their frame too, so that a notebook's own rules for tables stand back.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ STYLE = f"""
 body[data-jp-theme-light=true] .dpsql,body.vscode-light .dpsql,[data-theme=light] .dpsql{{{LIGHT}}}
 body[data-jp-theme-light=false] .dpsql,body.vscode-dark .dpsql,[data-theme=dark] .dpsql{{{DARK}}}
 .dpsql .dp-scroll{{overflow-x:auto}}
-.dpsql table{{border-collapse:collapse;margin:0;border:0;font-size:inherit;font-variant-numeric:tabular-nums}}
-.dpsql tr,.dpsql tbody tr:nth-child(odd),.dpsql tbody tr:nth-child(even){{background:none}}
-.dpsql tbody tr:hover{{background:rgba(128,128,128,.12)}}
-.dpsql th,.dpsql td{{padding:.25em .9em .25em 0;text-align:left;vertical-align:middle;border:0;white-space:nowrap;
- max-width:26em;overflow:hidden;text-overflow:ellipsis}}
-.dpsql th{{font-weight:600;border-bottom:1px solid rgba(128,128,128,.5)}}
-.dpsql td{{border-bottom:1px solid rgba(128,128,128,.18)}}
-.dpsql .dp-number{{text-align:right}}
-.dpsql td.dp-number:has(+.dp-error){{padding-right:.4em}}
-.dpsql td.dp-error{{color:var(--dp-error)}}
+.dpsql .dp-scroll table{{border-collapse:collapse;margin:0;border:0;font-size:inherit;
+ font-variant-numeric:tabular-nums}}
+.dpsql .dp-scroll tbody tr{{background:none}}
+.dpsql .dp-scroll tbody tr:hover{{background:rgba(128,128,128,.12)}}
+.dpsql .dp-scroll th,.dpsql .dp-scroll td{{padding:.25em .9em .25em 0;text-align:left;vertical-align:middle;border:0;
+ white-space:nowrap;max-width:26em;overflow:hidden;text-overflow:ellipsis}}
+.dpsql .dp-scroll th{{font-weight:600;border-bottom:1px solid rgba(128,128,128,.5)}}
+.dpsql .dp-scroll td{{border-bottom:1px solid rgba(128,128,128,.18)}}
+.dpsql .dp-scroll .dp-number{{text-align:right}}
+.dpsql .dp-scroll td.dp-number:has(+.dp-error){{padding-right:.4em}}
+.dpsql .dp-scroll td.dp-error{{color:var(--dp-error)}}
 .dpsql .dp-muted{{opacity:.68}}
 .dpsql .dp-null{{opacity:.55;font-style:italic;font-size:.88em;letter-spacing:.04em}}
 .dpsql .dp-bar{{position:relative;display:inline-block;width:8em;height:1em;vertical-align:middle}}

@@ -117,7 +117,7 @@ def _outputs(finish: exp.Query, measured: Measured) -> tuple[Output, ...]:
     if number is None:
         return tuple(Output(item.alias_or_name, None, None) for item in items)
     release = measured.releases[number]
-    # The rows of a ROLLUP have noise of different levels.
+    # Totals are sums of groups: their rows have more noise than the others.
     answers = {} if release.aggregate.totals else _estimates(release)
     outputs = _with_hidden(finish, [(item.alias_or_name, estimate_of(item, answers)) for item in items], number)
     return tuple(
