@@ -24,6 +24,7 @@ LAYERS = (
     {"plot", "promise"},
     {"session"},
     {"pipeline"},
+    {"rounds"},
     {"explanation"},
     {"flow"},
     {"result"},

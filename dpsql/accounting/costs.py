@@ -64,6 +64,11 @@ class Totals:
     def __add__(self, other: Totals) -> Totals:
         return Totals(*(shortened(mine + its) for mine, its in zip(self.amounts, other.amounts, strict=True)))
 
+    def less(self, spared: Totals) -> Totals:
+        """Without what was not spent after all. Infinity stays: what a rule cannot count it cannot give back."""
+        pairs = zip(self.amounts, spared.amounts, strict=True)
+        return Totals(*(mine if math.inf in (mine, its) else shortened(mine - its) for mine, its in pairs))
+
     def __le__(self, limit: Totals) -> bool:
         return all(mine <= its for mine, its in zip(self.amounts, limit.amounts, strict=True))
 

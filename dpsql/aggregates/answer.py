@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from dpsql.aggregates.estimate import Estimate, Formula
     from dpsql.aggregates.measure import Measure
     from dpsql.aggregates.statistic import Statistic
@@ -16,9 +18,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Test:
+    """A proposed bound: where too many units exceed it, by the noisy count in `exceeding`, `clipped` is not shown."""
+
+    exceeding: str
+    clipped: str
+
+
+@dataclass(frozen=True)
 class Answer:
     estimate: Estimate | Formula
     type: ColumnType
+    test: Test | None = None
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,9 @@ class Context:
     """Gives the measure a column of the release; the same measure always the same one."""
     drawn_as: Callable[[Statistic], str]
     """The same for a statistic."""
+    mechanism: str | None
+    propose: Fraction | None
+    """What the analyst names and proposes, if anything."""
 
 
 Aggregator: TypeAlias = Callable[["AggregateCall", Context], Answer]

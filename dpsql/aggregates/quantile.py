@@ -18,7 +18,7 @@ from dpsql.errors import Unsupported
 from dpsql.expressions.facts import midnight
 from dpsql.expressions.narrow import kept_facts
 from dpsql.expressions.quanta import from_quanta, quantum_for
-from dpsql.schema.types import Date, Double, Timestamp
+from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
@@ -33,6 +33,12 @@ def quantile(call: AggregateCall, context: Context) -> Answer:
     if call.distinct and call.name not in EXTREMES:
         raise Unsupported(f"{call.name}(DISTINCT ...) cannot be asked", at=call.at, hint="leave DISTINCT out")
     (value,) = call.arguments
+    if not isinstance(value.type, Integer | Double | Decimal | Date | Timestamp):
+        raise Unsupported(
+            f"{call.name} of {value.type.name} over many people cannot be asked",
+            at=call.at,
+            hint="numbers, dates and timestamps can be; for text ask for MODE, or GROUP BY it",
+        )
     fraction = EXTREMES[call.name] if call.fraction is None else call.fraction
     grid = grid_of(call, value, context)
     column = context.drawn_as(Quantile(value, grid, fraction))

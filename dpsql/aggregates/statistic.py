@@ -8,13 +8,16 @@ from it: exponential, smooth, propose-test-release, stable. Values are whole num
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-if TYPE_CHECKING:
-    from fractions import Fraction
+from dpsql.aggregates.measure import SumValues
 
+if TYPE_CHECKING:
+    from dpsql.aggregates.measure import CountRows, CountValues
     from dpsql.expressions.facts import Value
     from dpsql.expressions.tree import Expression
+    from dpsql.relation.relation import Across
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Quantile:
     fraction: Fraction
 
     parts: ClassVar[tuple[str, ...]] = ("points", "counts", "below", "rows")
+    mechanisms: ClassVar[tuple[str, ...]] = ("exponential", "smooth", "ptr")
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class Mode:
     argument: Expression
     values: tuple[Value, ...]
     parts: ClassVar[tuple[str, ...]] = ("points", "counts")
+    mechanisms: ClassVar[tuple[str, ...]] = ("exponential", "stable")
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,27 @@ class Average:
     argument: Expression
     grid: Grid
     parts: ClassVar[tuple[str, ...]] = ("sum", "rows")
+    mechanisms: ClassVar[tuple[str, ...]] = ("smooth", "ptr")
 
 
-Statistic: TypeAlias = Quantile | Mode | Average
+@dataclass(frozen=True)
+class Matched:
+    """How many pairs of rows of different people match, or the sum of a value over them.
+
+    One unit has at most `left_rows` and `right_rows`; its profile is the total, and how often the most frequent key
+    occurs on either side.
+    """
+
+    across: Across
+    measure: CountRows | CountValues | SumValues
+    left_rows: int
+    right_rows: int
+    parts: ClassVar[tuple[str, ...]] = ("total", "left", "right")
+    mechanisms: ClassVar[tuple[str, ...]] = ("smooth", "ptr")
+
+    @property
+    def quantum(self) -> Fraction:
+        return self.measure.quantum if isinstance(self.measure, SumValues) else Fraction(1)
+
+
+Statistic: TypeAlias = Quantile | Mode | Average | Matched

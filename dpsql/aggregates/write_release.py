@@ -16,15 +16,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, OverDistinct, SumValues
+from dpsql.aggregates.measure import (
+    CountRows,
+    CountUnits,
+    CountValues,
+    OverDistinct,
+    SumValues,
+    UnitsBeyond,
+    read_by,
+)
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
 from dpsql.expressions.emit import emit, emit_value
+from dpsql.expressions.quanta import saturated
 from dpsql.expressions.tree import Column, columns_of, substituted
-from dpsql.expressions.write import Sql, binary, call, cast, column, integer, listed, named, when
+from dpsql.expressions.write import Sql, binary, call, column, finite, integer, listed, named, when
 from dpsql.relation.write import relation_sql, select
 from dpsql.relation.write_domain import domain_sql
 from dpsql.relation.write_scan import UNIT
-from dpsql.schema.types import Double, Integer
+from dpsql.schema.types import Double
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,8 +44,6 @@ if TYPE_CHECKING:
 
 GROUP_RANK = "_rank"
 VALUE_RANK = "_value_rank"
-LARGEST = 2**62
-"""Sums are held within +-2^62 before they leave the engine: a map that never widens a difference."""
 
 
 def release_sql(release: Release, salt: int, reaches: Mapping[str, int]) -> Sql:
@@ -77,10 +84,10 @@ class Writer:
 
     def sums(self, measures: list[tuple[str, ByUnit]]) -> Sql:
         release = self.release
-        inputs = {name: part.argument for name, part in measures if isinstance(part, CountValues | SumValues)}
+        inputs = [(name, part) for name, measure in measures if (part := read_by(measure)) is not None]
         known = release.knowledge.always
-        values = [named(part.input(emit(inputs[name], known)), name) for name, part in measures if name in inputs]  # type: ignore[union-attr]
-        rows = self.rows(values, list(inputs.values()))
+        values = [named(part.input(emit(part.argument, known)), name) for name, part in inputs]
+        rows = self.rows(values, [part.argument for _, part in inputs])
         if release.one_row_per_unit:
             totals = [named(saturated(row_total(name, part)), name) for name, part in measures]
             return self.by_keys([*self.keys, *totals], rows)
@@ -130,20 +137,22 @@ class Writer:
 
     def values(self, argument: Expression, *, distinct: bool) -> Sql:
         """The keys and a value for each row that counts: each unit's first `rows`, in its first groups."""
-        release, kept = self.release, column(VALUE)
-        rows = self.rows([named(emit_value(argument, release.knowledge.always), VALUE)], [argument])
-        known = call("isfinite", kept) if isinstance(argument.type, Double) else Sql(f"{kept} IS NOT NULL")
-        own = Sql(f"SELECT {'DISTINCT ' if distinct else ''}* FROM ({rows}) AS _below WHERE {known}")
+        release, value = self.release, column(VALUE)
+        written = emit_value(argument, release.knowledge.always)
+        written = finite(written) if isinstance(argument.type, Double) else written
+        rows = self.rows([named(written, VALUE)], [argument])
         if release.one_row_per_unit:
-            return own
-        order = self.hashed([*self.keys, kept])
-        place = Sql(f"row_number() OVER (PARTITION BY {self.unit_and_keys} ORDER BY {order}, {column(VALUE)})")
-        columns = [*self.keys, column(VALUE), named(place, VALUE_RANK)]
+            return Sql(f"{select([*self.keys, value], rows)} WHERE {value} IS NOT NULL")
+        # NULL is no value, but where a unit has nothing else the group is one of its groups all the same.
+        order = f"{value} IS NULL, {self.hashed([*self.keys, value])}, {value}"
+        place = Sql(f"row_number() OVER (PARTITION BY {self.unit_and_keys} ORDER BY {order})")
+        columns = [*self.keys, value, named(place, VALUE_RANK)]
         if release.ranked:
             # All rows of a group have the same rank here, and the same as on the other branches.
             columns.append(named(Sql(f"dense_rank() OVER ({self.by_hash})"), GROUP_RANK))
-        first = f"{column(VALUE_RANK)} BETWEEN 1 AND {integer(release.rows)}"
-        return Sql(f"{select([*self.keys, kept], self.first_groups(select(columns, own)))} WHERE {first}")
+        own = Sql(f"SELECT DISTINCT * FROM ({rows}) AS _below") if distinct else rows
+        first = f"{value} IS NOT NULL AND {column(VALUE_RANK)} BETWEEN 1 AND {integer(release.rows)}"
+        return Sql(f"{select([*self.keys, value], self.first_groups(select(columns, own)))} WHERE {first}")
 
     def over_distinct(self, base: Expression) -> Sql:
         values = self.values(base, distinct=True)
@@ -206,8 +215,7 @@ def row_total(name: str, measure: ByUnit) -> Sql:
         case SumValues():
             value = column(name)
             return call("sum", when(Sql(f"{value} IS NOT NULL"), measure.held(value, 1)) if measure.group else value)
-
-
-def saturated(total: Sql) -> Sql:
-    held = call("greatest", call("coalesce", total, integer(0)), integer(-LARGEST))
-    return cast(call("least", held, integer(LARGEST)), Integer())
+        case UnitsBeyond(SumValues()):
+            return call("sum", measure.outside(column(name), 1))
+        case UnitsBeyond():
+            return integer(0)  # one row is never too many

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.statistic import Average, Mode, Quantile
-from dpsql.expressions.quanta import in_quanta
+from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
+from dpsql.aggregates.write_matched import matched_sql
+from dpsql.expressions.quanta import in_quanta, saturated
 from dpsql.expressions.write import Sql, call, column, integer, listed, literal, named, when
 from dpsql.relation.write import select
 from dpsql.schema.types import Double
@@ -44,6 +45,8 @@ def profile_sql(writer: Writer, drawn: Drawn, reach: int) -> Sql:
             return _counted(writer, drawn, drawn.statistic)
         case Average():
             return _summed(writer, drawn, drawn.statistic)
+        case Matched():
+            return matched_sql(writer, drawn, drawn.statistic)
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,9 @@ def _counted(writer: Writer, drawn: Drawn, statistic: Mode) -> Sql:
         f"{select([*keys, value, Sql('count(*) AS _count')], writer.values(statistic.argument, distinct=False))} "
         f"GROUP BY {listed([*keys, value])}"
     )
-    placed = select([*keys, Sql("_count"), Sql(f"CAST(list_position([{places}], {value}) - 1 AS BIGINT) AS _point")], by_value)
+    placed = select(
+        [*keys, Sql("_count"), Sql(f"CAST(list_position([{places}], {value}) - 1 AS BIGINT) AS _point")], by_value
+    )
     return writer.by_keys([*keys, _listed("_point", points), _listed("_count", counts)], placed)
 
 
@@ -136,5 +141,5 @@ def _summed(writer: Writer, drawn: Drawn, statistic: Average) -> Sql:
     total, rows = drawn.profile
     grid = statistic.grid
     point = in_quanta(column(VALUE), statistic.argument.type, grid.quantum, grid.low, grid.high)
-    columns = [named(call("sum", point), total), named(Sql("count(*)"), rows)]
+    columns = [named(saturated(call("sum", point)), total), named(Sql("count(*)"), rows)]
     return writer.by_keys([*writer.keys, *columns], writer.values(statistic.argument, distinct=False))

@@ -17,6 +17,8 @@ ROW_BITS = 34
 EXACT_INTEGER_BITS = 40
 """Integers below this size are summed as they are."""
 DECIMAL_DIGITS = 18
+LARGEST = 2**62
+"""Sums are held within +-2^62 before they leave the engine: a map that never widens a difference."""
 EPOCH_DAY = literal(date(1970, 1, 1), Date())
 WIDEST_DOUBLE = 2**1000
 """Beyond it a bound that is rounded outwards could leave the doubles."""
@@ -45,6 +47,12 @@ def in_quanta(value: Sql, kind: ColumnType, quantum: Fraction, low: int, high: i
             # x >> b rounds down; half a quantum more makes it round to the nearest.
             raised = binary(huge(held), "+", integer(step // 2))
             return cast(binary(raised, ">>", integer(step.bit_length() - 1)), Integer())
+
+
+def saturated(total: Sql) -> Sql:
+    """A sum as 64 bits; of nothing it is 0."""
+    held = call("greatest", call("coalesce", total, integer(0)), integer(-LARGEST))
+    return cast(call("least", held, integer(LARGEST)), Integer())
 
 
 def from_quanta(name: str, kind: Date | Timestamp) -> Sql:

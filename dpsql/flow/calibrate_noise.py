@@ -16,20 +16,32 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.costs import Cost, price
-from dpsql.accounting.events import ApproximateRelease, Composed, Event, Gaussian, Laplace, PureRelease, Repeated
+from dpsql.accounting.events import (
+    ApproximateRelease,
+    Composed,
+    Event,
+    Free,
+    Gaussian,
+    Laplace,
+    PureRelease,
+    Repeated,
+)
 from dpsql.accounting.exact import root_up, rounded_up
 from dpsql.accounting.filters import RESERVED_SHARE, Basic, Filter, Zcdp
 from dpsql.accounting.gaussian_dp import mu_for
 from dpsql.accounting.zcdp import rho_for
-from dpsql.aggregates.draw import draw_for
+from dpsql.aggregates.draw import Spared, Terms
+from dpsql.aggregates.draw_for import draw_for
 from dpsql.aggregates.write_release import release_sql
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import gaussian, laplace
+from dpsql.relation.earlier import with_earlier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpsql.accounting.budget import Budget
+    from dpsql.aggregates.answer import Test
     from dpsql.aggregates.draw import Draw
     from dpsql.aggregates.release import Bounded, Drawn, Release
     from dpsql.expressions.write import Sql
@@ -43,6 +55,8 @@ FINEST_STD = 2**26
 """Noise is drawn on a grid of at least 1/2^26 of its standard deviation; finer digits would be noise anyway."""
 SPARED_BITS = 11
 """One unit's bound keeps this many bits, so that rounding it up to the grid costs less than a thousandth."""
+PASSING = 0.9
+"""Of the noise in a test; half of what is outside makes it fail."""
 LARGEST_STD = 2.0**56
 """Beyond this the noise would leave 64 bits, and the answer would be nothing but noise."""
 
@@ -54,6 +68,8 @@ class NoisyMeasure:
     bounded: Bounded
     noise: Noise
     shift: int
+    event: Event
+    """What it costs by itself; free where a release has one price as a whole."""
 
     @property
     def std(self) -> float:
@@ -62,16 +78,40 @@ class NoisyMeasure:
 
 
 @dataclass(frozen=True)
+class CalibratedTest:
+    """A clipped sum is shown where the noisy number of units that exceed the clip is at most `most`."""
+
+    test: Test
+    most: int
+
+
+@dataclass(frozen=True)
 class CalibratedRelease:
     planned: PlannedRelease
     measures: tuple[NoisyMeasure, ...]
     statistics: tuple[tuple[Drawn, Draw], ...]
+    tests: tuple[CalibratedTest, ...]
     threshold: int | None
     event: Event
     epsilon: Fraction
     delta: Fraction
+    each: Fraction
+    """The epsilon of one measure or statistic."""
     fingerprint: str
     """The same for the same release at the same price: its noisy answer is drawn once."""
+
+    @property
+    def refusable(self) -> dict[str, Spared]:
+        """The columns that a test can refuse, and what is not spent when it does so in every group."""
+        events = {measure.bounded.column: measure.event for measure in self.measures}
+        clipped = {test.test.clipped: Spared(events[test.test.clipped], self.each) for test in self.tests}
+        groups = self.planned.release.groups
+        drawn = {
+            drawn.column: Spared(Repeated((draw.spared.event,), Fraction(groups)), draw.spared.epsilon * groups)
+            for drawn, draw in self.statistics
+            if draw.spared is not None
+        }
+        return clipped | drawn
 
     @property
     def noises(self) -> NoisyColumns:
@@ -146,12 +186,15 @@ def _calibrated(
     planned: Planned, chosen: Candidate, candidates: list[Candidate], budget: Budget, setting: Setting
 ) -> Calibrated:
     delta = _reserved_delta(planned, budget.filter, chosen)
-    releases = tuple(_release(planned, number, chosen, delta, setting) for number in range(len(planned.releases)))
-    noises = [chosen.mechanism] if _measures(planned) else []
+    releases: list[CalibratedRelease] = []
+    for number in range(len(planned.releases)):
+        releases.append(_release(planned, number, chosen, delta, setting, releases))
+    noises = ["ptr"] if any(release.tests for release in releases) else []
+    noises += [chosen.mechanism] if _measures(planned) else []
     drawn = [draw.name for release in releases for _, draw in release.statistics]
     return Calibrated(
         planned.question,
-        releases,
+        tuple(releases),
         planned.public,
         planned.outputs,
         planned.finish,
@@ -180,10 +223,11 @@ def _laplace(planned: Planned, budget: Budget) -> Candidate:
 
     def noisy(bounded: Bounded) -> NoisyMeasure:
         shift = _shift(bounded, float(bounded.l1 / each), planned)
-        return NoisyMeasure(bounded, laplace.calibrated(bounded.l0 * _coarse(bounded.linf, shift), each), shift)
+        noise = laplace.calibrated(bounded.l0 * _coarse(bounded.linf, shift), each)
+        return NoisyMeasure(bounded, noise, shift, Laplace(1 / each))
 
     measures = tuple(tuple(map(noisy, release.release.measures)) for release in planned.releases)
-    events = tuple(Composed((Laplace(1 / each),) * len(release)) for release in measures)
+    events = tuple(Composed(tuple(measure.event for measure in release)) for release in measures)
     return Candidate("laplace", measures, events, Fraction(0), _share(events, planned, budget))
 
 
@@ -200,12 +244,13 @@ def _gaussian(planned: Planned, budget: Budget) -> Candidate:
         else:
             mu_squared = _mu_squared(epsilon, delta, filter_) / count
         multiplier = Fraction(root_up(1 / mu_squared))
-        noisy = tuple(_with_gaussian(bounded, multiplier, planned) for bounded in release.release.measures)
+        event = Free() if isinstance(filter_, Basic) else Gaussian(multiplier)
+        noisy = tuple(_with_gaussian(bounded, multiplier, event, planned) for bounded in release.release.measures)
         measures.append(noisy)
         if isinstance(filter_, Basic):
             events.append(ApproximateRelease(epsilon * part, delta * part))
         else:
-            events.append(Composed((Gaussian(multiplier),) * len(noisy)))
+            events.append(Composed((event,) * len(noisy)))
     return Candidate("gaussian", tuple(measures), tuple(events), delta, _share(tuple(events), planned, budget))
 
 
@@ -214,10 +259,10 @@ def _mu_squared(epsilon: Fraction, delta: Fraction, filter_: Filter) -> Fraction
     return 2 * rho_for(epsilon, delta) if isinstance(filter_, Zcdp) else mu_for(epsilon, delta) ** 2
 
 
-def _with_gaussian(bounded: Bounded, multiplier: Fraction, planned: Planned) -> NoisyMeasure:
+def _with_gaussian(bounded: Bounded, multiplier: Fraction, event: Event, planned: Planned) -> NoisyMeasure:
     shift = _shift(bounded, bounded.l2 * float(multiplier), planned)
     l2_squared = bounded.l0 * _coarse(bounded.linf, shift) ** 2
-    return NoisyMeasure(bounded, gaussian.calibrated(l2_squared, multiplier), shift)
+    return NoisyMeasure(bounded, gaussian.calibrated(l2_squared, multiplier), shift, event)
 
 
 def _measures(planned: Planned) -> int:
@@ -317,7 +362,12 @@ def _fraction(amount: Fraction | float, limit: Fraction | float) -> float:
 
 
 def _release(
-    planned: Planned, number: int, candidate: Candidate, reserved: Fraction, setting: Setting
+    planned: Planned,
+    number: int,
+    candidate: Candidate,
+    reserved: Fraction,
+    setting: Setting,
+    before: list[CalibratedRelease],
 ) -> CalibratedRelease:
     release, measures = planned.releases[number], candidate.measures[number]
     statistics = tuple(_drawn(drawn, release.release, planned, reserved) for drawn in release.release.statistics)
@@ -336,22 +386,38 @@ def _release(
         release,
         measures,
         statistics,
+        tuple(_test(answer.test, measures) for answer in release.release.answers if answer.test is not None),
         threshold,
         event,
         _each(planned) * (len(measures) + len(statistics)),
         delta,
-        _fingerprint(release, measures, statistics, threshold, setting),
+        _each(planned),
+        _fingerprint(release, measures, statistics, threshold, setting, before),
     )
+
+
+def _test(test: Test, measures: tuple[NoisyMeasure, ...]) -> CalibratedTest:
+    """Where nobody exceeds the clip, the test fails one time in twenty."""
+    (exceeding,) = (measure for measure in measures if measure.bounded.column == test.exceeding)
+    return CalibratedTest(test, exceeding.noise.half_width(PASSING))
 
 
 def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction) -> tuple[Drawn, Draw]:
     """One unit reaches several groups, so each group has its part of the statistic's epsilon and delta."""
-    epsilon, delta = _each(planned) / release.groups, reserved / release.groups
-    return drawn, draw_for(drawn.statistic, planned.question, epsilon, delta, release.rows)
+    asked, possible = planned.question.mechanism, drawn.statistic.mechanisms
+    terms = Terms(
+        asked if asked in possible else possible[0],
+        planned.question.propose,
+        _each(planned) / release.groups,
+        reserved / release.groups,
+        release.rows,
+    )
+    return drawn, draw_for(drawn.statistic, terms)
 
 
 def _salted(release: PlannedRelease, statistics: tuple[tuple[Drawn, Draw], ...], salt: int) -> Sql:
-    return release_sql(release.release, salt, {drawn.column: draw.reach for drawn, draw in statistics})
+    sql = release_sql(release.release, salt, {drawn.column: draw.reach for drawn, draw in statistics})
+    return with_earlier([answer.table for answer in release.earlier], sql)
 
 
 def _fingerprint(
@@ -360,10 +426,13 @@ def _fingerprint(
     statistics: tuple[tuple[Drawn, Draw], ...],
     threshold: int | None,
     setting: Setting,
+    before: list[CalibratedRelease],
 ) -> str:
     noises = [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures]
     draws = [(drawn.column, repr(draw)) for drawn, draw in statistics]
-    text = json.dumps([setting.schema.dataset, _salted(release, statistics, 0), noises, draws, threshold])
+    # What a release reads of earlier answers is as much a part of it as its SQL.
+    read = [[part.finish, *(before[number].fingerprint for number in part.releases)] for part in release.earlier]
+    text = json.dumps([setting.schema.dataset, _salted(release, statistics, 0), noises, draws, threshold, read])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -33,7 +33,7 @@ def finish_result(noisy: Noisy, setting: Setting) -> Result:
         )
     tables = [release.planned.scratch_table for release in calibrated.releases]
     tables += [table.scratch_table for table in calibrated.public]
-    public = [_read_public(table, setting) for table in calibrated.public]
+    public = [read_public(table, setting) for table in calibrated.public]
     private = [
         {**columns, **_interval_ends(columns, release)}
         for columns, release in zip(noisy.columns, calibrated.releases, strict=True)
@@ -46,17 +46,28 @@ def finish_result(noisy: Noisy, setting: Setting) -> Result:
         for name, kind, output in zip(finished.names[:visible], finished.types, calibrated.outputs, strict=False)
     )
     receipt = Receipt(
-        cost=noisy.charged.cost,
+        cost=noisy.charged.cost(noisy.spared),
         mechanism=calibrated.mechanism,
         recalled=noisy.charged.entry is None,
-        refused=False,
+        refused=_refused(noisy),
         number=noisy.charged.entry.number if noisy.charged.entry else None,
         budget=setting.ledger.budget,
     )
     return Result(columns, finished.rows, receipt)
 
 
-def _read_public(table: PublicTable, setting: Setting) -> Mapping[str, np.ndarray]:
+def _refused(noisy: Noisy) -> bool:
+    """Whether a test refused some cell."""
+    parts = zip(noisy.charged.calibrated.releases, noisy.columns, strict=True)
+    return any(
+        bool(np.ma.getmaskarray(columns[name]).any())
+        for release, columns in parts
+        if columns is not None
+        for name in release.refusable
+    )
+
+
+def read_public(table: PublicTable, setting: Setting) -> Mapping[str, np.ndarray]:
     try:
         return setting.engine.run(table.sql)
     except Exception as problem:

@@ -1,10 +1,10 @@
 """The many ways to write a quantile, as one: QUANTILE_CONT(x, 0.9) or QUANTILE_DISC(x, 0.9).
 
-    MEDIAN(x)                                       QUANTILE_CONT(x, 0.5)
-    PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)  QUANTILE_CONT(x, 0.9)
-    APPROX_QUANTILE(x, 0.9), QUANTILE(x, 0.9)       QUANTILE_DISC(x, 0.9)
-    QUANTILE_CONT(x, [0.1, 0.9])                    [QUANTILE_CONT(x, 0.1), QUANTILE_CONT(x, 0.9)]
-    APPROX_QUANTILES(x, 4)                          [QUANTILE_DISC(x, 0), QUANTILE_DISC(x, 0.25), ...]
+MEDIAN(x)                                       QUANTILE_CONT(x, 0.5)
+PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)  QUANTILE_CONT(x, 0.9)
+APPROX_QUANTILE(x, 0.9), QUANTILE(x, 0.9)       QUANTILE_DISC(x, 0.9)
+QUANTILE_CONT(x, [0.1, 0.9])                    [QUANTILE_CONT(x, 0.1), QUANTILE_CONT(x, 0.9)]
+APPROX_QUANTILES(x, 4)                          [QUANTILE_DISC(x, 0), QUANTILE_DISC(x, 0.25), ...]
 """
 
 from __future__ import annotations

@@ -142,12 +142,12 @@ class Selection(Projection):
         finish = self.finish()
         if not self.keys and not self.calls:
             raise self.resolver.refuse("there is no aggregate", self.select, "write COUNT(*), SUM(x) or AVG(x)")
-        # Subqueries in the SELECT list have been numbered by now.
-        finish.set("from_", exp.From(this=exp.to_table(release_name(len(self.resolver.releases)))))
         aggregate = Aggregate(
             self.rows.relation, tuple(self.keys), tuple(self.calls), grouped=bool(self.keys), totals=self.totals
         )
-        self.resolver.releases.append((aggregate, self.rows.unit_columns))
+        # Subqueries in the SELECT list have been numbered by now.
+        number = self.resolver.number_of(aggregate, self.rows.unit_columns)
+        finish.set("from_", exp.From(this=exp.to_table(release_name(number))))
         return Answer(finish)
 
     def finish(self) -> exp.Select:
