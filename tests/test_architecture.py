@@ -22,6 +22,7 @@ LAYERS = (
     {"cli", "notebook", "open_doors", "pandas", "polars"},
     {"frames"},
     {"dbapi"},
+    {"plot", "promise"},
     {"session"},
     {"pipeline"},
     {"rounds"},
@@ -34,6 +35,7 @@ LAYERS = (
     {"expressions"},
     {"engines"},
     {"accounting", "sampling", "schema"},
+    {"display"},
     {"errors"},
     {"source"},
 )
@@ -72,7 +74,14 @@ FENCES = {
 }
 
 # Imported when used, so that `import dpsql` stays light -> who may import it at once.
-LATE = {"pandas": {"dpsql.pandas"}, "polars": {"dpsql.polars"}, "pyarrow": NOWHERE}
+LATE = {
+    "pandas": {"dpsql.pandas"},
+    "polars": {"dpsql.polars"},
+    "pyarrow": NOWHERE,
+    "altair": {"dpsql.plot.draw_altair"},
+    "matplotlib": {"dpsql.plot.draw_matplotlib"},
+    "IPython": {"dpsql.notebook"},
+}
 
 STATEFUL = {
     "dpsql.session",

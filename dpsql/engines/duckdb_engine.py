@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 
+from dpsql.engines.lock import is_set, lock
 from dpsql.errors import InterfaceError, OperationalError, SchemaError
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 from dpsql.source import did_you_mean
@@ -33,8 +34,6 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
     "allow_community_extensions": False,
 }
-QUIET = "SET enable_progress_bar = false"
-LOCK = "SET lock_configuration = true"
 # A text file is read as text and typed by the scan: else one odd cell, guessed wrong from a sample, fails the query.
 AS_TEXT = "read_csv({}, all_varchar = true, ignore_errors = true, null_padding = true)"
 READERS = {".parquet": "read_parquet({})", ".csv": AS_TEXT, ".tsv": AS_TEXT}
@@ -220,9 +219,8 @@ def _open_file(path: Path) -> duckdb.DuckDBPyConnection:
     try:
         connection = duckdb.connect(str(path), read_only=True, config=SETTINGS | {"enable_external_access": False})
         # Another session of this process may have opened and locked it already, with the same settings.
-        if connection.execute("SELECT NOT current_setting('lock_configuration')").fetchone() == (True,):
-            connection.execute(QUIET)
-            connection.execute(LOCK)
+        if not is_set(connection, "lock_configuration"):
+            lock(connection)
         return connection
     except duckdb.ConnectionException:
         problem = OperationalError(
@@ -258,7 +256,6 @@ def _tables(database: object, schema: Schema) -> dict[str, object]:
 def _open_tables(tables: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config=SETTINGS)
     paths = [str(Path(source).resolve()) for source in tables.values() if isinstance(source, str | os.PathLike)]
-    connection.execute(QUIET)
     connection.execute("SET allowed_paths = [" + ", ".join(_quoted(path, "'") for path in paths) + "]")
     for name, source in tables.items():
         if isinstance(source, str | os.PathLike):
@@ -266,7 +263,7 @@ def _open_tables(tables: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
         else:
             _register(connection, name, source)
     connection.execute("SET enable_external_access = false")
-    connection.execute(LOCK)
+    lock(connection)
     return connection
 
 
