@@ -19,8 +19,10 @@ ROOT = Path(__file__).parents[1]
 # From the doors to the foundations; a module imports from lower layers and from its own package.
 LAYERS = (
     {"__init__", "__main__"},
-    {"cli", "notebook", "pandas"},
+    {"cli", "notebook", "open_doors", "pandas", "polars"},
+    {"frames"},
     {"dbapi"},
+    {"plot", "promise"},
     {"session"},
     {"pipeline"},
     {"rounds"},
@@ -33,6 +35,7 @@ LAYERS = (
     {"expressions"},
     {"engines"},
     {"accounting", "sampling", "schema"},
+    {"display"},
     {"errors"},
     {"source"},
 )
@@ -71,9 +74,21 @@ FENCES = {
 }
 
 # Imported when used, so that `import dpsql` stays light -> who may import it at once.
-LATE = {"pandas": {"dpsql.pandas"}, "polars": NOWHERE, "pyarrow": NOWHERE}
+LATE = {
+    "pandas": {"dpsql.pandas"},
+    "polars": {"dpsql.polars"},
+    "pyarrow": NOWHERE,
+    "altair": {"dpsql.plot.draw_altair"},
+    "matplotlib": {"dpsql.plot.draw_matplotlib"},
+    "IPython": {"dpsql.notebook"},
+}
 
-STATEFUL = {"dpsql.session", "dpsql.accounting.ledger", "dpsql.accounting.ledger_file"}
+STATEFUL = {
+    "dpsql.session",
+    "dpsql.accounting.ledger",
+    "dpsql.accounting.ledger_file",
+    "dpsql.frames.accounts",
+}
 MUTABLE_LITERALS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 MUTABLE_CALLS = {
     "list",

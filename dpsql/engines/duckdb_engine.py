@@ -15,24 +15,25 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 
+from dpsql.engines.lock import is_set, lock
 from dpsql.errors import InterfaceError, OperationalError, SchemaError
-from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
+from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
     from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
 
-SETTINGS = (
-    "SET python_enable_replacements = false",
-    "SET pandas_analyze_sample = 0",  # a column of objects is text, whatever a sample of it holds
-    "SET error_on_division_by_zero = false",
-    "SET scalar_subquery_error_on_multiple_rows = false",
-    "SET autoinstall_known_extensions = false",
-    "SET autoload_known_extensions = false",
-    "SET allow_community_extensions = false",
-    "SET enable_progress_bar = false",
-)
+# Given when a database is opened, they hold for every connection to it.
+SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "python_enable_replacements": False,
+    "pandas_analyze_sample": 0,  # a column of objects is text, whatever a sample of it holds
+    "error_on_division_by_zero": False,
+    "scalar_subquery_error_on_multiple_rows": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+}
 # A text file is read as text and typed by the scan: else one odd cell, guessed wrong from a sample, fails the query.
 AS_TEXT = "read_csv({}, all_varchar = true, ignore_errors = true, null_padding = true)"
 READERS = {".parquet": "read_parquet({})", ".csv": AS_TEXT, ".tsv": AS_TEXT}
@@ -74,6 +75,13 @@ class DuckDBEngine:
             if path.suffix.lower() not in READERS:
                 return cls(_open_file(path))
         return cls(_open_tables(_tables(database, schema)), untyped=True)
+
+    def over(self, frames: Mapping[str, object]) -> DuckDBEngine:
+        """The same database, locked as it is, with frames that this connection alone sees."""
+        connection = self._connection.cursor()
+        for name, frame in frames.items():
+            _register(connection, name, frame)
+        return DuckDBEngine(connection, untyped=True)
 
     def check(self, schema: Schema) -> None:
         found = self._columns()
@@ -131,6 +139,21 @@ class DuckDBEngine:
             return self._connection.execute(sql).fetchall()
 
 
+def column_types(columns: Mapping[str, object]) -> dict[str, ColumnType]:
+    """The type to declare for each column, given as a frame of its own. What no type can stand for is left out."""
+    found = {}
+    with duckdb.connect(":memory:", config=SETTINGS) as connection:
+        for name, frame in columns.items():
+            try:
+                connection.register("frame", frame)
+                kind = declared_type(str(connection.table("frame").types[0]))
+            except (duckdb.Error, TypeError):
+                continue
+            if kind is not None:
+                found[name] = parse_type(kind)
+    return found
+
+
 def _own_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """A connection of our own to the caller's database."""
     problem: InterfaceError | SchemaError
@@ -157,6 +180,8 @@ def _check_table(table: Table, columns: Mapping[str, str], *, untyped: bool) -> 
                 f'{path}: the database has no column "{column.name}"', hint=did_you_mean(column.name, columns)
             )
         if not (_fits(column.type, kind) or (untyped and kind == "VARCHAR")):
+            # The name of an ENUM lists what the column holds.
+            kind = kind if kind.startswith("DECIMAL") else kind.partition("(")[0]
             raise SchemaError(
                 f"{path}: declared as {column.type.name}, and the database has {kind}", hint=_type_hint(kind, path)
             )
@@ -170,12 +195,21 @@ def _fits(declared: ColumnType, kind: str) -> bool:
     return name in FITTING[type(declared)]
 
 
-def _type_hint(kind: str, path: str) -> str:
+def declared_type(kind: str) -> str | None:
+    """The type to declare for one of the engine's; None if no declared type can stand for it.
+
+    >>> declared_type("UBIGINT"), declared_type("DECIMAL(18,2)"), declared_type("BLOB")
+    ('integer', 'decimal(18,2)', None)
+    """
     name = kind.partition("(")[0]
-    fitting = [declared.__name__.lower() for declared, kinds in FITTING.items() if name in kinds]
     if name == "DECIMAL":
-        return f"write  type: {kind.lower()}  in {path}"
-    return f"write  type: {fitting[0]}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
+        return kind.lower()
+    return next((declared.__name__.lower() for declared, kinds in FITTING.items() if name in kinds), None)
+
+
+def _type_hint(kind: str, path: str) -> str:
+    fitting = declared_type(kind)
+    return f"write  type: {fitting}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
 
 
 def _open_file(path: Path) -> duckdb.DuckDBPyConnection:
@@ -183,9 +217,10 @@ def _open_file(path: Path) -> duckdb.DuckDBPyConnection:
         raise OperationalError(f"there is no database {path}", hint="check the path; dpsql never creates data")
     problem = None
     try:
-        connection = duckdb.connect(str(path), read_only=True)
-        for setting in (*SETTINGS, "SET enable_external_access = false", "SET lock_configuration = true"):
-            connection.execute(setting)
+        connection = duckdb.connect(str(path), read_only=True, config=SETTINGS | {"enable_external_access": False})
+        # Another session of this process may have opened and locked it already, with the same settings.
+        if not is_set(connection, "lock_configuration"):
+            lock(connection)
         return connection
     except duckdb.ConnectionException:
         problem = OperationalError(
@@ -219,10 +254,8 @@ def _tables(database: object, schema: Schema) -> dict[str, object]:
 
 
 def _open_tables(tables: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:")
+    connection = duckdb.connect(":memory:", config=SETTINGS)
     paths = [str(Path(source).resolve()) for source in tables.values() if isinstance(source, str | os.PathLike)]
-    for setting in SETTINGS:
-        connection.execute(setting)
     connection.execute("SET allowed_paths = [" + ", ".join(_quoted(path, "'") for path in paths) + "]")
     for name, source in tables.items():
         if isinstance(source, str | os.PathLike):
@@ -230,7 +263,7 @@ def _open_tables(tables: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
         else:
             _register(connection, name, source)
     connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
+    lock(connection)
     return connection
 
 
