@@ -30,6 +30,7 @@ LAYERS = (
     {"flow"},
     {"result"},
     {"intervals"},
+    {"draws"},
     {"aggregates", "local", "mechanisms", "resolve"},
     {"relation"},
     {"expressions"},

@@ -2,7 +2,7 @@
 
 The query's epsilon is shared equally by all its measures, key selection included, and its statistics. Laplace adds
 epsilons, Gaussian adds squared mus; the one that gives less error for the same part of the session is taken, unless the
-analyst names one. A statistic has a mechanism of its own (aggregates/draw.py). docs/proofs/calibration.md.
+analyst names one. A statistic has a mechanism of its own (draws/). docs/proofs/calibration.md.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from dpsql.accounting.exact import root_up, rounded_up
 from dpsql.accounting.filters import RESERVED_SHARE, Basic, Filter, Zcdp
 from dpsql.accounting.gaussian_dp import mu_for
 from dpsql.accounting.zcdp import rho_for
-from dpsql.aggregates.draw import Spared, Terms
-from dpsql.aggregates.draw_for import draw_for
 from dpsql.aggregates.write_release import release_sql
+from dpsql.draws.choose import draw_for
+from dpsql.draws.draw import Spared, Terms
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import gaussian, laplace
 from dpsql.relation.earlier import with_earlier
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from dpsql.accounting.budget import Budget
     from dpsql.aggregates.answer import Test
-    from dpsql.aggregates.draw import Draw
     from dpsql.aggregates.release import Bounded, Drawn, Release
+    from dpsql.draws.draw import Draw
     from dpsql.expressions.write import Sql
     from dpsql.flow.plan_query import Output, Planned, PlannedRelease, PublicTable
     from dpsql.flow.question import Question
