@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 def means(profile: Sequence[NDArray[Any]], grid: Grid) -> Iterator[tuple[Fraction, int]]:
     """The mean of each group, of no rows the middle of the range, and the number of rows."""
-    for total, rows in zip(profile[0].tolist(), whole(profile[1]).tolist(), strict=True):
-        yield (Fraction(int(total), rows) if rows else Fraction(grid.low + grid.high, 2)), rows
+    for total, rows in zip(*(whole(part).tolist() for part in profile), strict=True):
+        yield (Fraction(total, rows) if rows else Fraction(grid.low + grid.high, 2)), rows
 
 
 @dataclass(frozen=True)
