@@ -23,6 +23,7 @@ LAYERS = (
     {"dbapi"},
     {"session"},
     {"pipeline"},
+    {"rounds"},
     {"explanation"},
     {"flow"},
     {"result"},

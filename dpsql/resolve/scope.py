@@ -11,19 +11,24 @@ from dpsql.errors import ProgrammingError, UnknownName
 from dpsql.expressions.lower import Lowering
 from dpsql.expressions.tree import Column, Expression
 from dpsql.relation.relation import Filter
+from dpsql.resolve.earlier import earlier_value
 from dpsql.resolve.joins import all_of
+from dpsql.resolve.rows import Rows
 from dpsql.resolve.semi_joins import as_test, semi_joined
 from dpsql.resolve.syntax import conditions_of
 from dpsql.schema.types import Boolean
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
+    from dpsql.errors import Unsupported
     from dpsql.resolve.joins import Source
     from dpsql.resolve.query import Resolver
-    from dpsql.resolve.rows import Named, Rows
+    from dpsql.resolve.rows import Named
 
 INNER = "inner"
 """The mark by which a node of our own making names a column, whatever analysts call theirs."""
+READS_OUTSIDE = "the subquery reads the row outside"
+COMPARE_UNITS = "use EXISTS and compare the units in it, or join with a subquery that is grouped by the unit"
 
 
 @dataclass
@@ -34,7 +39,7 @@ class Scope:
     named: Named
 
     def __post_init__(self) -> None:
-        self.lowering = Lowering(self.resolver.text, self.resolve)
+        self.lowering = Lowering(self.resolver.text, self.resolve, self.subquery)
         items = self.select.expressions
         self.aliases = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
         self.open_aliases: set[str] = set()
@@ -45,7 +50,12 @@ class Scope:
         parts = conditions_of(self.select.args.get("where"))
         tests = [test for test in map(as_test, parts) if test is not None]
         conditions = [self.condition(part, "WHERE") for part in parts if as_test(part) is None]
+        self.conditions = conditions
         rows = self.source.joined(self.lowering.lower, conditions)
+        if tests and rows.kept is not None:
+            raise rows.kept.refuse(
+                "IN and EXISTS may choose these", "put the test into a subquery of the private table"
+            )
         for test in tests:
             rows = semi_joined(rows, test, self)
         whole = all_of(conditions)
@@ -74,6 +84,24 @@ class Scope:
             return self.lowering.lower(self.aliases[alias])
         finally:
             self.open_aliases.remove(alias)
+
+    def subquery(self, node: exp.Expr) -> Expression:
+        """A query that stands for one value: asked first, and a constant by then."""
+        query = (node.this if isinstance(node, exp.Subquery) else node).copy()
+        try:
+            found = self.resolver.query(query, self.named)
+        except UnknownName as problem:
+            if not self.reads_outside(query):
+                raise
+            raise self.resolver.refuse(READS_OUTSIDE, node, COMPARE_UNITS) from problem
+        if isinstance(found, Rows):
+            raise self.resolver.refuse(
+                "a subquery would show rows of people", node, "let it aggregate: (SELECT AVG(x) ...)"
+            )
+        return earlier_value(self.resolver, found.tree or query, self.named, node)
+
+    def reads_outside(self, query: exp.Expr) -> bool:
+        return any(self.lookup(column) is not None for column in query.find_all(exp.Column) if column.table)
 
     def lookup(self, node: exp.Column) -> Column | None:
         if INNER in node.meta:
@@ -104,11 +132,25 @@ class Scope:
         keys = self.rows.unit_keys or {}
         return self.is_unit(expression) or (isinstance(expression, Column) and expression.name in keys)
 
-    def unknown(self, node: exp.Column) -> UnknownName:
+    def unknown(self, node: exp.Column) -> UnknownName | Unsupported:
+        if node.table and _is_outside(node):
+            return self.resolver.refuse(READS_OUTSIDE, node, COMPARE_UNITS)
         names = {name.rpartition(".")[2] for name in self.source.columns} | set(self.aliases)
         shown = ".".join(part.name for part in node.parts)
         hint = did_you_mean(node.name, names)
         return UnknownName(f'there is no column "{shown}"', at=self.resolver.place(node), hint=hint)
+
+
+def _is_outside(node: exp.Column) -> bool:
+    """Whether the column's table is one of a query around the one that it stands in."""
+    own = node.find_ancestor(exp.Select)
+    outer = own.find_ancestor(exp.Select) if own is not None else None
+    while outer is not None:
+        items = [outer.args.get("from_"), *(outer.args.get("joins") or ())]
+        if any(item is not None and item.this.alias_or_name.lower() == node.table.lower() for item in items):
+            return True
+        outer = outer.find_ancestor(exp.Select)
+    return False
 
 
 def inner_column(column: Column) -> exp.Column:

@@ -10,7 +10,7 @@ from dpsql.errors import Error, ProgrammingError
 from dpsql.expressions.lower import Lowering
 from dpsql.expressions.tree import Column, Expression
 from dpsql.relation.relation import Aggregate, AggregateCall, Filter, PerUnit, Relation
-from dpsql.resolve.calls import aggregate_call, per_unit_call
+from dpsql.resolve.calls import aggregate_calls, per_unit_call
 from dpsql.resolve.grouping import read_grouping
 from dpsql.resolve.projection import Projection
 from dpsql.resolve.rows import Answer, Item, Rows, inner_name
@@ -99,6 +99,7 @@ class Selection(Projection):
     def per_unit(self) -> Rows:
         """GROUP BY with the unit: still rows of people, with aggregates of each one's own."""
         self.refuse_order()
+        self.refuse_kept()
         for clause in ("qualify", "distinct"):
             if self.select.args.get(clause):
                 raise self.resolver.refuse(
@@ -142,12 +143,19 @@ class Selection(Projection):
         finish = self.finish()
         if not self.keys and not self.calls:
             raise self.resolver.refuse("there is no aggregate", self.select, "write COUNT(*), SUM(x) or AVG(x)")
-        # Subqueries in the SELECT list have been numbered by now.
-        finish.set("from_", exp.From(this=exp.to_table(release_name(len(self.resolver.releases)))))
+        kept = self.rows.kept
+        listed = None if kept is None else kept.groups(self.keys, self.calls, self.conditions)
         aggregate = Aggregate(
-            self.rows.relation, tuple(self.keys), tuple(self.calls), grouped=bool(self.keys), totals=self.totals
+            self.rows.relation,
+            tuple(self.keys),
+            tuple(self.calls),
+            grouped=bool(self.keys),
+            totals=self.totals,
+            listed=listed if self.keys else None,
         )
-        self.resolver.releases.append((aggregate, self.rows.unit_columns))
+        # Subqueries in the SELECT list have been numbered by now.
+        number = self.resolver.number_of(aggregate, self.rows.unit_columns)
+        finish.set("from_", exp.From(this=exp.to_table(release_name(number))))
         return Answer(finish)
 
     def finish(self) -> exp.Select:
@@ -157,6 +165,7 @@ class Selection(Projection):
         having = self.select.args.get("having")
         if having is not None:
             finish.set("where", exp.Where(this=self.above(having.this)))
+        finish.set("windows", [self.above(window) for window in self.select.args.get("windows") or ()])
         for clause in ("qualify", "order", "limit", "offset", "distinct"):
             node = self.select.args.get(clause)
             finish.set(clause, node and self.above(node, aliases_first=True))
@@ -226,9 +235,15 @@ class Selection(Projection):
         return end
 
     def aggregate(self, node: exp.Expr) -> exp.Expr:
-        call = aggregate_call(node, self.lowering)
+        calls = aggregate_calls(node, self.lowering)
+        if isinstance(calls, list):
+            return exp.Array(expressions=list(map(self.answer, calls)))
+        return self.answer(calls)
+
+    def answer(self, call: AggregateCall) -> exp.Expr:
+        """The release's column for an aggregate."""
         if call not in self.calls:
             self.calls.append(call)
-        node_ = exp.column(f"_a{self.calls.index(call)}")
-        node_.meta[INNER] = True
-        return node_
+        column = exp.column(f"_a{self.calls.index(call)}")
+        column.meta[INNER] = True
+        return column
