@@ -49,7 +49,7 @@ def _axis(chart: Chart, panel: Panel) -> Any:
     """Bars that lie in several panels share their labels; an answer without keys has none."""
     if chart.axes == ("",) or (panel is not chart.panels[0] and not chart.upright):
         return None
-    return alt.Axis(labelAngle=0) if len(chart.places) <= 2 * MOST_WRITTEN else alt.Axis()
+    return alt.Axis(labelAngle=0, labelOverlap=chart.upright)
 
 
 def _line(chart: Chart, panel: Panel) -> Any:

@@ -51,7 +51,8 @@ def _bars(chart: Chart, panel: Panel, axes: Axes) -> None:
     if chart.upright:
         axes.bar(places, values, **style)
         axes.grid(visible=False, axis="x")
-        axes.set_xticks(places, labels, rotation=45 if len(labels) > MOST_WRITTEN else 0)
+        every = 1 + len(labels) // (2 * MOST_WRITTEN)
+        axes.set_xticks(places[::every], labels[::every])
         axes.set_xlabel(_plain(chart.axes[0]), color=INK)
         axes.set_ylabel(_plain(panel.name), color=INK)
         axes.axhline(0, color=INK, linewidth=0.6)
