@@ -13,11 +13,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from decimal import Decimal
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Literal
 
-from dpsql.display.numbers import Ends, plain
+from dpsql.display.numbers import Ends, number, plain
 from dpsql.errors import ProgrammingError
 from dpsql.result import LEVEL, TIMES, with_error
 
@@ -155,7 +154,7 @@ CHOICES: dict[Kind, Callable[[Sequence[Row], Sequence[int], int, int], Chosen]] 
 
 
 def _size(value: object) -> float:
-    size = _number(value)
+    size = number(value)
     return -math.inf if math.isnan(size) else size
 
 
@@ -191,15 +190,11 @@ def _panel(column: ResultColumn, position: int, rows: Sequence[Row]) -> Panel:
 
 
 def _point(value: object, ends: Ends | None) -> Point | None:
-    number = _number(value)
-    if not math.isfinite(number):
+    found = number(value)
+    if not math.isfinite(found):
         return None
     low, high = ends if ends is not None and all(map(math.isfinite, ends)) else (None, None)
-    return Point(number, low, high, with_error(value, ends))
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float | Decimal) else math.nan
+    return Point(found, low, high, with_error(value, ends))
 
 
 def _unlimited(panels: Sequence[Panel]) -> list[str]:
