@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[1]
 # From the doors to the foundations; a module imports from lower layers and from its own package.
 LAYERS = (
     {"__init__", "__main__"},
-    {"cli", "notebook", "pandas"},
+    {"cli", "notebook", "open_doors", "pandas", "polars"},
+    {"frames"},
     {"dbapi"},
     {"plot", "promise"},
     {"session"},
@@ -29,6 +30,7 @@ LAYERS = (
     {"flow"},
     {"result"},
     {"intervals"},
+    {"draws"},
     {"aggregates", "local", "mechanisms", "resolve"},
     {"relation"},
     {"expressions"},
@@ -75,14 +77,19 @@ FENCES = {
 # Imported when used, so that `import dpsql` stays light -> who may import it at once.
 LATE = {
     "pandas": {"dpsql.pandas"},
-    "polars": NOWHERE,
+    "polars": {"dpsql.polars"},
     "pyarrow": NOWHERE,
     "altair": {"dpsql.plot.draw_altair"},
     "matplotlib": {"dpsql.plot.draw_matplotlib"},
     "IPython": {"dpsql.notebook"},
 }
 
-STATEFUL = {"dpsql.session", "dpsql.accounting.ledger", "dpsql.accounting.ledger_file"}
+STATEFUL = {
+    "dpsql.session",
+    "dpsql.accounting.ledger",
+    "dpsql.accounting.ledger_file",
+    "dpsql.frames.accounts",
+}
 MUTABLE_LITERALS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 MUTABLE_CALLS = {
     "list",

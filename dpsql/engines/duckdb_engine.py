@@ -17,7 +17,7 @@ import numpy as np
 
 from dpsql.engines.lock import is_set, lock
 from dpsql.errors import InterfaceError, OperationalError, SchemaError
-from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
+from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
@@ -76,6 +76,13 @@ class DuckDBEngine:
                 return cls(_open_file(path))
         return cls(_open_tables(_tables(database, schema)), untyped=True)
 
+    def over(self, frames: Mapping[str, object]) -> DuckDBEngine:
+        """The same database, locked as it is, with frames that this connection alone sees."""
+        connection = self._connection.cursor()
+        for name, frame in frames.items():
+            _register(connection, name, frame)
+        return DuckDBEngine(connection, untyped=True)
+
     def check(self, schema: Schema) -> None:
         found = self._columns()
         for table in schema.tables.values():
@@ -132,6 +139,21 @@ class DuckDBEngine:
             return self._connection.execute(sql).fetchall()
 
 
+def column_types(columns: Mapping[str, object]) -> dict[str, ColumnType]:
+    """The type to declare for each column, given as a frame of its own. What no type can stand for is left out."""
+    found = {}
+    with duckdb.connect(":memory:", config=SETTINGS) as connection:
+        for name, frame in columns.items():
+            try:
+                connection.register("frame", frame)
+                kind = declared_type(str(connection.table("frame").types[0]))
+            except (duckdb.Error, TypeError):
+                continue
+            if kind is not None:
+                found[name] = parse_type(kind)
+    return found
+
+
 def _own_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """A connection of our own to the caller's database."""
     problem: InterfaceError | SchemaError
@@ -158,6 +180,8 @@ def _check_table(table: Table, columns: Mapping[str, str], *, untyped: bool) -> 
                 f'{path}: the database has no column "{column.name}"', hint=did_you_mean(column.name, columns)
             )
         if not (_fits(column.type, kind) or (untyped and kind == "VARCHAR")):
+            # The name of an ENUM lists what the column holds.
+            kind = kind if kind.startswith("DECIMAL") else kind.partition("(")[0]
             raise SchemaError(
                 f"{path}: declared as {column.type.name}, and the database has {kind}", hint=_type_hint(kind, path)
             )
@@ -171,12 +195,21 @@ def _fits(declared: ColumnType, kind: str) -> bool:
     return name in FITTING[type(declared)]
 
 
-def _type_hint(kind: str, path: str) -> str:
+def declared_type(kind: str) -> str | None:
+    """The type to declare for one of the engine's; None if no declared type can stand for it.
+
+    >>> declared_type("UBIGINT"), declared_type("DECIMAL(18,2)"), declared_type("BLOB")
+    ('integer', 'decimal(18,2)', None)
+    """
     name = kind.partition("(")[0]
-    fitting = [declared.__name__.lower() for declared, kinds in FITTING.items() if name in kinds]
     if name == "DECIMAL":
-        return f"write  type: {kind.lower()}  in {path}"
-    return f"write  type: {fitting[0]}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
+        return kind.lower()
+    return next((declared.__name__.lower() for declared, kinds in FITTING.items() if name in kinds), None)
+
+
+def _type_hint(kind: str, path: str) -> str:
+    fitting = declared_type(kind)
+    return f"write  type: {fitting}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
 
 
 def _open_file(path: Path) -> duckdb.DuckDBPyConnection:

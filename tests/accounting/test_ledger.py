@@ -81,13 +81,13 @@ def test_reopening_goes_on_where_it_ended(opened):
     assert again.verify().entries == 3
 
 
-def test_marks_point_at_their_charge_and_cost_nothing(opened):
+def test_marks_point_at_their_charge_and_a_refusal_gives_back(opened):
     ledger = opened(epsilon=1.0)
     charges = [spend(ledger), spend(ledger)]
     spent = ledger.budget.spent
-    released, refused = ledger.released(charges[0]), ledger.refused(charges[1], EVENT, Fraction(1, 10))
+    released, refused = ledger.released(charges[0]), ledger.refused(charges[1], TENTH, Fraction(1, 10))
     assert (released.state, released.charge, refused.state, refused.charge) == ("released", 2, "refused", 3)
-    assert ledger.budget.spent == spent
+    assert ledger.budget.spent.epsilon == spent.epsilon - 0.1
     with pytest.raises(LedgerError, match="already"):
         ledger.released(charges[0])
     assert ledger.verify().entries == 5
