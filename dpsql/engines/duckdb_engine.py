@@ -72,7 +72,7 @@ class DuckDBEngine:
         if isinstance(database, str | os.PathLike) and str(database) != ":memory:":
             path = Path(database)
             if path.suffix.lower() not in READERS:
-                return cls(_open_file(path))
+                return cls(open_file(path))
         return cls(_open_tables(_tables(database, schema)), untyped=True)
 
     def check(self, schema: Schema) -> None:
@@ -170,15 +170,24 @@ def _fits(declared: ColumnType, kind: str) -> bool:
     return name in FITTING[type(declared)]
 
 
-def _type_hint(kind: str, path: str) -> str:
+def declared_type(kind: str) -> str | None:
+    """The type to declare for one of the engine's; None if no declared type can stand for it.
+
+    >>> declared_type("UBIGINT"), declared_type("DECIMAL(18,2)"), declared_type("BLOB")
+    ('integer', 'decimal(18,2)', None)
+    """
     name = kind.partition("(")[0]
-    fitting = [declared.__name__.lower() for declared, kinds in FITTING.items() if name in kinds]
     if name == "DECIMAL":
-        return f"write  type: {kind.lower()}  in {path}"
-    return f"write  type: {fitting[0]}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
+        return kind.lower()
+    return next((declared.__name__.lower() for declared, kinds in FITTING.items() if name in kinds), None)
 
 
-def _open_file(path: Path) -> duckdb.DuckDBPyConnection:
+def _type_hint(kind: str, path: str) -> str:
+    fitting = declared_type(kind)
+    return f"write  type: {fitting}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
+
+
+def open_file(path: Path) -> duckdb.DuckDBPyConnection:
     if not path.exists():
         raise OperationalError(f"there is no database {path}", hint="check the path; dpsql never creates data")
     problem = None
@@ -223,7 +232,7 @@ def _open_tables(tables: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
     paths = [str(Path(source).resolve()) for source in tables.values() if isinstance(source, str | os.PathLike)]
     for setting in SETTINGS:
         connection.execute(setting)
-    connection.execute("SET allowed_paths = [" + ", ".join(_quoted(path, "'") for path in paths) + "]")
+    connection.execute("SET allowed_paths = [" + ", ".join(quoted(path, "'") for path in paths) + "]")
     for name, source in tables.items():
         if isinstance(source, str | os.PathLike):
             _view_file(connection, name, Path(source).resolve())
@@ -242,7 +251,7 @@ def _view_file(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> 
         )
     try:
         connection.execute(
-            f"CREATE VIEW {_quoted(name, chr(34))} AS SELECT * FROM {reader.format(_quoted(str(path), chr(39)))}"
+            f"CREATE VIEW {quoted(name, chr(34))} AS SELECT * FROM {reader.format(quoted(str(path), chr(39)))}"
         )
         return
     except duckdb.Error:
@@ -263,7 +272,7 @@ def _register(connection: duckdb.DuckDBPyConnection, name: str, frame: Any) -> N
     raise problem
 
 
-def _quoted(text: str, mark: str) -> str:
+def quoted(text: str, mark: str) -> str:
     return mark + text.replace(mark, mark * 2) + mark
 
 
