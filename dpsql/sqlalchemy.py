@@ -7,7 +7,6 @@ schema, and nothing else of the database.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import types
@@ -16,9 +15,12 @@ from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import ArgumentError, NoSuchTableError
 
 import dpsql
-from dpsql import schema as declared
+import dpsql.schema as declared
+from dpsql import dbapi
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from sqlalchemy.engine import Connection
     from sqlalchemy.types import TypeEngine
 
@@ -41,10 +43,10 @@ class DpsqlDialect(DefaultDialect):
     supports_native_decimal = True
 
     @classmethod
-    def import_dbapi(cls) -> ModuleType:  # type: ignore[override]  # the protocol lists what a module has
+    def import_dbapi(cls) -> ModuleType:
         return dpsql
 
-    def create_connect_args(self, url: URL) -> tuple[list[str], dict[str, Any]]:  # type: ignore[override]
+    def create_connect_args(self, url: URL) -> tuple[list[str], dict[str, Any]]:
         options = dict(url.query)
         for name in options.keys() - set(IN_URL):
             raise ArgumentError(f"dpsql:// knows no option {name}; it takes {', '.join(IN_URL)}")
@@ -105,7 +107,7 @@ class DpsqlDialect(DefaultDialect):
 
 def _declared(connection: Connection) -> declared.Schema:
     opened = connection.connection.dbapi_connection
-    assert isinstance(opened, dpsql.Connection)
+    assert isinstance(opened, dbapi.Connection)
     return opened.session.setting.schema
 
 

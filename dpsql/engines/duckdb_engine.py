@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +24,16 @@ if TYPE_CHECKING:
     from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
 
-SETTINGS = (
-    "SET python_enable_replacements = false",
-    "SET pandas_analyze_sample = 0",  # a column of objects is text, whatever a sample of it holds
-    "SET error_on_division_by_zero = false",
-    "SET scalar_subquery_error_on_multiple_rows = false",
-    "SET autoinstall_known_extensions = false",
-    "SET autoload_known_extensions = false",
-    "SET allow_community_extensions = false",
-    "SET enable_progress_bar = false",
-)
+SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "python_enable_replacements": "false",
+    "pandas_analyze_sample": "0",  # a column of objects is text, whatever a sample of it holds
+    "error_on_division_by_zero": "false",
+    "scalar_subquery_error_on_multiple_rows": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+}
+LOCK = ("SET enable_progress_bar = false", "SET lock_configuration = true")
 # A text file is read as text and typed by the scan: else one odd cell, guessed wrong from a sample, fails the query.
 AS_TEXT = "read_csv({}, all_varchar = true, ignore_errors = true, null_padding = true)"
 READERS = {".parquet": "read_parquet({})", ".csv": AS_TEXT, ".tsv": AS_TEXT}
@@ -192,10 +193,14 @@ def open_file(path: Path) -> duckdb.DuckDBPyConnection:
         raise OperationalError(f"there is no database {path}", hint="check the path; dpsql never creates data")
     problem = None
     try:
-        connection = duckdb.connect(str(path), read_only=True)
-        for setting in (*SETTINGS, "SET enable_external_access = false", "SET lock_configuration = true"):
-            connection.execute(setting)
-        return connection
+        # Sessions on one file share its instance: with these settings, or DuckDB refuses the connection.
+        connection = duckdb.connect(str(path), read_only=True, config={**SETTINGS, "enable_external_access": "false"})
+        with suppress(duckdb.InvalidInputException):  # another session locked it before
+            for setting in LOCK:
+                connection.execute(setting)
+        if connection.execute("SELECT current_setting('lock_configuration')").fetchall() == [(True,)]:
+            return connection
+        problem = OperationalError(f"{path} cannot be locked", hint="report this: it should not happen")
     except duckdb.ConnectionException:
         problem = OperationalError(
             f"{path} is open in this process already, with other settings",
@@ -228,18 +233,16 @@ def _tables(database: object, schema: Schema) -> dict[str, object]:
 
 
 def _open_tables(tables: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:")
+    connection = duckdb.connect(":memory:", config=SETTINGS)
     paths = [str(Path(source).resolve()) for source in tables.values() if isinstance(source, str | os.PathLike)]
-    for setting in SETTINGS:
-        connection.execute(setting)
     connection.execute("SET allowed_paths = [" + ", ".join(quoted(path, "'") for path in paths) + "]")
     for name, source in tables.items():
         if isinstance(source, str | os.PathLike):
             _view_file(connection, name, Path(source).resolve())
         else:
             _register(connection, name, source)
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
+    for setting in ("SET enable_external_access = false", *LOCK):
+        connection.execute(setting)
     return connection
 
 
