@@ -50,12 +50,15 @@ class DpsqlDialect(DefaultDialect):
         options = dict(url.query)
         for name in options.keys() - set(IN_URL):
             raise ArgumentError(f"dpsql:// knows no option {name}; it takes {', '.join(IN_URL)}")
-        if not url.database or "schema" not in options:
-            raise ArgumentError("write dpsql:///data.duckdb?schema=data.yaml&epsilon=1")
         if options.get("ledger") == ":memory:":
             # Every connection of the pool would begin with a whole budget of its own.
             raise ArgumentError("a pool of connections shares one ledger: give ledger= a file, or leave it out")
-        return [url.database], options
+        return [url.database or ""], options
+
+    def connect(self, *names: Any, **options: Any) -> Any:
+        if not names[0] or "schema" not in options:
+            raise ArgumentError("write dpsql:///data.duckdb?schema=data.yaml&epsilon=1")
+        return dbapi.connect(*names, **options)
 
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
         given = context.execution_options if context is not None else {}

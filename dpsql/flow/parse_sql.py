@@ -9,9 +9,8 @@ from decimal import Decimal
 from itertools import count
 from typing import TYPE_CHECKING
 
-from sqlglot import Dialect, exp
+from sqlglot import Dialect, Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
 
 from dpsql.errors import ProgrammingError, SqlSyntaxError, Unsupported
 from dpsql.flow.question import with_options
