@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.costs import Cost
+    from dpsql.aggregates.estimate import Estimate
     from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease, NoisyMeasure
     from dpsql.flow.plan_query import Output
 
@@ -38,6 +39,16 @@ class ExplainedMeasure:
 
 
 @dataclass(frozen=True)
+class ExplainedStatistic:
+    """A value that a mechanism draws from a description of the group, instead of adding noise to a measure."""
+
+    column: str
+    what: str
+    mechanism: str
+    note: str
+
+
+@dataclass(frozen=True)
 class ExplainedRelease:
     sql: str
     """Runs as it stands on the raw database: one row per group, keys first, then an integer per measure, no noise."""
@@ -48,7 +59,12 @@ class ExplainedRelease:
     max_groups: int
     max_rows_per_group: int
     one_row_per_unit: bool
+    epsilon: float
+    """Its part of the query's cost."""
+    reads: tuple[int, ...]
+    """The releases (from 0) whose answers it reads: they run first."""
     measures: tuple[ExplainedMeasure, ...]
+    statistics: tuple[ExplainedStatistic, ...]
 
 
 @dataclass(frozen=True)
@@ -92,19 +108,22 @@ def explain_calibrated(calibrated: Calibrated, budget: Budget, after: Cost) -> E
 def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     if output.estimate is None or output.release is None:
         return ExplainedColumn(output.name, None, "")
-    noises = {
-        measure.bounded.column: (measure.noise, 1 << measure.shift)
-        for measure in calibrated.releases[output.release].measures
-    }
-    width = half_width(output.estimate, noises, LEVEL)
-    note = "its error depends on the answer: see intervals()" if isinstance(output.estimate, Ratio) else ""
-    return ExplainedColumn(output.name, width, note)
+    release = calibrated.releases[output.release]
+    width = half_width(output.estimate, release.noises, LEVEL)
+    return ExplainedColumn(output.name, width, "" if width is not None else _note(output.estimate, release))
+
+
+def _note(estimate: Estimate, release: CalibratedRelease) -> str:
+    if isinstance(estimate, Ratio):
+        return "its error depends on the answer: see intervals()"
+    names = {name for name, _ in estimate.weights}
+    return "; ".join(draw.note for drawn, draw in release.statistics if drawn.column in names)
 
 
 def _release(release: CalibratedRelease) -> ExplainedRelease:
     plan = release.planned.release
     return ExplainedRelease(
-        release.planned.sql,
+        release.sql,
         " and ".join(plan.units),
         tuple(plan.key_names),
         plan.domain is not None,
@@ -112,7 +131,13 @@ def _release(release: CalibratedRelease) -> ExplainedRelease:
         plan.groups,
         plan.rows,
         plan.one_row_per_unit,
+        float(release.epsilon),
+        tuple(sorted({number for part in release.planned.earlier for number in part.releases})),
         tuple(_measure(measure) for measure in release.measures),
+        tuple(
+            ExplainedStatistic(drawn.column, type(drawn.statistic).__name__, draw.name, draw.note)
+            for drawn, draw in release.statistics
+        ),
     )
 
 
@@ -142,8 +167,16 @@ def _lines(explanation: Explanation) -> Iterator[str]:
             yield f"column     {column.name}: ± {column.half_width:.4g} at 95 %"
         elif column.note:
             yield f"column     {column.name}: {column.note}"
-    for release in explanation.releases:
+    for number, release in enumerate(explanation.releases):
+        if len(explanation.releases) > 1:
+            yield _part_line(number, release)
         yield from _release_lines(release)
+
+
+def _part_line(number: int, release: ExplainedRelease) -> str:
+    first = " and ".join(str(other + 1) for other in release.reads)
+    after = f"; runs after release {first}, whose noisy answer it reads" if first else ""
+    return f"release {number + 1}  epsilon {release.epsilon:.6g} of the cost{after}"
 
 
 def _release_lines(release: ExplainedRelease) -> Iterator[str]:
@@ -163,4 +196,6 @@ def _release_lines(release: ExplainedRelease) -> Iterator[str]:
             f"{measure.l1 * measure.quantum:.6g} in all; the noise's standard deviation is "
             f"{measure.std * measure.quantum:.6g}"
         )
+    for statistic in release.statistics:
+        yield f"statistic  {statistic.what} by {statistic.mechanism}: {statistic.note}"
     yield f"sql        {release.sql}"

@@ -29,13 +29,14 @@ from dpsql.flow.parse_sql import parse_sql
 from dpsql.flow.plan_query import plan_query
 from dpsql.flow.resolve_names import resolve_names
 from dpsql.flow.track_units import track_units
-from dpsql.result import Result
+from dpsql.rounds import draw_in_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
+    from dpsql.result import Result
 
 STAGES: tuple[Callable[[Any, Setting], Any], ...] = (
     parse_sql,
@@ -66,9 +67,9 @@ def compile_question(question: Question, setting: Setting) -> Calibrated:
 
 
 def run(question: Question, setting: Setting) -> Result:
-    result = _walk(STAGES[len(FREE) :], compile_question(question, setting), setting)
-    assert isinstance(result, Result)
-    return result
+    """Between the charge and the finish, execute_query and add_noise run in rounds."""
+    charged = charge_budget(compile_question(question, setting), setting)
+    return finish_result(draw_in_rounds(charged, setting), setting)
 
 
 def _walk(stages: Iterable[Callable[[Any, Setting], Any]], value: object, setting: Setting) -> object:

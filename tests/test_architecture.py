@@ -25,6 +25,7 @@ LAYERS = (
     {"dbapi"},
     {"session"},
     {"pipeline"},
+    {"rounds"},
     {"explanation"},
     {"flow"},
     {"result"},

@@ -135,7 +135,6 @@ REFUSED = (
     "SELECT MEDIAN(amount) FROM orders",
     "SELECT MAX(amount) FROM orders",
     "SELECT COUNT(*) FROM orders AS a JOIN orders AS b ON a.day = b.day",
-    "SELECT COUNT(*) FROM orders WHERE amount > (SELECT AVG(amount) FROM orders)",
     "SELECT * FROM orders",
     "SELECT COUNT(*) FROM (SELECT * FROM orders LIMIT 10)",
 )

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from dpsql.accounting.costs import price
 from dpsql.accounting.entries import COLUMNS, GENESIS, Entry, Record
 from dpsql.accounting.tally import Tally
 
@@ -25,12 +24,8 @@ class Book:
     def append(self, record: Record) -> Entry:
         last = self._one("SELECT number, hash, tally FROM entries ORDER BY number DESC LIMIT 1")
         number, previous, text = last or (0, GENESIS, None)
-        tally = Tally() if text is None else Tally.from_json(text)
-        analyst_tally = self.analyst_tally(record.analyst)
-        if record.event is not None:
-            cost = price(record.event)
-            tally = tally.plus(cost, record.epsilon, record.delta)
-            analyst_tally = analyst_tally.plus(cost, record.epsilon, record.delta)
+        tally = (Tally() if text is None else Tally.from_json(text)).after(record)
+        analyst_tally = self.analyst_tally(record.analyst).after(record)
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         entry = Entry(**vars(record), number=number + 1, time=now, tally=tally, analyst_tally=analyst_tally)
         sealed = entry.sealed(previous)

@@ -286,6 +286,9 @@ def _from_rows(described: list[tuple[str, str]], rows: list[tuple[Any, ...]]) ->
         values = [row[position] for row in rows]
         if kind == "BIGINT" and None not in values:
             columns[name] = np.array(values, dtype=np.int64)
+        elif kind == "BIGINT[]":
+            columns[name] = np.empty(len(values), dtype=object)
+            columns[name][:] = [None if value is None else np.array(value, dtype=np.int64) for value in values]
         else:
             columns[name] = np.empty(len(values), dtype=object)
             columns[name][:] = [None if value is None else str(value) for value in values]

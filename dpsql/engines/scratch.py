@@ -62,9 +62,10 @@ class Scratch:
         self._owner = os.getpid()
         self._connection = _locked_connection()
 
-    def describe(self, sql: str, tables: Sequence[ScratchTable]) -> tuple[str, ...]:
-        """The names of the finish's columns; raises ProgrammingError if it makes no sense."""
-        return tuple(str(row[0]) for row in self.run(f"DESCRIBE {sql}", tables, [None] * len(tables)).rows)
+    def describe(self, sql: str, tables: Sequence[ScratchTable]) -> tuple[tuple[str, str], ...]:
+        """The names and types of the finish's columns; raises ProgrammingError if it makes no sense."""
+        rows = self.run(f"DESCRIBE {sql}", tables, [None] * len(tables)).rows
+        return tuple((str(row[0]), str(row[1])) for row in rows)
 
     def close(self) -> None:
         self._connection.close()

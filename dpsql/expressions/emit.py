@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dpsql.expressions.function import Written
-from dpsql.expressions.tree import Call, Column, Expression, Known, Literal, facts_of
+from dpsql.expressions.tree import Call, Column, Earlier, Expression, Known, Literal, facts_of
 from dpsql.expressions.write import Sql, binary, column, literal
 from dpsql.schema.types import Double
+
+VALUE = "value"
+"""The column of an earlier answer that is one value."""
 
 
 def emit(expression: Expression, known: Known) -> Sql:
@@ -19,6 +22,8 @@ def written(expression: Expression, known: Known) -> Written:
             return Written(column(name), known[name])
         case Literal(value, kind):
             return Written(literal(value, kind), facts_of(expression, known))
+        case Earlier(name, _):
+            return Written(Sql(f"(SELECT {column(VALUE)} FROM {column(name)})"), facts_of(expression, known))
         case Call(function, arguments, _):
             parts = [written(argument, known) for argument in arguments]
             return Written(function.sql(parts), function.facts([part.facts for part in parts]))

@@ -34,6 +34,8 @@ class Lowering:
 
     source: str
     resolve: Callable[[exp.Column], Expression]
+    subquery: Callable[[exp.Expr], Expression] | None = None
+    """Knows what a subquery that stands for a value means, where there can be one."""
 
     def lower(self, node: exp.Expr) -> Expression:
         special = SPECIAL.get(type(node))

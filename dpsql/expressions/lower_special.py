@@ -188,6 +188,12 @@ def lower_log(lowering: Lowering, node: exp.Expr) -> Expression:
     raise lowering.refuse(node)
 
 
+def lower_subquery(lowering: Lowering, node: exp.Expr) -> Expression:
+    if lowering.subquery is None:
+        raise lowering.refuse(node)
+    return lowering.subquery(node)
+
+
 SPECIAL: dict[type[exp.Expr], Callable[[Lowering, exp.Expr], Expression]] = {
     exp.Literal: lower_literal,
     exp.Boolean: lambda lowering, node: Literal(bool(node.this), Boolean(), lowering.place(node)),
@@ -209,4 +215,5 @@ SPECIAL: dict[type[exp.Expr], Callable[[Lowering, exp.Expr], Expression]] = {
     exp.Trim: lower_trim,
     exp.Pad: lower_pad,
     exp.Log: lower_log,
+    **dict.fromkeys((exp.Subquery, exp.Select, exp.Union), lower_subquery),
 }

@@ -1,6 +1,7 @@
-"""Scalar expressions over the columns of a relation: a column, a literal, or a call of a function on the closed list.
+"""Scalar expressions over the columns of a relation: a column, a literal, the value of an earlier answer, or a call of
+a function on the closed list.
 
-Everything that an analyst can write below an aggregate is one of these three; what has no function is refused.
+Everything that an analyst can write below an aggregate is one of these; what has no function is refused.
 """
 
 from __future__ import annotations
@@ -35,6 +36,15 @@ class Literal:
 
 
 @dataclass(frozen=True)
+class Earlier:
+    """The one value of an answer that is known by the time this is evaluated: nothing but its type is known before."""
+
+    name: str
+    type: ColumnType
+    at: Place | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class Call:
     function: Function
     arguments: tuple[Expression, ...]
@@ -42,7 +52,7 @@ class Call:
     at: Place | None = field(default=None, compare=False, repr=False)
 
 
-Expression: TypeAlias = Column | Literal | Call
+Expression: TypeAlias = Column | Literal | Earlier | Call
 Known: TypeAlias = "Mapping[str, Facts]"
 """What is known of each column by its name."""
 
@@ -57,6 +67,8 @@ def facts_of(expression: Expression, known: Known) -> Facts:
         case Literal(value, kind):
             assert value is not None
             return one_of(kind, (value,), nullable=False)
+        case Earlier(_, kind):
+            return fact_of(kind, nullable=True)
         case Call(function, arguments, _):
             return function.facts(tuple(facts_of(argument, known) for argument in arguments))
 

@@ -13,7 +13,7 @@ from sqlglot import Dialect, Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
 from dpsql.errors import ProgrammingError, SqlSyntaxError, Unsupported
-from dpsql.flow.question import with_options
+from dpsql.flow.question import with_options, with_proposal
 from dpsql.resolve.options import SqlOptions, read_options
 from dpsql.source import Place
 
@@ -45,6 +45,7 @@ def parse_sql(question: Question, setting: Setting) -> Parsed:
     tree, options = _one_query(question.sql)
     if options.options:
         question = with_options(question, options, setting.ledger.budget.filter.delta)
+    question = with_proposal(question)
     _bind(tree, question)
     _check_numbers(tree, question.sql)
     return Parsed(question, tree)

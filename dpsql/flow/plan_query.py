@@ -24,7 +24,18 @@ if TYPE_CHECKING:
     from dpsql.flow.infer_sensitivity import Measured
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
+    from dpsql.relation.earlier import EarlierTable
     from dpsql.relation.relation import Scan
+
+
+@dataclass(frozen=True)
+class PlannedEarlier:
+    """An answer that a release reads: its rows come from this SQL over releases and public tables."""
+
+    table: EarlierTable
+    finish: str
+    releases: tuple[int, ...]
+    public: tuple[PublicTable, ...]
 
 
 @dataclass(frozen=True)
@@ -33,21 +44,14 @@ class PlannedRelease:
     release: Release
     ends: tuple[Estimate | None, ...] = ()
     """What DP_INTERVAL_LOW and DP_INTERVAL_HIGH are asked of: the columns _low0, _high0, _low1, ... of the finish."""
-
-    def salted(self, salt: int) -> Sql:
-        """The engine SQL; the salt decides which of a unit's groups count."""
-        return release_sql(self.release, salt)
-
-    @cached_property
-    def sql(self) -> Sql:
-        """The SQL as it would run, with the salt 0."""
-        return self.salted(0)
+    earlier: tuple[PlannedEarlier, ...] = ()
+    """The answers that it reads."""
 
     @cached_property
     def scratch_table(self) -> ScratchTable:
-        """What the finish reads: the keys, each aggregate made of its measures, and the measures themselves."""
+        """What the finish reads: the keys, each aggregate made of measures and statistics, and these themselves."""
         keys = {name: str(engine_type(kind)) for name, kind in self.release.keys}
-        stored = keys | {bounded.column: "BIGINT" for bounded in self.release.measures}
+        stored = keys | dict.fromkeys(self.release.columns, "BIGINT")
         answers = {
             f"_a{position}": (answer_type(answer), final_sql(answer.estimate, answer.type))
             for position, answer in enumerate(self.release.answers)
@@ -106,15 +110,36 @@ def plan_query(measured: Measured, setting: Setting) -> Planned:
     finish = measured.finish
     ends = _interval_ends(finish, measured)
     releases = tuple(
-        PlannedRelease(release_name(number), part, ends[number]) for number, part in enumerate(measured.releases)
+        PlannedRelease(release_name(number), part, ends[number], _earlier(number, measured))
+        for number, part in enumerate(measured.releases)
     )
     outputs = _outputs(finish, measured)
     sql = finish.sql("duckdb", copy=False)
     public = tuple(map(PublicTable, measured.public))
     tables = [release.scratch_table for release in releases] + [table.scratch_table for table in public]
-    names = setting.scratch.describe(sql, tables)
-    outputs = outputs or tuple(Output(name, None, None) for name in names)
+    described = setting.scratch.describe(sql, tables)
+    outputs = outputs or tuple(Output(name, None, None) for name, _ in described)
     return Planned(measured.question, releases, public, outputs, sql)
+
+
+def _earlier(number: int, measured: Measured) -> tuple[PlannedEarlier, ...]:
+    """The answers that a release reads: those that were there before it, and are named in its SQL."""
+    before = [answer for answer in measured.earlier if answer.after <= number]
+    sql = release_sql(measured.releases[number], 0, {}) if before else ""
+    return tuple(
+        PlannedEarlier(
+            answer.table,
+            answer.sql,
+            tuple(i for i in range(answer.after) if _reads(answer.query, release_name(i))),
+            tuple(map(PublicTable, answer.public)),
+        )
+        for answer in before
+        if column(answer.table.name) in sql
+    )
+
+
+def _reads(query: exp.Expr, name: str) -> bool:
+    return any(table.name == name for table in query.find_all(exp.Table))
 
 
 def _outputs(finish: exp.Query, measured: Measured) -> tuple[Output, ...]:

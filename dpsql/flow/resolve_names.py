@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
     from dpsql.relation.relation import Aggregate, Scan
+    from dpsql.resolve.earlier import EarlierAnswer
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,15 @@ class Resolved:
     """For each release the names of the columns that are its unit."""
     public: tuple[Scan, ...]
     """The public tables that the finish reads."""
+    earlier: tuple[EarlierAnswer, ...]
+    """The answers that releases read."""
     finish: exp.Query = field(compare=False)
     """What is left of the query, over tables _release_0, _release_1, ... and public ones."""
 
 
 def resolve_names(parsed: Parsed, setting: Setting) -> Resolved:
-    resolver = Resolver(setting.schema, setting.engine.is_unique, parsed.question.sql)
+    resolver = Resolver(setting.schema, setting.engine.is_unique, parsed.question.sql, setting.scratch)
     finish = resolver.whole(parsed.tree)
     releases, unit_columns = zip(*resolver.releases, strict=True) if resolver.releases else ((), ())
-    return Resolved(parsed.question, releases, unit_columns, tuple(resolver.public_scans(finish)), finish)
+    public, earlier = tuple(resolver.public_scans(finish)), tuple(resolver.earlier)
+    return Resolved(parsed.question, releases, unit_columns, public, earlier, finish)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.relation.domain import Domain, public_domain
 from dpsql.relation.knowledge import Knowledge, knowledge_of
-from dpsql.relation.units import one_row_per_unit, scans_of
+from dpsql.relation.relation import Across, Filter, Project
+from dpsql.relation.units import joined_across, one_row_per_unit, parts_of, scans_of
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from dpsql.flow.question import Question
     from dpsql.flow.resolve_names import Resolved
     from dpsql.flow.setting import Setting
-    from dpsql.relation.relation import Aggregate, Scan
+    from dpsql.relation.relation import Aggregate, Relation, Scan
+    from dpsql.resolve.earlier import EarlierAnswer
     from dpsql.resolve.options import Option, SqlOptions
 
 THRESHOLD, PUBLIC = "LAPLACE_THRESHOLD", "PUBLIC_GROUPS"
@@ -32,6 +34,8 @@ class TrackedRelease:
     knowledge: Knowledge
     domain: Domain | None
     """The public groups; None when the keys are people's own and must be selected privately."""
+    across: Across | None
+    """The join of different people that the rows come from, if they do."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Tracked:
     question: Question
     releases: tuple[TrackedRelease, ...]
     public: tuple[Scan, ...]
+    earlier: tuple[EarlierAnswer, ...]
     finish: exp.Query = field(compare=False)
 
 
@@ -48,14 +53,26 @@ def track_units(resolved: Resolved, setting: Setting) -> Tracked:
         for aggregate, units in zip(resolved.releases, resolved.unit_columns, strict=True)
     )
     _check_options(resolved.question.options, releases)
-    return Tracked(resolved.question, releases, resolved.public, resolved.finish)
+    return Tracked(resolved.question, releases, resolved.public, resolved.earlier, resolved.finish)
 
 
 def _track(aggregate: Aggregate, unit_columns: frozenset[str], max_public_groups: int) -> TrackedRelease:
     knowledge = knowledge_of(aggregate.source)
     domain = public_domain(aggregate.keys, aggregate.source, knowledge.kept, max_public_groups)
     scans = tuple(scan for scan in scans_of(aggregate.source) if scan.unit is not None)
-    return TrackedRelease(aggregate, unit_columns, scans, one_row_per_unit(aggregate.source), knowledge, domain)
+    single, across = one_row_per_unit(aggregate.source), _across(aggregate.source)
+    return TrackedRelease(aggregate, unit_columns, scans, single, knowledge, domain, across)
+
+
+def _across(relation: Relation) -> Across | None:
+    """A join of different people may have filters and projections above it, and nothing else."""
+    while isinstance(relation, Filter | Project):
+        relation = relation.source
+    above = (relation.left, relation.right) if isinstance(relation, Across) else (relation,)
+    for inner in (part for side in above for part in parts_of(side)):
+        if isinstance(inner, Across):
+            raise joined_across(inner, "only totals can be asked of people joined with others")
+    return relation if isinstance(relation, Across) else None
 
 
 def _check_options(options: SqlOptions, releases: tuple[TrackedRelease, ...]) -> None:

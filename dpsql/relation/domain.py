@@ -6,21 +6,24 @@ condition, a date part, a bin. The groups are the image of all combinations of t
     GROUP BY CASE WHEN age < 18 THEN 'minor' ELSE 'adult' END     source: age, 0 to 120       groups: minor, adult
     GROUP BY FLOOR(amount / 50) * 50                              source: FLOOR(amount / 50)  groups: 0, 50, ..., 500
 
-A part of the WHERE that reads nothing but sources narrows them: groups that it excludes are not returned.
+A part of the WHERE that reads nothing but sources (and public rows) narrows them: groups that it excludes are not
+returned.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.narrow import conjuncts, kept_facts
 from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of, substituted
-from dpsql.relation.relation import Filter, Relation
+from dpsql.relation.knowledge import knowledge_of
+from dpsql.relation.relation import Filter, Relation, SemiJoin
+from dpsql.relation.units import is_tracked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.tree import Known
@@ -34,6 +37,8 @@ class Domain:
     keys: tuple[Expression, ...]
     """Over columns _s0, _s1, ..., one for each source."""
     conditions: tuple[Expression, ...]
+    tests: tuple[SemiJoin, ...] = ()
+    """IN and EXISTS over public rows; of each all but `source` counts."""
 
     @property
     def size(self) -> int:
@@ -55,10 +60,16 @@ def public_domain(keys: tuple[Expression, ...], relation: Relation, known: Known
         found.update(sources)
     renamed = {source: Column(source_name(i), facts.type) for i, (source, facts) in enumerate(found.items())}
     conditions = [part for part in _conditions(relation) if set(columns_of(part)) <= set(renamed)]
+    tests = [
+        test
+        for test in _tests(relation)
+        if _outside(test) <= {part.name for part in renamed if isinstance(part, Column)}
+    ]
     domain = Domain(
         tuple(found.values()),
         tuple(substituted(key, renamed) for key in keys),
         tuple(substituted(part, renamed) for part in conditions),
+        tuple(replace(test, condition=test.condition and substituted(test.condition, renamed)) for test in tests),
     )
     return domain if domain.size <= most else None
 
@@ -78,7 +89,24 @@ def _sources(expression: Expression, known: Known, most: int) -> dict[Expression
     return {expression: facts} if facts.size is not None and facts.size <= most else None
 
 
-def _conditions(relation: Relation) -> Iterable[Expression]:
-    while isinstance(relation, Filter):
-        yield from conjuncts(relation.condition)
+def _narrowing(relation: Relation) -> Iterator[Filter | SemiJoin]:
+    """What was done to the rows since they last had other columns."""
+    while isinstance(relation, Filter | SemiJoin):
+        yield relation
         relation = relation.source
+
+
+def _conditions(relation: Relation) -> Iterator[Expression]:
+    for step in _narrowing(relation):
+        if isinstance(step, Filter):
+            yield from conjuncts(step.condition)
+
+
+def _tests(relation: Relation) -> Iterator[SemiJoin]:
+    return (step for step in _narrowing(relation) if isinstance(step, SemiJoin) and not is_tracked(step.other))
+
+
+def _outside(test: SemiJoin) -> set[str]:
+    """The columns that a test reads of the rows which it is about."""
+    used = {part.name for part in columns_of(test.condition)} if test.condition is not None else set()
+    return used - knowledge_of(test.other).always.keys()

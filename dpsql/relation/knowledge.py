@@ -14,7 +14,20 @@ from dpsql.expressions.facts import union
 from dpsql.expressions.narrow import kept_facts, narrow
 from dpsql.expressions.tree import facts_of
 from dpsql.relation.per_unit import per_unit_facts
-from dpsql.relation.relation import Distinct, Filter, Join, PerUnit, Project, Relation, Scan, SemiJoin, SetOp, Window
+from dpsql.relation.relation import (
+    Across,
+    Distinct,
+    Filter,
+    Join,
+    Listed,
+    PerUnit,
+    Project,
+    Relation,
+    Scan,
+    SemiJoin,
+    SetOp,
+    Window,
+)
 from dpsql.relation.units import one_row_per_unit
 
 if TYPE_CHECKING:
@@ -37,6 +50,8 @@ def knowledge_of(relation: Relation) -> Knowledge:
             declared = {column.name: column.facts for column in relation.columns}
             # A column that should hold no NULL may hold one all the same: the scan does not drop rows.
             return Knowledge(_maybe(declared, missing=True), declared)
+        case Listed(_, columns):
+            return Knowledge(dict(columns), dict(columns))
         case Filter(source, condition):
             below = knowledge_of(source)
             return Knowledge(below.always, narrow(below.kept, condition))
@@ -48,6 +63,8 @@ def knowledge_of(relation: Relation) -> Knowledge:
             )
         case Join():
             return _joined(relation)
+        case Across(left, right, _, condition):
+            return _joined(Join(left, right, "INNER", condition))
         case SemiJoin(source) | Distinct(source):
             return knowledge_of(source)
         case SetOp(kind, left, right):

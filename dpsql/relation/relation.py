@@ -1,10 +1,12 @@
 """Relations whose every row belongs to exactly one unit, and public ones whose rows belong to nobody.
 
     Scan       a declared table, its declared facts enforced on every row
+    Listed     public rows that are known before the release runs: constants, or an earlier answer
     Filter     the rows that satisfy a condition
     Project    the same rows with other columns
     Window     the same rows with columns computed from all rows of the same unit
     Join       rows of the same unit, side by side; or rows of a unit beside public rows
+    Across     rows of different units, side by side: of these only totals can be asked, by special mechanisms
     SemiJoin   the rows whose unit has (or has not) rows in another relation, or whose values are in a public one
     SetOp      UNION ALL, UNION, INTERSECT, EXCEPT of rows with their units
     Distinct   every different row of every unit once
@@ -77,6 +79,12 @@ class Scan:
 
 
 @dataclass(frozen=True)
+class Listed:
+    name: str
+    columns: tuple[tuple[str, Facts], ...]
+
+
+@dataclass(frozen=True)
 class Filter:
     source: Relation
     condition: Expression
@@ -90,12 +98,29 @@ class Project:
 
 @dataclass(frozen=True)
 class Join:
-    """At least one side is of units. Two sides of units are matched within each unit only."""
+    """Two sides of units are matched within each unit only."""
 
     left: Relation
     right: Relation
     kind: Literal["INNER", "LEFT", "RIGHT", "FULL"]
     condition: Expression | None
+
+
+@dataclass(frozen=True)
+class Across:
+    """Rows of different units side by side, where `pairs` of keys, of the left and the right side, are equal.
+
+    A row belongs to two units, so nothing but a filter, a projection and an `Aggregate` may stand above it, and that
+    counts or sums with noise for the data at hand (aggregates/matched.py).
+    """
+
+    left: Relation
+    right: Relation
+    pairs: tuple[tuple[Expression, Expression], ...]
+    condition: Expression
+    same_unit: str
+    """What would keep people apart, for people to read."""
+    at: Place | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -135,6 +160,8 @@ class AggregateCall:
     at: Place | None = field(default=None, compare=False, repr=False)
     group_bounds: tuple[Fraction, Fraction] | None = None
     """What one unit adds to a group is held within these."""
+    fraction: Fraction | None = None
+    """Which quantile is asked for."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +197,7 @@ class Window:
     columns: tuple[tuple[str, WindowCall], ...]
 
 
-Relation: TypeAlias = Scan | Filter | Project | Join | SemiJoin | SetOp | Distinct | PerUnit | Window
+Relation: TypeAlias = Scan | Listed | Filter | Project | Join | Across | SemiJoin | SetOp | Distinct | PerUnit | Window
 
 
 @dataclass(frozen=True)

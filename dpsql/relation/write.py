@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.tree import columns_of
-from dpsql.expressions.write import Sql, binary, column, listed, named
+from dpsql.expressions.write import NULL, Sql, binary, column, listed, named
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.per_unit import BY_POSITION, per_unit_sql
 from dpsql.relation.relation import (
+    Across,
     Distinct,
     Filter,
     Join,
+    Listed,
     PerUnit,
     Project,
     Relation,
@@ -42,6 +44,8 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Sql:
     match relation:
         case Scan():
             return scan_sql(relation, names)
+        case Listed(table):
+            return Sql(f"SELECT {listed([column(name) for name in names]) or '1'} FROM {column(table)}")
         case Filter(source, condition):
             below = relation_sql(source, {*names, *_used(condition)})
             condition_sql = emit(condition, knowledge_of(source).always)
@@ -53,6 +57,8 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Sql:
             return select([*_unit(relation), *(named(emit_value(value, known), name) for name, value in kept)], below)
         case Join():
             return _join(relation, names)
+        case Across():
+            return _across(relation, names)
         case SemiJoin():
             return _semi_join(relation, names)
         case SetOp(kind, left, right):
@@ -99,8 +105,9 @@ def _join(join: Join, names: list[str]) -> Sql:
     if join.condition is not None:
         conditions.append(emit(join.condition, {**left_known, **right_known}))
     meets = " AND ".join(conditions) or "true"
-    columns = [named(_joined_unit(join), UNIT), *map(column, names)]
-    return Sql(f"SELECT {listed(columns)} FROM ({left}) AS _lefts {join.kind} JOIN ({right}) AS _rights ON {meets}")
+    unit = [named(_joined_unit(join), UNIT)] if is_tracked(join) else []
+    columns = listed([*unit, *map(column, names)]) or "1"
+    return Sql(f"SELECT {columns} FROM ({left}) AS _lefts {join.kind} JOIN ({right}) AS _rights ON {meets}")
 
 
 def _joined_unit(join: Join) -> Sql:
@@ -110,16 +117,32 @@ def _joined_unit(join: Join) -> Sql:
     return left if is_tracked(join.left) else right
 
 
+LEFTS, RIGHTS = Sql("_left_rows"), Sql("_right_rows")
+
+
+def _across(across: Across, names: list[str]) -> Sql:
+    """Over the rows of either side that count, which the release's SQL defines; a pair is nobody's alone."""
+    columns = listed([named(NULL, UNIT), *map(column, names)])
+    return Sql(f"SELECT {columns} FROM {LEFTS} JOIN {RIGHTS} ON {emit(across.condition, knowledge_of(across).always)}")
+
+
 def _semi_join(semi: SemiJoin, names: list[str]) -> Sql:
-    known, other_known = knowledge_of(semi.source).always, knowledge_of(semi.other).always
+    known = knowledge_of(semi.source).always
     used = _used(semi.condition) if semi.condition is not None else set()
     left = relation_sql(semi.source, {*names, *(used & set(known))})
+    return Sql(f"{_select(semi, names, left)} WHERE {exists_sql(semi, known)}")
+
+
+def exists_sql(semi: SemiJoin, known: Known) -> Sql:
+    """Whether there is a match among the other rows, over columns of which this is known."""
+    other_known = knowledge_of(semi.other).always
+    used = _used(semi.condition) if semi.condition is not None else set()
     right = relation_sql(semi.other, used & set(other_known))
     conditions = [emit(semi.condition, {**known, **other_known})] if semi.condition is not None else []
     if is_tracked(semi.source) and is_tracked(semi.other):
         conditions.append(binary(column(UNIT, "_below"), "=", column(UNIT, "_others")))
     exists = f"EXISTS (SELECT 1 FROM ({right}) AS _others WHERE {' AND '.join(conditions) or 'true'})"
-    return Sql(f"{_select(semi, names, left)} WHERE {'NOT ' if semi.negated else ''}{exists}")
+    return Sql(f"{'NOT ' if semi.negated else ''}{exists}")
 
 
 # -- within one unit --------------------------------------------------------------------------------------------------

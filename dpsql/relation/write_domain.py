@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dpsql.expressions.emit import emit
 from dpsql.expressions.write import Sql, binary, call, cast, column, integer, listed, literal, named
 from dpsql.relation.domain import Domain, source_name
+from dpsql.relation.write import exists_sql
 
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
@@ -20,6 +21,7 @@ def domain_sql(domain: Domain, key_names: list[str]) -> Sql:
     keys = listed([named(emit(key, known), name) for key, name in zip(domain.keys, key_names, strict=True)])
     sources = [f"({_values(facts, name)}) AS {column(name)}" for name, facts in known.items()]
     conditions = [emit(condition, known) for condition in domain.conditions]
+    conditions += [exists_sql(test, known) for test in domain.tests]
     query = f"SELECT DISTINCT {keys}"
     if sources:
         query += f" FROM {' CROSS JOIN '.join(sources)}"

@@ -11,6 +11,7 @@ from dpsql.errors import Error, ProgrammingError, UnknownName, Unsupported
 from dpsql.expressions.lower import place_of
 from dpsql.relation.relation import Scan
 from dpsql.resolve.bounds import is_wrapper
+from dpsql.resolve.earlier import EarlierAnswer, earlier_rows
 from dpsql.resolve.joins import Source, add_step, read_step
 from dpsql.resolve.rows import Answer, IsUnique, Item, Named, Rows, declared_rows
 from dpsql.resolve.scope import INNER
@@ -29,6 +30,7 @@ from dpsql.source import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dpsql.engines.scratch import Scratch
     from dpsql.relation.relation import Aggregate
     from dpsql.schema.model import Schema
     from dpsql.source import Place
@@ -58,13 +60,22 @@ class Resolver:
     schema: Schema
     is_unique: IsUnique
     text: str
+    scratch: Scratch
     releases: list[tuple[Aggregate, frozenset[str]]] = field(default_factory=list)
+    earlier: list[EarlierAnswer] = field(default_factory=list)
 
     def place(self, node: exp.Expr) -> Place | None:
         return place_of(node, self.text)
 
     def refuse(self, what: str, node: exp.Expr, hint: str) -> Unsupported:
         return Unsupported(what, at=self.place(node), hint=hint)
+
+    def number_of(self, aggregate: Aggregate, unit_columns: frozenset[str]) -> int:
+        """The release's number; what is asked twice is released once."""
+        release = (aggregate, unit_columns)
+        if release not in self.releases:
+            self.releases.append(release)
+        return self.releases.index(release)
 
     # -- queries ------------------------------------------------------------------------------------------------------
 
@@ -101,7 +112,7 @@ class Resolver:
         if not any(isinstance(item, Rows) for item in items):
             return self.over_answers(node, items, named)
         self.only(node, SELECT_CLAUSES)
-        return Selection(self, node, self.source(node, items), named).resolved()
+        return Selection(self, node, self.source(node, items, named), named).resolved()
 
     def answer(self, node: exp.Query, named: Named, *, refusal: str) -> exp.Query:
         """The query, which must be an answer; rows of people are refused."""
@@ -130,9 +141,9 @@ class Resolver:
                 part.pop()
             else:
                 rows = found.rows and self.renamed(found.rows, names, part)
-                known[part.alias.lower()] = Answer(None, rows)
                 if found.tree is not None:
                     part.this.replace(found.tree)
+                known[part.alias.lower()] = Answer(None, rows, (part, dict(known)))
         if not clause.expressions:
             clause.pop()
         return known
@@ -182,15 +193,16 @@ class Resolver:
     def public_rows(self, select: exp.Select, items: list[Item], named: Named) -> Rows | None:
         """The query as rows of public tables, where it is nothing more than that."""
         simple = not extra_clauses(select, {"expressions", "from_", "joins", "where", "with_"})
-        if not items or not simple or any(map(has_aggregate, select.expressions)):
+        plain = all(isinstance(item, Answer) and item.rows is not None for item in items)
+        if not items or not plain or not simple or any(map(has_aggregate, select.expressions)):
             return None
         try:
-            found = Selection(self, select, self.source(select, items), named).resolved()
+            found = Selection(self, select, self.source(select, items, named), named).resolved()
         except Error:
             return None
         return found if isinstance(found, Rows) else None
 
-    def public_scans(self, finish: exp.Query) -> Iterator[Scan]:
+    def public_scans(self, finish: exp.Expr) -> Iterator[Scan]:
         """The public tables that a finished query still reads by name."""
         defined = {part.alias.lower() for part in finish.find_all(exp.CTE)}
         names = dict.fromkeys(table.name.lower() for table in finish.find_all(exp.Table))
@@ -205,22 +217,17 @@ class Resolver:
 
     # -- FROM ---------------------------------------------------------------------------------------------------------
 
-    def source(self, select: exp.Select, items: list[Item]) -> Source:
+    def source(self, select: exp.Select, items: list[Item], named: Named) -> Source:
         """All items of FROM side by side."""
-        first, *others = (self.rows_of(item, node) for item, node in zip(items, from_nodes(select), strict=True))
+        pairs = zip(items, from_nodes(select), strict=True)
+        first, *others = (self.rows_of(item, node, named) for item, node in pairs)
         source = Source(first, (), first.columns)
         for rows, node in zip(others, select.args.get("joins") or (), strict=True):
             source = add_step(source, read_step(rows, node, source.columns, self.place(node)))
         return source
 
-    def rows_of(self, item: Item, node: exp.Expr) -> Rows:
-        rows = item if isinstance(item, Rows) else item.rows
-        if rows is None:
-            raise self.refuse(
-                "an aggregate cannot be joined with rows of people",
-                node,
-                "aggregate both sides and join the aggregates, or compare with a constant",
-            )
+    def rows_of(self, item: Item, node: exp.Expr, named: Named) -> Rows:
+        rows = item if isinstance(item, Rows) else item.rows or earlier_rows(self, node, named)
         alias = node.alias_or_name
         return rows.called(alias) if alias else rows
 
@@ -234,7 +241,7 @@ class Resolver:
         elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             self.only(node, {"this", "alias"})
             found = self.by_name(node, named)
-        elif isinstance(node, exp.Values):
+        elif isinstance(node, exp.Values | exp.Unnest) or isinstance(node.this, exp.GenerateSeries):
             self.resolve_nested(node, named)
             return Answer(None)
         else:

@@ -76,6 +76,8 @@ class Answer:
 
     tree: exp.Query | None
     rows: Rows | None = None
+    definition: tuple[exp.CTE, Named] | None = None
+    """The WITH query that it is, and the names that are known there."""
 
 
 IsUnique: TypeAlias = "Callable[[str, str, ColumnType], bool]"

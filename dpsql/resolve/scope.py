@@ -11,7 +11,9 @@ from dpsql.errors import ProgrammingError, UnknownName
 from dpsql.expressions.lower import Lowering
 from dpsql.expressions.tree import Column, Expression
 from dpsql.relation.relation import Filter
+from dpsql.resolve.earlier import earlier_value
 from dpsql.resolve.joins import all_of
+from dpsql.resolve.rows import Rows
 from dpsql.resolve.semi_joins import as_test, semi_joined
 from dpsql.resolve.syntax import conditions_of
 from dpsql.schema.types import Boolean
@@ -20,7 +22,7 @@ from dpsql.source import did_you_mean
 if TYPE_CHECKING:
     from dpsql.resolve.joins import Source
     from dpsql.resolve.query import Resolver
-    from dpsql.resolve.rows import Named, Rows
+    from dpsql.resolve.rows import Named
 
 INNER = "inner"
 """The mark by which a node of our own making names a column, whatever analysts call theirs."""
@@ -34,7 +36,7 @@ class Scope:
     named: Named
 
     def __post_init__(self) -> None:
-        self.lowering = Lowering(self.resolver.text, self.resolve)
+        self.lowering = Lowering(self.resolver.text, self.resolve, self.subquery)
         items = self.select.expressions
         self.aliases = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
         self.open_aliases: set[str] = set()
@@ -74,6 +76,28 @@ class Scope:
             return self.lowering.lower(self.aliases[alias])
         finally:
             self.open_aliases.remove(alias)
+
+    def subquery(self, node: exp.Expr) -> Expression:
+        """A query that stands for one value: asked first, and a constant by then."""
+        query = (node.this if isinstance(node, exp.Subquery) else node).copy()
+        try:
+            found = self.resolver.query(query, self.named)
+        except UnknownName as problem:
+            if not self.reads_outside(query):
+                raise
+            raise self.resolver.refuse(
+                "the subquery reads the row outside",
+                node,
+                "let it compare the units, or join with a subquery that aggregates",
+            ) from problem
+        if isinstance(found, Rows):
+            raise self.resolver.refuse(
+                "a subquery would show rows of people", node, "let it aggregate: (SELECT AVG(x) ...)"
+            )
+        return earlier_value(self.resolver, found.tree or query, self.named, node)
+
+    def reads_outside(self, query: exp.Expr) -> bool:
+        return any(self.lookup(column) is not None for column in query.find_all(exp.Column) if column.table)
 
     def lookup(self, node: exp.Column) -> Column | None:
         if INNER in node.meta:

@@ -10,7 +10,7 @@ from dpsql.errors import Error, ProgrammingError
 from dpsql.expressions.lower import Lowering
 from dpsql.expressions.tree import Column, Expression
 from dpsql.relation.relation import Aggregate, AggregateCall, Filter, PerUnit, Relation
-from dpsql.resolve.calls import aggregate_call, per_unit_call
+from dpsql.resolve.calls import aggregate_calls, per_unit_call
 from dpsql.resolve.grouping import read_grouping
 from dpsql.resolve.projection import Projection
 from dpsql.resolve.rows import Answer, Item, Rows, inner_name
@@ -142,12 +142,12 @@ class Selection(Projection):
         finish = self.finish()
         if not self.keys and not self.calls:
             raise self.resolver.refuse("there is no aggregate", self.select, "write COUNT(*), SUM(x) or AVG(x)")
-        # Subqueries in the SELECT list have been numbered by now.
-        finish.set("from_", exp.From(this=exp.to_table(release_name(len(self.resolver.releases)))))
         aggregate = Aggregate(
             self.rows.relation, tuple(self.keys), tuple(self.calls), grouped=bool(self.keys), totals=self.totals
         )
-        self.resolver.releases.append((aggregate, self.rows.unit_columns))
+        # Subqueries in the SELECT list have been numbered by now.
+        number = self.resolver.number_of(aggregate, self.rows.unit_columns)
+        finish.set("from_", exp.From(this=exp.to_table(release_name(number))))
         return Answer(finish)
 
     def finish(self) -> exp.Select:
@@ -226,9 +226,15 @@ class Selection(Projection):
         return end
 
     def aggregate(self, node: exp.Expr) -> exp.Expr:
-        call = aggregate_call(node, self.lowering)
+        calls = aggregate_calls(node, self.lowering)
+        if isinstance(calls, list):
+            return exp.Array(expressions=list(map(self.answer, calls)))
+        return self.answer(calls)
+
+    def answer(self, call: AggregateCall) -> exp.Expr:
+        """The release's column for an aggregate."""
         if call not in self.calls:
             self.calls.append(call)
-        node_ = exp.column(f"_a{self.calls.index(call)}")
-        node_.meta[INNER] = True
-        return node_
+        column = exp.column(f"_a{self.calls.index(call)}")
+        column.meta[INNER] = True
+        return column

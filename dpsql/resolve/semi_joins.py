@@ -15,6 +15,7 @@ from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, Expression, columns_of
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, SemiJoin
+from dpsql.resolve.earlier import earlier_rows
 from dpsql.resolve.joins import across_people, all_of, same_unit
 from dpsql.resolve.rows import Rows
 from dpsql.resolve.syntax import conditions_of, extra_clauses, from_nodes, has_aggregate, unaliased
@@ -61,11 +62,11 @@ def _member(rows: Rows, test: Test, scope: Scope) -> Rows:
     assert test.value is not None
     value = scope.lowering.lower(test.value)
     found = scope.resolver.query(test.query, scope.named)
-    other = found if isinstance(found, Rows) else found.rows
-    if other is None:
-        raise scope.resolver.refuse(
-            "IN over an aggregate cannot be asked of rows of people", test.node, "list the values: IN ('a', 'b')"
-        )
+    if isinstance(found, Rows):
+        other = found
+    else:
+        source = exp.Subquery(this=found.tree or test.query)
+        other = found.rows or earlier_rows(scope.resolver, source, scope.named)
     if len(other.plain_columns) != 1:
         raise scope.resolver.refuse("IN takes a subquery with one column", test.node, "select one column")
     other = other.apart_from(knowledge_of(rows.relation).always)
@@ -116,7 +117,7 @@ def _correlated(rows: Rows, test: Test, scope: Scope) -> tuple[Rows, list[Expres
             "EXISTS takes a plain SELECT over one table here", test.node, "put joins and aggregates into a WITH query"
         )
     item = resolver.item(nodes[0], scope.named)
-    other = resolver.rows_of(item, nodes[0]).apart_from(knowledge_of(rows.relation).always)
+    other = resolver.rows_of(item, nodes[0], scope.named).apart_from(knowledge_of(rows.relation).always)
 
     def resolve(node: exp.Column) -> Expression:
         name = (f"{node.table}.{node.name}" if node.table else node.name).lower()

@@ -85,11 +85,11 @@ def test_marks_point_at_their_charge_and_cost_nothing(opened):
     ledger = opened(epsilon=1.0)
     charges = [spend(ledger), spend(ledger)]
     spent = ledger.budget.spent
-    released, refused = ledger.mark(charges[0], "released"), ledger.mark(charges[1], "refused")
+    released, refused = ledger.released(charges[0]), ledger.refused(charges[1], EVENT, Fraction(1, 10))
     assert (released.state, released.charge, refused.state, refused.charge) == ("released", 2, "refused", 3)
     assert ledger.budget.spent == spent
     with pytest.raises(LedgerError, match="already"):
-        ledger.mark(charges[0], "refused")
+        ledger.released(charges[0])
     assert ledger.verify().entries == 5
     assert [entry.number for entry in ledger.history(2)] == [4, 5]
 

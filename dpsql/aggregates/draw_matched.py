@@ -1,0 +1,102 @@
+"""A total over pairs of different people, by propose-test-release or with smooth sensitivity.
+
+What one unit can move is bounded over all groups together, so there is one test and one scale for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsql.accounting.events import Composed, Event, Laplace
+from dpsql.aggregates.draw import Spared
+from dpsql.aggregates.draw_quantile import proposal_note
+from dpsql.aggregates.draw_smooth import Smooth, noise_for
+from dpsql.aggregates.measure import SumValues
+from dpsql.aggregates.profile import whole
+from dpsql.aggregates.statistic import Grid
+from dpsql.errors import ProgrammingError
+from dpsql.expressions.quanta import LARGEST
+from dpsql.mechanisms.laplace import LaplaceNoise
+from dpsql.mechanisms.local_sensitivity import CrossJoin
+from dpsql.mechanisms.propose_test_release import StabilityTest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from dpsql.aggregates.draw import Terms
+    from dpsql.aggregates.statistic import Matched
+    from dpsql.mechanisms.local_sensitivity import LocalSensitivity
+
+
+def moves(profile: Sequence[NDArray[Any]], statistic: Matched) -> CrossJoin:
+    """How far one unit can move the totals, all groups together."""
+    _, left, right = (whole(part) for part in profile)
+    measure = statistic.measure
+    value = max(abs(measure.low), abs(measure.high)) if isinstance(measure, SumValues) else 1
+    return CrossJoin(statistic.left_rows, statistic.right_rows, int(left.max()), int(right.max()), value)
+
+
+@dataclass(frozen=True)
+class ProposedMatched:
+    statistic: Matched
+    beta: int
+    test: StabilityTest
+    epsilon: Fraction
+    name: str = "ptr"
+    reach: int = 0
+
+    @property
+    def noise(self) -> LaplaceNoise:
+        return LaplaceNoise(self.beta / self.epsilon)
+
+    @property
+    def event(self) -> Event:
+        return Composed((self.test.event, self.spared.event))
+
+    @property
+    def spared(self) -> Spared:
+        return Spared(Laplace(1 / self.epsilon), self.epsilon)
+
+    @property
+    def note(self) -> str:
+        return proposal_note(self.beta * self.statistic.quantum, self.test)
+
+    def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
+        totals = whole(profile[0])
+        distance = moves(profile, self.statistic).distance(self.beta, self.test.limit)
+        passes = bool(self.test.passes(np.array([distance], dtype=np.int64))[0])
+        released = totals + self.noise.sample(len(totals))
+        return np.ma.masked_array(released, mask=np.full(len(totals), not passes))
+
+
+def proposed_matched(statistic: Matched, terms: Terms) -> ProposedMatched:
+    terms.needs_delta()
+    assert terms.propose is not None
+    beta = terms.propose // statistic.quantum
+    least = CrossJoin(statistic.left_rows, statistic.right_rows, 1, 1).at(0)
+    if beta < 1:
+        raise ProgrammingError(
+            f"propose={float(terms.propose):g} is less than one pair",
+            hint=f"propose how many pairs you think one unit can add or remove, at least {least}",
+        )
+    return ProposedMatched(statistic, beta, StabilityTest(terms.epsilon / 2, terms.delta), terms.epsilon / 2)
+
+
+@dataclass(frozen=True)
+class SmoothMatched(Smooth):
+    statistic: Matched
+
+    def found(self, profile: Sequence[NDArray[Any]]) -> Iterator[tuple[Fraction, LocalSensitivity]]:
+        bounds = moves(profile, self.statistic)
+        for total in whole(profile[0]).tolist():
+            yield Fraction(total), bounds
+
+
+def smooth_matched(statistic: Matched, terms: Terms) -> SmoothMatched:
+    return SmoothMatched(Grid(statistic.quantum, -LARGEST, LARGEST), terms.rows, noise_for(terms), statistic)

@@ -1,0 +1,96 @@
+"""Rows that are known before a release runs: a list of constants, or the answer of what was asked first.
+
+The engine reads them as a table of the release's own SQL, `WITH "_earlier_0" AS (...)`. Until they are known, in
+explain(), the table is empty; one that stands for a single value holds NULL.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
+
+from dpsql.expressions.write import Sql, column, listed, literal, named
+from dpsql.schema.types import Boolean, Date, Double, Integer, Text, Timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dpsql.expressions.facts import Value
+    from dpsql.schema.types import ColumnType
+
+Row: TypeAlias = "tuple[Value | None, ...]"
+
+INT64 = 2**63 - 1
+KINDS: dict[str, ColumnType] = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), Integer()),
+    **dict.fromkeys(("FLOAT", "DOUBLE", "DECIMAL"), Double()),
+    "VARCHAR": Text(),
+    "BOOLEAN": Boolean(),
+    "DATE": Date(),
+    "TIMESTAMP": Timestamp(),
+}
+
+
+@dataclass(frozen=True)
+class EarlierTable:
+    name: str
+    columns: tuple[tuple[str, ColumnType], ...]
+    single: bool
+    """Whether it stands for one value: one row, one column."""
+    rows: tuple[Row, ...] | None = None
+    """None until they are known."""
+
+    @property
+    def sql(self) -> Sql:
+        """The definition, for a WITH clause."""
+        kinds = [kind for _, kind in self.columns]
+        missing = tuple(None for _ in kinds)
+        rows = ((missing,) if self.single else ()) if self.rows is None else self.rows
+        names = listed([column(name) for name, _ in self.columns])
+        if not rows:
+            empty = [named(literal(None, kind), name) for name, kind in self.columns]
+            return Sql(f"{column(self.name)} AS (SELECT {listed(empty)} WHERE false)")
+        values = [f"({listed([literal(value, kind) for value, kind in zip(row, kinds, strict=True)])})" for row in rows]
+        return Sql(
+            f"{column(self.name)} AS (SELECT {names} FROM (VALUES {', '.join(values)}) AS {column(self.name)}({names}))"
+        )
+
+
+def with_earlier(tables: Iterable[EarlierTable], query: Sql) -> Sql:
+    definitions = [table.sql for table in tables]
+    return Sql(f"WITH {listed(definitions)} {query}") if definitions else query
+
+
+def known_kind(engine_type: str) -> ColumnType | None:
+    """The type in which a column of an answer is read, by the scratch database's name for its own."""
+    return KINDS.get(engine_type.partition("(")[0])
+
+
+def known_rows(rows: Iterable[tuple[object, ...]], kinds: list[ColumnType]) -> tuple[Row, ...]:
+    return tuple(tuple(known_value(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in rows)
+
+
+def known_value(value: object, kind: ColumnType) -> Value | None:
+    """A value of an answer as a constant of this type; NULL where it has none.
+
+    >>> known_value(2.5, Double()), known_value(float("nan"), Double()), known_value(2**70, Integer()) == INT64
+    (Fraction(5, 2), None, True)
+    """
+    match kind:
+        case Double() if isinstance(value, int | float | Decimal) and math.isfinite(value):
+            return Fraction(value)
+        case Integer() if isinstance(value, int):
+            return max(-INT64, min(INT64, value))
+        case Text() if isinstance(value, str) and "\0" not in value:
+            return value
+        case Boolean() if isinstance(value, bool):
+            return value
+        case Timestamp() if isinstance(value, datetime):
+            return value
+        case Date() if isinstance(value, date):
+            return value
+    return None

@@ -1,0 +1,156 @@
+"""Answers that a release reads. They are known before it runs, so their rows are public rows and one value a constant.
+
+    WHERE amount > (SELECT AVG(amount) FROM orders)               a value: asked first, then a constant
+    WHERE ward IN (SELECT ward FROM the_largest_wards)            rows of an answer
+    FROM (VALUES ('gold'), ('silver')) AS t(tier) JOIN ...        rows that are known already
+
+docs/proofs/adaptive.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.engines.scratch import ScratchTable
+from dpsql.expressions.emit import VALUE
+from dpsql.expressions.facts import fact_of, one_of
+from dpsql.expressions.tree import Column, Earlier, Expression, Literal
+from dpsql.expressions.write import engine_type
+from dpsql.relation.earlier import EarlierTable, known_kind, known_rows
+from dpsql.relation.relation import Listed
+from dpsql.resolve.rows import Answer, Rows, inner_name
+from dpsql.schema.types import Decimal, Integer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dpsql.expressions.facts import Facts
+    from dpsql.relation.earlier import Row
+    from dpsql.relation.relation import Aggregate, AggregateCall, Scan
+    from dpsql.resolve.query import Resolver
+    from dpsql.resolve.rows import Named
+    from dpsql.schema.types import ColumnType
+
+LONGEST_LIST = 10_000
+
+
+@dataclass(frozen=True)
+class EarlierAnswer:
+    """An answer that later releases read as a table of their own SQL."""
+
+    table: EarlierTable
+    after: int
+    """It is made of some of the first so many releases."""
+    public: tuple[Scan, ...]
+    query: exp.Expr = field(compare=False)
+
+    @property
+    def sql(self) -> str:
+        return self.query.sql("duckdb")
+
+
+def earlier_value(resolver: Resolver, query: exp.Expr, named: Named, node: exp.Expr) -> Expression:
+    """The value of a query with one column, and one row at most."""
+    value = exp.alias_(exp.Subquery(this=closed(query, named)), VALUE)
+    table = _earlier(resolver, exp.Select(expressions=[value]), node, single=True).table
+    ((_, kind),) = table.columns
+    if table.rows is None:
+        return Earlier(table.name, kind, resolver.place(node))
+    ((constant,),) = table.rows
+    return Literal(constant, kind, resolver.place(node))
+
+
+def earlier_rows(resolver: Resolver, source: exp.Expr, named: Named) -> Rows:
+    """The rows of an item of FROM that is an answer."""
+    everything = exp.Select(expressions=[exp.Star()]).from_(source.copy())
+    table = _earlier(resolver, closed(everything, named), source, single=False).table
+    facts = [_facts(table, number) for number in range(len(table.columns))]
+    listed = Listed(table.name, tuple((name, fact) for (name, _), fact in zip(table.columns, facts, strict=True)))
+    return Rows(listed, {name.removeprefix("_"): Column(name, kind) for name, kind in table.columns})
+
+
+def closed(query: exp.Expr, named: Named) -> exp.Expr:
+    """The query with the WITH queries that it reads, so that it can be asked alone."""
+    query = query.copy()
+    names = dict.fromkeys(table.name.lower() for table in query.find_all(exp.Table))
+    items = [named[name] for name in names if name in named]
+    needed = [item.definition for item in items if isinstance(item, Answer) and item.definition is not None]
+    if needed:
+        parts = [definition.copy() for definition, _ in needed]
+        for part, (_, around) in zip(parts, needed, strict=True):
+            part.set("this", closed(part.this, around))
+        own = query.args.get("with_")
+        query.set("with_", exp.With(expressions=[*parts, *(own.expressions if own is not None else ())]))
+    return query
+
+
+def _earlier(resolver: Resolver, query: exp.Expr, node: exp.Expr, *, single: bool) -> EarlierAnswer:
+    sql = query.sql("duckdb")
+    for known in resolver.earlier:
+        if known.sql == sql:
+            return known
+    public = tuple(resolver.public_scans(query))
+    tables = [*_release_tables(resolver), *map(_public_table, public)]
+    described = resolver.scratch.describe(sql, tables)
+    columns = tuple((inner_name(name), _kind(kind, resolver, node)) for name, kind in described)
+    if len({name for name, _ in columns}) < len(columns):
+        raise resolver.refuse("two columns of the answer have the same name", node, "rename one with AS")
+    table = EarlierTable(f"_earlier_{len(resolver.earlier)}", columns, single)
+    if query.find(exp.Table) is None:
+        table = replace(table, rows=_constants(resolver, sql, [kind for _, kind in columns], node))
+    resolver.earlier.append(EarlierAnswer(table, len(resolver.releases), public, query))
+    return resolver.earlier[-1]
+
+
+def _kind(name: str, resolver: Resolver, node: exp.Expr) -> ColumnType:
+    kind = known_kind(name)
+    if kind is None:
+        raise resolver.refuse(
+            f"values of type {name} cannot be used beside rows of people", node, "CAST them to a number, text or date"
+        )
+    return kind
+
+
+def _constants(resolver: Resolver, sql: str, kinds: list[ColumnType], node: exp.Expr) -> tuple[Row, ...]:
+    found = resolver.scratch.run(f"SELECT * FROM ({sql}) LIMIT {LONGEST_LIST + 1}", [], []).rows
+    if len(found) > LONGEST_LIST:
+        raise resolver.refuse(f"the list has more than {LONGEST_LIST:,} rows", node, "let it be a public table")
+    return known_rows(found, kinds)
+
+
+def _facts(table: EarlierTable, number: int) -> Facts:
+    """Constants are known one by one; of an answer to come only the type is."""
+    _, kind = table.columns[number]
+    if table.rows is None:
+        return fact_of(kind, nullable=True)
+    values = [row[number] for row in table.rows]
+    return one_of(kind, (value for value in values if value is not None), nullable=None in values)
+
+
+def _release_tables(resolver: Resolver) -> Iterator[ScratchTable]:
+    for number, (aggregate, _) in enumerate(resolver.releases):
+        yield ScratchTable(f"_release_{number}", {}, _columns(aggregate))
+
+
+def _columns(aggregate: Aggregate) -> dict[str, tuple[str, str]]:
+    keys = {f"_k{number}": (str(engine_type(key.type)), "") for number, key in enumerate(aggregate.keys)}
+    return keys | {f"_a{number}": (_call_type(call), "") for number, call in enumerate(aggregate.calls)}
+
+
+def _call_type(call: AggregateCall) -> str:
+    """As what the answer of an aggregate is read: numbers but counts and sums as DOUBLE."""
+    kind = call.arguments[0].type if call.arguments else Integer()
+    if call.name == "COUNT":
+        return "BIGINT"
+    if call.name == "SUM" and isinstance(kind, Integer | Decimal):
+        return "HUGEINT" if isinstance(kind, Integer) else f"DECIMAL(38, {kind.scale})"
+    plain = str(engine_type(kind))
+    return "DOUBLE" if plain == "BIGINT" or plain.startswith("DECIMAL") else plain
+
+
+def _public_table(scan: Scan) -> ScratchTable:
+    types = {part.declared: (str(engine_type(part.facts.type)), "") for part in scan.columns}
+    return ScratchTable(scan.table, {}, types)

@@ -1,0 +1,81 @@
+"""Releases that read the answers of others run after them, in rounds; all of them were charged before the first.
+
+    SELECT COUNT(*) FROM orders WHERE amount > (SELECT AVG(amount) FROM orders)
+
+First round: the sums behind AVG get their noise, and the scratch database makes a number of them. Second round: the
+count, with that number as a constant. Only noisy values pass from round to round. docs/proofs/adaptive.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dpsql.flow.add_noise import Noisy, add_noise
+from dpsql.flow.execute_query import execute_query
+from dpsql.flow.finish_result import read_public
+from dpsql.relation.earlier import EarlierTable, known_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
+    from dpsql.flow.charge_budget import Charged
+    from dpsql.flow.plan_query import PlannedEarlier
+    from dpsql.flow.setting import Setting
+
+    Columns = Mapping[str, np.ndarray]
+
+
+def draw_in_rounds(charged: Charged, setting: Setting) -> Noisy:
+    """Every release with its noise. Where one fails, those that wait for it are not asked."""
+    calibrated = charged.calibrated
+    drawn: dict[int, Columns | None] = dict.fromkeys(range(len(calibrated.releases)))
+    rounds = _rounds(calibrated)
+    for numbers in rounds:
+        # The charge is marked as released when the last round is.
+        entry = charged.entry if numbers is rounds[-1] else None
+        releases = tuple(_ready(calibrated.releases[number], drawn, charged, setting) for number in numbers)
+        part = replace(
+            charged,
+            calibrated=replace(calibrated, releases=releases),
+            recalled=tuple(charged.recalled[number] for number in numbers),
+            entry=entry,
+        )
+        noisy = add_noise(execute_query(part, setting), setting)
+        drawn |= zip(numbers, noisy.columns, strict=True)
+        if any(drawn[number] is None for number in numbers):
+            break
+    return Noisy(charged, tuple(drawn.values()), noisy.spared)
+
+
+def _rounds(calibrated: Calibrated) -> list[list[int]]:
+    """Each release one round after the last that it reads of."""
+    depths: list[int] = []
+    for release in calibrated.releases:
+        depths.append(max((depths[n] + 1 for part in release.planned.earlier for n in part.releases), default=0))
+    return [[n for n, depth in enumerate(depths) if depth == level] for level in range(max(depths, default=0) + 1)]
+
+
+def _ready(
+    release: CalibratedRelease, drawn: Mapping[int, Columns | None], charged: Charged, setting: Setting
+) -> CalibratedRelease:
+    """The release with the rows of all answers that it reads."""
+    earlier = tuple(
+        replace(part, table=_filled(part, drawn, charged.calibrated, setting)) for part in release.planned.earlier
+    )
+    return replace(release, planned=replace(release.planned, earlier=earlier))
+
+
+def _filled(
+    part: PlannedEarlier, drawn: Mapping[int, Columns | None], calibrated: Calibrated, setting: Setting
+) -> EarlierTable:
+    if part.table.rows is not None:
+        return part.table
+    tables = [calibrated.releases[number].planned.scratch_table for number in part.releases]
+    tables += [table.scratch_table for table in part.public]
+    data = [drawn[number] for number in part.releases] + [read_public(table, setting) for table in part.public]
+    rows = setting.scratch.run(part.finish, tables, data).rows
+    return replace(part.table, rows=known_rows(rows, [kind for _, kind in part.table.columns]))
