@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -23,12 +24,13 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import dpsql
-from dpsql.cli import output
-from dpsql.cli.app import main
+from dpsql.cli import errors, output
+from dpsql.cli.app import app, main
 from dpsql.cli.completion import SqlCompleter
 from dpsql.cli.prompt import Shell
 from dpsql.schema import load_schema
 
+DOCS = Path(__file__).parents[1] / "docs" / "cli.md"
 SCHEMA = {
     "dataset": "people",
     "tables": {
@@ -514,6 +516,34 @@ def test_the_command_is_installed() -> None:
     command = Path(sys.executable).with_name("dpsql")
     shown = subprocess.run([command, "ledger", "--help"], capture_output=True, text=True, check=True).stdout
     assert "verify" in shown
+
+
+PAGES = re.findall(r"^### dpsql ?([^\n]*)\n\n```text\n(.*?)```$", DOCS.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("command", "page"), PAGES, ids=[command or "dpsql" for command, _ in PAGES])
+def test_the_help_is_that_of_the_docs(command: str, page: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert run(*command.split(), "--help").out == page
+
+
+def test_the_docs_have_every_command() -> None:
+    names = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert {command for command, _ in PAGES} == {"", *names, "ledger", "ledger show", "ledger verify"}
+
+
+def test_the_docs_have_every_variable_and_exit_code() -> None:
+    text = DOCS.read_text()
+    help_pages = "".join(page for _, page in PAGES)
+    assert set(re.findall(r"`(DPSQL_\w+)`", text)) == set(re.findall(r"env var:\s+(DPSQL_\w+)", help_pages))
+    table = re.findall(r"^\| \d \| .* \|$", errors.__doc__ or "", re.MULTILINE)
+    assert re.findall(r"^\| \d \| .* \|$", text, re.MULTILINE) == table
+
+
+def test_the_demo_is_a_command_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it prints is compared with the README."""
+    monkeypatch.setattr("dpsql.demo.ask.main", lambda: print("the demo"))
+    assert run("demo").out == "the demo\n"
 
 
 def test_importing_dpsql_loads_no_part_of_the_command() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +16,7 @@ import yaml
 from sqlalchemy.engine import Engine
 
 import dpsql
+from dpsql.demo.shop_data import make_shop
 
 SCHEMA = {
     "dataset": "shop",
@@ -212,6 +215,14 @@ def test_errors_keep_their_kind(engine: Engine) -> None:
 def test_a_url_that_cannot_be_right(change: tuple[str, str], said: str, url: str) -> None:
     with pytest.raises(sa.exc.ArgumentError, match=said):
         sa.create_engine(url.replace(*change)).connect()
+
+
+def test_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[1]
+    monkeypatch.chdir(tmp_path)
+    make_shop("shop.duckdb", customers=500)
+    shutil.copytree(root / "schemas", "schemas")
+    assert doctest.testfile(str(root / "docs" / "sqlalchemy.md"), module_relative=False) == (0, 14)
 
 
 def test_a_connection_of_ones_own(shop: dpsql.Connection) -> None:

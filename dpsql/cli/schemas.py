@@ -20,7 +20,11 @@ Data = Annotated[Path, typer.Argument(metavar="DATA", help="A DuckDB, Parquet or
 Out = Annotated[Path | None, typer.Option("--out", help="The schema's file; DATA with .yaml at its end if not given.")]
 Units = Annotated[
     list[str] | None,
-    typer.Option("--unit", help="The column that identifies the person; table.column for one table alone. Repeatable."),
+    typer.Option(
+        "--unit",
+        metavar="COLUMN",
+        help="The column that identifies the person; table.column for one table alone. Repeatable.",
+    ),
 ]
 Yes = Annotated[
     bool, typer.Option("--yes", "-y", help="Ask nothing, as with --json or --csv: leave bounds to be filled in.")
@@ -30,7 +34,7 @@ MaybeDatabase = Annotated[Path | None, typer.Argument(metavar="[DB]", help="The 
 
 
 def init(data: Data, out: Out = None, unit: Units = None, yes: Yes = False, form: Form = None) -> None:
-    """Begin a schema: write down the tables and types of a file, and ask for units and bounds.
+    """Begin a schema from the tables and types of a file; asks for units and bounds.
 
     No value is looked at, except that the types of a CSV file are guessed from its first rows.
     """
