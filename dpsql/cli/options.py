@@ -36,7 +36,8 @@ LedgerFile: TypeAlias = Annotated[
     typer.Option("--ledger", envvar="DPSQL_LEDGER", help="The account's file; beside the database if not given."),
 ]
 Mechanism: TypeAlias = Annotated[
-    str | None, typer.Option("--mechanism", help="laplace or gaussian; the better one if not given.")
+    str | None,
+    typer.Option("--mechanism", help="The kind of noise, such as laplace or gaussian; the best if not given."),
 ]
 MaxGroups: TypeAlias = Annotated[
     int | None, typer.Option("--max-groups", help="Groups that one person may count in, instead of the schema's.")

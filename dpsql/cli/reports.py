@@ -47,6 +47,7 @@ def answered(result: Result, budget: Budget) -> Report:
             "delta": result.receipt.delta,
             "mechanism": result.receipt.mechanism,
             "recalled": result.receipt.recalled,
+            "refused": result.receipt.refused,
             "entry": result.receipt.number,
         },
         "remaining": budget.remaining,

@@ -155,8 +155,8 @@ def _counts(declared: Table) -> str:
         return "everything"
     if declared.unique:
         return "one row per person"
-    bounds = declared.contribution
-    return f"{bounds.max_groups} groups, {bounds.max_rows_per_group} rows in each"
+    groups, rows = declared.contribution.max_groups, declared.contribution.max_rows_per_group
+    return f"{rows} row{'s' * (rows > 1)} in {'each of ' * (groups > 1)}{groups} group{'s' * (groups > 1)}"
 
 
 def _unbounded(declared: Table) -> list[str]:
