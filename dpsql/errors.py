@@ -119,7 +119,13 @@ class UnknownName(ProgrammingError):
 
 
 class UnboundedColumn(ProgrammingError):
-    pass
+    """`columns` are those whose bounds would help."""
+
+    def __init__(
+        self, problem: str, *, at: Place | None = None, hint: str | None = None, columns: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(problem, at=at, hint=hint)
+        self.columns = columns
 
 
 class SchemaError(ProgrammingError):

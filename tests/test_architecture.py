@@ -20,9 +20,10 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"sqlalchemy"},  # only SQLAlchemy imports it, and is given the whole of dpsql as its DB-API module
     {"__init__", "__main__"},
-    {"cli", "notebook", "pandas"},
-    {"demo"},
+    {"cli", "notebook", "open_doors", "pandas", "polars"},
+    {"demo", "frames"},
     {"dbapi"},
+    {"plot", "promise"},
     {"session"},
     {"pipeline"},
     {"rounds"},
@@ -35,6 +36,7 @@ LAYERS = (
     {"expressions"},
     {"engines"},
     {"accounting", "sampling", "schema"},
+    {"display"},
     {"errors"},
     {"source"},
 )
@@ -77,9 +79,21 @@ FENCES = {
 }
 
 # Imported when used, so that `import dpsql` stays light -> who may import it at once.
-LATE = {"pandas": {"dpsql.pandas"}, "polars": NOWHERE, "pyarrow": NOWHERE}
+LATE = {
+    "pandas": {"dpsql.pandas"},
+    "polars": {"dpsql.polars"},
+    "pyarrow": NOWHERE,
+    "altair": {"dpsql.plot.draw_altair"},
+    "matplotlib": {"dpsql.plot.draw_matplotlib"},
+    "IPython": {"dpsql.notebook"},
+}
 
-STATEFUL = {"dpsql.session", "dpsql.accounting.ledger", "dpsql.accounting.ledger_file"}
+STATEFUL = {
+    "dpsql.session",
+    "dpsql.accounting.ledger",
+    "dpsql.accounting.ledger_file",
+    "dpsql.frames.accounts",
+}
 MUTABLE_LITERALS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 MUTABLE_CALLS = {
     "list",

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsql
+from dpsql.engines.lock import is_set
 
 SQL = "SELECT region, COUNT(*) AS n, AVG(amount) AS mean FROM orders GROUP BY region ORDER BY region"
 REGIONS = ["east", "north", "south", "west"]
@@ -219,6 +220,23 @@ def test_databases(tmp_path: Path) -> None:
     for what, database in databases(tmp_path):
         with dpsql.connect(database, schema=ORDERS, epsilon=1e9, query_epsilon=1e6, ledger=":memory:") as connection:
             assert connection.execute("SELECT COUNT(*) FROM orders").fetchall() == [(100,)], what
+
+
+def test_a_file_can_be_connected_to_again(tmp_path: Path) -> None:
+    """As a notebook does whose first cell is run twice. Every connection and cursor has the same settings."""
+    path = dict(databases(tmp_path))["a duckdb file"]
+    with (
+        dpsql.connect(path, schema=ORDERS, epsilon=2) as first,
+        dpsql.connect(path, schema=ORDERS, epsilon=2) as second,
+    ):
+        first.execute("SELECT COUNT(*) FROM orders", epsilon=1)
+        assert second.budget.spent.epsilon == 1
+        for connection in (first, second):
+            raw = connection.session.setting.engine._connection
+            for cursor in (raw, raw.cursor(), connection.session.setting.scratch._connection.cursor()):
+                assert not is_set(cursor, "python_enable_replacements")
+                assert not is_set(cursor, "enable_external_access")
+                assert is_set(cursor, "lock_configuration")
 
 
 def test_what_dpsql_opens_is_locked(tmp_path: Path) -> None:

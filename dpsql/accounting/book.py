@@ -52,6 +52,12 @@ class Book:
         rows = self.connection.execute(f"{SELECT} ORDER BY number DESC LIMIT ?", (-1 if limit is None else limit,))
         return [Entry.from_row(row) for row in rows][::-1]
 
+    def charges(self, after: int, count: int) -> list[Entry]:
+        rows = self.connection.execute(
+            f"{SELECT} WHERE state = 'charged' ORDER BY number LIMIT ? OFFSET ?", (count, after)
+        )
+        return [Entry.from_row(row) for row in rows]
+
     def rows(self) -> Iterator[tuple[object, ...]]:
         """Every entry as it is stored, in order."""
         return iter(self.connection.execute(f"{SELECT} ORDER BY number"))

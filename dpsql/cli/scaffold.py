@@ -59,13 +59,13 @@ def missing(tables: Mapping[str, Described], chosen: Chosen) -> list[str]:
     bounds = [
         f"tables.{name}.columns.{column}.bounds"
         for name, table in tables.items()
-        for column in measures(name, table, chosen.units.get(name))
+        for column in measures(table, chosen.units.get(name))
         if (name, column) not in chosen.bounds
     ]
     return units + bounds
 
 
-def measures(name: str, table: Described, unit: str | None) -> list[str]:
+def measures(table: Described, unit: str | None) -> list[str]:
     """The columns that may be summed once they have bounds: not those that only say who or which."""
     apart = {unit, *table.unique, *table.references} if unit != PUBLIC else set(table.columns)
     return [column for column, kind in table.columns.items() if column not in apart and _takes_bounds(kind)]
@@ -99,7 +99,7 @@ def _unit_lines(name: str, tables: Mapping[str, Described], chosen: Chosen) -> I
 
 
 def _column_lines(name: str, table: Described, chosen: Chosen) -> Iterator[str]:
-    to_bound = measures(name, table, chosen.units.get(name))
+    to_bound = measures(table, chosen.units.get(name))
     for column, kind in table.columns.items():
         declared = declared_type(kind)
         shown = _scalar(column)

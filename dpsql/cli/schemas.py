@@ -66,7 +66,7 @@ def _ask(tables: dict[str, Described], units: dict[str, str]) -> Chosen:
     bounds = {
         (name, column): answer
         for name, described in tables.items()
-        for column in measures(name, described, units.get(name))
+        for column in measures(described, units.get(name))
         if (answer := _ask_bounds(name, column, described.columns[column]))
     }
     if all(unit == PUBLIC or unit in tables[name].unique for name, unit in units.items()):

@@ -9,31 +9,33 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
 
+from dpsql.engines.lock import is_set, lock
 from dpsql.errors import InterfaceError, OperationalError, SchemaError
-from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
+from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
     from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
 
+LOCKING = threading.Lock()
+"""Threads that open one file share its settings: what one has locked another cannot lock again."""
+# Given when a database is opened, they hold for every connection to it.
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    "python_enable_replacements": "false",
-    "pandas_analyze_sample": "0",  # a column of objects is text, whatever a sample of it holds
-    "error_on_division_by_zero": "false",
-    "scalar_subquery_error_on_multiple_rows": "false",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "allow_community_extensions": "false",
+    "python_enable_replacements": False,
+    "pandas_analyze_sample": 0,  # a column of objects is text, whatever a sample of it holds
+    "error_on_division_by_zero": False,
+    "scalar_subquery_error_on_multiple_rows": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
 }
-LOCK = ("SET enable_progress_bar = false", "SET lock_configuration = true")
 # A text file is read as text and typed by the scan: else one odd cell, guessed wrong from a sample, fails the query.
 AS_TEXT = "read_csv({}, all_varchar = true, ignore_errors = true, null_padding = true)"
 READERS = {".parquet": "read_parquet({})", ".csv": AS_TEXT, ".tsv": AS_TEXT}
@@ -75,6 +77,13 @@ class DuckDBEngine:
             if path.suffix.lower() not in READERS:
                 return cls(open_file(path))
         return cls(_open_tables(_tables(database, schema)), untyped=True)
+
+    def over(self, frames: Mapping[str, object]) -> DuckDBEngine:
+        """The same database, locked as it is, with frames that this connection alone sees."""
+        connection = self._connection.cursor()
+        for name, frame in frames.items():
+            _register(connection, name, frame)
+        return DuckDBEngine(connection, untyped=True)
 
     def check(self, schema: Schema) -> None:
         found = self._columns()
@@ -132,6 +141,21 @@ class DuckDBEngine:
             return self._connection.execute(sql).fetchall()
 
 
+def column_types(columns: Mapping[str, object]) -> dict[str, ColumnType]:
+    """The type to declare for each column, given as a frame of its own. What no type can stand for is left out."""
+    found = {}
+    with duckdb.connect(":memory:", config=SETTINGS) as connection:
+        for name, frame in columns.items():
+            try:
+                connection.register("frame", frame)
+                kind = declared_type(str(connection.table("frame").types[0]))
+            except (duckdb.Error, TypeError):
+                continue
+            if kind is not None:
+                found[name] = parse_type(kind)
+    return found
+
+
 def _own_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """A connection of our own to the caller's database."""
     problem: InterfaceError | SchemaError
@@ -158,6 +182,8 @@ def _check_table(table: Table, columns: Mapping[str, str], *, untyped: bool) -> 
                 f'{path}: the database has no column "{column.name}"', hint=did_you_mean(column.name, columns)
             )
         if not (_fits(column.type, kind) or (untyped and kind == "VARCHAR")):
+            # The name of an ENUM lists what the column holds.
+            kind = kind if kind.startswith("DECIMAL") else kind.partition("(")[0]
             raise SchemaError(
                 f"{path}: declared as {column.type.name}, and the database has {kind}", hint=_type_hint(kind, path)
             )
@@ -193,14 +219,12 @@ def open_file(path: Path) -> duckdb.DuckDBPyConnection:
         raise OperationalError(f"there is no database {path}", hint="check the path; dpsql never creates data")
     problem = None
     try:
-        # Sessions on one file share its instance: with these settings, or DuckDB refuses the connection.
-        connection = duckdb.connect(str(path), read_only=True, config={**SETTINGS, "enable_external_access": "false"})
-        with suppress(duckdb.InvalidInputException):  # another session locked it before
-            for setting in LOCK:
-                connection.execute(setting)
-        if connection.execute("SELECT current_setting('lock_configuration')").fetchall() == [(True,)]:
-            return connection
-        problem = OperationalError(f"{path} cannot be locked", hint="report this: it should not happen")
+        connection = duckdb.connect(str(path), read_only=True, config=SETTINGS | {"enable_external_access": False})
+        # Another session of this process may have opened and locked it already, with the same settings.
+        with LOCKING:
+            if not is_set(connection, "lock_configuration"):
+                lock(connection)
+        return connection
     except duckdb.ConnectionException:
         problem = OperationalError(
             f"{path} is open in this process already, with other settings",
@@ -241,8 +265,8 @@ def _open_tables(tables: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
             _view_file(connection, name, Path(source).resolve())
         else:
             _register(connection, name, source)
-    for setting in ("SET enable_external_access = false", *LOCK):
-        connection.execute(setting)
+    connection.execute("SET enable_external_access = false")
+    lock(connection)
     return connection
 
 

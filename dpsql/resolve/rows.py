@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from sqlglot import exp
 
+    from dpsql.resolve.kept_rows import Kept
     from dpsql.schema.model import Column as DeclaredColumn
     from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
@@ -35,6 +36,8 @@ class Rows:
     unit_keys: Mapping[str, Key] | None = None
     """Inner names of columns that lead to the unit over a declared foreign key."""
     unit_type: ColumnType | None = None
+    kept: Kept | None = None
+    """Public rows that an outer join keeps besides these."""
 
     @property
     def is_private(self) -> bool:
@@ -43,6 +46,12 @@ class Rows:
     @property
     def plain_columns(self) -> dict[str, Column]:
         return {name: column for name, column in self.columns.items() if "." not in name}
+
+    @property
+    def unit_names(self) -> list[str]:
+        """How the query may name the unit: with an alias, where there is one."""
+        names = sorted(name for name, column in self.columns.items() if column.name in self.unit_columns)
+        return [name for name in names if "." in name] or names
 
     def called(self, alias: str) -> Rows:
         """The same rows under an alias: each column is known by its name, and by alias.name."""

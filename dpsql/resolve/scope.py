@@ -20,12 +20,15 @@ from dpsql.schema.types import Boolean
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
+    from dpsql.errors import Unsupported
     from dpsql.resolve.joins import Source
     from dpsql.resolve.query import Resolver
     from dpsql.resolve.rows import Named
 
 INNER = "inner"
 """The mark by which a node of our own making names a column, whatever analysts call theirs."""
+READS_OUTSIDE = "the subquery reads the row outside"
+COMPARE_UNITS = "use EXISTS and compare the units in it, or join with a subquery that is grouped by the unit"
 
 
 @dataclass
@@ -47,7 +50,12 @@ class Scope:
         parts = conditions_of(self.select.args.get("where"))
         tests = [test for test in map(as_test, parts) if test is not None]
         conditions = [self.condition(part, "WHERE") for part in parts if as_test(part) is None]
+        self.conditions = conditions
         rows = self.source.joined(self.lowering.lower, conditions)
+        if tests and rows.kept is not None:
+            raise rows.kept.refuse(
+                "IN and EXISTS may choose these", "put the test into a subquery of the private table"
+            )
         for test in tests:
             rows = semi_joined(rows, test, self)
         whole = all_of(conditions)
@@ -85,11 +93,7 @@ class Scope:
         except UnknownName as problem:
             if not self.reads_outside(query):
                 raise
-            raise self.resolver.refuse(
-                "the subquery reads the row outside",
-                node,
-                "let it compare the units, or join with a subquery that aggregates",
-            ) from problem
+            raise self.resolver.refuse(READS_OUTSIDE, node, COMPARE_UNITS) from problem
         if isinstance(found, Rows):
             raise self.resolver.refuse(
                 "a subquery would show rows of people", node, "let it aggregate: (SELECT AVG(x) ...)"
@@ -128,11 +132,25 @@ class Scope:
         keys = self.rows.unit_keys or {}
         return self.is_unit(expression) or (isinstance(expression, Column) and expression.name in keys)
 
-    def unknown(self, node: exp.Column) -> UnknownName:
+    def unknown(self, node: exp.Column) -> UnknownName | Unsupported:
+        if node.table and _is_outside(node):
+            return self.resolver.refuse(READS_OUTSIDE, node, COMPARE_UNITS)
         names = {name.rpartition(".")[2] for name in self.source.columns} | set(self.aliases)
         shown = ".".join(part.name for part in node.parts)
         hint = did_you_mean(node.name, names)
         return UnknownName(f'there is no column "{shown}"', at=self.resolver.place(node), hint=hint)
+
+
+def _is_outside(node: exp.Column) -> bool:
+    """Whether the column's table is one of a query around the one that it stands in."""
+    own = node.find_ancestor(exp.Select)
+    outer = own.find_ancestor(exp.Select) if own is not None else None
+    while outer is not None:
+        items = [outer.args.get("from_"), *(outer.args.get("joins") or ())]
+        if any(item is not None and item.this.alias_or_name.lower() == node.table.lower() for item in items):
+            return True
+        outer = outer.find_ancestor(exp.Select)
+    return False
 
 
 def inner_column(column: Column) -> exp.Column:
