@@ -55,7 +55,7 @@ FINEST_STD = 2**26
 """Noise is drawn on a grid of at least 1/2^26 of its standard deviation; finer digits would be noise anyway."""
 SPARED_BITS = 11
 """One unit's bound keeps this many bits, so that rounding it up to the grid costs less than a thousandth."""
-PASSING = 0.9
+PASSING = 0.98
 """Of the noise in a test; half of what is outside makes it fail."""
 LARGEST_STD = 2.0**56
 """Beyond this the noise would leave 64 bits, and the answer would be nothing but noise."""
@@ -403,7 +403,7 @@ def _release(
 
 
 def _test(test: Test, measures: tuple[NoisyMeasure, ...]) -> CalibratedTest:
-    """Where nobody exceeds the clip, the test fails one time in twenty."""
+    """Where nobody exceeds the clip, the test fails one time in a hundred."""
     (exceeding,) = (measure for measure in measures if measure.bounded.column == test.exceeding)
     return CalibratedTest(test, exceeding.noise.half_width(PASSING))
 
