@@ -33,11 +33,9 @@ class Described:
 def describe(path: Path) -> dict[str, Described]:
     """The tables of a DuckDB file by name; a Parquet or CSV file is one table, named like the file."""
     reader = TYPED.get(path.suffix.lower())
-    return (
-        _describe_database(path)
-        if reader is None
-        else {path.stem.replace(".", "_"): Described(_file_columns(path, reader))}
-    )
+    if reader is None:
+        return _describe_database(path)
+    return {path.stem.replace(".", "_"): Described(_file_columns(path, reader))}
 
 
 def _file_columns(path: Path, reader: str) -> dict[str, str]:
