@@ -451,6 +451,7 @@ def _reason(best: Candidate, candidates: list[Candidate], planned: Planned) -> s
         return "the session has no delta"
     (other,) = (candidate for candidate in candidates if candidate is not best)
     times = math.exp((other.spread - best.spread) / 2)
-    error = f"{times:.2g} times less error" if times >= 1 else f"{1 / times:.2g} times more error"
+    more = max(times, 1 / times)
+    error = f"{more:.2g} times {'less' if times >= 1 else 'more'} error" if more >= 1.05 else "about as much error"
     part = f"takes {best.share:.2g} of the session instead of {other.share:.2g}"
-    return f"{error} than {other.mechanism}, and {part}"
+    return f"{error} {'as' if more < 1.05 else 'than'} {other.mechanism}, and {part}"
