@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from copy import copy
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,6 +74,17 @@ class Session:
             raise
         self.setting = Setting(loaded, engine, opened, Scratch())
         self.query_epsilon = share or opened.budget.filter.epsilon * DEFAULT_SHARE
+
+    def over(self, frames: Mapping[str, object], schema: Schema) -> Session:
+        """The same account, over other rows of the same people or another declaration of them."""
+        from dpsql.engines.duckdb_engine import DuckDBEngine
+
+        assert isinstance(self.setting.engine, DuckDBEngine)
+        engine = self.setting.engine.over(frames)
+        engine.check(schema)
+        other = copy(self)
+        other.setting = replace(self.setting, schema=schema, engine=engine)
+        return other
 
     def execute(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Result:
         return pipeline.run(self.question(sql, parameters, **options), self.setting)

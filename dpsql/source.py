@@ -23,6 +23,10 @@ class Place:
     end: int
 
     @property
+    def marked(self) -> str:
+        return self.text[self.start : self.end + 1]
+
+    @property
     def line(self) -> int:
         return self.text.count("\n", 0, self.start) + 1
 

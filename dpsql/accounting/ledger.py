@@ -141,6 +141,11 @@ class Ledger:
         with self._file.reading() as connection:
             return Book(connection).last_entries(limit)
 
+    def charges(self, after: int, count: int) -> list[Entry]:
+        """At most `count` charges that came after the first `after`, oldest first."""
+        with self._file.reading() as connection:
+            return Book(connection).charges(after, count)
+
     def verify(self) -> VerifyReport:
         """Walks the whole chain; raises LedgerError at the first entry that is not as written."""
         with self._file.reading() as connection:
@@ -208,7 +213,7 @@ class Ledger:
         total = book.budget(None)
         if total is None:
             raise _nothing_recorded(self._file.path)
-        budgets = [Budget(_filter_of(total), book.tally())]
+        budgets = [Budget(_filter_of(total), book.tally(), self.charges)]
         own = None if self.analyst is None else book.budget(self.analyst)
         if own is not None:
             budgets.append(Budget(_filter_of(own), book.analyst_tally(self.analyst)))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dpsql.aggregates.answer import Answer
     from dpsql.aggregates.measure import Measure
     from dpsql.aggregates.statistic import Statistic
-    from dpsql.relation.domain import Domain
+    from dpsql.relation.domain import Domain, ListedKeys
     from dpsql.relation.knowledge import Knowledge
     from dpsql.relation.relation import Aggregate
     from dpsql.schema.types import ColumnType
@@ -70,7 +70,7 @@ class Release:
     units: tuple[str, ...]
     """How the rows lead to their units, one for each table, for people to read."""
     knowledge: Knowledge
-    domain: Domain | None
+    domain: Domain | ListedKeys | None
     """The public groups; None when the keys are people's own and must be selected privately."""
     one_row_per_unit: bool
     groups: int

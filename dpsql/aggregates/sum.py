@@ -126,12 +126,14 @@ def unbounded(call: AggregateCall, value: Expression) -> UnboundedColumn:
             f'{call.name} needs bounds on "{value.name}", and the schema declares none',
             at=place,
             hint=f"the data owner can add  bounds: [0, 500]  to columns.{value.name} in the schema",
+            columns=(value.name,),
         )
-    names = sorted({column.name for column in columns_of(value)})
+    names = tuple(sorted({column.name for column in columns_of(value)}))
     return UnboundedColumn(
         f"{call.name} needs a bounded value, and this expression has no bounds",
         at=place,
         hint=f"declare bounds on {', '.join(names)}, or hold it: LEAST(GREATEST(..., 0), 500)",
+        columns=names,
     )
 
 

@@ -3,8 +3,8 @@
 A quantile needs the values around one rank, and those alone:
 
     _values   what each unit may bring: a value per row
-    _guess    from one value in sixteen: two fences that should hold the rank and `reach` ranks on both sides
-    _checked  how many values there are, and beyond each fence; a fence that is too near is dropped
+    _guess    from one value in 64: two fences that should hold the rank and `reach` ranks on both sides
+    _checked  how many values there are, and beyond each fence; for a fence that is too near the last value stands in
     points    the values between the fences as points of the grid, and how often each occurs
 
 so a guess that was wrong costs time and nothing else. Values become points only at the end: that keeps their order.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
 from dpsql.aggregates.write_matched import matched_sql
 from dpsql.expressions.quanta import in_quanta, saturated
-from dpsql.expressions.write import Sql, call, column, integer, listed, literal, named, when
+from dpsql.expressions.write import Sql, call, column, integer, listed, literal, named
 from dpsql.relation.write import select
 from dpsql.schema.types import Double
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from dpsql.aggregates.write_release import Writer
 
 VALUE = "_value"
-SAMPLED = 16
-STEP, FENCES = 16, 6
-"""Fences are sought at the fractions p +- 16^-j, j = 0 ... 5, of the sampled values."""
-CHANCE = 4
+SAMPLED = 64
+FENCES = 12
+"""Fences are sought at the fractions p +- 2^-j, j = 0 ... 11, of the sampled values."""
+CHANCE = 3
 """Standard deviations by which a sampled rank is expected to be off at most."""
 MARGIN = 2
 """Ranks to spare where they are compared as doubles."""
@@ -62,59 +62,73 @@ class QuantileWriter:
             "_values": self.writer.values(self.statistic.argument, distinct=False),
             "_guess": self.guess(),
             "_checked": self.checked(),
+            "_points": self.points(),
         }
         collected = [
-            _listed("_point", points),
-            _listed("_count", counts),
-            named(Sql("CAST(coalesce(sum(_count) FILTER (WHERE _point IS NULL), 0) AS BIGINT)"), below),
-            named(Sql("any_value(_rows)"), rows),
+            *(column(name, "_checked") for name in self.writer.release.key_names),
+            named(Sql("_points"), points),
+            named(Sql("_counts"), counts),
+            named(Sql("_under"), below),
+            named(Sql("_rows"), rows),
         ]
+        same = self.writer.same_keys("_checked", "_points")
         before = ", ".join(f"{name} AS ({sql})" for name, sql in parts.items())
-        return Sql(f"WITH {before} {self.writer.by_keys([*self.writer.keys, *collected], self.points())}")
+        return Sql(f"WITH {before} SELECT {listed(collected)} FROM _checked JOIN _points ON {same}")
 
     def guess(self) -> Sql:
         """Two fences for each group that was sampled."""
-        keys, value = self.writer.keys, column(VALUE)
-        sought = [self.statistic.fraction + side * Fraction(1, STEP**j) for j in range(FENCES) for side in (-1, 1)]
+        keys = self.writer.keys
+        sought = [self.statistic.fraction + side * Fraction(1, 2**j) for j in range(FENCES) for side in (-1, 1)]
         fractions = listed([literal(min(max(part, Fraction(0)), Fraction(1)), Double()) for part in sought])
-        columns = [*keys, Sql("count(*) AS _sampled"), Sql(f"quantile_disc({value}, [{fractions}]) AS _fences")]
-        sample = Sql(f"SELECT * FROM _values WHERE hash({value}) % {SAMPLED} = 0")
+        columns = [*keys, Sql("count(*) AS _sampled"), Sql(f"quantile_disc({VALUE}, [{fractions}]) AS _fences")]
+        sample = Sql(f"SELECT * FROM _values WHERE hash({VALUE}) & {SAMPLED - 1} = 0")
         return select([*keys, self.nearest(1, "_low"), self.nearest(2, "_high")], self.writer.by_keys(columns, sample))
 
     def nearest(self, side: int, name: str) -> Sql:
         """The nearest fence that should be far enough."""
         need = f"({integer(self.reach // SAMPLED + 1)} + {CHANCE} * sqrt(_sampled))"
-        cases = (f"WHEN _sampled >= {need} * {STEP**j} THEN _fences[{2 * j + side}]" for j in reversed(range(FENCES)))
+        cases = (f"WHEN _sampled >= {need} * {2**j} THEN _fences[{2 * j + side}]" for j in reversed(range(FENCES)))
         return Sql(f"CASE {' '.join(cases)} END AS {name}")
 
     def checked(self) -> Sql:
-        """The number of values, and those fences that are far enough."""
-        keys, value, need = self.writer.keys, column(VALUE), integer(self.reach + MARGIN)
-        same = self.writer.same_keys("_values", "_guess")
-        fenced = Sql(f"SELECT _values.*, _low, _high FROM _values LEFT JOIN _guess ON {same}")
+        """The number of values, those fences that are far enough, and how many values are under the lower one."""
+        keys, need = self.writer.keys, integer(self.reach + MARGIN)
+        source, low, high = self.fenced("LEFT JOIN", "_guess")
         counts = [
             Sql("count(*) AS _rows"),
-            Sql(f"count(*) FILTER (WHERE {value} < _low) AS _under"),
-            Sql(f"count(*) FILTER (WHERE {value} > _high) AS _over"),
-            Sql("any_value(_low) AS _low"),
-            Sql("any_value(_high) AS _high"),
+            Sql(f"sum(CASE WHEN {VALUE} < {low} THEN 1 ELSE 0 END) AS _beyond_low"),
+            Sql(f"sum(CASE WHEN {VALUE} > {high} THEN 1 ELSE 0 END) AS _beyond_high"),
+            *(Sql(f"{end}({VALUE}) AS _{end}") for end in ("min", "max")),
+            *(Sql(f"any_value({fence}) AS {name}") for fence, name in ((low, "_low"), (high, "_high"))),
         ]
+        counted = self.writer.by_keys([*keys, *counts], source)
         rank = f"{literal(self.statistic.fraction, Double())} * _rows"
-        low = Sql(f"CASE WHEN _under + {need} <= {rank} THEN _low END AS _low")
-        high = Sql(f"CASE WHEN _rows - _over - {need} >= {rank} THEN _high END AS _high")
-        return select([*keys, Sql("_rows"), low, high], self.writer.by_keys([*keys, *counts], fenced))
+        low_holds = f"_low IS NOT NULL AND _beyond_low + {need} <= {rank}"
+        high_holds = f"_high IS NOT NULL AND _rows - _beyond_high - {need} >= {rank}"
+        fences = [
+            Sql(f"CASE WHEN {low_holds} THEN _low ELSE _min END AS _low"),
+            Sql(f"CASE WHEN {high_holds} THEN _high ELSE _max END AS _high"),
+            Sql(f"CAST(CASE WHEN {low_holds} THEN _beyond_low ELSE 0 END AS BIGINT) AS _under"),
+        ]
+        return select([*keys, Sql("_rows"), *fences], counted)
 
     def points(self) -> Sql:
-        """The points between the fences with their counts; what is below the lower fence counts as the point NULL."""
-        value, grid = column(VALUE), self.statistic.grid
-        point = in_quanta(value, self.statistic.argument.type, grid.quantum, grid.low, grid.high)
-        keys = [column(name, "_values") for name in self.writer.release.key_names]
-        columns = [*keys, Sql("_rows"), named(when(Sql(f"coalesce({value} >= _low, true)"), point), "_point")]
-        return Sql(
-            f"SELECT {listed([*columns, Sql('count(*) AS _count')])} "
-            f"FROM _values JOIN _checked ON {self.writer.same_keys('_values', '_checked')} "
-            f"WHERE coalesce({value} <= _high, true) GROUP BY ALL"
-        )
+        """The points between the fences, in order, and how often each occurs."""
+        grid, keys = self.statistic.grid, self.writer.keys
+        source, low, high = self.fenced("JOIN", "_checked")
+        between = Sql(f"SELECT * FROM ({source}) AS _below WHERE {VALUE} BETWEEN {low} AND {high}")
+        point = in_quanta(column(VALUE), self.statistic.argument.type, grid.quantum, grid.low, grid.high)
+        counted = Sql(f"{select([*keys, named(point, '_point'), Sql('count(*) AS _count')], between)} GROUP BY ALL")
+        return self.writer.by_keys([*keys, _listed("_point", "_points"), _listed("_count", "_counts")], counted)
+
+    def fenced(self, join: str, table: str) -> tuple[Sql, Sql, Sql]:
+        """The values with the fences of their group, and how these are called."""
+        if not self.writer.keys:
+            # One group: fences are constants, which is much faster than a join.
+            low, high = (Sql(f"(SELECT {end} FROM {table})") for end in ("_low", "_high"))
+            return Sql("SELECT * FROM _values"), low, high
+        same = self.writer.same_keys("_values", table)
+        return Sql(f"SELECT _values.*, _low, _high FROM _values {join} {table} ON {same}"), Sql("_low"), Sql("_high")
 
 
 def _listed(part: str, name: str) -> Sql:

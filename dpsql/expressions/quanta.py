@@ -6,7 +6,7 @@ from datetime import date
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.write import Sql, binary, call, cast, clamp, column, finite, huge, integer, literal, text
+from dpsql.expressions.write import Sql, binary, call, cast, clamp, column, finite_clamp, huge, integer, literal, text
 from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def in_quanta(value: Sql, kind: ColumnType, quantum: Fraction, low: int, high: i
     """The value clamped to [low, high] quanta; NULL, NaN and infinity are no values."""
     match kind:
         case Double():
-            held = clamp(finite(value), literal(low * quantum, kind), literal(high * quantum, kind))
+            held = finite_clamp(value, literal(low * quantum, kind), literal(high * quantum, kind))
             return cast(call("round", binary(held, "*", literal(1 / quantum, kind))), Integer())
         case Decimal():
             # Clamped first, so that the value fits into 18 digits before it is made whole.

@@ -34,6 +34,8 @@ class Noisy:
     charged: Charged
     columns: tuple[Mapping[str, np.ndarray] | None, ...]
     """For each release its keys and noisy measures; None where the engine failed."""
+    spared: Fraction = Fraction(0)
+    """What of the charge was given back, because tests refused."""
 
 
 def add_noise(fetched: Fetched, setting: Setting) -> Noisy:
@@ -47,12 +49,11 @@ def add_noise(fetched: Fetched, setting: Setting) -> Noisy:
         columns.append(noisy)
         if noisy is not None:
             setting.ledger.answers.store(release.fingerprint, _stored(noisy))
-    if charged.entry is not None and None not in columns:
-        _mark(charged, columns, setting.ledger)
-    return Noisy(charged, tuple(columns))
+    marked = charged.entry is not None and None not in columns
+    return Noisy(charged, tuple(columns), _mark(charged, columns, setting.ledger) if marked else Fraction(0))
 
 
-def _mark(charged: Charged, columns: list[Mapping[str, np.ndarray] | None], ledger: Ledger) -> None:
+def _mark(charged: Charged, columns: list[Mapping[str, np.ndarray] | None], ledger: Ledger) -> Fraction:
     """The charge ended in an answer, or tests refused so much of it that a part of the price is given back."""
     assert charged.entry is not None
     spared = [
@@ -62,11 +63,12 @@ def _mark(charged: Charged, columns: list[Mapping[str, np.ndarray] | None], ledg
         for name, part in release.refusable.items()
         if np.ma.getmaskarray(noisy[name]).all()
     ]
+    epsilon = sum((part.epsilon for part in spared), Fraction(0))
     if spared:
-        event = Composed(tuple(part.event for part in spared))
-        ledger.refused(charged.entry, event, sum((part.epsilon for part in spared), Fraction(0)))
+        ledger.refused(charged.entry, Composed(tuple(part.event for part in spared)), epsilon)
     else:
         ledger.released(charged.entry)
+    return epsilon
 
 
 def _noisy_or_none(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray] | None:
@@ -89,12 +91,15 @@ def _noisy(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[
 
 
 def _drawn(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
-    """The statistics; quantiles of the same values are put in the order of their fractions."""
+    """The statistics; quantiles of the same values are put in order, unless a test refused one of them."""
     columns: dict[str, np.ndarray] = {
         drawn.column: draw.draw([exact[name] for name in drawn.profile]) for drawn, draw in release.statistics
     }
     for names in quantiles_in_order(release.planned.release.statistics):
-        columns |= zip(names, np.ma.sort(np.ma.stack([columns[name] for name in names]), axis=0), strict=True)
+        drawn = np.ma.stack([columns[name] for name in names])
+        whole = ~np.ma.getmaskarray(drawn).any(axis=0)
+        drawn[:, whole] = np.sort(drawn.data[:, whole], axis=0)
+        columns |= zip(names, drawn, strict=True)
     return columns
 
 

@@ -2,7 +2,7 @@
 
 The query's epsilon is shared equally by all its measures, key selection included, and its statistics. Laplace adds
 epsilons, Gaussian adds squared mus; the one that gives less error for the same part of the session is taken, unless the
-analyst names one. A statistic has a mechanism of its own (aggregates/draw.py). docs/proofs/calibration.md.
+analyst names one. A statistic has a mechanism of its own (draws/). docs/proofs/calibration.md.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from dpsql.accounting.exact import root_up, rounded_up
 from dpsql.accounting.filters import RESERVED_SHARE, Basic, Filter, Zcdp
 from dpsql.accounting.gaussian_dp import mu_for
 from dpsql.accounting.zcdp import rho_for
-from dpsql.aggregates.draw import Spared, Terms
-from dpsql.aggregates.draw_for import draw_for
 from dpsql.aggregates.write_release import release_sql
+from dpsql.draws.choose import draw_for
+from dpsql.draws.draw import Spared, Terms
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import gaussian, laplace
 from dpsql.relation.earlier import with_earlier
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from dpsql.accounting.budget import Budget
     from dpsql.aggregates.answer import Test
-    from dpsql.aggregates.draw import Draw
     from dpsql.aggregates.release import Bounded, Drawn, Release
+    from dpsql.draws.draw import Draw
     from dpsql.expressions.write import Sql
     from dpsql.flow.plan_query import Output, Planned, PlannedRelease, PublicTable
     from dpsql.flow.question import Question
@@ -159,6 +159,8 @@ class Candidate:
     """The delta at which the query's epsilon holds, key selection apart."""
     share: float
     """The part of the session that it takes."""
+    fits: bool
+    """Whether that much is left."""
 
     @property
     def spread(self) -> float:
@@ -170,8 +172,8 @@ class Candidate:
 def calibrate_noise(planned: Planned, setting: Setting) -> Calibrated:
     budget = setting.ledger.budget
     candidates = [make(planned, budget) for make in _allowed(planned, budget.filter)]
-    # Error weighed by what it costs the session: variance times share.
-    candidates.sort(key=lambda candidate: candidate.spread + math.log(max(candidate.share, 1e-300)))
+    # What still fits comes first. Then error weighed by what it costs the session: variance times share.
+    candidates.sort(key=lambda way: (not way.fits, way.spread + math.log(max(way.share, 1e-300))))
     ways = [_calibrated(planned, candidate, candidates, budget, setting) for candidate in candidates]
     return next((way for way in ways if _answered(way, setting)), ways[0])
 
@@ -189,7 +191,8 @@ def _calibrated(
     releases: list[CalibratedRelease] = []
     for number in range(len(planned.releases)):
         releases.append(_release(planned, number, chosen, delta, setting, releases))
-    noises = [chosen.mechanism] if _measures(planned) else []
+    noises = ["ptr"] if any(release.tests for release in releases) else []
+    noises += [chosen.mechanism] if _measures(planned) else []
     drawn = [draw.name for release in releases for _, draw in release.statistics]
     return Calibrated(
         planned.question,
@@ -227,7 +230,7 @@ def _laplace(planned: Planned, budget: Budget) -> Candidate:
 
     measures = tuple(tuple(map(noisy, release.release.measures)) for release in planned.releases)
     events = tuple(Composed(tuple(measure.event for measure in release)) for release in measures)
-    return Candidate("laplace", measures, events, Fraction(0), _share(events, planned, budget))
+    return Candidate("laplace", measures, events, Fraction(0), *_share(events, planned, budget))
 
 
 def _gaussian(planned: Planned, budget: Budget) -> Candidate:
@@ -250,7 +253,7 @@ def _gaussian(planned: Planned, budget: Budget) -> Candidate:
             events.append(ApproximateRelease(epsilon * part, delta * part))
         else:
             events.append(Composed((event,) * len(noisy)))
-    return Candidate("gaussian", tuple(measures), tuple(events), delta, _share(tuple(events), planned, budget))
+    return Candidate("gaussian", tuple(measures), tuple(events), delta, *_share(tuple(events), planned, budget))
 
 
 def _mu_squared(epsilon: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
@@ -342,16 +345,20 @@ def _reserved_delta(planned: Planned, filter_: Filter, candidate: Candidate) -> 
     return reserved / uses
 
 
-def _share(events: tuple[Event, ...], planned: Planned, budget: Budget) -> float:
-    """The part of the session that the events and all statistics take, by the best rule that can still admit them."""
+def _share(events: tuple[Event, ...], planned: Planned, budget: Budget) -> tuple[float, bool]:
+    """The part of the session that the events and all statistics take, by the best rule that can still admit them.
+
+    And whether there is one.
+    """
     statistics = Repeated((PureRelease(_each(planned)),), Fraction(_statistics(planned)))
     cost, spent = price(Composed((*events, statistics))), budget.tally.totals
     rules = budget.filter.rules
-    alive = [rule for rule in rules if spent + cost <= rule.limit] or rules
-    return min(
+    alive = [rule for rule in rules if spent + cost <= rule.limit]
+    share = min(
         max(_fraction(mine, limit) for mine, limit in zip(cost.amounts, rule.limit.amounts, strict=True))
-        for rule in alive
+        for rule in alive or rules
     )
+    return share, bool(alive)
 
 
 def _fraction(amount: Fraction | float, limit: Fraction | float) -> float:

@@ -42,15 +42,16 @@ def finish_result(noisy: Noisy, setting: Setting) -> Result:
     finished = setting.scratch.run(calibrated.finish, tables, [*private, *public])
     visible = len(calibrated.outputs)
     columns = tuple(
-        ResultColumn(name, kind, output.estimate, _noises(output, calibrated), dict(output.hidden))
+        ResultColumn(name, kind, output.estimate, _noises(output, calibrated), dict(output.hidden), output.is_key)
         for name, kind, output in zip(finished.names[:visible], finished.types, calibrated.outputs, strict=False)
     )
     receipt = Receipt(
-        cost=noisy.charged.cost,
+        cost=noisy.charged.cost(noisy.spared),
         mechanism=calibrated.mechanism,
         recalled=noisy.charged.entry is None,
         refused=_refused(noisy),
         number=noisy.charged.entry.number if noisy.charged.entry else None,
+        budget=setting.ledger.budget,
     )
     return Result(columns, finished.rows, receipt)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -94,6 +94,8 @@ class Output:
     release: int | None
     hidden: tuple[tuple[str, int], ...] = ()
     """Measures that the finish returns behind the visible columns: name and position."""
+    is_key: bool | None = None
+    """Whether it is made of keys alone; None where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -146,12 +148,16 @@ def _outputs(finish: exp.Query, measured: Measured) -> tuple[Output, ...]:
     """The columns of an answer that is one SELECT over one release, with their errors; others have none."""
     if not isinstance(finish, exp.Select) or finish.find(exp.Star):
         return ()
-    number = _release_below(finish)
-    if number is None or measured.releases[number].aggregate.totals:
-        return tuple(Output(item.alias_or_name, None, None) for item in finish.expressions)
-    answers = _estimates(measured.releases[number])
-    return _with_hidden(
-        finish, [(item.alias_or_name, estimate_of(item, answers)) for item in finish.expressions], number
+    number, items = _release_below(finish), finish.expressions
+    if number is None:
+        return tuple(Output(item.alias_or_name, None, None) for item in items)
+    release = measured.releases[number]
+    # Totals are sums of groups: their rows have more noise than the others.
+    answers = {} if release.aggregate.totals else _estimates(release)
+    outputs = _with_hidden(finish, [(item.alias_or_name, estimate_of(item, answers)) for item in items], number)
+    return tuple(
+        replace(output, is_key=all(column.name in release.key_names for column in item.find_all(exp.Column)))
+        for output, item in zip(outputs, items, strict=True)
     )
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dpsql.errors import ProgrammingError, Unsupported
-from dpsql.relation.domain import Domain, public_domain
+from dpsql.errors import OperationalError, ProgrammingError, Unsupported
+from dpsql.expressions.write import Sql, column
+from dpsql.relation.domain import Domain, ListedKeys, public_domain
+from dpsql.relation.earlier import with_earlier
 from dpsql.relation.knowledge import Knowledge, knowledge_of
 from dpsql.relation.relation import Across, Filter, Project
 from dpsql.relation.units import joined_across, one_row_per_unit, parts_of, scans_of
+from dpsql.relation.write_domain import listed_keys_sql
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -32,7 +35,7 @@ class TrackedRelease:
     """The private tables that the rows come from."""
     one_row_per_unit: bool
     knowledge: Knowledge
-    domain: Domain | None
+    domain: Domain | ListedKeys | None
     """The public groups; None when the keys are people's own and must be selected privately."""
     across: Across | None
     """The join of different people that the rows come from, if they do."""
@@ -49,16 +52,21 @@ class Tracked:
 
 def track_units(resolved: Resolved, setting: Setting) -> Tracked:
     releases = tuple(
-        _track(aggregate, units, setting.max_public_groups)
+        _track(aggregate, units, resolved, setting)
         for aggregate, units in zip(resolved.releases, resolved.unit_columns, strict=True)
     )
     _check_options(resolved.question.options, releases)
     return Tracked(resolved.question, releases, resolved.public, resolved.earlier, resolved.finish)
 
 
-def _track(aggregate: Aggregate, unit_columns: frozenset[str], max_public_groups: int) -> TrackedRelease:
-    knowledge = knowledge_of(aggregate.source)
-    domain = public_domain(aggregate.keys, aggregate.source, knowledge.kept, max_public_groups)
+def _track(aggregate: Aggregate, unit_columns: frozenset[str], resolved: Resolved, setting: Setting) -> TrackedRelease:
+    knowledge, most = knowledge_of(aggregate.source), setting.max_public_groups
+    domain: Domain | ListedKeys | None
+    if aggregate.listed is None:
+        domain = public_domain(aggregate.keys, aggregate.source, knowledge.kept, most)
+    else:
+        _check_list(aggregate, aggregate.listed, resolved, setting)
+        domain = ListedKeys(aggregate.listed, aggregate.keys, most)
     scans = tuple(scan for scan in scans_of(aggregate.source) if scan.unit is not None)
     single, across = one_row_per_unit(aggregate.source), _across(aggregate.source)
     return TrackedRelease(aggregate, unit_columns, scans, single, knowledge, domain, across)
@@ -73,6 +81,29 @@ def _across(relation: Relation) -> Across | None:
         if isinstance(inner, Across):
             raise joined_across(inner, "only totals can be asked of people joined with others")
     return relation if isinstance(relation, Across) else None
+
+
+def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, setting: Setting) -> None:
+    """Counts the listed keys, which are public; conditions can only make them fewer."""
+    while isinstance(listed, Filter):
+        listed = listed.source
+    names = [f"_k{number}" for number in range(len(aggregate.keys))]
+    keys = listed_keys_sql(listed, aggregate.keys, names)
+    tables = [answer.table for answer in resolved.earlier if column(answer.table.name) in keys]
+    if any(table.rows is None for table in tables):
+        raise Unsupported(
+            "an outer join cannot keep the rows of an answer that is not there yet",
+            hint="use an inner join, or list the keys: VALUES or a public table",
+        )
+    most = setting.max_public_groups
+    try:
+        found = setting.engine.run(with_earlier(tables, Sql(f"SELECT count(*) AS n FROM ({keys})")))
+    except Exception as problem:
+        raise OperationalError(
+            "the public rows that the outer join keeps cannot be read", hint="the data owner can check the tables"
+        ) from problem
+    if found["n"][0] > most:
+        raise Unsupported(f"the outer join lists more than {most:,} groups", hint="keep fewer public rows with WHERE")
 
 
 def _check_options(options: SqlOptions, releases: tuple[TrackedRelease, ...]) -> None:

@@ -46,6 +46,16 @@ class Domain:
         return math.prod(facts.size or 0 for facts in self.sources)
 
 
+@dataclass(frozen=True)
+class ListedKeys:
+    """The groups are `keys` over the rows of a public relation."""
+
+    relation: Relation
+    keys: tuple[Expression, ...]
+    size: int
+    """No more groups than this. It is the limit, not what a table holds today: bounds must not lean on that."""
+
+
 def source_name(number: int) -> str:
     return f"_s{number}"
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
 from dpsql.expressions.emit import emit_value
-from dpsql.expressions.facts import Facts, bounded, fact_of
+from dpsql.expressions.facts import Facts, bounded, fact_of, union
 from dpsql.expressions.quanta import in_quanta, quantum_for
-from dpsql.expressions.tree import facts_of
+from dpsql.expressions.tree import Literal, facts_of
 from dpsql.expressions.write import Sql, binary, call, cast, literal, try_cast
 from dpsql.schema.types import Boolean, Decimal, Double, Integer
 
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 POSITIONS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX", "ANY_VALUE", "BOOL_OR", "BOOL_AND")
-NEIGHBOURS = ("LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE")
-WINDOWS = (*AGGREGATES, *POSITIONS, *NEIGHBOURS)
-BY_POSITION = ("ROW_NUMBER", *NEIGHBOURS)
+NEIGHBOURS = ("LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE", "NTH_VALUE")
+SHARES = ("PERCENT_RANK", "CUME_DIST")
+WINDOWS = (*AGGREGATES, *POSITIONS, *NEIGHBOURS, *SHARES, "NTILE")
+BY_POSITION = ("ROW_NUMBER", "NTILE", *NEIGHBOURS)
 
 
 def check_per_unit(asked: AggregateCall, known: tuple[str, ...]) -> None:
@@ -46,6 +47,7 @@ def check_per_unit(asked: AggregateCall, known: tuple[str, ...]) -> None:
         raise Unsupported(
             f"{asked.name}(DISTINCT ...) cannot be taken within one unit", at=asked.at, hint="leave DISTINCT out"
         )
+    _check_constants(asked)
     kind = asked.arguments[0].type if asked.arguments else None
     if asked.name.startswith("BOOL") and not isinstance(kind, Boolean):
         raise ProgrammingError(f"{asked.name} takes a condition", at=asked.at, hint="compare the value with something")
@@ -53,10 +55,27 @@ def check_per_unit(asked: AggregateCall, known: tuple[str, ...]) -> None:
         raise ProgrammingError(f"{asked.name} takes a number", at=asked.at, hint="to count rows, write COUNT(*)")
 
 
+def _check_constants(asked: AggregateCall) -> None:
+    """The numbers in NTILE(4), LAG(x, 2, default) and NTH_VALUE(x, 3)."""
+    numbers = asked.arguments[:1] if asked.name == "NTILE" else asked.arguments[1:2]
+    least = 0 if asked.name in ("LAG", "LEAD") else 1
+    for number in numbers:
+        if not isinstance(number, Literal) or not isinstance(number.value, int) or not least <= number.value < 2**31:
+            raise ProgrammingError(
+                f"{asked.name} takes a constant number from {least} on", at=asked.at, hint="write LAG(x, 2), NTILE(4)"
+            )
+    if len(asked.arguments) == 3 and asked.arguments[2].type != asked.arguments[0].type:
+        raise ProgrammingError(
+            f"the default of {asked.name} has another type than its value", at=asked.at, hint="CAST one of them"
+        )
+
+
 def result_type(asked: AggregateCall) -> Facts:
     """What the type alone says of the result."""
-    if asked.name in ("COUNT", *POSITIONS):
+    if asked.name in ("COUNT", "NTILE", *POSITIONS):
         return fact_of(Integer(), nullable=False)
+    if asked.name in SHARES:
+        return fact_of(Double(), nullable=False)
     (value, *_) = asked.arguments
     if asked.name == "AVG" or (asked.name == "SUM" and not isinstance(value.type, Integer)):
         return fact_of(Double(), nullable=True)
@@ -70,12 +89,23 @@ def per_unit_facts(asked: AggregateCall, known: Known, single: bool) -> Facts:
         return bounded(Integer(), 0 if asked.arguments else 1, _most_counted(asked, known, single), nullable=False)
     if asked.name in POSITIONS:
         return bounded(Integer(), 1, 1 if single else None, nullable=False)
+    if asked.name in SHARES:
+        return bounded(Double(), 0, 1, nullable=False)
     facts = facts_of(asked.arguments[0], known)
+    if asked.name == "NTILE":
+        return bounded(Integer(), 1, facts.high, nullable=False)
+    if len(asked.arguments) == 3:
+        return replace(union([facts, facts_of(asked.arguments[2], known)], facts.type), nullable=True)
     if asked.name == "AVG":
         return bounded(Double(), facts.low, facts.high, nullable=True)
     if asked.name == "SUM":
         kind = result_type(asked).type
-        return bounded(kind, facts.low, facts.high, nullable=True) if single else fact_of(kind, nullable=True)
+        if single:
+            return bounded(kind, facts.low, facts.high, nullable=True)
+        # Values of one sign have a sum of that sign.
+        low = 0 if isinstance(facts.low, int | Fraction) and facts.low >= 0 else None
+        high = 0 if isinstance(facts.high, int | Fraction) and facts.high <= 0 else None
+        return bounded(kind, low, high, nullable=True)
     return replace(facts, nullable=True)
 
 

@@ -183,12 +183,22 @@ class WindowOrder:
 
 
 @dataclass(frozen=True)
+class Frame:
+    """Which rows around the current one count. The ends are SQL of our own: 2 PRECEDING, CURRENT ROW, ..."""
+
+    kind: Literal["ROWS", "RANGE"]
+    start: str
+    end: str
+
+
+@dataclass(frozen=True)
 class WindowCall:
     """A window function over the rows of one unit; more keys and an order may narrow it down."""
 
     call: AggregateCall
     keys: tuple[Expression, ...]
     order: tuple[WindowOrder, ...]
+    frame: Frame | None = None
 
 
 @dataclass(frozen=True)
@@ -210,3 +220,5 @@ class Aggregate:
     grouped: bool
     totals: tuple[tuple[int, ...], ...] = ()
     """ROLLUP, CUBE, GROUPING SETS: which keys each row of the answer keeps. Totals are sums of released groups."""
+    listed: Relation | None = None
+    """Public rows whose keys are the groups, where an outer join names them."""

@@ -186,9 +186,11 @@ def _ordered(order: WindowOrder, known: Known) -> Sql:
 def _over(window: WindowCall, known: Known, read: list[str]) -> Sql:
     partition = listed([column(UNIT), *(emit(key, known) for key in window.keys)])
     order = [_ordered(order, known) for order in window.order]
-    if window.call.name in BY_POSITION:
+    if window.call.name in BY_POSITION or (window.frame is not None and window.frame.kind == "ROWS"):
         order += [column(name) for name in read]
     ordered = f" ORDER BY {listed(order)}" if order else ""
     # Without an order of the analyst's the frame is the whole partition; ours must not make it end at the row.
     frame = "" if window.order or not ordered else WHOLE_PARTITION
+    if window.frame is not None:
+        frame = f" {window.frame.kind} BETWEEN {window.frame.start} AND {window.frame.end}"
     return per_unit_sql(window.call, known, f" OVER (PARTITION BY {partition}{ordered}{frame})")

@@ -5,18 +5,23 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.emit import emit
+from dpsql.expressions.emit import emit, emit_value
+from dpsql.expressions.tree import columns_of
 from dpsql.expressions.write import Sql, binary, call, cast, column, integer, listed, literal, named
-from dpsql.relation.domain import Domain, source_name
-from dpsql.relation.write import exists_sql
+from dpsql.relation.domain import Domain, ListedKeys, source_name
+from dpsql.relation.knowledge import knowledge_of
+from dpsql.relation.write import exists_sql, relation_sql
 
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
-    from dpsql.expressions.tree import Known
+    from dpsql.expressions.tree import Expression, Known
+    from dpsql.relation.relation import Relation
 
 
-def domain_sql(domain: Domain, key_names: list[str]) -> Sql:
+def domain_sql(domain: Domain | ListedKeys, key_names: list[str]) -> Sql:
     """SELECT DISTINCT keys FROM source CROSS JOIN source ... WHERE conditions."""
+    if isinstance(domain, ListedKeys):
+        return listed_keys_sql(domain.relation, domain.keys, key_names)
     known: Known = {source_name(number): facts for number, facts in enumerate(domain.sources)}
     keys = listed([named(emit(key, known), name) for key, name in zip(domain.keys, key_names, strict=True)])
     sources = [f"({_values(facts, name)}) AS {column(name)}" for name, facts in known.items()]
@@ -28,6 +33,13 @@ def domain_sql(domain: Domain, key_names: list[str]) -> Sql:
     if conditions:
         query += f" WHERE {' AND '.join(conditions)}"
     return Sql(query)
+
+
+def listed_keys_sql(relation: Relation, keys: tuple[Expression, ...], key_names: list[str]) -> Sql:
+    known = knowledge_of(relation).always
+    values = [named(emit_value(key, known), name) for key, name in zip(keys, key_names, strict=True)]
+    below = relation_sql(relation, {used.name for key in keys for used in columns_of(key)})
+    return Sql(f"SELECT DISTINCT {listed(values)} FROM ({below}) AS _below")
 
 
 def _values(facts: Facts, name: str) -> Sql:

@@ -1,4 +1,4 @@
-"""Which aggregate or window function is asked for.
+"""Which aggregate is asked for.
 
 FILTER (WHERE c) and COUNT_IF(c) are the aggregate of CASE WHEN c THEN ... END.
 """
@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, Unsupported
-from dpsql.relation.per_unit import AGGREGATES as PER_UNIT
-from dpsql.relation.per_unit import WINDOWS, check_per_unit, result_type
-from dpsql.relation.relation import AggregateCall, WindowCall, WindowOrder
+from dpsql.relation.per_unit import AGGREGATES, check_per_unit, result_type
+from dpsql.relation.relation import AggregateCall
 from dpsql.resolve.bounds import take_bounds, with_bounds
 from dpsql.resolve.quantiles import is_quantile, read_quantiles
 from dpsql.resolve.syntax import extra_clauses, has_aggregate, is_star
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.lower import Lowering
     from dpsql.expressions.tree import Expression
@@ -51,9 +48,18 @@ NAMES: dict[type[exp.Expr], str] = {
     exp.Lead: "LEAD",
     exp.FirstValue: "FIRST_VALUE",
     exp.LastValue: "LAST_VALUE",
+    exp.NthValue: "NTH_VALUE",
+    exp.Ntile: "NTILE",
+    exp.PercentRank: "PERCENT_RANK",
+    exp.CumeDist: "CUME_DIST",
 }
-OF_PAIRS = ("COVAR_POP", "COVAR_SAMP", "CORR", "REGR_SLOPE")
-WITHOUT_ARGUMENTS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
+# How many arguments there are, where it is not one.
+COUNTS = {
+    **dict.fromkeys(("COVAR_POP", "COVAR_SAMP", "CORR", "REGR_SLOPE", "NTH_VALUE"), (2,)),
+    **dict.fromkeys(("LAG", "LEAD"), (1, 2, 3)),
+}
+WITHOUT_ARGUMENTS = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")
+ARGUMENTS = ("this", "expression", "offset", "default")
 HINT = (
     "the aggregates are COUNT, SUM, AVG, MIN, MAX, MEDIAN, QUANTILE_CONT, MODE, VARIANCE, STDDEV, COVAR_POP, CORR, "
     "REGR_SLOPE and COUNT_IF"
@@ -100,15 +106,15 @@ def _quantile_calls(node: exp.Expr, lowering: Lowering, place: Place | None) -> 
 def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> AggregateCall:
     plain = _plain(node)
     name = NAMES.get(type(plain)) if plain is not None else None
-    if plain is None or name is None or extra_clauses(plain, {"this", "expression", "big_int"}):
+    if plain is None or name is None or extra_clauses(plain, {*ARGUMENTS, "big_int"}):
         raise Unsupported(f"{_spoken(node)} cannot be asked", at=place, hint=HINT)
     if is_star(plain) or name in WITHOUT_ARGUMENTS:
         return AggregateCall(name, (), at=place)
-    nodes = [plain.this] if plain.args.get("expression") is None else [plain.this, plain.expression]
+    nodes = [plain.args[key] for key in ARGUMENTS if plain.args.get(key) is not None]
     distinct = isinstance(plain.this, exp.Distinct)
     if distinct:
         nodes = plain.this.expressions
-    if len(nodes) != (2 if name in OF_PAIRS else 1) or (distinct and plain.this.args.get("on")):
+    if len(nodes) not in COUNTS.get(name, (1,)) or (distinct and plain.this.args.get("on")):
         raise Unsupported(f"{name} takes one column there", at=place, hint="ask about one column at a time")
     return AggregateCall(name, tuple(_argument(part, lowering, place) for part in nodes), distinct, place)
 
@@ -149,34 +155,5 @@ def _spoken(node: exp.Expr) -> str:
 
 def per_unit_call(call: AggregateCall) -> tuple[AggregateCall, Facts]:
     """An aggregate within one unit, and what its type says of the result."""
-    check_per_unit(call, PER_UNIT)
+    check_per_unit(call, AGGREGATES)
     return call, result_type(call)
-
-
-def window_call(
-    node: exp.Window,
-    lowering: Lowering,
-    is_unit: Callable[[Expression], bool],
-    refuse: Callable[[str, exp.Expr, str], Unsupported],
-) -> tuple[WindowCall, Facts]:
-    """A window function, which must be partitioned by the unit."""
-    if extra_clauses(node, {"this", "partition_by", "order", "over"}):
-        raise refuse("named windows and frames cannot be used", node, "write OVER (PARTITION BY unit ORDER BY ...)")
-    call = aggregate_call(node.this, lowering)
-    check_per_unit(call, WINDOWS)
-    keys = [lowering.lower(part) for part in node.args.get("partition_by") or ()]
-    if not any(map(is_unit, keys)):
-        raise refuse(
-            "a window over rows of people must be partitioned by the unit",
-            node,
-            "add the unit to PARTITION BY, or aggregate first: above an aggregate every window can be used",
-        )
-    order = node.args.get("order")
-    ordered = tuple(_ordered(part, lowering) for part in order.expressions) if order is not None else ()
-    others = tuple(key for key in keys if not is_unit(key))
-    return WindowCall(call, others, ordered), result_type(call)
-
-
-def _ordered(node: exp.Expr, lowering: Lowering) -> WindowOrder:
-    lowering.only(node, ("this", "desc", "nulls_first"))
-    return WindowOrder(lowering.lower(node.this), bool(node.args.get("desc")), bool(node.args.get("nulls_first")))

@@ -99,7 +99,7 @@ def _earlier(resolver: Resolver, query: exp.Expr, node: exp.Expr, *, single: boo
     if len({name for name, _ in columns}) < len(columns):
         raise resolver.refuse("two columns of the answer have the same name", node, "rename one with AS")
     table = EarlierTable(f"_earlier_{len(resolver.earlier)}", columns, single)
-    if query.find(exp.Table) is None:
+    if not any(isinstance(source.this, exp.Identifier) for source in query.find_all(exp.Table)):
         table = replace(table, rows=_constants(resolver, sql, [kind for _, kind in columns], node))
     resolver.earlier.append(EarlierAnswer(table, len(resolver.releases), public, query))
     return resolver.earlier[-1]

@@ -15,6 +15,7 @@ from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, Expression, columns_of
 from dpsql.relation.relation import Across, Join
+from dpsql.resolve.kept_rows import Kept
 from dpsql.resolve.rows import Rows
 from dpsql.resolve.syntax import extra_clauses
 from dpsql.schema.types import Boolean
@@ -117,15 +118,16 @@ def all_of(parts: list[Expression]) -> Expression | None:
 
 def _together(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Rows:
     right = step.rows
+    if left.kept is not None:
+        raise left.kept.refuse("is joined again", "let this join be the last one, or use an inner join")
+    public = _kept_public_side(left, step)
     if left.is_private and right.is_private:
         within = _within_units(left, step, condition, where)
         if within is None:
             return _across(left, step, condition, where)
         condition = within
-    else:
-        _check_public_side(left, step)
-    relation = Join(left.relation, right.relation, step.kind, condition)
-    kept = {"INNER": (left, right), "LEFT": (left,), "RIGHT": (right,), "FULL": ()}[step.kind]
+    relation = Join(left.relation, right.relation, "INNER" if public else step.kind, condition)
+    kept = {"INNER": (left, right), "LEFT": (left,), "RIGHT": (right,), "FULL": ()}[relation.kind]
     private = [rows for rows in kept if rows.is_private]
     return Rows(
         relation,
@@ -134,6 +136,7 @@ def _together(left: Rows, step: Step, condition: Expression | None, where: list[
         frozenset(name for rows in private for name in rows.unit_columns),
         {name: key for rows in private for name, key in (rows.unit_keys or {}).items()},
         left.unit_type or right.unit_type,
+        public,
     )
 
 
@@ -203,12 +206,14 @@ def _same(mine: str, its: str, left: Rows, right: Rows) -> bool:
     return key is not None and key == (right.unit_keys or {}).get(its)
 
 
-def _check_public_side(left: Rows, step: Step) -> None:
-    """Every row of the result must have a unit: an outer join may keep rows of people, never public ones alone."""
+def _kept_public_side(left: Rows, step: Step) -> Kept | None:
+    """The public rows that an outer join keeps though nobody matches them. They have no unit, so they stay outside."""
     keeps_left, keeps_right = step.kind in ("LEFT", "FULL"), step.kind in ("RIGHT", "FULL")
-    if (keeps_left and not left.is_private) or (keeps_right and not step.rows.is_private):
-        raise Unsupported(
-            f"{step.kind} JOIN would keep public rows that no person matches",
-            at=step.at,
-            hint="use an inner join, or put the private table on the side that is kept",
-        )
+    kept = [rows for rows, keeps in ((left, keeps_left), (step.rows, keeps_right)) if keeps and not rows.is_private]
+    if not kept or not (left.is_private or step.rows.is_private):
+        return None
+    (rows,) = kept
+    public = Kept(rows.relation, frozenset(column.name for column in rows.columns.values()), step.at)
+    if step.kind == "FULL":
+        raise public.refuse("private ones too", "keep the rows of one side only")
+    return public

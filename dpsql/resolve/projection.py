@@ -9,10 +9,10 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError
 from dpsql.expressions.tree import Column, Expression
 from dpsql.relation.relation import Distinct, Filter, Project, Relation, Window, WindowCall
-from dpsql.resolve.calls import window_call
 from dpsql.resolve.rows import Rows, inner_name
 from dpsql.resolve.scope import Scope, inner_column
 from dpsql.resolve.syntax import output_name, unaliased
+from dpsql.resolve.windows import named_window, window_call
 
 
 @dataclass
@@ -21,6 +21,7 @@ class Projection(Scope):
 
     def projection(self) -> Rows:
         self.refuse_order()
+        self.refuse_kept()
         columns = self.projected()
         qualify = self.select.args.get("qualify")
         condition = self.condition(self.with_windows(qualify.this), "QUALIFY") if qualify is not None else None
@@ -46,6 +47,10 @@ class Projection(Scope):
             raise self.resolver.refuse(
                 "DISTINCT ON cannot be used on rows of people", distinct, "use GROUP BY the unit"
             )
+
+    def refuse_kept(self) -> None:
+        if self.rows.kept is not None:
+            raise self.rows.kept.refuse("they belong to nobody", "aggregate right here, or use an inner join")
 
     def outputs(self, relation: Relation, columns: dict[str, Expression]) -> Rows:
         """The relation with these columns, under the names that the SELECT list gives them."""
@@ -93,6 +98,7 @@ class Projection(Scope):
         def replaced(part: exp.Expr) -> exp.Expr:
             if not isinstance(part, exp.Window):
                 return part
+            part = named_window(part, self.select.args.get("windows") or [], self.resolver.refuse)
             window, facts = window_call(part, self.lowering, self.is_unit, self.resolver.refuse)
             for name, known in self.windows:
                 if known == window:

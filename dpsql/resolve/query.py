@@ -43,6 +43,7 @@ SELECT_CLAUSES = {
     "group",
     "having",
     "qualify",
+    "windows",
     "order",
     "limit",
     "offset",
@@ -192,7 +193,7 @@ class Resolver:
 
     def public_rows(self, select: exp.Select, items: list[Item], named: Named) -> Rows | None:
         """The query as rows of public tables, where it is nothing more than that."""
-        simple = not extra_clauses(select, {"expressions", "from_", "joins", "where", "with_"})
+        simple = not extra_clauses(select, {"expressions", "from_", "joins", "where", "with_", "distinct"})
         plain = all(isinstance(item, Answer) and item.rows is not None for item in items)
         if not items or not plain or not simple or any(map(has_aggregate, select.expressions)):
             return None

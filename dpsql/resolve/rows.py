@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from sqlglot import exp
 
+    from dpsql.resolve.kept_rows import Kept
     from dpsql.schema.model import Column as DeclaredColumn
     from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
@@ -35,6 +36,8 @@ class Rows:
     unit_keys: Mapping[str, Key] | None = None
     """Inner names of columns that lead to the unit over a declared foreign key."""
     unit_type: ColumnType | None = None
+    kept: Kept | None = None
+    """Public rows that an outer join keeps besides these."""
 
     @property
     def is_private(self) -> bool:

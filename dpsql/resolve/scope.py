@@ -50,7 +50,12 @@ class Scope:
         parts = conditions_of(self.select.args.get("where"))
         tests = [test for test in map(as_test, parts) if test is not None]
         conditions = [self.condition(part, "WHERE") for part in parts if as_test(part) is None]
+        self.conditions = conditions
         rows = self.source.joined(self.lowering.lower, conditions)
+        if tests and rows.kept is not None:
+            raise rows.kept.refuse(
+                "IN and EXISTS may choose these", "put the test into a subquery of the private table"
+            )
         for test in tests:
             rows = semi_joined(rows, test, self)
         whole = all_of(conditions)

@@ -99,6 +99,7 @@ class Selection(Projection):
     def per_unit(self) -> Rows:
         """GROUP BY with the unit: still rows of people, with aggregates of each one's own."""
         self.refuse_order()
+        self.refuse_kept()
         for clause in ("qualify", "distinct"):
             if self.select.args.get(clause):
                 raise self.resolver.refuse(
@@ -142,8 +143,15 @@ class Selection(Projection):
         finish = self.finish()
         if not self.keys and not self.calls:
             raise self.resolver.refuse("there is no aggregate", self.select, "write COUNT(*), SUM(x) or AVG(x)")
+        kept = self.rows.kept
+        listed = None if kept is None else kept.groups(self.keys, self.calls, self.conditions)
         aggregate = Aggregate(
-            self.rows.relation, tuple(self.keys), tuple(self.calls), grouped=bool(self.keys), totals=self.totals
+            self.rows.relation,
+            tuple(self.keys),
+            tuple(self.calls),
+            grouped=bool(self.keys),
+            totals=self.totals,
+            listed=listed if self.keys else None,
         )
         # Subqueries in the SELECT list have been numbered by now.
         number = self.resolver.number_of(aggregate, self.rows.unit_columns)
@@ -157,6 +165,7 @@ class Selection(Projection):
         having = self.select.args.get("having")
         if having is not None:
             finish.set("where", exp.Where(this=self.above(having.this)))
+        finish.set("windows", [self.above(window) for window in self.select.args.get("windows") or ()])
         for clause in ("qualify", "order", "limit", "offset", "distinct"):
             node = self.select.args.get(clause)
             finish.set(clause, node and self.above(node, aliases_first=True))

@@ -42,7 +42,7 @@ CHOICES: list[tuple[type[Top], Any]] = [(TopByPermuteAndFlip, by_permute_and_fli
 @pytest.mark.parametrize(("kind", "ideal"), CHOICES)
 @pytest.mark.parametrize("counts", [(5, 5, 5), (9, 0), (3, 4, 7, 6, 1)])
 def test_distribution(kind: type[Top], ideal: Any, counts: Tally) -> None:
-    top, draws = kind(Fraction(3, 4), 1, 2), 2000
+    top, draws = kind(Fraction(3, 4), 1, 2), 1000
     observed = np.bincount([top.sample(counts)[0] for _ in range(draws)], minlength=len(counts))
     expected = ideal(counts, 0.375) * draws
     assert stats.chisquare(observed, expected, sum_check=False).pvalue > 1e-6

@@ -82,7 +82,7 @@ def test_less_noise_than_the_textbook_at_the_usual_epsilons() -> None:
 )
 def test_release(noise: SmoothNoise) -> None:
     """Half of the answers lie as near as half of Z does."""
-    bounds, answer, draws = Average(1000, 1, 0, 10**6), Fraction(10**7, 21), 600
+    bounds, answer, draws = Average(1000, 1, 0, 10**6), Fraction(10**7, 21), 300
     near = float(bounds.smooth(noise.b)) / float(noise.a) * IDEAL[noise.kind].ppf(0.75)
     drawn = np.array([noise.release(answer, bounds, 0, 10**6) for _ in range(draws)])
     assert abs(np.count_nonzero(np.abs(drawn - float(answer)) < near) - draws / 2) < 6 * sqrt(draws / 4)

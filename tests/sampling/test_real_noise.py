@@ -21,7 +21,7 @@ WIDE = 10**30
 @pytest.mark.parametrize(("kind", "ideal"), KINDS)
 def test_distribution(kind: type[Standard], ideal: Any) -> None:
     """A center between whole numbers, and a scale of 7.4 in disguise."""
-    source, draws = CryptographicRandomness(), 3000
+    source, draws = CryptographicRandomness(), 1500
     center, scale = Fraction(10, 3), Damped(Fraction(20), Fraction(1))
     drawn = np.array([rounded_real(center, scale, kind, -WIDE, WIDE, source) for _ in range(draws)], dtype=float)
     edges = np.array([-40.0, -20, -10, -6, -3, -1, 1, 2, 3, 4, 5, 7, 9, 12, 16, 25, 45])

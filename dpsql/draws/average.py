@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.accounting.events import Composed, Event, Laplace
-from dpsql.aggregates.draw import Spared
-from dpsql.aggregates.draw_quantile import proposal_note
-from dpsql.aggregates.profile import whole
+from dpsql.draws.draw import Spared
+from dpsql.draws.profile import whole
+from dpsql.draws.quantile import proposal_note
 from dpsql.mechanisms import local_sensitivity
 from dpsql.mechanisms.laplace import LaplaceNoise
 from dpsql.mechanisms.propose_test_release import StabilityTest
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.aggregates.draw import Terms
     from dpsql.aggregates.statistic import Average, Grid
+    from dpsql.draws.draw import Terms
 
 
 def means(profile: Sequence[NDArray[Any]], grid: Grid) -> Iterator[tuple[Fraction, int]]:
     """The mean of each group, of no rows the middle of the range, and the number of rows."""
-    for total, rows in zip(profile[0].tolist(), whole(profile[1]).tolist(), strict=True):
-        yield (Fraction(int(total), rows) if rows else Fraction(grid.low + grid.high, 2)), rows
+    for total, rows in zip(*(whole(part).tolist() for part in profile), strict=True):
+        yield (Fraction(total, rows) if rows else Fraction(grid.low + grid.high, 2)), rows
 
 
 @dataclass(frozen=True)

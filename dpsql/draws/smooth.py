@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.aggregates.draw_average import means
-from dpsql.aggregates.draw_quantile import Around
+from dpsql.draws.average import means
+from dpsql.draws.quantile import Around
 from dpsql.mechanisms import local_sensitivity, smooth_sensitivity
 from dpsql.mechanisms.local_sensitivity import smooth_reach
 from dpsql.mechanisms.ranks import share
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpsql.accounting.events import Event
-    from dpsql.aggregates.draw import Terms
     from dpsql.aggregates.statistic import Average, Grid, Quantile
+    from dpsql.draws.draw import Terms
     from dpsql.mechanisms.local_sensitivity import LocalSensitivity
     from dpsql.mechanisms.smooth_sensitivity import SmoothNoise
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.accounting.events import Composed, Event, Laplace
-from dpsql.aggregates.draw import Spared
-from dpsql.aggregates.draw_quantile import proposal_note
-from dpsql.aggregates.draw_smooth import Smooth, noise_for
 from dpsql.aggregates.measure import SumValues
-from dpsql.aggregates.profile import whole
 from dpsql.aggregates.statistic import Grid
+from dpsql.draws.draw import Spared
+from dpsql.draws.profile import whole
+from dpsql.draws.quantile import proposal_note
+from dpsql.draws.smooth import Smooth, noise_for
 from dpsql.errors import ProgrammingError
 from dpsql.expressions.quanta import LARGEST
 from dpsql.mechanisms.laplace import LaplaceNoise
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.aggregates.draw import Terms
     from dpsql.aggregates.statistic import Matched
+    from dpsql.draws.draw import Terms
     from dpsql.mechanisms.local_sensitivity import LocalSensitivity
 
 

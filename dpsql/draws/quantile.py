@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.accounting.events import Composed, Event, Exponential, Laplace
-from dpsql.aggregates.draw import Spared
-from dpsql.aggregates.profile import windows
+from dpsql.draws.draw import Spared
+from dpsql.draws.profile import windows
 from dpsql.mechanisms.exponential import QuantileChoice, extreme
 from dpsql.mechanisms.laplace import LaplaceNoise
 from dpsql.mechanisms.local_sensitivity import OrderStatistic, target_rank
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.aggregates.draw import Terms
     from dpsql.aggregates.statistic import Grid, Quantile
+    from dpsql.draws.draw import Terms
 
 
 @dataclass(frozen=True)
