@@ -10,11 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from math import erfc, exp, expm1, sqrt
+from math import expm1
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.events import ApproximateRelease, Event, PureRelease
-from dpsql.accounting.gaussian_dp import mu_for
 from dpsql.mechanisms.noise import SAFETY
 from dpsql.sampling import Damped, real_noise, rounded_real
 
@@ -74,21 +73,6 @@ def laplace(epsilon: Fraction, delta: Fraction) -> SmoothNoise:
 
     b = _largest(private, epsilon / 2)
     return SmoothNoise(real_noise.Laplace, epsilon / 2, b, ApproximateRelease(epsilon, delta))
-
-
-def gaussian(epsilon: Fraction, delta: Fraction) -> SmoothNoise:
-    """Half of epsilon and of delta for the scale, the others for the shift, whose delta counts e^(epsilon/2) times."""
-    _check(epsilon, delta)
-    half = float(epsilon) / 2
-    with localcontext(Context(prec=50)):
-        of_shift = _rounded_down(_decimal(delta) / 2 * (-_decimal(epsilon / 2)).exp())
-
-    def private(b: float) -> bool:
-        z = sqrt((half + b) / expm1(2 * b))
-        return erfc(z) * (1 + SAFETY) - exp(half) * erfc(exp(b) * z) * (1 - SAFETY) <= delta / 2
-
-    a, b = mu_for(epsilon / 2, of_shift), _largest(private, epsilon / 2)
-    return SmoothNoise(real_noise.Normal, a, b, ApproximateRelease(epsilon, delta))
 
 
 def _check(epsilon: Fraction, delta: Fraction | None = None) -> None:

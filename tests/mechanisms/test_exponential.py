@@ -96,7 +96,7 @@ def test_the_window_gives_the_scores_of_the_definition(data: list[int], aim: Aim
 @pytest.mark.parametrize("aim", [*AIMS, Share(2, 5), Share(4, 7)], ids=str)
 @pytest.mark.parametrize("epsilon", [Fraction(7), Fraction(20), Fraction(35), Fraction(200)], ids=str)
 def test_the_reach_holds_every_row_that_matters(aim: Aim, epsilon: Fraction) -> None:
-    """Rows with a value each: those whose score is below the cap, and so many and no more beside them."""
+    """Rows with a value each: all whose score is below the cap, and hardly any others."""
     choice, spare = QuantileChoice(aim, epsilon, 1, 0, 59), []
     for rows in range(1, 60):
         first, last = ranks_within_reach(choice, rows)
