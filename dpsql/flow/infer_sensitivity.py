@@ -13,7 +13,7 @@ from dpsql.aggregates.answer import Aggregator, Answer, Context
 from dpsql.aggregates.avg import avg
 from dpsql.aggregates.count import count
 from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, Measure, OverDistinct
-from dpsql.aggregates.moments import correlation, covariance, slope, variance
+from dpsql.aggregates.moments import correlation, covariance, regression, variance
 from dpsql.aggregates.release import Bounded, Release
 from dpsql.aggregates.sum import sum_
 from dpsql.errors import Unsupported
@@ -35,8 +35,8 @@ AGGREGATORS: dict[str, Aggregator] = {
     "AVG": avg,
     **dict.fromkeys(("VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP"), variance),
     **dict.fromkeys(("COVAR_POP", "COVAR_SAMP"), covariance),
-    "CORR": correlation,
-    "REGR_SLOPE": slope,
+    **dict.fromkeys(("CORR", "REGR_R2"), correlation),
+    **dict.fromkeys(("REGR_SLOPE", "REGR_INTERCEPT"), regression),
 }
 
 
@@ -103,6 +103,12 @@ def _check_totals(release: TrackedRelease, measures: Mapping[Measure, str]) -> N
 def _aggregator(call: AggregateCall) -> Aggregator:
     if call.name in AGGREGATORS:
         return AGGREGATORS[call.name]
+    if call.name in ("BOOL_OR", "BOOL_AND"):
+        raise Unsupported(
+            f"{call.name} over many people cannot be asked: one person can turn it, so an answer would be a coin toss",
+            at=call.at,
+            hint="count those who do (or do not): COUNT_IF(...), and look at its error bar",
+        )
     raise Unsupported(
         f"{call.name} over many people cannot be asked",
         at=call.at,

@@ -9,6 +9,7 @@ from dpsql.relation.relation import (
     Filter,
     Join,
     Listed,
+    Mark,
     PerUnit,
     Project,
     Relation,
@@ -54,5 +55,7 @@ def one_row_per_unit(relation: Relation) -> bool:
             return one_row_per_unit(source)
         case Join(left, right):
             return is_tracked(left) and is_tracked(right) and one_row_per_unit(left) and one_row_per_unit(right)
+        case Mark():
+            return one_row_per_unit(relation.source)
         case SetOp(kind, left, right):
             return kind in ("INTERSECT", "EXCEPT") and one_row_per_unit(left)
