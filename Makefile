@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check format bench schemas clean
+.PHONY: help setup demo test test-long check format bench schemas screenshots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -42,6 +42,10 @@ bench: setup  ## run every benchmark; fails if one of them missed its goal
 
 schemas: setup  ## rewrite the JSON Schema that editors use
 	@$(BIN)/python -m dpsql.schema.export schemas/dpsql.schema.json
+
+screenshots: setup  ## take the pictures in docs/images again; installs Chromium where it is missing
+	@command -v chromium >/dev/null || apt-get install -y -qq chromium
+	@$(BIN)/python docs/screenshots.py
 
 clean:  ## remove everything that can be made again
 	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

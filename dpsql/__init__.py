@@ -1,5 +1,9 @@
 """dpsql: SQL about people, answered with differential privacy."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from dpsql.dbapi import (
     BINARY,
     DATETIME,
@@ -40,9 +44,23 @@ from dpsql.errors import (
     Unsupported,
     Warning,  # noqa: A004 - the name is fixed by PEP 249
 )
+from dpsql.open_doors import open_doors
 from dpsql.schema import Schema
 
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+open_doors()
+
 __version__ = "0.1.0"
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """What `%load_ext dpsql` calls."""
+    from dpsql.notebook import load_ipython_extension
+
+    load_ipython_extension(shell)
+
 
 __all__ = [
     "BINARY",

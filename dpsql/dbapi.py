@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from dpsql.accounting.budget import Budget
     from dpsql.explanation import Explanation
+    from dpsql.promise import Promise
     from dpsql.result import Receipt, Result
     from dpsql.schema import Schema
     from dpsql.session import Session
@@ -154,6 +155,12 @@ class Connection:
         """What may be spent, is spent and is left."""
         return self.session.budget
 
+    def promise(self) -> Promise:
+        """What the session guarantees to each person, in plain words with numbers."""
+        from dpsql.promise import promise_of
+
+        return promise_of(self.budget, self.session.setting.schema)
+
     def history(self) -> pd.DataFrame:
         """Every entry of the ledger, oldest first."""
         import pandas as pd
@@ -191,7 +198,7 @@ class Cursor:
         self.arraysize = 1
         self._closed = False
         self._result: Result | None = None
-        self._lines: list[str] | None = None
+        self._explanation: Explanation | None = None
         self._position = 0
 
     def execute(self, sql: str, parameters: object = None, **options: Any) -> Cursor:
@@ -202,10 +209,10 @@ class Cursor:
         `EXPLAIN <query>` shows what the query would do, free.
         """
         session = self._session()
-        self._result, self._lines, self._position = None, None, 0
+        self._result, self._explanation, self._position = None, None, 0
         explaining, query = split_explain(sql) if isinstance(sql, str) else (False, sql)
         if explaining:
-            self._lines = str(session.explain(query, parameters, options)).splitlines()
+            self._explanation = session.explain(query, parameters, options)
         else:
             self._result = session.execute(query, parameters, options)
         return self
@@ -215,7 +222,7 @@ class Cursor:
 
     @property
     def description(self) -> list[tuple[str, str, None, None, None, None, None]] | None:
-        if self._lines is not None:
+        if self._explanation is not None:
             return [("explain", "VARCHAR", None, None, None, None, None)]
         if self._result is None:
             return None
@@ -223,7 +230,7 @@ class Cursor:
 
     @property
     def rowcount(self) -> int:
-        return -1 if self._result is None and self._lines is None else len(self._rows())
+        return -1 if self._result is None and self._explanation is None else len(self._rows())
 
     def fetchone(self) -> tuple[Any, ...] | None:
         rows = self.fetchmany(1)
@@ -275,8 +282,15 @@ class Cursor:
         """The answer with the ends of an interval beside every noisy column."""
         return self.result.intervals(level)
 
-    def _repr_html_(self) -> str:
-        return self.result._repr_html_()
+    def plot(self, library: str | None = None) -> Any:
+        """The answer as a picture with its error bars, by altair or matplotlib, whichever is installed."""
+        from dpsql.plot import plot
+
+        return plot(self.result, library)
+
+    def _repr_html_(self) -> str | None:
+        shown = self._explanation or self._result
+        return None if shown is None else shown._repr_html_()
 
     def setinputsizes(self, sizes: object) -> None:
         """Required by PEP 249; does nothing."""
@@ -286,7 +300,7 @@ class Cursor:
 
     def close(self) -> None:
         self._closed = True
-        self._result = self._lines = None
+        self._result = self._explanation = None
 
     def __enter__(self) -> Cursor:
         return self
@@ -300,8 +314,8 @@ class Cursor:
         return self.connection.session
 
     def _rows(self) -> list[tuple[Any, ...]]:
-        if self._lines is not None:
-            return [(line,) for line in self._lines]
+        if self._explanation is not None:
+            return [(line,) for line in str(self._explanation).splitlines()]
         return self.result.rows
 
 

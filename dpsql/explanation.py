@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Ratio
 from dpsql.aggregates.measure import OverDistinct, SumValues
+from dpsql.display.card import card, code, facts, figures, folded, grid
 from dpsql.intervals import half_width
 from dpsql.result import LEVEL
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.costs import Cost
+    from dpsql.aggregates.estimate import Estimate
     from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease, NoisyMeasure
     from dpsql.flow.plan_query import Output
 
@@ -38,6 +39,16 @@ class ExplainedMeasure:
 
 
 @dataclass(frozen=True)
+class ExplainedStatistic:
+    """A value that a mechanism draws from a description of the group, instead of adding noise to a measure."""
+
+    column: str
+    what: str
+    mechanism: str
+    note: str
+
+
+@dataclass(frozen=True)
 class ExplainedRelease:
     sql: str
     """Runs as it stands on the raw database: one row per group, keys first, then an integer per measure, no noise."""
@@ -53,6 +64,7 @@ class ExplainedRelease:
     reads: tuple[int, ...]
     """The releases (from 0) whose answers it reads: they run first."""
     measures: tuple[ExplainedMeasure, ...]
+    statistics: tuple[ExplainedStatistic, ...]
 
 
 @dataclass(frozen=True)
@@ -78,7 +90,7 @@ class Explanation:
         return "\n".join(_lines(self))
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        return explanation_card(self)
 
 
 def explain_calibrated(calibrated: Calibrated, budget: Budget, after: Cost) -> Explanation:
@@ -96,19 +108,22 @@ def explain_calibrated(calibrated: Calibrated, budget: Budget, after: Cost) -> E
 def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     if output.estimate is None or output.release is None:
         return ExplainedColumn(output.name, None, "")
-    noises = {
-        measure.bounded.column: (measure.noise, 1 << measure.shift)
-        for measure in calibrated.releases[output.release].measures
-    }
-    width = half_width(output.estimate, noises, LEVEL)
-    note = "its error depends on the answer: see intervals()" if isinstance(output.estimate, Ratio) else ""
-    return ExplainedColumn(output.name, width, note)
+    release = calibrated.releases[output.release]
+    width = half_width(output.estimate, release.noises, LEVEL)
+    return ExplainedColumn(output.name, width, "" if width is not None else _note(output.estimate, release))
+
+
+def _note(estimate: Estimate, release: CalibratedRelease) -> str:
+    if isinstance(estimate, Ratio):
+        return "its error depends on the answer: see intervals()"
+    names = {name for name, _ in estimate.weights}
+    return "; ".join(draw.note for drawn, draw in release.statistics if drawn.column in names)
 
 
 def _release(release: CalibratedRelease) -> ExplainedRelease:
     plan = release.planned.release
     return ExplainedRelease(
-        release.planned.sql,
+        release.sql,
         " and ".join(plan.units),
         tuple(plan.key_names),
         plan.domain is not None,
@@ -119,6 +134,10 @@ def _release(release: CalibratedRelease) -> ExplainedRelease:
         float(release.epsilon),
         tuple(sorted({number for part in release.planned.earlier for number in part.releases})),
         tuple(_measure(measure) for measure in release.measures),
+        tuple(
+            ExplainedStatistic(drawn.column, type(drawn.statistic).__name__, draw.name, draw.note)
+            for drawn, draw in release.statistics
+        ),
     )
 
 
@@ -161,20 +180,64 @@ def _part_line(number: int, release: ExplainedRelease) -> str:
 
 
 def _release_lines(release: ExplainedRelease) -> Iterator[str]:
-    yield f"unit       {release.unit}"
-    if release.one_row_per_unit:
-        yield "bounds     one row per unit, guaranteed by the database"
-    else:
-        yield f"bounds     {release.max_groups} groups per unit, {release.max_rows_per_group} rows per group"
-    if release.threshold is not None:
-        why = "as asked for" if release.public_keys else "the keys are not public"
-        yield f"groups     shown from a noisy {release.threshold} units on: {why}"
-    elif release.keys:
-        yield "groups     public: every one is returned, even when empty"
+    for name, fact in _release_facts(release):
+        yield f"{name:<10} {fact}"
     for measure in release.measures:
         yield (
             f"measure    {measure.what}: one unit moves it by {measure.linf * measure.quantum:.6g} in a group, "
             f"{measure.l1 * measure.quantum:.6g} in all; the noise's standard deviation is "
             f"{measure.std * measure.quantum:.6g}"
         )
+    for statistic in release.statistics:
+        yield f"statistic  {statistic.what} by {statistic.mechanism}: {statistic.note}"
     yield f"sql        {release.sql}"
+
+
+def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
+    yield "unit", release.unit
+    if release.one_row_per_unit:
+        yield "bounds", "one row per unit, guaranteed by the database"
+    else:
+        yield "bounds", f"{release.max_groups} groups per unit, {release.max_rows_per_group} rows per group"
+    if release.threshold is not None:
+        why = "as asked for" if release.public_keys else "the keys are not public"
+        yield "groups", f"shown from a noisy {release.threshold} units on: {why}"
+    elif release.keys:
+        yield "groups", "public: every one is returned, even when empty"
+
+
+def explanation_card(explanation: Explanation) -> str:
+    cost, left = explanation.cost, explanation.remaining
+    columns = [
+        (column.name, f"± {column.half_width:,.4g}" if column.half_width is not None else column.note)
+        for column in explanation.columns
+        if column.half_width is not None or column.note
+    ]
+    return card(
+        "What the query would do; asking costs nothing",
+        figures(
+            (
+                (f"ε {cost.epsilon:.4g}", "cost" if not cost.delta else f"cost, with δ {cost.delta:.3g}"),
+                (f"ε {left.epsilon:.4g}", "left after it"),
+                (explanation.mechanism, "noise"),
+            )
+        ),
+        facts([("why", explanation.reason)]),
+        grid(("column", "error at 95 %"), columns) if columns else "",
+        *(_release_part(release) for release in explanation.releases),
+    )
+
+
+def _release_part(release: ExplainedRelease) -> str:
+    measures = (
+        (
+            measure.what,
+            *(f"{units * measure.quantum:,.6g}" for units in (measure.linf, measure.l1, measure.std)),
+        )
+        for measure in release.measures
+    )
+    return (
+        facts(_release_facts(release))
+        + grid(("measure", "one unit moves a group by", "all groups by", "noise, standard deviation"), measures)
+        + folded("the SQL that would run on the data", code(release.sql))
+    )

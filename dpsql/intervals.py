@@ -31,13 +31,15 @@ FARTHEST = 2.0**60
 
 def half_width(estimate: Estimate | None, noises: NoisyColumns, level: float) -> float | None:
     """The same for every row, so known before the query runs; None for a ratio, or where no error is known."""
-    return _linear(estimate, noises, level) if isinstance(estimate, Linear) else None
+    return _linear(estimate, noises, level) if isinstance(estimate, Linear) and _known(estimate, noises) else None
 
 
 def interval(
     estimate: Estimate, value: float, measures: Mapping[str, int], noises: NoisyColumns, level: float
-) -> tuple[float, float]:
+) -> tuple[float, float] | None:
     """Around one noisy value; `measures` are the noisy measures of its row, where the estimate is a ratio."""
+    if not _known(estimate, noises):
+        return None
     if isinstance(estimate, Linear):
         width = _linear(estimate, noises, level)
         return value - width, value + width
@@ -52,15 +54,23 @@ def ends(
     estimate: Estimate, rows: Iterable[Mapping[str, int]], noises: NoisyColumns, level: float
 ) -> Iterator[tuple[float, float] | None]:
     """The interval around the estimate itself, for each row of noisy measures; None where the answer is NULL."""
-    if isinstance(estimate, Linear):
+    if not _known(estimate, noises):
+        yield from (None for _ in rows)
+    elif isinstance(estimate, Linear):
         width = _linear(estimate, noises, level)
         yield from ((value - width, value + width) for value in (_value(estimate, row) for row in rows))
-        return
-    for row in rows:
-        below = _value(estimate.below, row)
-        # An average over fewer than no rows is NULL; a quotient that the analyst wrote is one unless it is by zero.
-        answered = below > 0 or (below < 0 and estimate.low is None)
-        yield interval(estimate, math.nan, row, noises, level) if answered else None
+    else:
+        for row in rows:
+            below = _value(estimate.below, row)
+            # An average over fewer than no rows is NULL; a quotient that the analyst wrote is one unless it is by zero.
+            answered = below > 0 or (below < 0 and estimate.low is None)
+            yield interval(estimate, math.nan, row, noises, level) if answered else None
+
+
+def _known(estimate: Estimate, noises: NoisyColumns) -> bool:
+    """Whether every part has a noise that everybody knows; a quantile that was chosen has none."""
+    parts = (estimate,) if isinstance(estimate, Linear) else (estimate.above, estimate.below)
+    return all(name in noises for part in parts for name, _ in part.weights)
 
 
 def _linear(linear: Linear, noises: NoisyColumns, level: float) -> float:

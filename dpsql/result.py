@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dpsql.display import numbers
+from dpsql.display.table import MOST_ROWS, Cell, table
 from dpsql.errors import NotSupportedError
 from dpsql.intervals import NoisyColumns, half_width, interval
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from dpsql.accounting.budget import Budget
     from dpsql.accounting.costs import Cost
     from dpsql.aggregates.estimate import Estimate
 
@@ -35,6 +37,13 @@ class Receipt:
     """Whether a propose-test-release refused to answer."""
     number: int | None
     """The ledger's entry."""
+    budget: Budget = field(repr=False, compare=False)
+    """As it was after the charge."""
+
+    @property
+    def remaining(self) -> Cost:
+        """What was left of the session after this."""
+        return self.budget.remaining
 
     @property
     def epsilon(self) -> float:
@@ -43,6 +52,17 @@ class Receipt:
     @property
     def delta(self) -> float:
         return self.cost.delta
+
+    def lines(self) -> Iterator[str]:
+        if self.recalled:
+            yield "recalled, free"
+        else:
+            delta = f", δ {self.delta:.3g}" if self.delta else ""
+            yield f"cost ε {self.epsilon:.4g}{delta}"
+        if self.refused:
+            yield "a test refused to answer where NULL stands"
+        yield f"{self.mechanism} noise, ± at 95 %"
+        yield f"ε {self.remaining.epsilon:.4g} left"
 
 
 @dataclass(frozen=True)
@@ -53,6 +73,8 @@ class ResultColumn:
     noises: NoisyColumns = field(repr=False)
     hidden: Mapping[str, int]
     """Where a row keeps the measures that this column's error depends on."""
+    is_key: bool | None = None
+    """Whether it is made of keys alone; None where that is not known."""
 
     @property
     def half_width(self) -> float | None:
@@ -124,27 +146,19 @@ class Result:
         return frame.set_axis([name for name, _ in data], axis="columns")
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.names)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{cell}</td>" for cell in self._cells(row)) + "</tr>" for row in self.full_rows
-        )
-        cost = f"epsilon {self.receipt.epsilon:.4g}" if not self.receipt.recalled else "recalled, free"
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><small>{cost}</small>"
-
-    def _cells(self, row: tuple[Any, ...]) -> Iterator[str]:
-        for value, column in zip(row, self.columns, strict=False):
-            yield html.escape(with_error(value, column.interval(row, value, LEVEL)))
+        rows = [
+            [Cell(value, column.interval(row, value, LEVEL)) for value, column in zip(row, self.columns, strict=False)]
+            for row in self.full_rows[:MOST_ROWS]
+        ]
+        return table(self.names, rows, len(self.full_rows), list(self.receipt.lines()))
 
 
 def with_error(value: Any, ends: tuple[float, float] | None) -> str:
     """
     >>> with_error(1204, (1180.0, 1228.0))
-    '1204 ± 24'
+    '1,204 ± 24'
     """
-    shown = f"{value:.6g}" if isinstance(value, float) else "NULL" if value is None else str(value)
-    if ends is None:
-        return shown
-    return f"{shown} ± {(ends[1] - ends[0]) / 2:.3g}"
+    return " ".join(filter(None, numbers.with_error(value, ends)))
 
 
 def _check_level(level: float) -> None:

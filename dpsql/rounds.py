@@ -44,10 +44,11 @@ def draw_in_rounds(charged: Charged, setting: Setting) -> Noisy:
             recalled=tuple(charged.recalled[number] for number in numbers),
             entry=entry,
         )
-        drawn |= zip(numbers, add_noise(execute_query(part, setting), setting).columns, strict=True)
+        noisy = add_noise(execute_query(part, setting), setting)
+        drawn |= zip(numbers, noisy.columns, strict=True)
         if any(drawn[number] is None for number in numbers):
             break
-    return Noisy(charged, tuple(drawn.values()))
+    return Noisy(charged, tuple(drawn.values()), noisy.spared)
 
 
 def _rounds(calibrated: Calibrated) -> list[list[int]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from copy import copy
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,7 @@ from dpsql.accounting.ledger import Ledger
 from dpsql.engines.scratch import Scratch
 from dpsql.errors import InterfaceError, ProgrammingError, Unsupported
 from dpsql.explanation import Explanation, explain_calibrated
-from dpsql.flow.question import Question, below_one, count, positive, query_delta
+from dpsql.flow.question import Question, below_one, count, mechanism_named, positive, query_delta
 from dpsql.flow.setting import Setting
 from dpsql.schema import load_schema
 from dpsql.source import did_you_mean
@@ -32,7 +34,7 @@ DEFAULT_SHARE = Fraction(1, 10)
 OPTIONS = frozenset(
     {"epsilon", "delta", "accuracy", "mechanism", "max_groups", "max_rows_per_group", "propose", "fresh"}
 )
-NOT_YET = frozenset({"accuracy", "propose"})
+NOT_YET = frozenset({"accuracy"})
 
 
 class Session:
@@ -73,6 +75,17 @@ class Session:
         self.setting = Setting(loaded, engine, opened, Scratch())
         self.query_epsilon = share or opened.budget.filter.epsilon * DEFAULT_SHARE
 
+    def over(self, frames: Mapping[str, object], schema: Schema) -> Session:
+        """The same account, over other rows of the same people or another declaration of them."""
+        from dpsql.engines.duckdb_engine import DuckDBEngine
+
+        assert isinstance(self.setting.engine, DuckDBEngine)
+        engine = self.setting.engine.over(frames)
+        engine.check(schema)
+        other = copy(self)
+        other.setting = replace(self.setting, schema=schema, engine=engine)
+        return other
+
     def execute(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Result:
         return pipeline.run(self.question(sql, parameters, **options), self.setting)
 
@@ -95,7 +108,8 @@ class Session:
             parameter_values(parameters),
             positive(given["epsilon"], "epsilon") if "epsilon" in given else self.query_epsilon,
             query_delta(given["delta"], self.budget.filter.delta) if "delta" in given else None,
-            given.get("mechanism"),
+            mechanism_named(given["mechanism"]) if "mechanism" in given else None,
+            positive(given["propose"], "propose") if "propose" in given else None,
             count(given["max_groups"], "max_groups") if "max_groups" in given else None,
             count(given["max_rows_per_group"], "max_rows_per_group") if "max_rows_per_group" in given else None,
             bool(given.get("fresh", False)),

@@ -23,6 +23,10 @@ class Place:
     end: int
 
     @property
+    def marked(self) -> str:
+        return self.text[self.start : self.end + 1]
+
+    @property
     def line(self) -> int:
         return self.text.count("\n", 0, self.start) + 1
 
@@ -45,7 +49,7 @@ class Place:
         first = self.start - self._line_start
         width = max(1, min(self.end, self._line_start + len(line) - 1) - self.start + 1)
         # A very long line is cut so that the caret stays in sight.
-        cut = max(0, first - WIDEST_LINE // 2)
+        cut = max(0, min(first - WIDEST_LINE // 2, len(line) - WIDEST_LINE))
         shown = line[cut : cut + WIDEST_LINE].replace("\t", " ")
         label = f"LINE {self.line}: "
         carets = "^" * min(width, max(1, len(shown) - (first - cut)))

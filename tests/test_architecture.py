@@ -18,9 +18,12 @@ ROOT = Path(__file__).parents[1]
 
 # From the doors to the foundations; a module imports from lower layers and from its own package.
 LAYERS = (
+    {"sqlalchemy"},  # only SQLAlchemy imports it, and is given the whole of dpsql as its DB-API module
     {"__init__", "__main__"},
-    {"cli", "notebook", "pandas"},
+    {"cli", "notebook", "open_doors", "pandas", "polars"},
+    {"demo", "frames"},
     {"dbapi"},
+    {"plot", "promise"},
     {"session"},
     {"pipeline"},
     {"rounds"},
@@ -28,11 +31,13 @@ LAYERS = (
     {"flow"},
     {"result"},
     {"intervals"},
+    {"draws"},
     {"aggregates", "local", "mechanisms", "resolve"},
     {"relation"},
     {"expressions"},
     {"engines"},
     {"accounting", "sampling", "schema"},
+    {"display"},
     {"errors"},
     {"source"},
 )
@@ -53,7 +58,7 @@ STAGES = (
 # Outside module (or function of one) -> where it may be used. Imports for type checkers alone do nothing and are free.
 NOWHERE: frozenset[str] = frozenset()
 FENCES = {
-    "duckdb": {"dpsql.engines"},
+    "duckdb": {"dpsql.engines", "dpsql.demo"},  # the demo's people are made up
     "sqlglot": {
         "dpsql.flow.parse_sql",
         "dpsql.flow.plan_query",
@@ -68,12 +73,28 @@ FENCES = {
     "secrets": {"dpsql.sampling"},
     "random": NOWHERE,
     "numpy.random": NOWHERE,
+    "typer": {"dpsql.cli"},
+    "rich": {"dpsql.cli"},
+    "prompt_toolkit": {"dpsql.cli"},
+    "sqlalchemy": {"dpsql.sqlalchemy"},
 }
 
 # Imported when used, so that `import dpsql` stays light -> who may import it at once.
-LATE = {"pandas": {"dpsql.pandas"}, "polars": NOWHERE, "pyarrow": NOWHERE}
+LATE = {
+    "pandas": {"dpsql.pandas"},
+    "polars": {"dpsql.polars"},
+    "pyarrow": NOWHERE,
+    "altair": {"dpsql.plot.draw_altair"},
+    "matplotlib": {"dpsql.plot.draw_matplotlib"},
+    "IPython": {"dpsql.notebook"},
+}
 
-STATEFUL = {"dpsql.session", "dpsql.accounting.ledger", "dpsql.accounting.ledger_file"}
+STATEFUL = {
+    "dpsql.session",
+    "dpsql.accounting.ledger",
+    "dpsql.accounting.ledger_file",
+    "dpsql.frames.accounts",
+}
 MUTABLE_LITERALS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 MUTABLE_CALLS = {
     "list",

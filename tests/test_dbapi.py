@@ -1,12 +1,10 @@
-"""PEP 249, point by point, and what dpsql's cursor adds to it."""
+"""What dpsql adds to PEP 249: EXPLAIN, frames, error bars, receipts, and what can be a database."""
 
 from __future__ import annotations
 
 import datetime
 import decimal
-import inspect
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsql
+from dpsql.engines.lock import is_set
 
 SQL = "SELECT region, COUNT(*) AS n, AVG(amount) AS mean FROM orders GROUP BY region ORDER BY region"
 REGIONS = ["east", "north", "south", "west"]
@@ -26,259 +25,6 @@ REGIONS = ["east", "north", "south", "west"]
 @pytest.fixture
 def cursor(shop: dpsql.Connection) -> dpsql.Cursor:
     return shop.execute(SQL, epsilon=5)
-
-
-# -- the module --------------------------------------------------------------------------------------------------------
-
-
-def test_globals() -> None:
-    assert dpsql.apilevel == "2.0"
-    assert dpsql.threadsafety in (0, 1, 2, 3)
-    assert dpsql.paramstyle == "qmark"
-
-
-STANDARD = {
-    dpsql.Warning: Exception,
-    dpsql.Error: Exception,
-    dpsql.InterfaceError: dpsql.Error,
-    dpsql.DatabaseError: dpsql.Error,
-    dpsql.DataError: dpsql.DatabaseError,
-    dpsql.OperationalError: dpsql.DatabaseError,
-    dpsql.IntegrityError: dpsql.DatabaseError,
-    dpsql.InternalError: dpsql.DatabaseError,
-    dpsql.ProgrammingError: dpsql.DatabaseError,
-    dpsql.NotSupportedError: dpsql.DatabaseError,
-}
-OURS = {
-    dpsql.BudgetExhausted: dpsql.OperationalError,
-    dpsql.SealedExecutionError: dpsql.OperationalError,
-    dpsql.UnknownName: dpsql.ProgrammingError,
-    dpsql.SqlSyntaxError: dpsql.ProgrammingError,
-    dpsql.UnboundedColumn: dpsql.ProgrammingError,
-    dpsql.SchemaError: dpsql.ProgrammingError,
-    dpsql.Unsupported: dpsql.NotSupportedError,
-}
-
-
-def test_the_tree_of_errors() -> None:
-    for error, parent in (STANDARD | OURS).items():
-        assert error.__bases__ == (parent,)
-
-
-@pytest.mark.parametrize("name", [error.__name__ for error in STANDARD])
-def test_errors_on_the_connection(name: str, shop: dpsql.Connection) -> None:
-    assert getattr(shop, name) is getattr(dpsql, name)
-
-
-def test_constructors() -> None:
-    assert dpsql.Date(2024, 1, 31) == datetime.date(2024, 1, 31)
-    assert dpsql.Time(12, 30, 1) == datetime.time(12, 30, 1)
-    assert dpsql.Timestamp(2024, 1, 31, 12, 30, 1) == datetime.datetime(2024, 1, 31, 12, 30, 1)
-    now = 1_700_000_000
-    moment = datetime.datetime.fromtimestamp(now)
-    assert dpsql.DateFromTicks(now) == moment.date()
-    assert dpsql.TimeFromTicks(now) == moment.time()
-    assert dpsql.TimestampFromTicks(now) == moment
-    assert dpsql.Binary(b"x") == b"x"
-
-
-def test_type_objects(cursor: dpsql.Cursor) -> None:
-    region, count, mean = (item[1] for item in cursor.description or ())
-    assert region == dpsql.STRING
-    assert count == dpsql.NUMBER
-    assert mean == dpsql.NUMBER
-    assert region != dpsql.NUMBER
-    assert len({dpsql.STRING, dpsql.BINARY, dpsql.NUMBER, dpsql.DATETIME, dpsql.ROWID}) == 5
-
-
-def test_connect_takes_what_is_promised() -> None:
-    names = list(inspect.signature(dpsql.connect).parameters)
-    assert names[0] == "database"
-    wanted = {"schema", "epsilon", "delta", "ledger", "query_epsilon", "composition", "engine"}
-    assert wanted <= set(names)
-
-
-# -- the connection ----------------------------------------------------------------------------------------------------
-
-
-def test_connection_methods(shop: dpsql.Connection) -> None:
-    assert isinstance(shop.cursor(), dpsql.Cursor)
-    assert shop.commit() is None
-    assert shop.rollback() is None
-    assert shop.cursor().connection is shop
-
-
-def test_connection_as_context(shop_database: Any, shop_schema: Any) -> None:
-    with dpsql.connect(shop_database, schema=shop_schema, epsilon=1) as connection:
-        connection.execute("SELECT COUNT(*) FROM orders")
-    with pytest.raises(dpsql.InterfaceError):
-        connection.cursor().execute("SELECT COUNT(*) FROM orders")
-    with pytest.raises(dpsql.InterfaceError), connection:
-        pass
-
-
-CLOSED_CONNECTION: dict[str, Callable[[dpsql.Connection], object]] = {
-    "execute": lambda connection: connection.execute(SQL),
-    "explain": lambda connection: connection.explain(SQL),
-    "budget": lambda connection: connection.budget,
-    "history": lambda connection: connection.history(),
-    "commit": lambda connection: connection.commit(),
-    "rollback": lambda connection: connection.rollback(),
-    "cursor": lambda connection: connection.cursor(),
-}
-
-
-@pytest.mark.parametrize("use", CLOSED_CONNECTION.values(), ids=CLOSED_CONNECTION)
-def test_a_closed_connection(use: Callable[[dpsql.Connection], object], shop: dpsql.Connection) -> None:
-    shop.close()
-    shop.close()  # closing twice is fine
-    with pytest.raises(dpsql.InterfaceError):
-        use(shop)
-
-
-def test_the_callers_connection_stays_open(shop_database: Any, shop: dpsql.Connection) -> None:
-    shop.close()
-    assert shop_database.execute("SELECT 1").fetchall() == [(1,)]
-
-
-# -- the cursor --------------------------------------------------------------------------------------------------------
-
-
-def test_before_execute(shop: dpsql.Connection) -> None:
-    cursor = shop.cursor()
-    assert cursor.description is None
-    assert cursor.rowcount == -1
-    assert cursor.arraysize == 1
-    for fetch in (cursor.fetchone, cursor.fetchmany, cursor.fetchall, cursor.df, cursor.arrow, cursor.intervals):
-        with pytest.raises(dpsql.Error):
-            fetch()
-
-
-def test_description(cursor: dpsql.Cursor) -> None:
-    assert [item[0] for item in cursor.description or ()] == ["region", "n", "mean"]
-    for item in cursor.description or ():
-        assert len(item) == 7
-    assert cursor.rowcount == 4
-
-
-def test_execute_returns_the_cursor(shop: dpsql.Connection) -> None:
-    cursor = shop.cursor()
-    assert cursor.execute(SQL) is cursor
-
-
-def test_fetch_one_by_one(cursor: dpsql.Cursor) -> None:
-    rows = [cursor.fetchone() for _ in range(4)]
-    assert [row[0] for row in rows if row] == REGIONS
-    assert all(type(row) is tuple for row in rows)
-    assert cursor.fetchone() is None
-    assert cursor.fetchall() == []
-
-
-def test_fetch_many(cursor: dpsql.Cursor) -> None:
-    assert len(cursor.fetchmany()) == 1
-    cursor.arraysize = 2
-    assert len(cursor.fetchmany()) == 2
-    assert len(cursor.fetchmany(size=10)) == 1
-    assert cursor.fetchmany(5) == []
-
-
-def test_fetch_all_gives_the_rest(cursor: dpsql.Cursor) -> None:
-    cursor.fetchone()
-    assert [row[0] for row in cursor.fetchall()] == REGIONS[1:]
-
-
-def test_iteration(cursor: dpsql.Cursor) -> None:
-    assert next(cursor)[0] == "east"
-    assert [row[0] for row in cursor] == REGIONS[1:]
-    with pytest.raises(StopIteration):
-        next(cursor)
-
-
-def test_execute_again_starts_anew(cursor: dpsql.Cursor) -> None:
-    cursor.fetchall()
-    cursor.execute("SELECT COUNT(*) AS n FROM orders")
-    assert [item[0] for item in cursor.description or ()] == ["n"]
-    assert len(cursor.fetchall()) == 1
-
-
-def test_a_failed_execute_leaves_no_old_answer(cursor: dpsql.Cursor) -> None:
-    with pytest.raises(dpsql.Error):
-        cursor.execute("SELECT nonsense FROM orders")
-    assert cursor.description is None
-    with pytest.raises(dpsql.Error):
-        cursor.fetchall()
-
-
-def test_executemany_is_not_supported(shop: dpsql.Connection) -> None:
-    with pytest.raises(dpsql.NotSupportedError):
-        shop.cursor().executemany("SELECT COUNT(*) FROM orders WHERE items = ?", [[1], [2]])
-    assert shop.budget.spent.epsilon == 0
-
-
-def test_sizes_do_nothing(cursor: dpsql.Cursor) -> None:
-    cursor.setinputsizes([1])
-    cursor.setoutputsize(1)
-    cursor.setoutputsize(1, 0)
-
-
-CLOSED_CURSOR: dict[str, Callable[[dpsql.Cursor], object]] = {
-    "execute": lambda cursor: cursor.execute(SQL),
-    "fetchone": lambda cursor: cursor.fetchone(),
-    "fetchmany": lambda cursor: cursor.fetchmany(),
-    "fetchall": lambda cursor: cursor.fetchall(),
-    "iterate": list,
-    "df": lambda cursor: cursor.df(),
-    "intervals": lambda cursor: cursor.intervals(),
-    "receipt": lambda cursor: cursor.receipt,
-}
-
-
-@pytest.mark.parametrize("use", CLOSED_CURSOR.values(), ids=CLOSED_CURSOR)
-def test_a_closed_cursor(use: Callable[[dpsql.Cursor], object], cursor: dpsql.Cursor) -> None:
-    cursor.close()
-    cursor.close()
-    with pytest.raises(dpsql.InterfaceError):
-        use(cursor)
-
-
-@pytest.mark.parametrize("use", CLOSED_CURSOR.values(), ids=CLOSED_CURSOR)
-def test_a_closed_cursor_that_explained(use: Callable[[dpsql.Cursor], object], shop: dpsql.Connection) -> None:
-    cursor = shop.execute(f"EXPLAIN {SQL}")
-    cursor.close()
-    with pytest.raises(dpsql.InterfaceError):
-        use(cursor)
-
-
-def test_cursor_as_context(shop: dpsql.Connection) -> None:
-    with shop.cursor() as cursor:
-        assert len(cursor.execute(SQL).fetchall()) == 4
-    with pytest.raises(dpsql.InterfaceError):
-        cursor.fetchall()
-
-
-def test_cursors_are_independent(shop: dpsql.Connection) -> None:
-    one, two = shop.execute(SQL), shop.execute("SELECT COUNT(*) FROM orders")
-    assert len(one.fetchall()) == 4
-    assert len(two.fetchall()) == 1
-
-
-def test_threads_share_a_connection(shop: dpsql.Connection) -> None:
-    """threadsafety 2: threads may share the module and connections."""
-    failures: list[BaseException] = []
-
-    def ask(number: int) -> None:
-        try:
-            sql = f"SELECT region, COUNT(*) FROM orders WHERE items > {number} GROUP BY region"
-            assert len(shop.execute(sql, epsilon=0.1).fetchall()) == 4
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
 
 
 # -- EXPLAIN -----------------------------------------------------------------------------------------------------------
@@ -474,6 +220,23 @@ def test_databases(tmp_path: Path) -> None:
     for what, database in databases(tmp_path):
         with dpsql.connect(database, schema=ORDERS, epsilon=1e9, query_epsilon=1e6, ledger=":memory:") as connection:
             assert connection.execute("SELECT COUNT(*) FROM orders").fetchall() == [(100,)], what
+
+
+def test_a_file_can_be_connected_to_again(tmp_path: Path) -> None:
+    """As a notebook does whose first cell is run twice. Every connection and cursor has the same settings."""
+    path = dict(databases(tmp_path))["a duckdb file"]
+    with (
+        dpsql.connect(path, schema=ORDERS, epsilon=2) as first,
+        dpsql.connect(path, schema=ORDERS, epsilon=2) as second,
+    ):
+        first.execute("SELECT COUNT(*) FROM orders", epsilon=1)
+        assert second.budget.spent.epsilon == 1
+        for connection in (first, second):
+            raw = connection.session.setting.engine._connection
+            for cursor in (raw, raw.cursor(), connection.session.setting.scratch._connection.cursor()):
+                assert not is_set(cursor, "python_enable_replacements")
+                assert not is_set(cursor, "enable_external_access")
+                assert is_set(cursor, "lock_configuration")
 
 
 def test_what_dpsql_opens_is_locked(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from dpsql.accounting.costs import price
 from dpsql.accounting.entries import COLUMNS, GENESIS, Entry, Record
 from dpsql.accounting.tally import Tally
 
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"
+GIVEN_BACK = "(SELECT mark.tally FROM entries AS mark WHERE mark.charge = entries.number AND mark.state = 'refused')"
+SELECT_ENDED = SELECT.replace(" tally,", f" coalesce({GIVEN_BACK}, tally),")
 INSERT = f"INSERT INTO entries ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 
 
@@ -25,12 +26,8 @@ class Book:
     def append(self, record: Record) -> Entry:
         last = self._one("SELECT number, hash, tally FROM entries ORDER BY number DESC LIMIT 1")
         number, previous, text = last or (0, GENESIS, None)
-        tally = Tally() if text is None else Tally.from_json(text)
-        analyst_tally = self.analyst_tally(record.analyst)
-        if record.event is not None:
-            cost = price(record.event)
-            tally = tally.plus(cost, record.epsilon, record.delta)
-            analyst_tally = analyst_tally.plus(cost, record.epsilon, record.delta)
+        tally = (Tally() if text is None else Tally.from_json(text)).after(record)
+        analyst_tally = self.analyst_tally(record.analyst).after(record)
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         entry = Entry(**vars(record), number=number + 1, time=now, tally=tally, analyst_tally=analyst_tally)
         sealed = entry.sealed(previous)
@@ -56,6 +53,13 @@ class Book:
         """Oldest first."""
         rows = self.connection.execute(f"{SELECT} ORDER BY number DESC LIMIT ?", (-1 if limit is None else limit,))
         return [Entry.from_row(row) for row in rows][::-1]
+
+    def charges(self, after: int, count: int) -> list[Entry]:
+        """As they ended: the sums are those after a refused test gave back its share."""
+        rows = self.connection.execute(
+            f"{SELECT_ENDED} WHERE state = 'charged' ORDER BY number LIMIT ? OFFSET ?", (count, after)
+        )
+        return [Entry.from_row(row) for row in rows]
 
     def rows(self) -> Iterator[tuple[object, ...]]:
         """Every entry as it is stored, in order."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+from dpsql.accounting.budget_card import MOST_STEPS, budget_card
 from dpsql.accounting.events import Event
 from dpsql.accounting.exact import exact, rounded_down
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from decimal import Decimal
     from fractions import Fraction
 
     from dpsql.accounting.costs import Cost, Totals
+    from dpsql.accounting.entries import Entry
     from dpsql.accounting.filters import Filter
     from dpsql.accounting.tally import Tally
 
@@ -28,10 +31,16 @@ class Priced(Protocol):
     def delta(self) -> float | Fraction: ...
 
 
+def _not_on_record(after: int, count: int) -> Sequence[Entry]:
+    return ()
+
+
 @dataclass(frozen=True)
 class Budget:
     filter: Filter
     tally: Tally
+    charges: Callable[[int, int], Sequence[Entry]] = field(default=_not_on_record, repr=False, compare=False)
+    """Reads charges from the ledger, when they are to be drawn: after the first so many, at most so many."""
 
     @property
     def epsilon(self) -> float:
@@ -84,3 +93,10 @@ class Budget:
             f"delta: {spent.delta:.3g} of {self.delta:.3g} spent\n"
             f"basic composition would have said {self.basic.epsilon:.4g}{beside}"
         )
+
+    def __reduce__(self) -> tuple[type[Budget], tuple[Filter, Tally]]:
+        """A pickled budget is what was counted; the ledger stays where it is."""
+        return Budget, (self.filter, self.tally)
+
+    def _repr_html_(self) -> str:
+        return budget_card(self, self.charges(max(0, self.queries - MOST_STEPS), MOST_STEPS)[: self.queries])

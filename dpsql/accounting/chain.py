@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dpsql.accounting.costs import price
+from dpsql.accounting.costs import Totals, price
 from dpsql.accounting.entries import GENESIS, Entry, seal
 from dpsql.accounting.filters import Filter, filter_named
 from dpsql.accounting.tally import Tally
@@ -46,7 +46,7 @@ class _Walk:
     dataset_tally: Tally = field(default_factory=Tally)
     analyst_tallies: dict[str | None, Tally] = field(default_factory=dict)
     limits: dict[str | None, Filter] = field(default_factory=dict)
-    charges: set[int] = field(default_factory=set)
+    charges: dict[int, Totals] = field(default_factory=dict)
 
     def step(self, row: Sequence[object]) -> None:
         self.number += 1
@@ -62,13 +62,11 @@ class _Walk:
         self.head = entry.hash
 
     def _follow(self, entry: Entry) -> None:
-        own = self.analyst_tallies.get(entry.analyst, Tally())
-        if entry.event is not None:
-            cost = price(entry.event)
-            self.dataset_tally = self.dataset_tally.plus(cost, entry.epsilon, entry.delta)
-            own = own.plus(cost, entry.epsilon, entry.delta)
-            self.charges.add(entry.number)
+        own = self.analyst_tallies.get(entry.analyst, Tally()).after(entry)
+        self.dataset_tally = self.dataset_tally.after(entry)
         self.analyst_tallies[entry.analyst] = own
+        if entry.state == "charged" and entry.event is not None:
+            self.charges[entry.number] = price(entry.event)
         if entry.state == "budget":
             self.limits[entry.analyst] = filter_named(str(entry.composition), entry.epsilon, entry.delta)
         if entry.number != self.number:
@@ -77,8 +75,13 @@ class _Walk:
             raise self.broken("its running sums do not follow from the events")
         if entry.charge is not None and entry.charge not in self.charges:
             raise self.broken(f"it points at {entry.charge}, which is no charge")
+        if entry.state == "refused" and entry.event is not None and not self._was_charged(entry):
+            raise self.broken("it gives back more than was charged")
         if not self._within_limits(entry):
             raise self.broken("it spends more than the budget")
+
+    def _was_charged(self, entry: Entry) -> bool:
+        return entry.event is not None and price(entry.event) <= self.charges.get(entry.charge or 0, Totals())
 
     def _within_limits(self, entry: Entry) -> bool:
         own_limit = None if entry.analyst is None else self.limits.get(entry.analyst)

@@ -29,6 +29,7 @@ from dpsql.accounting.events import (
     NonPrivate,
     Parallel,
     PureRelease,
+    Repeated,
 )
 from dpsql.accounting.exact import Amount, from_text, shortened, to_text
 from dpsql.accounting.gaussian_dp import mu_of_pure
@@ -62,6 +63,11 @@ class Totals:
 
     def __add__(self, other: Totals) -> Totals:
         return Totals(*(shortened(mine + its) for mine, its in zip(self.amounts, other.amounts, strict=True)))
+
+    def less(self, spared: Totals) -> Totals:
+        """Without what was not spent after all. Infinity stays: what a rule cannot count it cannot give back."""
+        pairs = zip(self.amounts, spared.amounts, strict=True)
+        return Totals(*(mine if math.inf in (mine, its) else shortened(mine - its) for mine, its in pairs))
 
     def __le__(self, limit: Totals) -> bool:
         return all(mine <= its for mine, its in zip(self.amounts, limit.amounts, strict=True))
@@ -107,8 +113,8 @@ def _(event: Gaussian) -> Totals:
 
 @price.register
 def _(event: Exponential) -> Totals:
-    pure = price(PureRelease(event.epsilon))
-    return Totals(epsilon=pure.epsilon, rho=event.epsilon**2 / 8, mu_squared=pure.mu_squared)
+    """Its privacy loss has a range of epsilon, half of what epsilon-DP allows. See docs/proofs/exponential.md."""
+    return Totals(event.epsilon, rho=event.epsilon**2 / 8, mu_squared=mu_of_pure(event.epsilon / 2) ** 2)
 
 
 @price.register
@@ -119,6 +125,12 @@ def _(event: ApproximateRelease) -> Totals:
 @price.register
 def _(event: Composed) -> Totals:
     return reduce(add, map(price, event.events), Totals())
+
+
+@price.register
+def _(event: Repeated) -> Totals:
+    once = price(Composed(event.events))
+    return Totals(*(event.times * amount if event.times else ZERO for amount in once.amounts))
 
 
 @price.register

@@ -3,7 +3,7 @@
     budget     what may be spent, as the data owner said; the first entry is one
     charged    a query's cost, on record before any private row was read
     released   the charge it points at ended in an answer
-    refused    the charge it points at ended without one
+    refused    a test failed: of the charge that it points at, what its event costs was not spent and is given back
 
 Every seal covers the one before it, so no entry can be changed without changing all that follow.
 """

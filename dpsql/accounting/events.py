@@ -84,7 +84,7 @@ class ApproximateRelease(Event):
 @final
 @dataclass(frozen=True)
 class Exponential(Event):
-    """A choice by the exponential mechanism, or permute-and-flip, at epsilon."""
+    """A choice by the exponential mechanism at epsilon. Permute-and-flip is not one: it is a PureRelease."""
 
     epsilon: Fraction
 
@@ -107,6 +107,15 @@ class Composed(Event):
 
 @final
 @dataclass(frozen=True)
+class Repeated(Event):
+    """The same release many times over the same units: once in every group that one person can reach."""
+
+    events: tuple[Event, ...]
+    times: Fraction
+
+
+@final
+@dataclass(frozen=True)
 class Free(Event):
     """Computed from what was already released, or from public data."""
 
@@ -118,7 +127,7 @@ class NonPrivate(Event):
 
 
 BASIC_KINDS = (Laplace, Gaussian, PureRelease, ApproximateRelease, Exponential, Free, NonPrivate)
-KINDS = {kind.__name__: kind for kind in (*BASIC_KINDS, Parallel, Composed)}
+KINDS = {kind.__name__: kind for kind in (*BASIC_KINDS, Parallel, Composed, Repeated)}
 
 
 def from_json(text: str) -> Event:

@@ -8,8 +8,10 @@ same time after a hundred thousand queries as after one. See docs/proofs/ledger.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from dpsql.accounting.answers import Answers
 from dpsql.accounting.book import Book
@@ -23,9 +25,9 @@ from dpsql.accounting.ledger_file import MEMORY, LedgerFile
 from dpsql.errors import BudgetExhausted, LedgerError
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from dpsql.accounting.events import Event
+
+ZERO = Fraction(0)
 
 
 class Ledger:
@@ -102,15 +104,22 @@ class Ledger:
                 return book.append(record)
         raise _exhausted(refusing[-1], cost, record.epsilon)
 
-    def mark(self, charge: Entry, state: Literal["released", "refused"]) -> Entry:
-        """Records how a charge ended. This costs nothing."""
+    def released(self, charge: Entry) -> Entry:
+        """Records that a charge ended in an answer."""
+        return self._mark(charge, Record(dataset=self.dataset, analyst=charge.analyst, state="released"))
+
+    def refused(self, charge: Entry, spared: Event, epsilon: Fraction, delta: Fraction = ZERO) -> Entry:
+        """Records that a test failed and gives back what was charged for the release behind it.
+
+        That the release did not happen shows in the answer, so giving back tells nothing new. docs/proofs/ledger.md.
+        """
         record = Record(
-            dataset=self.dataset,
-            analyst=charge.analyst,
-            state=state,
-            charge=charge.number,
-            fingerprint=charge.fingerprint,
+            dataset=self.dataset, analyst=charge.analyst, state="refused", epsilon=epsilon, delta=delta, event=spared
         )
+        return self._mark(charge, record)
+
+    def _mark(self, charge: Entry, record: Record) -> Entry:
+        record = replace(record, charge=charge.number, fingerprint=charge.fingerprint)
         with self._file.writing() as connection:
             return Book(connection).append(record)
 
@@ -131,6 +140,11 @@ class Ledger:
         """All entries, or the last `limit` of them, oldest first."""
         with self._file.reading() as connection:
             return Book(connection).last_entries(limit)
+
+    def charges(self, after: int, count: int) -> list[Entry]:
+        """At most `count` charges that came after the first `after`, oldest first."""
+        with self._file.reading() as connection:
+            return Book(connection).charges(after, count)
 
     def verify(self) -> VerifyReport:
         """Walks the whole chain; raises LedgerError at the first entry that is not as written."""
@@ -199,7 +213,7 @@ class Ledger:
         total = book.budget(None)
         if total is None:
             raise _nothing_recorded(self._file.path)
-        budgets = [Budget(_filter_of(total), book.tally())]
+        budgets = [Budget(_filter_of(total), book.tally(), self.charges)]
         own = None if self.analyst is None else book.budget(self.analyst)
         if own is not None:
             budgets.append(Budget(_filter_of(own), book.analyst_tally(self.analyst)))

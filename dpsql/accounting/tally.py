@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
-from dpsql.accounting.costs import Cost, Totals
+from dpsql.accounting.costs import Cost, Totals, price
 from dpsql.accounting.exact import Amount, from_text, rounded_up, shortened, to_text
+
+if TYPE_CHECKING:
+    from dpsql.accounting.entries import Record
 
 ZERO = Fraction(0)
 NOTHING = Totals()
@@ -36,6 +40,22 @@ class Tally:
             shortened(self.epsilon_squared + epsilon**2),
             shortened(self.drift + _drift(epsilon)),
         )
+
+    def less(self, spared: Totals, epsilon: Fraction, delta: Fraction) -> Tally:
+        """Without a part that was not spent. The squares for `advanced`, a comparison only, stay as they are."""
+        return replace(
+            self,
+            totals=self.totals.less(spared),
+            epsilon=shortened(self.epsilon - epsilon),
+            delta=shortened(self.delta - delta),
+        )
+
+    def after(self, record: Record) -> Tally:
+        """With what the record says happened."""
+        if record.event is None:
+            return self
+        change = self.less if record.state == "refused" else self.plus
+        return change(price(record.event), record.epsilon, record.delta)
 
     @property
     def basic(self) -> Cost:

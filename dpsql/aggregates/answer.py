@@ -7,17 +7,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from dpsql.aggregates.estimate import Estimate, Formula
     from dpsql.aggregates.measure import Measure
+    from dpsql.aggregates.statistic import Statistic
     from dpsql.expressions.tree import Known
     from dpsql.relation.relation import AggregateCall
     from dpsql.schema.types import ColumnType
 
 
 @dataclass(frozen=True)
+class Test:
+    """A proposed bound: where too many units exceed it, by the noisy count in `exceeding`, `clipped` is not shown."""
+
+    exceeding: str
+    clipped: str
+
+
+@dataclass(frozen=True)
 class Answer:
     estimate: Estimate | Formula
     type: ColumnType
+    test: Test | None = None
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,11 @@ class Context:
     counted: frozenset[Measure]
     column_of: Callable[[Measure], str]
     """Gives the measure a column of the release; the same measure always the same one."""
+    drawn_as: Callable[[Statistic], str]
+    """The same for a statistic."""
+    mechanism: str | None
+    propose: Fraction | None
+    """What the analyst names and proposes, if anything."""
 
 
 Aggregator: TypeAlias = Callable[["AggregateCall", Context], Answer]

@@ -1,7 +1,8 @@
 """AVG(x) = middle + (sum counted from the middle) / count, held within the range of x.
 
 Counting from the middle halves what one value can add, and an empty group is pulled to the middle and not to zero. The
-count is shared with COUNT where both are asked. docs/proofs/average.md.
+count is shared with COUNT where both are asked. docs/proofs/average.md. By propose-test-release and smooth
+sensitivity it is drawn as a whole instead, with noise that follows the number of rows.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.count import count_linear
 from dpsql.aggregates.estimate import Linear, Ratio
+from dpsql.aggregates.statistic import Average, Grid
 from dpsql.aggregates.sum import over_distinct, summed
 from dpsql.schema.types import Double
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 def avg(call: AggregateCall, context: Context) -> Answer:
     (argument,) = call.arguments
     measure = summed(call, argument, context, centred=True)
+    if context.mechanism in Average.mechanisms and not call.distinct:
+        average = Average(argument, Grid(measure.quantum, measure.low, measure.high))
+        return Answer(Linear(((context.drawn_as(average), measure.quantum),)), Double())
     count = count_linear(call, context)
     centred = Linear(((context.column_of(over_distinct(call, measure)), measure.quantum),))
     low, high = (end * measure.quantum for end in (measure.low, measure.high))

@@ -7,9 +7,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Answer, Context
+from dpsql.aggregates.clip import check_clip, clipped
 from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, Measure, OverDistinct
-from dpsql.errors import Unsupported
+from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.narrow import kept_facts
 from dpsql.expressions.tree import Call, Column, Expression, Known, Literal
 from dpsql.schema.types import Integer
@@ -20,9 +21,22 @@ if TYPE_CHECKING:
 
 def count(call: AggregateCall, context: Context) -> Answer:
     measure = count_measure(call, context)
+    if context.mechanism == "ptr" and isinstance(measure, CountRows | CountValues):
+        return _clipped(call, measure, context)
     if call.group_bounds is not None:
         measure = _held(measure, call)
     return Answer(Linear(((context.column_of(measure), Fraction(1)),)), Integer())
+
+
+def _clipped(call: AggregateCall, measure: CountRows | CountValues, context: Context) -> Answer:
+    """A unit counts at most as often as is proposed, if only few units would count more often."""
+    check_clip(call)
+    assert context.propose is not None
+    if context.propose.denominator != 1:
+        raise ProgrammingError(
+            "for a count, a proposal is a whole number of rows", at=call.at, hint="write propose=5, for example"
+        )
+    return clipped(replace(measure, most=int(context.propose)), Fraction(1), Integer(), context)
 
 
 def _held(measure: Measure, call: AggregateCall) -> Measure:

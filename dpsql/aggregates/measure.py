@@ -11,7 +11,7 @@ docs/proofs/bounding.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.expressions.quanta import in_quanta
@@ -53,6 +53,9 @@ class CountRows:
     def linf(self, rows: int) -> int:
         return rows if self.most is None else min(rows, self.most)
 
+    def unclipped(self, rows: int) -> int:
+        return rows
+
 
 @dataclass(frozen=True)
 class CountValues:
@@ -72,6 +75,10 @@ class CountValues:
 
     def linf(self, rows: int) -> int:
         return rows if self.most is None else min(rows, self.most)
+
+    def unclipped(self, rows: int) -> int:
+        """What a unit could add if the aggregate had no bound of its own."""
+        return rows
 
 
 @dataclass(frozen=True)
@@ -97,14 +104,17 @@ class SumValues:
             named(call("count", column(name)), f"{name}_count"),
         ]
 
-    def bounded(self, name: str, rows: int) -> Sql:
+    def kept(self, name: str, rows: int) -> Sql:
         """The expectation of keeping `rows` random rows, without the randomness; rounded half away from zero."""
         total, count = column(name), column(f"{name}_count")
         half = when(Sql(f"{total} >= 0"), count, Sql(f"-{count}"))
         scaled = Sql(f"({total} * {integer(2 * rows)} + {half}) // (2 * {count})")
-        kept = when(Sql(f"{count} <= {integer(rows)}"), total, scaled)
+        return when(Sql(f"{count} <= {integer(rows)}"), total, scaled)
+
+    def bounded(self, name: str, rows: int) -> Sql:
+        kept = self.kept(name, rows)
         if self.group is not None:
-            kept = when(Sql(f"{count} > 0"), self.held(kept, rows))
+            kept = when(Sql(f"{column(f'{name}_count')} > 0"), self.held(kept, rows))
         return call("coalesce", kept, integer(0))
 
     def held(self, total: Sql, rows: int) -> Sql:
@@ -124,6 +134,33 @@ class SumValues:
     def linf(self, rows: int) -> int:
         return max(map(abs, self.reach(rows)))
 
+    def unclipped(self, rows: int) -> int:
+        return replace(self, group=None).linf(rows)
+
+
+@dataclass(frozen=True)
+class UnitsBeyond:
+    """How many units would add more to a group than the bound of `inner` lets them (aggregates/clip.py)."""
+
+    inner: CountRows | CountValues | SumValues
+
+    def partial(self, name: str) -> list[Sql]:
+        return self.inner.partial(name)
+
+    def bounded(self, name: str, rows: int) -> Sql:
+        if isinstance(self.inner, SumValues):
+            return self.outside(self.inner.kept(name, rows), rows)
+        return when(Sql(f"{column(name)} > {integer(self.inner.linf(rows))}"), integer(1), integer(0))
+
+    def outside(self, total: Sql, rows: int) -> Sql:
+        """1 where the total would be moved; NULL, a sum of nothing, is not."""
+        assert isinstance(self.inner, SumValues)
+        low, high = self.inner.reach(rows)
+        return when(Sql(f"{total} < {integer(low)} OR {total} > {integer(high)}"), integer(1), integer(0))
+
+    def linf(self, rows: int) -> int:
+        return 1
+
 
 @dataclass(frozen=True)
 class OverDistinct:
@@ -139,6 +176,12 @@ class OverDistinct:
         return self.inner.linf(rows)
 
 
-ByUnit: TypeAlias = CountUnits | CountRows | CountValues | SumValues
+ByUnit: TypeAlias = CountUnits | CountRows | CountValues | SumValues | UnitsBeyond
 """Measures that are sums of what each unit contributes."""
 Measure: TypeAlias = ByUnit | OverDistinct
+
+
+def read_by(measure: ByUnit) -> CountValues | SumValues | None:
+    """The part of a measure that reads a value of every row, if it does."""
+    part = measure.inner if isinstance(measure, UnitsBeyond) else measure
+    return part if isinstance(part, CountValues | SumValues) else None

@@ -6,9 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpsql.aggregates.statistic import Quantile
+
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from dpsql.aggregates.answer import Answer
     from dpsql.aggregates.measure import Measure
+    from dpsql.aggregates.statistic import Statistic
     from dpsql.relation.domain import Domain, ListedKeys
     from dpsql.relation.knowledge import Knowledge
     from dpsql.relation.relation import Aggregate
@@ -38,6 +43,28 @@ class Bounded:
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """A statistic as a column of the release."""
+
+    column: str
+    statistic: Statistic
+
+    @property
+    def profile(self) -> list[str]:
+        """The columns of the engine's answer that describe the group."""
+        return [f"{self.column}_{part}" for part in self.statistic.parts]
+
+
+def quantiles_in_order(statistics: tuple[Drawn, ...]) -> list[list[str]]:
+    """The columns of quantiles of the same values, from the lowest fraction to the highest."""
+    found: dict[object, dict[str, Fraction]] = {}
+    for drawn in statistics:
+        if isinstance(drawn.statistic, Quantile):
+            found.setdefault(drawn.statistic.argument, {})[drawn.column] = drawn.statistic.fraction
+    return [sorted(columns, key=columns.__getitem__) for columns in found.values()]
+
+
+@dataclass(frozen=True)
 class Release:
     aggregate: Aggregate
     units: tuple[str, ...]
@@ -50,12 +77,18 @@ class Release:
     """One unit reaches at most so many groups, each with at most `rows` rows."""
     rows: int
     measures: tuple[Bounded, ...]
+    statistics: tuple[Drawn, ...]
     answers: tuple[Answer, ...]
-    """One for each aggregate, over the measures' columns."""
+    """One for each aggregate, over the columns of measures and statistics."""
     selection: str | None
     """The column with the number of units, by which groups are shown or not; None where all are shown."""
     min_units: int | None
     """Groups with fewer units are not shown, if the analyst says so."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The noisy columns."""
+        return [part.column for part in self.measures] + [part.column for part in self.statistics]
 
     @property
     def keys(self) -> list[tuple[str, ColumnType]]:

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Answer, Context
+from dpsql.aggregates.clip import check_clip, clipped
 from dpsql.aggregates.count import count_measure
 from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.measure import Measure, OverDistinct, SumValues
@@ -40,7 +41,17 @@ def sum_(call: AggregateCall, context: Context) -> Answer:
             at=call.at,
             hint="give bounds per row: contribution_bounds_per_row => (low, high)",
         )
+    if context.mechanism == "ptr":
+        return _clipped(call, argument, context)
     return Answer(sum_linear(call, argument, context), sum_type(argument.type))
+
+
+def _clipped(call: AggregateCall, value: Expression, context: Context) -> Answer:
+    """What one unit adds to a group is held within the proposal, if only few units would add more."""
+    check_clip(call)
+    assert context.propose is not None
+    measure = summed(replace(call, group_bounds=(-context.propose, context.propose)), value, context, centred=False)
+    return clipped(measure, measure.quantum, sum_type(value.type), context)
 
 
 def sum_linear(call: AggregateCall, value: Expression, context: Context) -> Linear:
@@ -115,12 +126,14 @@ def unbounded(call: AggregateCall, value: Expression) -> UnboundedColumn:
             f'{call.name} needs bounds on "{value.name}", and the schema declares none',
             at=place,
             hint=f"the data owner can add  bounds: [0, 500]  to columns.{value.name} in the schema",
+            columns=(value.name,),
         )
-    names = sorted({column.name for column in columns_of(value)})
+    names = tuple(sorted({column.name for column in columns_of(value)}))
     return UnboundedColumn(
         f"{call.name} needs a bounded value, and this expression has no bounds",
         at=place,
         hint=f"declare bounds on {', '.join(names)}, or hold it: LEAST(GREATEST(..., 0), 500)",
+        columns=names,
     )
 
 

@@ -6,8 +6,9 @@
     released  the sum over units of their `groups` first groups
 
 joined to the list of public groups, so that every one of them is returned, even when empty. Where no unit has two rows,
-`rows` is summed directly. Counts and sums over distinct values are taken on a branch of their own, from each unit's
-first `rows` distinct values in its first groups. Nothing that the analyst wrote passes through as text.
+`rows` is summed directly. Counts and sums over distinct values, and the profiles of statistics, are taken on branches
+of their own, from each unit's first `rows` values in its first groups. Nothing that the analyst wrote passes through as
+text.
 """
 
 from __future__ import annotations
@@ -15,33 +16,47 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, OverDistinct, SumValues
+from dpsql.aggregates.measure import (
+    CountRows,
+    CountUnits,
+    CountValues,
+    OverDistinct,
+    SumValues,
+    UnitsBeyond,
+    read_by,
+)
+from dpsql.aggregates.write_statistic import VALUE, profile_sql
 from dpsql.expressions.emit import emit, emit_value
+from dpsql.expressions.quanta import saturated
 from dpsql.expressions.tree import Column, columns_of, substituted
-from dpsql.expressions.write import Sql, binary, call, cast, column, integer, listed, named, when
+from dpsql.expressions.write import Sql, binary, call, column, finite, integer, listed, named, when
 from dpsql.relation.write import relation_sql, select
 from dpsql.relation.write_domain import domain_sql
 from dpsql.relation.write_scan import UNIT
-from dpsql.schema.types import Integer
+from dpsql.schema.types import Double
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dpsql.aggregates.measure import ByUnit
     from dpsql.aggregates.release import Release
     from dpsql.expressions.tree import Expression
 
 GROUP_RANK = "_rank"
 VALUE_RANK = "_value_rank"
-VALUE = "_value"
-LARGEST = 2**62
-"""Sums are held within +-2^62 before they leave the engine: a map that never widens a difference."""
 
 
-def release_sql(release: Release, salt: int) -> Sql:
-    """The whole release; the salt decides which of a unit's groups and distinct values count."""
+def release_sql(release: Release, salt: int, reaches: Mapping[str, int]) -> Sql:
+    """The whole release; the salt decides which of a unit's groups and values count.
+
+    `reaches`: for each quantile how many ranks on both sides its mechanism looks at.
+    """
     writer = Writer(release, salt)
     plain, distinct = writer.by_unit_measures(), writer.distinct_bases()
-    branches = [writer.sums(plain)] if plain or not distinct else []
-    branches += [writer.over_distinct(base) for base in distinct]
+    branches = [writer.over_distinct(base) for base in distinct]
+    branches += [profile_sql(writer, drawn, reaches.get(drawn.column, 0)) for drawn in release.statistics]
+    if plain or not branches:
+        branches.insert(0, writer.sums(plain))
     return writer.together(branches)
 
 
@@ -69,10 +84,10 @@ class Writer:
 
     def sums(self, measures: list[tuple[str, ByUnit]]) -> Sql:
         release = self.release
-        inputs = {name: part.argument for name, part in measures if isinstance(part, CountValues | SumValues)}
+        inputs = [(name, part) for name, measure in measures if (part := read_by(measure)) is not None]
         known = release.knowledge.always
-        values = [named(part.input(emit(inputs[name], known)), name) for name, part in measures if name in inputs]  # type: ignore[union-attr]
-        rows = self.rows(values, list(inputs.values()))
+        values = [named(part.input(emit(part.argument, known)), name) for name, part in inputs]
+        rows = self.rows(values, [part.argument for _, part in inputs])
         if release.one_row_per_unit:
             totals = [named(saturated(row_total(name, part)), name) for name, part in measures]
             return self.by_keys([*self.keys, *totals], rows)
@@ -118,22 +133,30 @@ class Writer:
         query = select(columns, below)
         return Sql(f"{query} GROUP BY {listed(self.keys)}") if self.keys else query
 
-    # -- counts and sums over distinct values -------------------------------------------------------------------------
+    # -- values themselves --------------------------------------------------------------------------------------------
 
-    def over_distinct(self, base: Expression) -> Sql:
-        release = self.release
-        value = named(emit_value(base, release.knowledge.always), VALUE)
-        rows = self.rows([value], [base])
-        own = Sql(f"SELECT DISTINCT * FROM ({rows}) AS _below WHERE {column(VALUE)} IS NOT NULL")
-        order = self.hashed([*self.keys, column(VALUE)])
-        place = Sql(f"row_number() OVER (PARTITION BY {self.unit_and_keys} ORDER BY {order}, {column(VALUE)})")
-        columns = [*self.keys, column(VALUE), named(place, VALUE_RANK)]
+    def values(self, argument: Expression, *, distinct: bool) -> Sql:
+        """The keys and a value for each row that counts: each unit's first `rows`, in its first groups."""
+        release, value = self.release, column(VALUE)
+        written = emit_value(argument, release.knowledge.always)
+        written = finite(written) if isinstance(argument.type, Double) else written
+        rows = self.rows([named(written, VALUE)], [argument])
+        if release.one_row_per_unit:
+            return Sql(f"{select([*self.keys, value], rows)} WHERE {value} IS NOT NULL")
+        # NULL is no value, but where a unit has nothing else the group is one of its groups all the same.
+        order = f"{value} IS NULL, {self.hashed([*self.keys, value])}, {value}"
+        place = Sql(f"row_number() OVER (PARTITION BY {self.unit_and_keys} ORDER BY {order})")
+        columns = [*self.keys, value, named(place, VALUE_RANK)]
         if release.ranked:
             # All rows of a group have the same rank here, and the same as on the other branches.
             columns.append(named(Sql(f"dense_rank() OVER ({self.by_hash})"), GROUP_RANK))
-        kept = self.first_groups(select(columns, own))
-        first = f"{column(VALUE_RANK)} BETWEEN 1 AND {integer(release.rows)}"
-        different = Sql(f"SELECT DISTINCT {listed([*self.keys, column(VALUE)])} FROM ({kept}) AS _below WHERE {first}")
+        own = Sql(f"SELECT DISTINCT * FROM ({rows}) AS _below") if distinct else rows
+        first = f"{value} IS NOT NULL AND {column(VALUE_RANK)} BETWEEN 1 AND {integer(release.rows)}"
+        return Sql(f"{select([*self.keys, value], self.first_groups(select(columns, own)))} WHERE {first}")
+
+    def over_distinct(self, base: Expression) -> Sql:
+        values = self.values(base, distinct=True)
+        different = Sql(f"SELECT DISTINCT {listed([*self.keys, column(VALUE)])} FROM ({values}) AS _below")
         return self.by_keys([*self.keys, *self.distinct_totals(base)], different)
 
     def distinct_totals(self, base: Expression) -> list[Sql]:
@@ -155,7 +178,7 @@ class Writer:
         release = self.release
         if not self.keys:
             sources = [f"({branch}) AS found_{number}" for number, branch in enumerate(branches)]
-            columns = listed([column(part.column) for part in release.measures])
+            columns = listed([*(column(part.column) for part in release.measures), *map(column, self.profiles)])
             return branches[0] if len(branches) == 1 else Sql(f"SELECT {columns} FROM {' CROSS JOIN '.join(sources)}")
         order = f"ORDER BY {', '.join(f'{key} NULLS LAST' for key in self.keys)}"
         if release.domain is None and len(branches) == 1:
@@ -163,18 +186,24 @@ class Writer:
         if release.domain is not None:
             branches = [domain_sql(release.domain, release.key_names), *branches]
         first, *others = (Sql(f"({branch}) AS found_{number}") for number, branch in enumerate(branches))
-        joined = [f"LEFT JOIN {other} ON {self.same_keys(number + 1)}" for number, other in enumerate(others)]
+        joined = [
+            f"LEFT JOIN {other} ON {self.same_keys('found_0', f'found_{number + 1}')}"
+            for number, other in enumerate(others)
+        ]
         keys = [named(column(name, "found_0"), name) for name in release.key_names]
         totals = [named(call("coalesce", column(part.column), integer(0)), part.column) for part in release.measures]
-        return Sql(f"SELECT {listed([*keys, *totals])} FROM {first} {' '.join(joined)} {order}")
+        columns = listed([*keys, *totals, *map(column, self.profiles)])
+        return Sql(f"SELECT {columns} FROM {first} {' '.join(joined)} {order}")
 
-    def same_keys(self, number: int) -> str:
-        found = f"found_{number}"
+    @property
+    def profiles(self) -> list[str]:
+        return [name for drawn in self.release.statistics for name in drawn.profile]
+
+    def same_keys(self, left: str, right: str) -> str:
         same = (
-            binary(column(name, "found_0"), "IS NOT DISTINCT FROM", column(name, found))
-            for name in self.release.key_names
+            binary(column(name, left), "IS NOT DISTINCT FROM", column(name, right)) for name in self.release.key_names
         )
-        return " AND ".join(same)
+        return " AND ".join(same) or "true"
 
 
 def row_total(name: str, measure: ByUnit) -> Sql:
@@ -186,8 +215,7 @@ def row_total(name: str, measure: ByUnit) -> Sql:
         case SumValues():
             value = column(name)
             return call("sum", when(Sql(f"{value} IS NOT NULL"), measure.held(value, 1)) if measure.group else value)
-
-
-def saturated(total: Sql) -> Sql:
-    held = call("greatest", call("coalesce", total, integer(0)), integer(-LARGEST))
-    return cast(call("least", held, integer(LARGEST)), Integer())
+        case UnitsBeyond(SumValues()):
+            return call("sum", measure.outside(column(name), 1))
+        case UnitsBeyond():
+            return integer(0)  # one row is never too many

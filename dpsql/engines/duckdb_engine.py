@@ -15,24 +15,27 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 
+from dpsql.engines.lock import is_set, lock
 from dpsql.errors import InterfaceError, OperationalError, SchemaError
-from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
+from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
     from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
 
-SETTINGS = (
-    "SET python_enable_replacements = false",
-    "SET pandas_analyze_sample = 0",  # a column of objects is text, whatever a sample of it holds
-    "SET error_on_division_by_zero = false",
-    "SET scalar_subquery_error_on_multiple_rows = false",
-    "SET autoinstall_known_extensions = false",
-    "SET autoload_known_extensions = false",
-    "SET allow_community_extensions = false",
-    "SET enable_progress_bar = false",
-)
+LOCKING = threading.Lock()
+"""Threads that open one file share its settings: what one has locked another cannot lock again."""
+# Given when a database is opened, they hold for every connection to it.
+SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "python_enable_replacements": False,
+    "pandas_analyze_sample": 0,  # a column of objects is text, whatever a sample of it holds
+    "error_on_division_by_zero": False,
+    "scalar_subquery_error_on_multiple_rows": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+}
 # A text file is read as text and typed by the scan: else one odd cell, guessed wrong from a sample, fails the query.
 AS_TEXT = "read_csv({}, all_varchar = true, ignore_errors = true, null_padding = true)"
 READERS = {".parquet": "read_parquet({})", ".csv": AS_TEXT, ".tsv": AS_TEXT}
@@ -72,8 +75,15 @@ class DuckDBEngine:
         if isinstance(database, str | os.PathLike) and str(database) != ":memory:":
             path = Path(database)
             if path.suffix.lower() not in READERS:
-                return cls(_open_file(path))
+                return cls(open_file(path))
         return cls(_open_tables(_tables(database, schema)), untyped=True)
+
+    def over(self, frames: Mapping[str, object]) -> DuckDBEngine:
+        """The same database, locked as it is, with frames that this connection alone sees."""
+        connection = self._connection.cursor()
+        for name, frame in frames.items():
+            _register(connection, name, frame)
+        return DuckDBEngine(connection, untyped=True)
 
     def check(self, schema: Schema) -> None:
         found = self._columns()
@@ -131,6 +141,21 @@ class DuckDBEngine:
             return self._connection.execute(sql).fetchall()
 
 
+def column_types(columns: Mapping[str, object]) -> dict[str, ColumnType]:
+    """The type to declare for each column, given as a frame of its own. What no type can stand for is left out."""
+    found = {}
+    with duckdb.connect(":memory:", config=SETTINGS) as connection:
+        for name, frame in columns.items():
+            try:
+                connection.register("frame", frame)
+                kind = declared_type(str(connection.table("frame").types[0]))
+            except (duckdb.Error, TypeError):
+                continue
+            if kind is not None:
+                found[name] = parse_type(kind)
+    return found
+
+
 def _own_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """A connection of our own to the caller's database."""
     problem: InterfaceError | SchemaError
@@ -157,6 +182,8 @@ def _check_table(table: Table, columns: Mapping[str, str], *, untyped: bool) -> 
                 f'{path}: the database has no column "{column.name}"', hint=did_you_mean(column.name, columns)
             )
         if not (_fits(column.type, kind) or (untyped and kind == "VARCHAR")):
+            # The name of an ENUM lists what the column holds.
+            kind = kind if kind.startswith("DECIMAL") else kind.partition("(")[0]
             raise SchemaError(
                 f"{path}: declared as {column.type.name}, and the database has {kind}", hint=_type_hint(kind, path)
             )
@@ -170,22 +197,33 @@ def _fits(declared: ColumnType, kind: str) -> bool:
     return name in FITTING[type(declared)]
 
 
-def _type_hint(kind: str, path: str) -> str:
+def declared_type(kind: str) -> str | None:
+    """The type to declare for one of the engine's; None if no declared type can stand for it.
+
+    >>> declared_type("UBIGINT"), declared_type("DECIMAL(18,2)"), declared_type("BLOB")
+    ('integer', 'decimal(18,2)', None)
+    """
     name = kind.partition("(")[0]
-    fitting = [declared.__name__.lower() for declared, kinds in FITTING.items() if name in kinds]
     if name == "DECIMAL":
-        return f"write  type: {kind.lower()}  in {path}"
-    return f"write  type: {fitting[0]}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
+        return kind.lower()
+    return next((declared.__name__.lower() for declared, kinds in FITTING.items() if name in kinds), None)
 
 
-def _open_file(path: Path) -> duckdb.DuckDBPyConnection:
+def _type_hint(kind: str, path: str) -> str:
+    fitting = declared_type(kind)
+    return f"write  type: {fitting}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
+
+
+def open_file(path: Path) -> duckdb.DuckDBPyConnection:
     if not path.exists():
         raise OperationalError(f"there is no database {path}", hint="check the path; dpsql never creates data")
     problem = None
     try:
-        connection = duckdb.connect(str(path), read_only=True)
-        for setting in (*SETTINGS, "SET enable_external_access = false", "SET lock_configuration = true"):
-            connection.execute(setting)
+        connection = duckdb.connect(str(path), read_only=True, config=SETTINGS | {"enable_external_access": False})
+        # Another session of this process may have opened and locked it already, with the same settings.
+        with LOCKING:
+            if not is_set(connection, "lock_configuration"):
+                lock(connection)
         return connection
     except duckdb.ConnectionException:
         problem = OperationalError(
@@ -219,18 +257,16 @@ def _tables(database: object, schema: Schema) -> dict[str, object]:
 
 
 def _open_tables(tables: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:")
+    connection = duckdb.connect(":memory:", config=SETTINGS)
     paths = [str(Path(source).resolve()) for source in tables.values() if isinstance(source, str | os.PathLike)]
-    for setting in SETTINGS:
-        connection.execute(setting)
-    connection.execute("SET allowed_paths = [" + ", ".join(_quoted(path, "'") for path in paths) + "]")
+    connection.execute("SET allowed_paths = [" + ", ".join(quoted(path, "'") for path in paths) + "]")
     for name, source in tables.items():
         if isinstance(source, str | os.PathLike):
             _view_file(connection, name, Path(source).resolve())
         else:
             _register(connection, name, source)
     connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
+    lock(connection)
     return connection
 
 
@@ -242,7 +278,7 @@ def _view_file(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> 
         )
     try:
         connection.execute(
-            f"CREATE VIEW {_quoted(name, chr(34))} AS SELECT * FROM {reader.format(_quoted(str(path), chr(39)))}"
+            f"CREATE VIEW {quoted(name, chr(34))} AS SELECT * FROM {reader.format(quoted(str(path), chr(39)))}"
         )
         return
     except duckdb.Error:
@@ -263,7 +299,7 @@ def _register(connection: duckdb.DuckDBPyConnection, name: str, frame: Any) -> N
     raise problem
 
 
-def _quoted(text: str, mark: str) -> str:
+def quoted(text: str, mark: str) -> str:
     return mark + text.replace(mark, mark * 2) + mark
 
 
@@ -274,6 +310,9 @@ def _from_rows(described: list[tuple[str, str]], rows: list[tuple[Any, ...]]) ->
         values = [row[position] for row in rows]
         if kind == "BIGINT" and None not in values:
             columns[name] = np.array(values, dtype=np.int64)
+        elif kind == "BIGINT[]":
+            columns[name] = np.empty(len(values), dtype=object)
+            columns[name][:] = [None if value is None else np.array(value, dtype=np.int64) for value in values]
         else:
             columns[name] = np.empty(len(values), dtype=object)
             columns[name][:] = [None if value is None else str(value) for value in values]

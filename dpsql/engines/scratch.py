@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from dpsql.engines.lock import lock
 from dpsql.errors import ProgrammingError
 
 if TYPE_CHECKING:
@@ -23,15 +24,14 @@ if TYPE_CHECKING:
     Columns = Mapping[str, np.ndarray]
 
 # The analyst's own SQL runs here, so nothing outside this memory may be reached.
-LOCKED = (
-    "SET enable_external_access = false",
-    "SET python_enable_replacements = false",
-    "SET autoinstall_known_extensions = false",
-    "SET autoload_known_extensions = false",
-    "SET allow_community_extensions = false",
-    "SET enable_progress_bar = false",
-    "SET lock_configuration = true",
-)
+# Given when the database is made, settings hold for every cursor of it.
+SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": False,
+    "python_enable_replacements": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+}
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,8 @@ class Scratch:
 
 
 def _locked_connection() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:")
-    for setting in LOCKED:
-        connection.execute(setting)
+    connection = duckdb.connect(":memory:", config=SETTINGS)
+    lock(connection)
     return connection
 
 

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
 from dpsql.expressions import lower_dates, lower_special
@@ -20,8 +23,6 @@ from dpsql.source import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from sqlglot import exp
 
     from dpsql.errors import Unsupported
 
@@ -85,6 +86,14 @@ def place_of(node: exp.Expr, source: str) -> Place | None:
     """Where the node stands in the analyst's text: from its first to its last marked token."""
     marks = [part.meta for part in node.walk() if "start" in part.meta]
     if not marks:
-        return None
+        return _only_place(node, source)
     start, end = min(mark["start"] for mark in marks), max(mark["end"] for mark in marks)
     return Place(source, start, end)
+
+
+def _only_place(node: exp.Expr, source: str) -> Place | None:
+    """CURRENT_DATE and its like, which the parser does not mark: where the word stands, if it stands there once."""
+    if not isinstance(node, exp.Func):
+        return None
+    found = list(re.finditer(rf"\b{node.sql_name()}\b", source, re.IGNORECASE))
+    return Place(source, found[0].start(), found[0].end() - 1) if len(found) == 1 else None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.write import Sql, binary, call, cast, clamp, finite, huge, integer, literal
-from dpsql.schema.types import Decimal, Double, Integer
+from dpsql.expressions.write import Sql, binary, call, cast, clamp, column, finite_clamp, huge, integer, literal, text
+from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
@@ -16,6 +17,9 @@ ROW_BITS = 34
 EXACT_INTEGER_BITS = 40
 """Integers below this size are summed as they are."""
 DECIMAL_DIGITS = 18
+LARGEST = 2**62
+"""Sums are held within +-2^62 before they leave the engine: a map that never widens a difference."""
+EPOCH_DAY = literal(date(1970, 1, 1), Date())
 WIDEST_DOUBLE = 2**1000
 """Beyond it a bound that is rounded outwards could leave the doubles."""
 
@@ -24,13 +28,17 @@ def in_quanta(value: Sql, kind: ColumnType, quantum: Fraction, low: int, high: i
     """The value clamped to [low, high] quanta; NULL, NaN and infinity are no values."""
     match kind:
         case Double():
-            held = clamp(finite(value), literal(low * quantum, kind), literal(high * quantum, kind))
+            held = finite_clamp(value, literal(low * quantum, kind), literal(high * quantum, kind))
             return cast(call("round", binary(held, "*", literal(1 / quantum, kind))), Integer())
         case Decimal():
             # Clamped first, so that the value fits into 18 digits before it is made whole.
             held = clamp(value, literal(low * quantum, kind), literal(high * quantum, kind))
             fitted = cast(held, Decimal(DECIMAL_DIGITS, kind.scale))
             return cast(binary(fitted, "*", integer(10**kind.scale)), Integer())
+        case Date():
+            return clamp(call("date_diff", text("day"), EPOCH_DAY, value), integer(low), integer(high))
+        case Timestamp():
+            return clamp(call("epoch_us", value), integer(low), integer(high))
         case _:
             step = int(quantum)
             held = clamp(value, integer(low * step), integer(high * step))
@@ -39,6 +47,19 @@ def in_quanta(value: Sql, kind: ColumnType, quantum: Fraction, low: int, high: i
             # x >> b rounds down; half a quantum more makes it round to the nearest.
             raised = binary(huge(held), "+", integer(step // 2))
             return cast(binary(raised, ">>", integer(step.bit_length() - 1)), Integer())
+
+
+def saturated(total: Sql) -> Sql:
+    """A sum as 64 bits; of nothing it is 0."""
+    held = call("greatest", call("coalesce", total, integer(0)), integer(-LARGEST))
+    return cast(call("least", held, integer(LARGEST)), Integer())
+
+
+def from_quanta(name: str, kind: Date | Timestamp) -> Sql:
+    """The date or timestamp for a column with its number of days or microseconds."""
+    if isinstance(kind, Date):
+        return binary(EPOCH_DAY, "+", Sql(f"CAST({column(name)} AS INTEGER)"))
+    return call("make_timestamp", column(name))
 
 
 def quantum_for(kind: ColumnType, low: Fraction, high: Fraction) -> Fraction | None:

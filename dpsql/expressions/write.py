@@ -138,9 +138,16 @@ def between(sql: Sql, low: Sql, high: Sql) -> Sql:
 
 def clamp(sql: Sql, low: Sql, high: Sql) -> Sql:
     """The value moved into [low, high]; NULL stays NULL (LEAST and GREATEST would turn it into a bound)."""
-    return Sql(f"CASE WHEN {sql} < {low} THEN {low} WHEN {sql} > {high} THEN {high} ELSE {sql} END")
+    beyond = f"WHEN {sql} < {low} THEN {low} WHEN {sql} > {high} THEN {high}"
+    return Sql(f"CASE WHEN {sql} BETWEEN {low} AND {high} THEN {sql} {beyond} END")
 
 
 def finite(sql: Sql) -> Sql:
     """NaN and the infinities become NULL: they are no values that a sum could take."""
     return when(call("isfinite", sql), sql)
+
+
+def finite_clamp(sql: Sql, low: Sql, high: Sql) -> Sql:
+    """Both, in the order that is fastest where most values are within the bounds."""
+    beyond = when(Sql(f"{sql} < {low}"), low, high)
+    return Sql(f"CASE WHEN {sql} BETWEEN {low} AND {high} THEN {sql} WHEN isfinite({sql}) THEN {beyond} END")

@@ -1,23 +1,28 @@
 """add_noise: exact integers in, noisy integers out. Groups that too few people share end here.
 
-The noise is exact (docs/proofs/exact_sampling.md). A group whose keys are not public is kept if its noisy number of
-units reaches the threshold, and that very number decides. What is kept is stored, so that the same question has the
-same answer; nothing else of what the engine said outlives this stage.
+The noise is exact (docs/proofs/exact_sampling.md); statistics are drawn from their profiles. A group whose keys are not
+public is kept if its noisy number of units reaches the threshold, and that very number decides. What is kept is stored,
+so that the same question has the same answer; nothing else of what the engine said outlives this stage.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from dpsql.accounting.events import Composed
+from dpsql.aggregates.release import quantiles_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from dpsql.accounting.ledger import Ledger
     from dpsql.flow.calibrate_noise import CalibratedRelease, NoisyMeasure
     from dpsql.flow.charge_budget import Charged
     from dpsql.flow.execute_query import Fetched
@@ -29,6 +34,8 @@ class Noisy:
     charged: Charged
     columns: tuple[Mapping[str, np.ndarray] | None, ...]
     """For each release its keys and noisy measures; None where the engine failed."""
+    spared: Fraction = Fraction(0)
+    """What of the charge was given back, because tests refused."""
 
 
 def add_noise(fetched: Fetched, setting: Setting) -> Noisy:
@@ -42,9 +49,26 @@ def add_noise(fetched: Fetched, setting: Setting) -> Noisy:
         columns.append(noisy)
         if noisy is not None:
             setting.ledger.answers.store(release.fingerprint, _stored(noisy))
-    if charged.entry is not None and None not in columns:
-        setting.ledger.mark(charged.entry, "released")
-    return Noisy(charged, tuple(columns))
+    marked = charged.entry is not None and None not in columns
+    return Noisy(charged, tuple(columns), _mark(charged, columns, setting.ledger) if marked else Fraction(0))
+
+
+def _mark(charged: Charged, columns: list[Mapping[str, np.ndarray] | None], ledger: Ledger) -> Fraction:
+    """The charge ended in an answer, or tests refused so much of it that a part of the price is given back."""
+    assert charged.entry is not None
+    spared = [
+        part
+        for release, answer, noisy in zip(charged.calibrated.releases, charged.recalled, columns, strict=True)
+        if answer is None and noisy is not None
+        for name, part in release.refusable.items()
+        if np.ma.getmaskarray(noisy[name]).all()
+    ]
+    epsilon = sum((part.epsilon for part in spared), Fraction(0))
+    if spared:
+        ledger.refused(charged.entry, Composed(tuple(part.event for part in spared)), epsilon)
+    else:
+        ledger.released(charged.entry)
+    return epsilon
 
 
 def _noisy_or_none(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray] | None:
@@ -57,12 +81,36 @@ def _noisy_or_none(exact: Mapping[str, np.ndarray], release: CalibratedRelease) 
 def _noisy(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
     keys = {name: exact[name] for name in release.planned.release.key_names}
     measures = {measure.bounded.column: noised(exact[measure.bounded.column], measure) for measure in release.measures}
+    noisy = keys | measures | _drawn(exact, release) | _tested(measures, release)
     selection = release.planned.release.selection
     if selection is None:
-        return keys | measures
+        return noisy
     assert release.threshold is not None
     shown = measures[selection] >= release.threshold
-    return {name: column[shown] for name, column in (keys | measures).items()}
+    return {name: column[shown] for name, column in noisy.items()}
+
+
+def _drawn(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
+    """The statistics; quantiles of the same values are put in order, unless a test refused one of them."""
+    columns: dict[str, np.ndarray] = {
+        drawn.column: draw.draw([exact[name] for name in drawn.profile]) for drawn, draw in release.statistics
+    }
+    for names in quantiles_in_order(release.planned.release.statistics):
+        drawn = np.ma.stack([columns[name] for name in names])
+        whole = ~np.ma.getmaskarray(drawn).any(axis=0)
+        drawn[:, whole] = np.sort(drawn.data[:, whole], axis=0)
+        columns |= zip(names, drawn, strict=True)
+    return columns
+
+
+def _tested(measures: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
+    """The clipped sums, without those whose clip too many units exceed."""
+    return {
+        part.test.clipped: np.ma.masked_array(
+            measures[part.test.clipped], mask=measures[part.test.exceeding] > part.most
+        )
+        for part in release.tests
+    }
 
 
 def noised(values: NDArray[Any], measure: NoisyMeasure) -> NDArray[np.int64]:
@@ -86,11 +134,13 @@ def _plain(column: np.ndarray) -> list[Any]:
 
 def _revived(answer: str, release: CalibratedRelease) -> dict[str, np.ndarray]:
     columns = json.loads(answer)
-    measured = {measure.bounded.column for measure in release.measures}
-    return {
-        name: np.array(values, dtype=np.int64) if name in measured else _keys(values)
-        for name, values in columns.items()
-    }
+    keys = release.planned.release.key_names
+    return {name: _keys(values) if name in keys else _numbers(values) for name, values in columns.items()}
+
+
+def _numbers(values: list[int | None]) -> np.ndarray:
+    unknown = [value is None for value in values]
+    return np.ma.masked_array(np.array([value or 0 for value in values], dtype=np.int64), mask=unknown)
 
 
 def _keys(values: list[Any]) -> np.ndarray:

@@ -1,8 +1,8 @@
 """calibrate_noise: which noise, how much of it, and what that costs.
 
-The query's epsilon is shared equally by all its measures, key selection included. Laplace adds epsilons, Gaussian adds
-squared mus; the one that gives less error for the same part of the session is taken, unless the analyst names one.
-docs/proofs/calibration.md.
+The query's epsilon is shared equally by all its measures, key selection included, and its statistics. Laplace adds
+epsilons, Gaussian adds squared mus; the one that gives less error for the same part of the session is taken, unless the
+analyst names one. A statistic has a mechanism of its own (draws/). docs/proofs/calibration.md.
 """
 
 from __future__ import annotations
@@ -12,32 +12,51 @@ import json
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.costs import Cost, price
-from dpsql.accounting.events import ApproximateRelease, Composed, Event, Gaussian, Laplace
+from dpsql.accounting.events import (
+    ApproximateRelease,
+    Composed,
+    Event,
+    Free,
+    Gaussian,
+    Laplace,
+    PureRelease,
+    Repeated,
+)
 from dpsql.accounting.exact import root_up, rounded_up
 from dpsql.accounting.filters import RESERVED_SHARE, Basic, Filter, Zcdp
 from dpsql.accounting.gaussian_dp import mu_for
 from dpsql.accounting.zcdp import rho_for
-from dpsql.errors import ProgrammingError, Unsupported
+from dpsql.aggregates.write_release import release_sql
+from dpsql.draws.choose import draw_for
+from dpsql.draws.draw import Spared, Terms
+from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import gaussian, laplace
+from dpsql.relation.earlier import with_earlier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpsql.accounting.budget import Budget
-    from dpsql.aggregates.release import Bounded
+    from dpsql.aggregates.answer import Test
+    from dpsql.aggregates.release import Bounded, Drawn, Release
+    from dpsql.draws.draw import Draw
+    from dpsql.expressions.write import Sql
     from dpsql.flow.plan_query import Output, Planned, PlannedRelease, PublicTable
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
+    from dpsql.intervals import NoisyColumns
     from dpsql.mechanisms.noise import Noise
 
-OTHER_MECHANISMS = ("exponential", "ptr", "smooth", "stable")
 FINEST_STD = 2**26
 """Noise is drawn on a grid of at least 1/2^26 of its standard deviation; finer digits would be noise anyway."""
 SPARED_BITS = 11
 """One unit's bound keeps this many bits, so that rounding it up to the grid costs less than a thousandth."""
+PASSING = 0.98
+"""Of the noise in a test; half of what is outside makes it fail."""
 LARGEST_STD = 2.0**56
 """Beyond this the noise would leave 64 bits, and the answer would be nothing but noise."""
 
@@ -49,6 +68,8 @@ class NoisyMeasure:
     bounded: Bounded
     noise: Noise
     shift: int
+    event: Event
+    """What it costs by itself; free where a release has one price as a whole."""
 
     @property
     def std(self) -> float:
@@ -57,15 +78,55 @@ class NoisyMeasure:
 
 
 @dataclass(frozen=True)
+class CalibratedTest:
+    """A clipped sum is shown where the noisy number of units that exceed the clip is at most `most`."""
+
+    test: Test
+    most: int
+
+
+@dataclass(frozen=True)
 class CalibratedRelease:
     planned: PlannedRelease
     measures: tuple[NoisyMeasure, ...]
+    statistics: tuple[tuple[Drawn, Draw], ...]
+    tests: tuple[CalibratedTest, ...]
     threshold: int | None
     event: Event
     epsilon: Fraction
     delta: Fraction
+    each: Fraction
+    """The epsilon of one measure or statistic."""
     fingerprint: str
     """The same for the same release at the same price: its noisy answer is drawn once."""
+
+    @property
+    def refusable(self) -> dict[str, Spared]:
+        """The columns that a test can refuse, and what is not spent when it does so in every group."""
+        events = {measure.bounded.column: measure.event for measure in self.measures}
+        clipped = {test.test.clipped: Spared(events[test.test.clipped], self.each) for test in self.tests}
+        groups = self.planned.release.groups
+        drawn = {
+            drawn.column: Spared(Repeated((draw.spared.event,), Fraction(groups)), draw.spared.epsilon * groups)
+            for drawn, draw in self.statistics
+            if draw.spared is not None
+        }
+        return clipped | drawn
+
+    @property
+    def noises(self) -> NoisyColumns:
+        """The noise of each column that has one which everybody knows, in the column's units."""
+        measured = {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in self.measures}
+        return measured | {drawn.column: (draw.noise, 1) for drawn, draw in self.statistics if draw.noise is not None}
+
+    def salted(self, salt: int) -> Sql:
+        """The engine SQL; the salt decides which of a unit's groups and values count."""
+        return _salted(self.planned, self.statistics, salt)
+
+    @cached_property
+    def sql(self) -> Sql:
+        """The SQL as it would run, with the salt 0."""
+        return self.salted(0)
 
 
 @dataclass(frozen=True)
@@ -98,6 +159,8 @@ class Candidate:
     """The delta at which the query's epsilon holds, key selection apart."""
     share: float
     """The part of the session that it takes."""
+    fits: bool
+    """Whether that much is left."""
 
     @property
     def spread(self) -> float:
@@ -108,9 +171,9 @@ class Candidate:
 
 def calibrate_noise(planned: Planned, setting: Setting) -> Calibrated:
     budget = setting.ledger.budget
-    candidates = [make(planned, budget) for make in _allowed(planned.question, budget.filter)]
-    # Error weighed by what it costs the session: variance times share.
-    candidates.sort(key=lambda candidate: candidate.spread + math.log(max(candidate.share, 1e-300)))
+    candidates = [make(planned, budget) for make in _allowed(planned, budget.filter)]
+    # What still fits comes first. Then error weighed by what it costs the session: variance times share.
+    candidates.sort(key=lambda way: (not way.fits, way.spread + math.log(max(way.share, 1e-300))))
     ways = [_calibrated(planned, candidate, candidates, budget, setting) for candidate in candidates]
     return next((way for way in ways if _answered(way, setting)), ways[0])
 
@@ -124,35 +187,32 @@ def _answered(way: Calibrated, setting: Setting) -> bool:
 def _calibrated(
     planned: Planned, chosen: Candidate, candidates: list[Candidate], budget: Budget, setting: Setting
 ) -> Calibrated:
-    selection = _selection_delta(planned, budget.filter, chosen)
+    delta = _reserved_delta(planned, budget.filter, chosen)
     releases: list[CalibratedRelease] = []
     for number in range(len(planned.releases)):
-        releases.append(_release(planned, number, chosen, selection, setting, releases))
+        releases.append(_release(planned, number, chosen, delta, setting, releases))
+    noises = ["ptr"] if any(release.tests for release in releases) else []
+    noises += [chosen.mechanism] if _measures(planned) else []
+    drawn = [draw.name for release in releases for _, draw in release.statistics]
     return Calibrated(
         planned.question,
         tuple(releases),
         planned.public,
         planned.outputs,
         planned.finish,
-        chosen.mechanism,
-        _reason(chosen, candidates, planned.question),
+        " and ".join(dict.fromkeys(noises + drawn)),
+        _reason(chosen, candidates, planned),
     )
 
 
-def _allowed(question: Question, filter_: Filter) -> list[Callable[[Planned, Budget], Candidate]]:
+def _allowed(planned: Planned, filter_: Filter) -> list[Callable[[Planned, Budget], Candidate]]:
     makers = {"laplace": _laplace, "gaussian": _gaussian}
+    question = planned.question
     delta = filter_.delta if question.delta is None else question.delta
-    if question.mechanism is None:
-        return list(makers.values()) if delta else [_laplace]
-    if question.mechanism in OTHER_MECHANISMS:
-        raise Unsupported(
-            f'mechanism="{question.mechanism}" does not fit COUNT, SUM and AVG',
-            hint='use "laplace" or "gaussian", or name none',
-        )
+    if not _measures(planned):
+        return [_laplace]
     if question.mechanism not in makers:
-        raise ProgrammingError(
-            f'there is no mechanism "{question.mechanism}"', hint='use "laplace" or "gaussian", or name none'
-        )
+        return list(makers.values()) if delta else [_laplace]
     if question.mechanism == "gaussian" and not delta:
         raise ProgrammingError(
             "Gaussian noise needs a delta, and this session has none", hint="connect with delta=1e-6, or use Laplace"
@@ -161,37 +221,39 @@ def _allowed(question: Question, filter_: Filter) -> list[Callable[[Planned, Bud
 
 
 def _laplace(planned: Planned, budget: Budget) -> Candidate:
-    each = planned.question.epsilon / max(1, _count(planned))
+    each = _each(planned)
 
     def noisy(bounded: Bounded) -> NoisyMeasure:
         shift = _shift(bounded, float(bounded.l1 / each), planned)
-        return NoisyMeasure(bounded, laplace.calibrated(bounded.l0 * _coarse(bounded.linf, shift), each), shift)
+        noise = laplace.calibrated(bounded.l0 * _coarse(bounded.linf, shift), each)
+        return NoisyMeasure(bounded, noise, shift, Laplace(1 / each))
 
     measures = tuple(tuple(map(noisy, release.release.measures)) for release in planned.releases)
-    events = tuple(Composed((Laplace(1 / each),) * len(release)) for release in measures)
-    return Candidate("laplace", measures, events, Fraction(0), _share(events, budget))
+    events = tuple(Composed(tuple(measure.event for measure in release)) for release in measures)
+    return Candidate("laplace", measures, events, Fraction(0), *_share(events, planned, budget))
 
 
 def _gaussian(planned: Planned, budget: Budget) -> Candidate:
-    question, count, filter_ = planned.question, max(1, _count(planned)), budget.filter
-    delta = _curve_delta(planned, filter_)
+    count, filter_ = _measures(planned), budget.filter
+    epsilon, delta = _each(planned) * count, _curve_delta(planned, filter_)
     measures: list[tuple[NoisyMeasure, ...]] = []
     events: list[Event] = []
     for release in planned.releases:
         part = Fraction(len(release.release.measures), count)
         if isinstance(filter_, Basic):
             # Basic composition knows (epsilon, delta) only, so every release gets its part of both.
-            mu_squared = mu_for(question.epsilon * part, delta * part) ** 2 / max(1, len(release.release.measures))
+            mu_squared = mu_for(epsilon * part, delta * part) ** 2 / max(1, len(release.release.measures))
         else:
-            mu_squared = _mu_squared(question.epsilon, delta, filter_) / count
+            mu_squared = _mu_squared(epsilon, delta, filter_) / count
         multiplier = Fraction(root_up(1 / mu_squared))
-        noisy = tuple(_with_gaussian(bounded, multiplier, planned) for bounded in release.release.measures)
+        event = Free() if isinstance(filter_, Basic) else Gaussian(multiplier)
+        noisy = tuple(_with_gaussian(bounded, multiplier, event, planned) for bounded in release.release.measures)
         measures.append(noisy)
         if isinstance(filter_, Basic):
-            events.append(ApproximateRelease(question.epsilon * part, delta * part))
+            events.append(ApproximateRelease(epsilon * part, delta * part))
         else:
-            events.append(Composed((Gaussian(multiplier),) * len(noisy)))
-    return Candidate("gaussian", tuple(measures), tuple(events), delta, _share(tuple(events), budget))
+            events.append(Composed((event,) * len(noisy)))
+    return Candidate("gaussian", tuple(measures), tuple(events), delta, *_share(tuple(events), planned, budget))
 
 
 def _mu_squared(epsilon: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
@@ -199,14 +261,23 @@ def _mu_squared(epsilon: Fraction, delta: Fraction, filter_: Filter) -> Fraction
     return 2 * rho_for(epsilon, delta) if isinstance(filter_, Zcdp) else mu_for(epsilon, delta) ** 2
 
 
-def _with_gaussian(bounded: Bounded, multiplier: Fraction, planned: Planned) -> NoisyMeasure:
+def _with_gaussian(bounded: Bounded, multiplier: Fraction, event: Event, planned: Planned) -> NoisyMeasure:
     shift = _shift(bounded, bounded.l2 * float(multiplier), planned)
     l2_squared = bounded.l0 * _coarse(bounded.linf, shift) ** 2
-    return NoisyMeasure(bounded, gaussian.calibrated(l2_squared, multiplier), shift)
+    return NoisyMeasure(bounded, gaussian.calibrated(l2_squared, multiplier), shift, event)
 
 
-def _count(planned: Planned) -> int:
+def _measures(planned: Planned) -> int:
     return sum(len(release.release.measures) for release in planned.releases)
+
+
+def _statistics(planned: Planned) -> int:
+    return sum(len(release.release.statistics) for release in planned.releases)
+
+
+def _each(planned: Planned) -> Fraction:
+    """The epsilon of one measure or statistic."""
+    return planned.question.epsilon / max(1, _measures(planned) + _statistics(planned))
 
 
 def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
@@ -227,16 +298,19 @@ def _coarse(linf: int, shift: int) -> int:
 
 
 def _curve_delta(planned: Planned, filter_: Filter) -> Fraction:
-    """The delta of the noise itself; what is left of the query's delta is for key selection."""
+    """The delta of the noise itself; what is left of the query's delta is for key selection and tests."""
     question = planned.question
     if isinstance(filter_, Basic):
-        whole = question.delta if question.delta is not None else filter_.delta * _part(question, filter_)
-        return whole / 2 if _selecting(planned) else whole
+        whole = _whole_delta(question, filter_)
+        return whole / 2 if _selecting(planned) or _testing(planned) else whole
     return filter_.curve_delta if question.delta is None else question.delta * (1 - RESERVED_SHARE)
 
 
-def _part(question: Question, filter_: Filter) -> Fraction:
-    return min(Fraction(1), question.epsilon / filter_.epsilon) if filter_.epsilon else Fraction(1)
+def _whole_delta(question: Question, filter_: Filter) -> Fraction:
+    """In basic composition a query that names no delta takes as much of it as of epsilon."""
+    if question.delta is not None:
+        return question.delta
+    return filter_.delta * (min(Fraction(1), question.epsilon / filter_.epsilon) if filter_.epsilon else Fraction(1))
 
 
 def _selecting(planned: Planned) -> int:
@@ -244,36 +318,47 @@ def _selecting(planned: Planned) -> int:
     return sum(release.release.domain is None for release in planned.releases)
 
 
-def _selection_delta(planned: Planned, filter_: Filter, candidate: Candidate) -> Fraction:
-    """The delta for each release that selects groups: the part of what is reserved that the query is of the session."""
-    releases = _selecting(planned)
-    if not releases:
+def _testing(planned: Planned) -> int:
+    """How many statistics may be drawn by a mechanism that needs a delta."""
+    return 0 if planned.question.mechanism is None else _statistics(planned)
+
+
+def _reserved_delta(planned: Planned, filter_: Filter, candidate: Candidate) -> Fraction:
+    """For each key selection and each test its part of the delta that is not the noise's.
+
+    In a session that is the part of what is reserved that the query is of the session.
+    """
+    uses, question = _selecting(planned) + _testing(planned), planned.question
+    if not uses:
         return Fraction(0)
-    question = planned.question
     if isinstance(filter_, Basic):
-        whole = question.delta if question.delta is not None else filter_.delta * _part(question, filter_)
-        selection = whole - candidate.delta
+        reserved = _whole_delta(question, filter_) - candidate.delta
     elif question.delta is None:
-        selection = filter_.reserved_delta * Fraction(min(1.0, candidate.share))
+        reserved = filter_.reserved_delta * Fraction(min(1.0, candidate.share))
     else:
-        selection = question.delta * RESERVED_SHARE
-    if not selection:
+        reserved = question.delta * RESERVED_SHARE
+    if not reserved and _selecting(planned):
         raise ProgrammingError(
             "the groups are not public, and choosing which to show needs a delta",
             hint="connect with delta=1e-6, or let the data owner declare  values: [...]  for the keys",
         )
-    return selection / releases
+    return reserved / uses
 
 
-def _share(events: tuple[Event, ...], budget: Budget) -> float:
-    """The part of the session that the events take, by the best rule that can still admit them."""
-    cost, spent = price(Composed(events)), budget.tally.totals
+def _share(events: tuple[Event, ...], planned: Planned, budget: Budget) -> tuple[float, bool]:
+    """The part of the session that the events and all statistics take, by the best rule that can still admit them.
+
+    And whether there is one.
+    """
+    statistics = Repeated((PureRelease(_each(planned)),), Fraction(_statistics(planned)))
+    cost, spent = price(Composed((*events, statistics))), budget.tally.totals
     rules = budget.filter.rules
-    alive = [rule for rule in rules if spent + cost <= rule.limit] or rules
-    return min(
+    alive = [rule for rule in rules if spent + cost <= rule.limit]
+    share = min(
         max(_fraction(mine, limit) for mine, limit in zip(cost.amounts, rule.limit.amounts, strict=True))
-        for rule in alive
+        for rule in alive or rules
     )
+    return share, bool(alive)
 
 
 def _fraction(amount: Fraction | float, limit: Fraction | float) -> float:
@@ -286,51 +371,87 @@ def _release(
     planned: Planned,
     number: int,
     candidate: Candidate,
-    selection: Fraction,
+    reserved: Fraction,
     setting: Setting,
     before: list[CalibratedRelease],
 ) -> CalibratedRelease:
     release, measures = planned.releases[number], candidate.measures[number]
-    part = Fraction(len(measures), max(1, _count(planned)))
+    statistics = tuple(_drawn(drawn, release.release, planned, reserved) for drawn in release.release.statistics)
+    drawings = [Repeated((draw.event,), Fraction(release.release.groups)) for _, draw in statistics]
+    event = Composed((candidate.events[number], *drawings))
+    delta = candidate.delta * Fraction(len(measures), max(1, _measures(planned)))
+    delta += sum((Fraction(price(drawing).delta) for drawing in drawings), Fraction(0))
     # Where keys are public, hiding small groups by their noisy number of units needs no delta.
-    threshold, event, delta = release.release.min_units, candidate.events[number], candidate.delta * part
+    threshold = release.release.min_units
     if release.release.domain is None:
         (counting,) = (measure for measure in measures if measure.bounded.column == release.release.selection)
-        threshold = counting.noise.threshold(counting.bounded.l0, selection) + (threshold or 1) - 1
-        event = Composed((event, ApproximateRelease(Fraction(0), selection)))
-        delta += selection
+        threshold = counting.noise.threshold(counting.bounded.l0, reserved) + (threshold or 1) - 1
+        event = Composed((event, ApproximateRelease(Fraction(0), reserved)))
+        delta += reserved
     return CalibratedRelease(
         release,
         measures,
+        statistics,
+        tuple(_test(answer.test, measures) for answer in release.release.answers if answer.test is not None),
         threshold,
         event,
-        planned.question.epsilon * part,
+        _each(planned) * (len(measures) + len(statistics)),
         delta,
-        _fingerprint(release, measures, threshold, setting, before),
+        _each(planned),
+        _fingerprint(release, measures, statistics, threshold, setting, before),
     )
+
+
+def _test(test: Test, measures: tuple[NoisyMeasure, ...]) -> CalibratedTest:
+    """Where nobody exceeds the clip, the test fails one time in a hundred."""
+    (exceeding,) = (measure for measure in measures if measure.bounded.column == test.exceeding)
+    return CalibratedTest(test, exceeding.noise.half_width(PASSING))
+
+
+def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction) -> tuple[Drawn, Draw]:
+    """One unit reaches several groups, so each group has its part of the statistic's epsilon and delta."""
+    asked, possible = planned.question.mechanism, drawn.statistic.mechanisms
+    terms = Terms(
+        asked if asked in possible else possible[0],
+        planned.question.propose,
+        _each(planned) / release.groups,
+        reserved / release.groups,
+        release.rows,
+    )
+    return drawn, draw_for(drawn.statistic, terms)
+
+
+def _salted(release: PlannedRelease, statistics: tuple[tuple[Drawn, Draw], ...], salt: int) -> Sql:
+    sql = release_sql(release.release, salt, {drawn.column: draw.reach for drawn, draw in statistics})
+    return with_earlier([answer.table for answer in release.earlier], sql)
 
 
 def _fingerprint(
     release: PlannedRelease,
     measures: tuple[NoisyMeasure, ...],
+    statistics: tuple[tuple[Drawn, Draw], ...],
     threshold: int | None,
     setting: Setting,
     before: list[CalibratedRelease],
 ) -> str:
     noises = [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures]
+    draws = [(drawn.column, repr(draw)) for drawn, draw in statistics]
     # What a release reads of earlier answers is as much a part of it as its SQL.
     read = [[part.finish, *(before[number].fingerprint for number in part.releases)] for part in release.earlier]
-    text = json.dumps([setting.schema.dataset, release.sql, noises, threshold, read])
+    text = json.dumps([setting.schema.dataset, _salted(release, statistics, 0), noises, draws, threshold, read])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _reason(best: Candidate, candidates: list[Candidate], question: Question) -> str:
-    if question.mechanism is not None:
+def _reason(best: Candidate, candidates: list[Candidate], planned: Planned) -> str:
+    if planned.question.mechanism is not None:
         return "as asked for"
+    if not _measures(planned):
+        return "the answer is chosen, since no fixed noise fits it"
     if len(candidates) == 1:
         return "the session has no delta"
     (other,) = (candidate for candidate in candidates if candidate is not best)
     times = math.exp((other.spread - best.spread) / 2)
-    error = f"{times:.2g} times less error" if times >= 1 else f"{1 / times:.2g} times more error"
+    more = max(times, 1 / times)
+    error = f"{more:.2g} times {'less' if times >= 1 else 'more'} error" if more >= 1.05 else "about as much error"
     part = f"takes {best.share:.2g} of the session instead of {other.share:.2g}"
-    return f"{error} than {other.mechanism}, and {part}"
+    return f"{error} {'as' if more < 1.05 else 'than'} {other.mechanism}, and {part}"

@@ -28,12 +28,11 @@ class Charged:
     entry: Entry | None
     """The ledger's entry; None when nothing had to be charged."""
 
-    @property
-    def cost(self) -> Cost:
-        """What was charged."""
+    def cost(self, spared: Fraction) -> Cost:
+        """What was charged, less what was given back."""
         if self.entry is None:
             return Cost(0.0, 0.0)
-        return Cost(rounded_up(self.entry.epsilon), rounded_up(self.entry.delta))
+        return Cost(rounded_up(self.entry.epsilon - spared), rounded_up(self.entry.delta))
 
 
 def charge_budget(calibrated: Calibrated, setting: Setting) -> Charged:

@@ -37,7 +37,7 @@ def execute_query(charged: Charged, setting: Setting) -> Fetched:
 
 def _fetch(release: CalibratedRelease, setting: Setting) -> Mapping[str, np.ndarray] | None:
     # A fresh secret for every release decides which of a unit's groups count.
-    query = release.planned.salted(uniform_below(SALTS, CryptographicRandomness()))
+    query = release.salted(uniform_below(SALTS, CryptographicRandomness()))
     try:
         columns = setting.engine.run(query)
         whole = all(columns[measure.bounded.column].dtype.kind == "i" for measure in release.measures)

@@ -42,17 +42,29 @@ def finish_result(noisy: Noisy, setting: Setting) -> Result:
     finished = setting.scratch.run(calibrated.finish, tables, [*private, *public])
     visible = len(calibrated.outputs)
     columns = tuple(
-        ResultColumn(name, kind, output.estimate, _noises(output, calibrated), dict(output.hidden))
+        ResultColumn(name, kind, output.estimate, _noises(output, calibrated), dict(output.hidden), output.is_key)
         for name, kind, output in zip(finished.names[:visible], finished.types, calibrated.outputs, strict=False)
     )
     receipt = Receipt(
-        cost=noisy.charged.cost,
+        cost=noisy.charged.cost(noisy.spared),
         mechanism=calibrated.mechanism,
         recalled=noisy.charged.entry is None,
-        refused=False,
+        refused=_refused(noisy),
         number=noisy.charged.entry.number if noisy.charged.entry else None,
+        budget=setting.ledger.budget,
     )
     return Result(columns, finished.rows, receipt)
+
+
+def _refused(noisy: Noisy) -> bool:
+    """Whether a test refused some cell."""
+    parts = zip(noisy.charged.calibrated.releases, noisy.columns, strict=True)
+    return any(
+        bool(np.ma.getmaskarray(columns[name]).any())
+        for release, columns in parts
+        if columns is not None
+        for name in release.refusable
+    )
 
 
 def read_public(table: PublicTable, setting: Setting) -> Mapping[str, np.ndarray]:
@@ -67,20 +79,14 @@ def read_public(table: PublicTable, setting: Setting) -> Mapping[str, np.ndarray
 
 def _noises(output: Output, calibrated: Calibrated) -> NoisyColumns:
     """The noise of each measure that the output may be made of, in the column's units."""
-    if output.release is None:
-        return {}
-    return _noises_of(calibrated.releases[output.release])
-
-
-def _noises_of(release: CalibratedRelease) -> NoisyColumns:
-    return {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in release.measures}
+    return {} if output.release is None else calibrated.releases[output.release].noises
 
 
 def _interval_ends(columns: Mapping[str, np.ndarray], release: CalibratedRelease) -> Mapping[str, np.ndarray]:
     """The columns that DP_INTERVAL_LOW and DP_INTERVAL_HIGH stand for; NULL where no error is known."""
     if not release.planned.ends:
         return {}
-    noises, made = _noises_of(release), {}
+    noises, made = release.noises, {}
     measures = {name: columns[name].tolist() for name in noises}
     length = len(next(iter(columns.values()), ()))
     rows = [{name: values[row] for name, values in measures.items()} for row in range(length)]

@@ -6,17 +6,24 @@ group moves by at most  L0 = groups, Linf = c, L1 = groups * c, L2 = sqrt(groups
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Aggregator, Answer, Context
 from dpsql.aggregates.avg import avg
+from dpsql.aggregates.clip import check_proposal
 from dpsql.aggregates.count import count
+from dpsql.aggregates.estimate import Linear
+from dpsql.aggregates.matched import matched
 from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, Measure, OverDistinct
+from dpsql.aggregates.mode import mode
 from dpsql.aggregates.moments import correlation, covariance, regression, variance
-from dpsql.aggregates.release import Bounded, Release
+from dpsql.aggregates.quantile import quantile
+from dpsql.aggregates.release import Bounded, Drawn, Release
+from dpsql.aggregates.statistic import Matched, Statistic
 from dpsql.aggregates.sum import sum_
 from dpsql.errors import Unsupported
+from dpsql.relation.units import joined_across, one_row_per_unit, scans_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
     from dpsql.flow.track_units import Tracked, TrackedRelease
-    from dpsql.relation.relation import AggregateCall, Scan
+    from dpsql.relation.relation import Across, AggregateCall, Relation, Scan
     from dpsql.resolve.earlier import EarlierAnswer
 
 AGGREGATORS: dict[str, Aggregator] = {
@@ -37,7 +44,10 @@ AGGREGATORS: dict[str, Aggregator] = {
     **dict.fromkeys(("COVAR_POP", "COVAR_SAMP"), covariance),
     **dict.fromkeys(("CORR", "REGR_R2"), correlation),
     **dict.fromkeys(("REGR_SLOPE", "REGR_INTERCEPT"), regression),
+    **dict.fromkeys(("QUANTILE_CONT", "QUANTILE_DISC", "MIN", "MAX"), quantile),
+    "MODE": mode,
 }
+NOISES = ("laplace", "gaussian")
 
 
 @dataclass(frozen=True)
@@ -51,29 +61,56 @@ class Measured:
 
 def infer_sensitivity(tracked: Tracked, setting: Setting) -> Measured:
     releases = tuple(_measure(release, tracked.question) for release in tracked.releases)
+    _check_mechanism(tracked.question, releases)
     return Measured(tracked.question, releases, tracked.public, tracked.earlier, tracked.finish)
 
 
 def _measure(release: TrackedRelease, question: Question) -> Release:
+    if release.across is not None:
+        return _matched(release, release.across, question)
     columns: dict[Measure, str] = {}
+    statistics: dict[Statistic, str] = {}
+    counts_alone = all(call.name == "COUNT" for call in release.aggregate.calls)
 
     def column_of(measure: Measure) -> str:
         if release.one_row_per_unit and isinstance(measure, CountUnits):
             measure = CountRows()
         return columns.setdefault(measure, f"m{len(columns)}")
 
+    def drawn_as(statistic: Statistic) -> str:
+        return statistics.setdefault(statistic, f"s{len(statistics)}")
+
     def answered(counted: frozenset[Measure]) -> tuple[Answer, ...]:
         columns.clear()
-        context = Context(release.knowledge.kept, release.unit_columns, counted, column_of)
-        return tuple(_aggregator(call)(call, context) for call in release.aggregate.calls)
+        known, asked = release.knowledge.kept, (question.mechanism, question.propose)
+        context = Context(known, release.unit_columns, counted, column_of, drawn_as, *asked)
+        # A proposal is about sums and averages where there are any, and about counts where these stand alone.
+        beside = context if counts_alone else replace(context, mechanism=None)
+        calls = release.aggregate.calls
+        return tuple(_aggregator(call)(call, beside if call.name == "COUNT" else context) for call in calls)
 
     # Twice: once to see which counts are taken anyway, so that sums of the same values can lean on them.
     answered(frozenset())
     answers = answered(frozenset(measure for measure in columns if is_count(measure)))
-    _check_totals(release, columns)
+    _check_totals(release, [*columns, *statistics])
     selecting = release.domain is None or question.min_units is not None
     selection = column_of(CountUnits()) if selecting else None
     groups, rows = _contribution(release, question)
+    for answer, call in zip(answers, release.aggregate.calls, strict=True):
+        check_proposal(answer, columns, rows, call)
+    return _release(release, question, groups, rows, columns, statistics, answers, selection)
+
+
+def _release(
+    release: TrackedRelease,
+    question: Question,
+    groups: int,
+    rows: int,
+    columns: Mapping[Measure, str],
+    statistics: Mapping[Statistic, str],
+    answers: tuple[Answer, ...],
+    selection: str | None,
+) -> Release:
     measures = tuple(Bounded(column, measure, groups, measure.linf(rows)) for measure, column in columns.items())
     return Release(
         release.aggregate,
@@ -84,19 +121,71 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
         groups,
         rows,
         measures,
+        tuple(Drawn(column, statistic) for statistic, column in statistics.items()),
         answers,
         selection,
         question.min_units,
     )
 
 
-def _check_totals(release: TrackedRelease, measures: Mapping[Measure, str]) -> None:
-    """A total is the sum of its groups, which for people and distinct values is not their number in all."""
-    if release.aggregate.totals and any(isinstance(measure, CountUnits | OverDistinct) for measure in measures):
+def _matched(release: TrackedRelease, across: Across, question: Question) -> Release:
+    """Totals over pairs of people: by smooth sensitivity or propose-test-release, and over public groups only."""
+    if question.mechanism not in Matched.mechanisms:
+        raise joined_across(across, 'or count the pairs of people with mechanism="smooth", or "ptr" and propose=...')
+    if release.domain is None or question.min_units is not None or release.aggregate.totals:
+        raise Unsupported(
+            "totals over people joined with others need public groups",
+            at=across.at,
+            hint="group by columns with declared values, or not at all, and without ROLLUP",
+        )
+    rows = tuple(_rows_of(side, question) for side in (across.left, across.right))
+    statistics: dict[Statistic, str] = {}
+    answers = []
+    for call in release.aggregate.calls:
+        statistic, kind = matched(call, release.knowledge.kept, across, rows)
+        column = statistics.setdefault(statistic, f"s{len(statistics)}")
+        answers.append(Answer(Linear(((column, statistic.quantum),)), kind))
+    return _release(release, question, 1, max(rows), {}, statistics, tuple(answers), None)
+
+
+def _rows_of(relation: Relation, question: Question) -> int:
+    """How many rows of a side one unit may have in all."""
+    if one_row_per_unit(relation):
+        return 1
+    declared = [scan.contribution for scan in scans_of(relation) if scan.unit is not None]
+    groups = question.max_groups or max(contribution.max_groups for contribution in declared)
+    return groups * (question.max_rows_per_group or max(part.max_rows_per_group for part in declared))
+
+
+def _check_mechanism(question: Question, releases: tuple[Release, ...]) -> None:
+    """A mechanism that nothing in the query can use was named in error."""
+    named = question.mechanism
+    drawn = [drawn.statistic.mechanisms for release in releases for drawn in release.statistics]
+    measured = any(release.measures for release in releases)
+    clipped = any(answer.test for release in releases for answer in release.answers)
+    fitting = {*NOISES} if measured else set()
+    fitting |= {name for names in drawn for name in names} | ({"ptr"} if clipped else set())
+    if named is not None and named not in fitting and releases:
+        raise Unsupported(
+            f'mechanism="{named}" does not fit this query',
+            at=releases[0].aggregate.calls[0].at if releases[0].aggregate.calls else None,
+            hint=f"use {' or '.join(sorted(fitting))}, or name none",
+        )
+
+
+def _check_totals(release: TrackedRelease, parts: list[Measure | Statistic]) -> None:
+    """A total is the sum of its groups, which for people, distinct values and quantiles is not the total."""
+    if not release.aggregate.totals:
+        return
+    hint = "ask for the totals in a query of their own, without ROLLUP"
+    at = release.aggregate.calls[0].at
+    if any(isinstance(part, Statistic) for part in parts):
+        raise Unsupported("the median, the mode or the MIN of a total is no sum of its groups", at=at, hint=hint)
+    if any(isinstance(part, CountUnits | OverDistinct) for part in parts):
         raise Unsupported(
             "COUNT(DISTINCT ...) cannot have totals: who is in several groups would be counted several times",
-            at=release.aggregate.calls[0].at,
-            hint="ask for the totals in a query of their own, without ROLLUP",
+            at=at,
+            hint=hint,
         )
 
 

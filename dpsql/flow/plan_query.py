@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ from dpsql.aggregates.propagate import estimate_of
 from dpsql.aggregates.write_release import release_sql
 from dpsql.engines.scratch import ScratchTable
 from dpsql.expressions.write import Sql, column, engine_type, named
-from dpsql.relation.earlier import with_earlier
 from dpsql.relation.write import select
 from dpsql.relation.write_scan import scan_sql
 from dpsql.resolve.selection import release_name
@@ -48,20 +47,11 @@ class PlannedRelease:
     earlier: tuple[PlannedEarlier, ...] = ()
     """The answers that it reads."""
 
-    def salted(self, salt: int) -> Sql:
-        """The engine SQL; the salt decides which of a unit's groups count."""
-        return with_earlier([answer.table for answer in self.earlier], release_sql(self.release, salt))
-
-    @cached_property
-    def sql(self) -> Sql:
-        """The SQL as it would run, with the salt 0."""
-        return self.salted(0)
-
     @cached_property
     def scratch_table(self) -> ScratchTable:
-        """What the finish reads: the keys, each aggregate made of its measures, and the measures themselves."""
+        """What the finish reads: the keys, each aggregate made of measures and statistics, and these themselves."""
         keys = {name: str(engine_type(kind)) for name, kind in self.release.keys}
-        stored = keys | {bounded.column: "BIGINT" for bounded in self.release.measures}
+        stored = keys | dict.fromkeys(self.release.columns, "BIGINT")
         answers = {
             f"_a{position}": (answer_type(answer), final_sql(answer.estimate, answer.type))
             for position, answer in enumerate(self.release.answers)
@@ -104,6 +94,8 @@ class Output:
     release: int | None
     hidden: tuple[tuple[str, int], ...] = ()
     """Measures that the finish returns behind the visible columns: name and position."""
+    is_key: bool | None = None
+    """Whether it is made of keys alone; None where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +127,7 @@ def plan_query(measured: Measured, setting: Setting) -> Planned:
 def _earlier(number: int, measured: Measured) -> tuple[PlannedEarlier, ...]:
     """The answers that a release reads: those that were there before it, and are named in its SQL."""
     before = [answer for answer in measured.earlier if answer.after <= number]
-    sql = release_sql(measured.releases[number], 0) if before else ""
+    sql = release_sql(measured.releases[number], 0, {}) if before else ""
     return tuple(
         PlannedEarlier(
             answer.table,
@@ -156,12 +148,16 @@ def _outputs(finish: exp.Query, measured: Measured) -> tuple[Output, ...]:
     """The columns of an answer that is one SELECT over one release, with their errors; others have none."""
     if not isinstance(finish, exp.Select) or finish.find(exp.Star):
         return ()
-    number = _release_below(finish)
-    if number is None or measured.releases[number].aggregate.totals:
-        return tuple(Output(item.alias_or_name, None, None) for item in finish.expressions)
-    answers = _estimates(measured.releases[number])
-    return _with_hidden(
-        finish, [(item.alias_or_name, estimate_of(item, answers)) for item in finish.expressions], number
+    number, items = _release_below(finish), finish.expressions
+    if number is None:
+        return tuple(Output(item.alias_or_name, None, None) for item in items)
+    release = measured.releases[number]
+    # Totals are sums of groups: their rows have more noise than the others.
+    answers = {} if release.aggregate.totals else _estimates(release)
+    outputs = _with_hidden(finish, [(item.alias_or_name, estimate_of(item, answers)) for item in items], number)
+    return tuple(
+        replace(output, is_key=all(column.name in release.key_names for column in item.find_all(exp.Column)))
+        for output, item in zip(outputs, items, strict=True)
     )
 
 

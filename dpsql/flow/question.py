@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 from dpsql.accounting.exact import exact
 from dpsql.errors import ProgrammingError
 from dpsql.resolve.options import NO_OPTIONS, Option, SqlOptions
+from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+MECHANISMS = ("laplace", "gaussian", "exponential", "ptr", "smooth", "stable")
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,8 @@ class Question:
     epsilon: Fraction = Fraction(0)
     delta: Fraction | None = None
     mechanism: str | None = None
+    propose: Fraction | None = None
+    """For propose-test-release: what the analyst believes one unit can do to the answer."""
     max_groups: int | None = None
     max_rows_per_group: int | None = None
     fresh: bool = False
@@ -50,6 +55,23 @@ def with_options(question: Question, options: SqlOptions, largest_delta: Fractio
     return replace(question, options=options, **changed)
 
 
+def with_proposal(question: Question) -> Question:
+    """A proposal asks for propose-test-release, which needs one."""
+    if question.propose is not None and question.mechanism is None:
+        return replace(question, mechanism="ptr")
+    if (question.propose is not None) == (question.mechanism == "ptr"):
+        return question
+    if question.mechanism == "ptr":
+        raise ProgrammingError(
+            "propose-test-release needs a proposal",
+            hint="write propose=200: how much you think one unit can change the answer, or a value that few exceed",
+        )
+    raise ProgrammingError(
+        f'propose= is for propose-test-release, and mechanism="{question.mechanism}" is named',
+        hint='write mechanism="ptr", or leave propose= out',
+    )
+
+
 def _read(option: Option, read: Callable[[str, Fraction], object], largest_delta: Fraction) -> object:
     try:
         return read(option.value, largest_delta)
@@ -61,6 +83,15 @@ def _read(option: Option, read: Callable[[str, Fraction], object], largest_delta
 def _shown(question: Question, field: str) -> object:
     value = getattr(question, field)
     return f"{float(value):g}" if isinstance(value, Fraction) else value
+
+
+def mechanism_named(name: object) -> str:
+    if isinstance(name, str) and name.lower() in MECHANISMS:
+        return name.lower()
+    raise ProgrammingError(
+        f"there is no mechanism {name!r}",
+        hint=did_you_mean(str(name), MECHANISMS) or f"these are known: {', '.join(MECHANISMS)}",
+    )
 
 
 def positive(value: object, name: str) -> Fraction:
@@ -106,5 +137,6 @@ READ: dict[str, tuple[str, Callable[[str, Fraction], object]]] = {
     "max_groups_contributed": ("max_groups", _whole("max_groups_contributed")),
     "max_rows_contributed": ("max_rows_per_group", _whole("max_rows_contributed")),
     "min_privacy_units_per_group": ("min_units", _whole("min_privacy_units_per_group")),
-    "mechanism": ("mechanism", lambda value, _: value.lower()),
+    "mechanism": ("mechanism", lambda value, _: mechanism_named(value)),
+    "propose": ("propose", lambda value, _: positive(value, "propose")),
 }

@@ -10,8 +10,8 @@ from dpsql.expressions.write import Sql, column
 from dpsql.relation.domain import Domain, ListedKeys, public_domain
 from dpsql.relation.earlier import with_earlier
 from dpsql.relation.knowledge import Knowledge, knowledge_of
-from dpsql.relation.relation import Filter
-from dpsql.relation.units import one_row_per_unit, scans_of
+from dpsql.relation.relation import Across, Filter, Project
+from dpsql.relation.units import joined_across, one_row_per_unit, parts_of, scans_of
 from dpsql.relation.write_domain import listed_keys_sql
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class TrackedRelease:
     knowledge: Knowledge
     domain: Domain | ListedKeys | None
     """The public groups; None when the keys are people's own and must be selected privately."""
+    across: Across | None
+    """The join of different people that the rows come from, if they do."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,19 @@ def _track(aggregate: Aggregate, unit_columns: frozenset[str], resolved: Resolve
         _check_list(aggregate, aggregate.listed, resolved, setting)
         domain = ListedKeys(aggregate.listed, aggregate.keys, most)
     scans = tuple(scan for scan in scans_of(aggregate.source) if scan.unit is not None)
-    return TrackedRelease(aggregate, unit_columns, scans, one_row_per_unit(aggregate.source), knowledge, domain)
+    single, across = one_row_per_unit(aggregate.source), _across(aggregate.source)
+    return TrackedRelease(aggregate, unit_columns, scans, single, knowledge, domain, across)
+
+
+def _across(relation: Relation) -> Across | None:
+    """A join of different people may have filters and projections above it, and nothing else."""
+    while isinstance(relation, Filter | Project):
+        relation = relation.source
+    above = (relation.left, relation.right) if isinstance(relation, Across) else (relation,)
+    for inner in (part for side in above for part in parts_of(side)):
+        if isinstance(inner, Across):
+            raise joined_across(inner, "only totals can be asked of people joined with others")
+    return relation if isinstance(relation, Across) else None
 
 
 def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, setting: Setting) -> None:

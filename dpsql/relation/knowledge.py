@@ -15,6 +15,7 @@ from dpsql.expressions.narrow import kept_facts, narrow
 from dpsql.expressions.tree import facts_of
 from dpsql.relation.per_unit import per_unit_facts
 from dpsql.relation.relation import (
+    Across,
     Distinct,
     Filter,
     Join,
@@ -64,6 +65,8 @@ def knowledge_of(relation: Relation) -> Knowledge:
             )
         case Join():
             return _joined(relation)
+        case Across(left, right, _, condition):
+            return _joined(Join(left, right, "INNER", condition))
         case SemiJoin(source) | Distinct(source):
             return knowledge_of(source)
         case Mark(test, name):

@@ -6,6 +6,7 @@
     Project    the same rows with other columns
     Window     the same rows with columns computed from all rows of the same unit
     Join       rows of the same unit, side by side; or rows of a unit beside public rows
+    Across     rows of different units, side by side: of these only totals can be asked, by special mechanisms
     SemiJoin   the rows whose unit has (or has not) rows in another relation, or whose values are in a public one
     Mark       the same rows with a column that says whether such a match is there
     SetOp      UNION ALL, UNION, INTERSECT, EXCEPT of rows with their units
@@ -107,6 +108,23 @@ class Join:
 
 
 @dataclass(frozen=True)
+class Across:
+    """Rows of different units side by side, where `pairs` of keys, of the left and the right side, are equal.
+
+    A row belongs to two units, so nothing but a filter, a projection and an `Aggregate` may stand above it, and that
+    counts or sums with noise for the data at hand (aggregates/matched.py).
+    """
+
+    left: Relation
+    right: Relation
+    pairs: tuple[tuple[Expression, Expression], ...]
+    condition: Expression
+    same_unit: str
+    """What would keep people apart, for people to read."""
+    at: Place | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class SemiJoin:
     """The rows of `source` that have a match in `other`, or with `negated` those that have none.
 
@@ -155,6 +173,8 @@ class AggregateCall:
     at: Place | None = field(default=None, compare=False, repr=False)
     group_bounds: tuple[Fraction, Fraction] | None = None
     """What one unit adds to a group is held within these."""
+    fraction: Fraction | None = None
+    """Which quantile is asked for."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +220,9 @@ class Window:
     columns: tuple[tuple[str, WindowCall], ...]
 
 
-Relation: TypeAlias = Scan | Listed | Filter | Project | Join | SemiJoin | Mark | SetOp | Distinct | PerUnit | Window
+Relation: TypeAlias = (
+    Scan | Listed | Filter | Project | Join | Across | SemiJoin | Mark | SetOp | Distinct | PerUnit | Window
+)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from dpsql.errors import Unsupported
 from dpsql.relation.relation import (
+    Across,
     Distinct,
     Filter,
     Join,
@@ -30,11 +33,29 @@ def scans_of(relation: Relation) -> Iterator[Scan]:
             yield relation
         case Listed():
             return
-        case Join(left, right) | SetOp(_, left, right):
+        case Join(left, right) | Across(left, right) | SetOp(_, left, right):
             yield from scans_of(left)
             yield from scans_of(right)
         case _:
             yield from scans_of(relation.source)
+
+
+def parts_of(relation: Relation) -> Iterator[Relation]:
+    """The relation and everything that it is made of."""
+    yield relation
+    for field in fields(relation):
+        value = getattr(relation, field.name)
+        if isinstance(value, Relation):
+            yield from parts_of(value)
+
+
+def joined_across(across: Across, way: str) -> Unsupported:
+    return Unsupported(
+        "a join of private tables must say that both rows are of the same unit",
+        at=across.at,
+        hint=f"add the equality of their units to the condition ({across.same_unit}): people are not joined with "
+        f"others; {way}",
+    )
 
 
 def is_tracked(relation: Relation) -> bool:
@@ -47,15 +68,17 @@ def one_row_per_unit(relation: Relation) -> bool:
     match relation:
         case Scan():
             return relation.one_row_per_unit
-        case Listed():
+        case Listed() | Across():
             return False
         case PerUnit(_, _, _, by_unit_alone):
             return by_unit_alone
         case Filter(source) | Project(source) | SemiJoin(source) | Distinct(source) | Window(source):
             return one_row_per_unit(source)
-        case Join(left, right):
-            return is_tracked(left) and is_tracked(right) and one_row_per_unit(left) and one_row_per_unit(right)
         case Mark():
             return one_row_per_unit(relation.source)
+        case Join(left, right, kind):
+            # In a FULL JOIN rows that do not match are kept on both sides: the same unit may have one on each.
+            sides = (left, right)
+            return kind != "FULL" and all(is_tracked(side) and one_row_per_unit(side) for side in sides)
         case SetOp(kind, left, right):
             return kind in ("INTERSECT", "EXCEPT") and one_row_per_unit(left)

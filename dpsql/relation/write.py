@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.tree import columns_of
-from dpsql.expressions.write import Sql, binary, column, listed, named
+from dpsql.expressions.write import NULL, Sql, binary, column, listed, named
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.per_unit import BY_POSITION, per_unit_sql
 from dpsql.relation.relation import (
+    Across,
     Distinct,
     Filter,
     Join,
@@ -57,6 +58,8 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Sql:
             return select([*_unit(relation), *(named(emit_value(value, known), name) for name, value in kept)], below)
         case Join():
             return _join(relation, names)
+        case Across():
+            return _across(relation, names)
         case SemiJoin():
             return _semi_join(relation, names)
         case Mark(test, name):
@@ -119,6 +122,15 @@ def _joined_unit(join: Join) -> Sql:
     if is_tracked(join.left) and is_tracked(join.right):
         return {"RIGHT": right, "FULL": Sql(f"coalesce({left}, {right})")}.get(join.kind, left)
     return left if is_tracked(join.left) else right
+
+
+LEFTS, RIGHTS = Sql("_left_rows"), Sql("_right_rows")
+
+
+def _across(across: Across, names: list[str]) -> Sql:
+    """Over the rows of either side that count, which the release's SQL defines; a pair is nobody's alone."""
+    columns = listed([named(NULL, UNIT), *map(column, names)])
+    return Sql(f"SELECT {columns} FROM {LEFTS} JOIN {RIGHTS} ON {emit(across.condition, knowledge_of(across).always)}")
 
 
 def _semi_join(semi: SemiJoin, names: list[str]) -> Sql:

@@ -9,7 +9,20 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.write import Sql, binary, call, clamp, column, finite, listed, literal, named, try_cast, when
+from dpsql.expressions.write import (
+    Sql,
+    binary,
+    call,
+    clamp,
+    column,
+    finite,
+    finite_clamp,
+    listed,
+    literal,
+    named,
+    try_cast,
+    when,
+)
 from dpsql.schema.types import Boolean, Date, Double, Text, Timestamp
 
 if TYPE_CHECKING:
@@ -77,12 +90,12 @@ def _declared(raw: Sql, facts: Facts) -> Sql:
         low, high = (FIRST_DAY, LAST_DAY) if isinstance(facts.type, Date) else (FIRST_MOMENT, LAST_MOMENT)
         return when(Sql(f"{typed} BETWEEN {literal(low, facts.type)} AND {literal(high, facts.type)}"), typed)
     if isinstance(facts.type, Double):
-        typed = finite(binary(typed, "+", literal(0, facts.type)))  # one spelling of zero
+        typed = binary(typed, "+", literal(0, facts.type))  # one spelling of zero
     if facts.low is None or facts.high is None:
-        return typed
+        return finite(typed) if isinstance(facts.type, Double) else typed
     least, most = literal(facts.low, facts.type), literal(facts.high, facts.type)
     if isinstance(facts.type, Date | Timestamp):
         # DuckDB looks ahead with the extremes of a column, and some date functions fail on those of a stray date; these
         # two hide them.
         return when(Sql(f"{typed} IS NOT NULL"), call("greatest", call("least", typed, most), least))
-    return clamp(typed, least, most)
+    return (finite_clamp if isinstance(facts.type, Double) else clamp)(typed, least, most)

@@ -67,7 +67,7 @@ def take_bounds(node: exp.Expr, text: str) -> tuple[exp.Expr, Bounds]:
 
 
 def _pair(wrapper: exp.Expr, name: str, place: Place | None) -> tuple[Fraction, Fraction]:
-    numbers = [_number(node) for node in wrapper.expressions[1:]]
+    numbers = [written_number(node) for node in wrapper.expressions[1:]]
     if len(numbers) == 2 and numbers[0] is not None and numbers[1] is not None:
         if numbers[0] <= numbers[1]:
             return numbers[0], numbers[1]
@@ -77,11 +77,11 @@ def _pair(wrapper: exp.Expr, name: str, place: Place | None) -> tuple[Fraction, 
     )
 
 
-def _number(node: exp.Expr) -> Fraction | None:
+def written_number(node: exp.Expr) -> Fraction | None:
     if isinstance(node, exp.Paren):
-        return _number(node.this)
+        return written_number(node.this)
     if isinstance(node, exp.Neg):
-        inner = _number(node.this)
+        inner = written_number(node.this)
         return None if inner is None else -inner
     return Fraction(node.this) if isinstance(node, exp.Literal) and not node.is_string else None
 

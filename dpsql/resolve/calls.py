@@ -13,11 +13,13 @@ from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.relation.per_unit import AGGREGATES, check_per_unit, result_type
 from dpsql.relation.relation import AggregateCall
 from dpsql.resolve.bounds import take_bounds, with_bounds
+from dpsql.resolve.quantiles import is_quantile, read_quantiles
 from dpsql.resolve.syntax import extra_clauses, has_aggregate, is_star
 
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.lower import Lowering
+    from dpsql.expressions.tree import Expression
     from dpsql.source import Place
 
 NAMES: dict[type[exp.Expr], str] = {
@@ -37,6 +39,7 @@ NAMES: dict[type[exp.Expr], str] = {
     exp.RegrR2: "REGR_R2",
     exp.Min: "MIN",
     exp.Max: "MAX",
+    exp.Mode: "MODE",
     exp.AnyValue: "ANY_VALUE",
     exp.LogicalOr: "BOOL_OR",
     exp.LogicalAnd: "BOOL_AND",
@@ -59,13 +62,47 @@ COUNTS = {
 }
 WITHOUT_ARGUMENTS = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")
 ARGUMENTS = ("this", "expression", "offset", "default")
-HINT = "the aggregates are COUNT, SUM, AVG, VARIANCE, STDDEV, COVAR_POP, CORR, REGR_SLOPE and COUNT_IF"
+HINT = (
+    "the aggregates are COUNT, SUM, AVG, MIN, MAX, MEDIAN, QUANTILE_CONT, MODE, VARIANCE, STDDEV, COVAR_POP, CORR, "
+    "REGR_SLOPE and COUNT_IF"
+)
 
 
 def aggregate_call(node: exp.Expr, lowering: Lowering) -> AggregateCall:
+    calls = aggregate_calls(node, lowering)
+    if isinstance(calls, AggregateCall):
+        return calls
+    raise Unsupported("a list of quantiles cannot be asked there", at=lowering.place(node), hint="ask for one quantile")
+
+
+def aggregate_calls(node: exp.Expr, lowering: Lowering) -> AggregateCall | list[AggregateCall]:
+    """One aggregate, or those that a list is made of: QUANTILE_CONT(x, [0.1, 0.9])."""
     place = lowering.place(node)
     node, bounds = take_bounds(node, lowering.source)
-    return with_bounds(_plain_call(node, lowering, place), bounds, node, lowering)
+    if not is_quantile(node.this if isinstance(node, exp.Filter) else node):
+        return with_bounds(_plain_call(node, lowering, place), bounds, node, lowering)
+    calls, listed = _quantile_calls(node, lowering, place)
+    calls = [with_bounds(call, bounds, node, lowering) for call in calls]
+    return calls if listed else calls[0]
+
+
+def _quantile_calls(node: exp.Expr, lowering: Lowering, place: Place | None) -> tuple[list[AggregateCall], bool]:
+    plain = node.this if isinstance(node, exp.Filter) else node
+    asked = read_quantiles(plain)
+    if asked is None or extra_clauses(plain, {"this", "expression", "quantile"}):
+        raise Unsupported(
+            f"{_spoken(node)} cannot be asked in this form", at=place, hint="write MEDIAN(x) or QUANTILE_CONT(x, 0.9)"
+        )
+    for fraction in asked.fractions:
+        if not 0 <= fraction <= 1:
+            raise ProgrammingError(
+                f"a quantile lies between 0 and 1, and {float(fraction):g} does not",
+                at=place,
+                hint="write QUANTILE_CONT(x, 0.9) for what 90 % are below",
+            )
+    value = _where(node.expression.this, asked.value) if isinstance(node, exp.Filter) else asked.value
+    argument = _argument(value, lowering, place)
+    return [AggregateCall(asked.name, (argument,), at=place, fraction=part) for part in asked.fractions], asked.listed
 
 
 def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> AggregateCall:
@@ -81,11 +118,15 @@ def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> Aggr
         nodes = plain.this.expressions
     if len(nodes) not in COUNTS.get(name, (1,)) or (distinct and plain.this.args.get("on")):
         raise Unsupported(f"{name} takes one column there", at=place, hint="ask about one column at a time")
-    if any(map(has_aggregate, nodes)):
+    return AggregateCall(name, tuple(_argument(part, lowering, place) for part in nodes), distinct, place)
+
+
+def _argument(node: exp.Expr, lowering: Lowering, place: Place | None) -> Expression:
+    if has_aggregate(node):
         raise ProgrammingError(
             "an aggregate cannot stand inside another", at=place, hint="aggregate in a subquery, then again outside"
         )
-    return AggregateCall(name, tuple(lowering.lower(part) for part in nodes), distinct, place)
+    return lowering.lower(node)
 
 
 def _plain(node: exp.Expr) -> exp.Expr | None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal, cast
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.expressions.tree import Call, Column, Expression
-from dpsql.relation.relation import Join, Project
+from dpsql.expressions.tree import Call, Column, Expression, columns_of
+from dpsql.relation.relation import Across, Join, Project
 from dpsql.resolve.kept_rows import Kept
 from dpsql.resolve.rows import Rows
 from dpsql.resolve.syntax import extra_clauses
@@ -129,7 +129,10 @@ def _together(left: Rows, step: Step, condition: Expression | None, where: list[
         raise left.kept.refuse("is joined again", "let this join be the last one, or use an inner join")
     public = _kept_public_side(left, step)
     if left.is_private and right.is_private:
-        condition = _within_units(left, step, condition, where)
+        within = _within_units(left, step, condition, where)
+        if within is None:
+            return _across(left, step, condition, where)
+        condition = within
     relation = Join(left.relation, right.relation, "INNER" if public else step.kind, condition)
     if relation.kind == "FULL" and step.using:
         return _merged(relation, left, step)
@@ -178,25 +181,54 @@ def _merged(join: Join, left: Rows, step: Step) -> Rows:
 
 
 def _within_units(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Expression | None:
-    """The condition, once it is sure that it compares the units of both sides."""
+    """The condition, once it is sure that it compares the units of both sides; None if it does not."""
     if left.unit_type != step.rows.unit_type:
         raise Unsupported("the units of the tables differ in type", at=step.at, hint="join tables of one unit")
     parts = list(conjuncts(condition)) if condition is not None else []
     if any(same_unit(part, left, step.rows) for part in parts):
         return condition
     found = [part for part in where if same_unit(part, left, step.rows)] if step.kind == "INNER" else []
-    if not found:
-        raise across_people(left, step.rows, step.at)
-    return all_of([*parts, *found])
+    return all_of([*parts, *found]) if found else None
+
+
+def _across(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Rows:
+    """Rows of different units, matched by equal keys: there may be a way to count them (aggregates/matched.py)."""
+    right = step.rows
+    parts = [*(conjuncts(condition) if condition is not None else ()), *(where if step.kind == "INNER" else ())]
+    sides = [frozenset(column.name for column in rows.columns.values()) for rows in (left, right)]
+    pairs = tuple(pair for part in parts if (pair := _pair(part, *sides)) is not None)
+    linking = all_of([part for part in parts if {used.name for used in columns_of(part)} <= sides[0] | sides[1]])
+    if not pairs or linking is None or step.kind != "INNER":
+        raise across_people(left, right, step.at)
+    relation = Across(left.relation, right.relation, pairs, linking, _equality(left, right), step.at)
+    return Rows(relation, {**right.columns, **left.columns}, unit_type=left.unit_type)
+
+
+def _pair(part: Expression, left: frozenset[str], right: frozenset[str]) -> tuple[Expression, Expression] | None:
+    """The two sides of an equality between a left and a right row, in this order."""
+    match part:
+        case Call(function, (first, second), _) if function.name == "=":
+            mine, its = ({used.name for used in columns_of(side)} for side in (first, second))
+            if mine and its and mine <= left and its <= right:
+                return first, second
+            if mine and its and mine <= right and its <= left:
+                return second, first
+    return None
 
 
 def across_people(left: Rows, right: Rows, at: Place | None) -> Unsupported:
-    mine, its = (" or ".join(sorted(rows.unit_columns)) or "the unit" for rows in (left, right))
     return Unsupported(
         "a join of private tables must say that both rows are of the same unit",
         at=at,
-        hint=f"add the equality of their units to the condition ({mine} = {its}): people are not joined with others",
+        hint=f"add the equality of their units to the condition ({_equality(left, right)}): "
+        "people are not joined with others",
     )
+
+
+def _equality(left: Rows, right: Rows) -> str:
+    """What the condition should say; a subquery that leaves the unit out has to select it first."""
+    mine, its = (" or ".join(rows.unit_names) or "the unit, selected too" for rows in (left, right))
+    return f"{mine} = {its}"
 
 
 def same_unit(part: Expression, left: Rows, right: Rows) -> bool:

@@ -39,6 +39,7 @@ OPTIONS = (
     "group_selection_strategy",
     "min_privacy_units_per_group",
     "mechanism",
+    "propose",
 )
 OLDER_NAMES = {"kappa": "max_groups_contributed"}
 CLAUSES = {

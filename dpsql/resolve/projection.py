@@ -66,7 +66,8 @@ class Projection(Scope):
                 raise self.resolver.refuse(
                     f"{clause.upper()} cannot be used on rows of people",
                     self.select.args[clause],
-                    "which rows remain would depend on other people; aggregate first",
+                    "use it above an aggregate, or keep some rows of each person: "
+                    f"QUALIFY ROW_NUMBER() OVER (PARTITION BY {' or '.join(self.rows.unit_names)} ORDER BY ...) <= 3",
                 )
 
     def refuse_kept(self) -> None:

@@ -249,7 +249,9 @@ class Resolver:
             self.resolve_nested(node, named)
             return Answer(None)
         else:
-            raise self.refuse(f"FROM cannot read {node.key.upper()}", node, "read declared tables only")
+            raise self.refuse(
+                f"FROM cannot read {node.key.upper()}", node, "read declared tables, and subqueries and joins of them"
+            )
         alias = node.args.get("alias")
         if isinstance(found, Rows) and alias is not None and alias.args.get("columns"):
             return self.renamed(found, [name.name.lower() for name in alias.args["columns"]], node)

@@ -59,6 +59,12 @@ class Rows:
     def plain_columns(self) -> dict[str, Column]:
         return {name: column for name, column in self.columns.items() if "." not in name}
 
+    @property
+    def unit_names(self) -> list[str]:
+        """How the query may name the unit: with an alias, where there is one."""
+        names = sorted(name for name, column in self.columns.items() if column.name in self.unit_columns)
+        return [name for name in names if "." in name] or names
+
     def called(self, alias: str) -> Rows:
         """The same rows under an alias: each column is known by its name, and by alias.name."""
         plain = self.plain_columns

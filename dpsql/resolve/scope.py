@@ -24,9 +24,13 @@ from dpsql.source import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dpsql.errors import Unsupported
     from dpsql.resolve.joins import Source
     from dpsql.resolve.query import Resolver
     from dpsql.resolve.rows import Named
+
+READS_OUTSIDE = "the subquery reads the row outside"
+COMPARE_UNITS = "use EXISTS and compare the units in it, or join with a subquery that is grouped by the unit"
 
 
 @dataclass
@@ -202,8 +206,22 @@ class Scope:
         keys = self.rows.unit_keys or {}
         return self.is_unit(expression) or (isinstance(expression, Column) and expression.name in keys)
 
-    def unknown(self, node: exp.Column) -> UnknownName:
+    def unknown(self, node: exp.Column) -> UnknownName | Unsupported:
+        if node.table and _is_outside(node):
+            return self.resolver.refuse(READS_OUTSIDE, node, COMPARE_UNITS)
         names = {name.rpartition(".")[2] for name in self.source.columns} | set(self.aliases)
         shown = ".".join(part.name for part in node.parts)
         hint = did_you_mean(node.name, names)
         return UnknownName(f'there is no column "{shown}"', at=self.resolver.place(node), hint=hint)
+
+
+def _is_outside(node: exp.Column) -> bool:
+    """Whether the column's table is one of a query around the one that it stands in."""
+    own = node.find_ancestor(exp.Select)
+    outer = own.find_ancestor(exp.Select) if own is not None else None
+    while outer is not None:
+        items = [outer.args.get("from_"), *(outer.args.get("joins") or ())]
+        if any(item is not None and item.this.alias_or_name.lower() == node.table.lower() for item in items):
+            return True
+        outer = outer.find_ancestor(exp.Select)
+    return False

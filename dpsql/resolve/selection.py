@@ -10,7 +10,7 @@ from dpsql.errors import Error, ProgrammingError
 from dpsql.expressions.lower import Lowering
 from dpsql.expressions.tree import Column, Expression
 from dpsql.relation.relation import Aggregate, AggregateCall, Filter, PerUnit, Relation
-from dpsql.resolve.calls import aggregate_call, per_unit_call
+from dpsql.resolve.calls import aggregate_calls, per_unit_call
 from dpsql.resolve.grouping import read_grouping
 from dpsql.resolve.inner import INNER, inner_column
 from dpsql.resolve.projection import Projection
@@ -235,9 +235,15 @@ class Selection(Projection):
         return end
 
     def aggregate(self, node: exp.Expr) -> exp.Expr:
-        call = aggregate_call(node, self.lowering)
+        calls = aggregate_calls(node, self.lowering)
+        if isinstance(calls, list):
+            return exp.Array(expressions=list(map(self.answer, calls)))
+        return self.answer(calls)
+
+    def answer(self, call: AggregateCall) -> exp.Expr:
+        """The release's column for an aggregate."""
         if call not in self.calls:
             self.calls.append(call)
-        node_ = exp.column(f"_a{self.calls.index(call)}")
-        node_.meta[INNER] = True
-        return node_
+        column = exp.column(f"_a{self.calls.index(call)}")
+        column.meta[INNER] = True
+        return column

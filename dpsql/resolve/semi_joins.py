@@ -18,7 +18,7 @@ from dpsql.resolve.correlated import read_inside
 from dpsql.resolve.earlier import earlier_rows
 from dpsql.resolve.joins import all_of, same_unit
 from dpsql.resolve.rows import Rows
-from dpsql.resolve.syntax import unaliased
+from dpsql.resolve.syntax import has_aggregate, unaliased
 from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
@@ -67,6 +67,10 @@ def match_of(test: Test, scope: Scope, *, as_value: bool = False) -> tuple[Match
     """
     if test.value is not None:
         return _member(test, test.value, scope, as_value=as_value)
+    if any(map(has_aggregate, test.query.selects)):
+        raise scope.resolver.refuse(
+            "EXISTS over an aggregate is always true", test.node, "compare the aggregate: (SELECT COUNT(*) ...) > 0"
+        )
     inside = read_inside(test.query, scope, test.node)
     return (inside.rows.relation, all_of(inside.across)), None
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.resolve.bounds import is_wrapper, without_bounds
+from dpsql.resolve.quantiles import is_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ def extra_clauses(node: exp.Expr, known: set[str]) -> list[str]:
 def is_aggregate(node: exp.Expr) -> bool:
     """Whether the node itself aggregates the rows below; the function of a window does not."""
     mean = isinstance(node, exp.Anonymous) and node.name.upper() == "MEAN"
-    if not (mean or isinstance(node, exp.AggFunc | exp.Filter)):
+    if not (mean or isinstance(node, exp.AggFunc | exp.Filter) or is_quantile(node)):
         return False
     above = node.parent.parent if isinstance(node.parent, exp.Filter | exp.IgnoreNulls) else node.parent
     return not isinstance(above, exp.Window)

@@ -45,7 +45,7 @@ def window_call(
         raise refuse(
             "a window over rows of people must be partitioned by the unit",
             node,
-            "add PARTITION BY the unit, or aggregate first: above an aggregate every window can be used",
+            "add the unit to PARTITION BY, or aggregate first: above an aggregate every window can be used",
         )
     order = node.args.get("order")
     ordered = tuple(_ordered(part, lowering) for part in order.expressions) if order is not None else ()

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from fractions import Fraction
 
-# What is assumed of the platform's float64 functions, some 32 times what they really do: the relative error of log and
-# sqrt, and the absolute error of sin and cos (near their zeros a relative bound would be wrong). A test measures them.
+# What is assumed of the platform's float64 functions, some 32 times what they really do: the relative error of log,
+# sqrt and exp, and the absolute error of sin and cos (near their zeros a relative bound would be wrong). Tests measure.
 LIBM_ERROR = 2.0**-48
 
 # A cell of the uniform is 2^-62 wide and is represented by its middle; below 2^-16 that is too coarse, relatively.

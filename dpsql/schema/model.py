@@ -387,10 +387,14 @@ def _named(name: str, part: Part) -> Part:
     return copy
 
 
+def is_name(text: str) -> bool:
+    return bool(text) and text == text.strip() and text.isprintable() and {".", '"'}.isdisjoint(text)
+
+
 def _check_names(names: Iterable[str]) -> None:
     seen: dict[str, str] = {}
     for name in names:
-        if not name or name != name.strip() or not name.isprintable() or not {".", '"'}.isdisjoint(name):
+        if not is_name(name):
             raise complaint(
                 f"{name!r} cannot be a name",
                 name,

@@ -18,7 +18,7 @@ def path(tmp_path):
     ledger = Ledger.open(path, dataset="shop", epsilon=2.0, delta=1e-6, analyst="ada", analyst_epsilon=1.5)
     for _ in range(3):
         charge = ledger.charge(Gaussian(Fraction(20)), sql="SELECT 1", fingerprint="f", epsilon="0.25", delta="1e-6")
-        ledger.mark(charge, "released")
+        ledger.released(charge)
     ledger.close()
     return path
 

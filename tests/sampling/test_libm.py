@@ -1,4 +1,4 @@
-"""The one assumption about the platform: numpy's log, sqrt, cos and sin are within LIBM_ERROR."""
+"""The one assumption about the platform: numpy's log, sqrt, exp, cos and sin are within LIBM_ERROR."""
 
 from __future__ import annotations
 
@@ -45,6 +45,13 @@ def test_sqrt() -> None:
     with localcontext() as context:
         context.prec = DIGITS
         assert max(relative_errors(np.sqrt(x), [Decimal(v).sqrt() for v in x.tolist()])) < LIBM_ERROR
+
+
+def test_exp() -> None:
+    x = np.concatenate([-700 * uniforms(), -uniforms(), -np.arange(701.0)])
+    with localcontext() as context:
+        context.prec = DIGITS
+        assert max(relative_errors(np.exp(x), [Decimal(v).exp() for v in x.tolist()])) < LIBM_ERROR
 
 
 def test_cos_and_sin() -> None:

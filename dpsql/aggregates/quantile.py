@@ -1,0 +1,68 @@
+"""MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MIN and MAX: a point of a public grid over the declared range.
+
+MIN and MAX are the quantiles 0 and 1. Numbers keep the grid of their sums; a date is a whole number of days, a
+timestamp of microseconds. docs/proofs/exponential.md.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.aggregates.answer import Answer, Context
+from dpsql.aggregates.estimate import Formula, Linear
+from dpsql.aggregates.statistic import Grid, Quantile
+from dpsql.aggregates.sum import finite_range, unbounded
+from dpsql.errors import Unsupported
+from dpsql.expressions.facts import midnight
+from dpsql.expressions.narrow import kept_facts
+from dpsql.expressions.quanta import from_quanta, quantum_for
+from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
+
+if TYPE_CHECKING:
+    from dpsql.expressions.facts import Facts
+    from dpsql.expressions.tree import Expression
+    from dpsql.relation.relation import AggregateCall
+
+EXTREMES = {"MIN": Fraction(0), "MAX": Fraction(1)}
+EPOCH = datetime(1970, 1, 1)
+
+
+def quantile(call: AggregateCall, context: Context) -> Answer:
+    if call.distinct and call.name not in EXTREMES:
+        raise Unsupported(f"{call.name}(DISTINCT ...) cannot be asked", at=call.at, hint="leave DISTINCT out")
+    (value,) = call.arguments
+    if not isinstance(value.type, Integer | Double | Decimal | Date | Timestamp):
+        raise Unsupported(
+            f"{call.name} of {value.type.name} over many people cannot be asked",
+            at=call.at,
+            hint="numbers, dates and timestamps can be; for text ask for MODE, or GROUP BY it",
+        )
+    fraction = EXTREMES[call.name] if call.fraction is None else call.fraction
+    grid = grid_of(call, value, context)
+    column = context.drawn_as(Quantile(value, grid, fraction))
+    if isinstance(value.type, Date | Timestamp):
+        return Answer(Formula(from_quanta(column, value.type)), value.type)
+    kind = Double() if call.name == "QUANTILE_CONT" else value.type
+    return Answer(Linear(((column, grid.quantum),)), kind)
+
+
+def grid_of(call: AggregateCall, value: Expression, context: Context) -> Grid:
+    """The points between which the answer is chosen, from what is declared of the value."""
+    facts = kept_facts(value, context.known)
+    if isinstance(facts.type, Date | Timestamp):
+        return Grid(Fraction(1), *_days_or_microseconds(call, value, facts))
+    low, high = finite_range(call, value, facts)
+    quantum = quantum_for(value.type, low, high)
+    if quantum is None:
+        raise unbounded(call, value)
+    return Grid(quantum, low // quantum, -(-high // quantum))
+
+
+def _days_or_microseconds(call: AggregateCall, value: Expression, facts: Facts) -> tuple[int, int]:
+    low, high = facts.low, facts.high
+    if not isinstance(low, date) or not isinstance(high, date):
+        raise unbounded(call, value)
+    unit = timedelta(days=1) if isinstance(facts.type, Date) else timedelta(microseconds=1)
+    return (midnight(low) - EPOCH) // unit, (midnight(high) - EPOCH) // unit

@@ -1,0 +1,88 @@
+"""Statistics: what is taken of a group's values as a whole, and is no sum over people.
+
+One unit can move a median across the whole range, so no fixed noise fits it. The engine describes the group by a
+*profile* (the values around a rank, how often each value occurs, a sum and a count), and a mechanism draws the answer
+from it: exponential, smooth, propose-test-release, stable. Values are whole numbers of a public grid throughout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+from dpsql.aggregates.measure import SumValues
+
+if TYPE_CHECKING:
+    from dpsql.aggregates.measure import CountRows, CountValues
+    from dpsql.expressions.facts import Value
+    from dpsql.expressions.tree import Expression
+    from dpsql.relation.relation import Across
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The points low, low + 1, ..., high, each worth `quantum`."""
+
+    quantum: Fraction
+    low: int
+    high: int
+
+    @property
+    def size(self) -> int:
+        return self.high - self.low + 1
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """The value at a rank; its profile is the distinct values around it, how often each occurs, and what is below."""
+
+    argument: Expression
+    grid: Grid
+    fraction: Fraction
+
+    parts: ClassVar[tuple[str, ...]] = ("points", "counts", "below", "rows")
+    mechanisms: ClassVar[tuple[str, ...]] = ("exponential", "smooth", "ptr")
+
+
+@dataclass(frozen=True)
+class Mode:
+    """The most frequent of some public values; its profile is how often each occurs."""
+
+    argument: Expression
+    values: tuple[Value, ...]
+    parts: ClassVar[tuple[str, ...]] = ("points", "counts")
+    mechanisms: ClassVar[tuple[str, ...]] = ("exponential", "stable")
+
+
+@dataclass(frozen=True)
+class Average:
+    """The mean, where its noise shall follow the number of rows; its profile is the sum and that number."""
+
+    argument: Expression
+    grid: Grid
+    parts: ClassVar[tuple[str, ...]] = ("sum", "rows")
+    mechanisms: ClassVar[tuple[str, ...]] = ("smooth", "ptr")
+
+
+@dataclass(frozen=True)
+class Matched:
+    """How many pairs of rows of different people match, or the sum of a value over them.
+
+    One unit has at most `left_rows` and `right_rows`; its profile is the total, and how often the most frequent key
+    occurs on either side.
+    """
+
+    across: Across
+    measure: CountRows | CountValues | SumValues
+    left_rows: int
+    right_rows: int
+    parts: ClassVar[tuple[str, ...]] = ("total", "left", "right")
+    mechanisms: ClassVar[tuple[str, ...]] = ("smooth", "ptr")
+
+    @property
+    def quantum(self) -> Fraction:
+        return self.measure.quantum if isinstance(self.measure, SumValues) else Fraction(1)
+
+
+Statistic: TypeAlias = Quantile | Mode | Average | Matched

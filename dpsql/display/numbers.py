@@ -1,0 +1,53 @@
+"""Numbers as people read them: no more digits than their error leaves, NULL where there is none."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+Ends = tuple[float, float]
+NULL = "NULL"
+LONG = 10**15
+"""From here on all digits of a number are more than can be read."""
+OFF_CENTRE = 0.1
+"""A value further from the middle of its interval, in half-widths, is not well described by ±."""
+
+
+def plain(value: object) -> str:
+    """
+    >>> plain(0.1 + 0.2), plain(2024), plain(None)
+    ('0.3', '2024', 'NULL')
+    """
+    if value is None:
+        return NULL
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def number(value: object) -> float:
+    """NaN for what is none."""
+    return float(value) if isinstance(value, int | float | Decimal) else math.nan
+
+
+def with_error(value: object, ends: Ends | None) -> tuple[str, str]:
+    """The value and its error, to two digits of the error; the interval itself where the value is not its middle.
+
+    >>> with_error(1204, (1180.0, 1228.0)), with_error(40.59298669, (40.314794, 40.870705)), with_error("north", None)
+    (('1,204', '± 24'), ('40.59', '± 0.28'), ('north', ''))
+    >>> with_error(6.25, (0.0, 120.0)), with_error(2.5, (-math.inf, math.inf)), with_error(1e300, (0.0, 2e300))
+    (('6', '0 to 120'), ('2.5', '± ∞'), ('1e+300', '± 1e+300'))
+    """
+    if ends is None or not isinstance(value, int | float | Decimal):
+        return plain(value), ""
+    low, high = ends
+    half, middle = high / 2 - low / 2, float(value)
+    if not math.isfinite(half):
+        return plain(value), "± ∞" if math.isinf(half) else ""
+    digits = max(0, 1 - math.floor(math.log10(half))) if half else 6
+    shown = f"{value:,}" if isinstance(value, int) else _written(middle, digits)
+    if abs(middle - low - half) > OFF_CENTRE * half:
+        return shown, f"{_written(low, digits)} to {_written(high, digits)}"
+    return shown, f"± {_written(half, digits) if half else 0}"
+
+
+def _written(number: float, digits: int) -> str:
+    return f"{number:,.{digits}f}" if abs(number) < LONG else f"{number:.6g}"

@@ -1,0 +1,82 @@
+"""The most frequent value: chosen by permute-and-flip, or as it is where the data is far from a tie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsql.accounting.events import Event, Free
+from dpsql.draws.draw import Spared
+from dpsql.draws.profile import table
+from dpsql.mechanisms.propose_test_release import StabilityTest
+from dpsql.mechanisms.stable_value import distances
+from dpsql.mechanisms.top import TopByPermuteAndFlip
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dpsql.aggregates.statistic import Mode
+    from dpsql.draws.draw import Terms
+
+
+@dataclass(frozen=True)
+class ChosenMode:
+    size: int
+    top: TopByPermuteAndFlip
+    name: str = "exponential"
+    noise: None = None
+    reach: int = 0
+    spared: None = None
+
+    @property
+    def event(self) -> Event:
+        return self.top.event
+
+    @property
+    def note(self) -> str:
+        rows = self.top.shortfall(max(self.size, 1), 0.95)
+        return f"at 95 % it occurs less than {rows} rows less often than the most frequent value"
+
+    def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
+        counts = table(profile, self.size)
+        chosen = [self.top.sample(row.tolist())[0] if self.size else 0 for row in counts]
+        return np.ma.masked_array(np.array(chosen, dtype=np.int64))
+
+
+def chosen_mode(statistic: Mode, terms: Terms) -> ChosenMode:
+    return ChosenMode(len(statistic.values), TopByPermuteAndFlip(terms.epsilon, 1, terms.rows))
+
+
+@dataclass(frozen=True)
+class StableMode:
+    size: int
+    rows: int
+    test: StabilityTest
+    name: str = "stable"
+    noise: None = None
+    reach: int = 0
+    spared: Spared = Spared(Free(), Fraction(0))  # noqa: RUF009 - frozen
+
+    @property
+    def event(self) -> Event:
+        return self.test.event
+
+    @property
+    def note(self) -> str:
+        return f"exact, if it leads by more than about {self.test.threshold * self.rows} rows; else NULL"
+
+    def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
+        counts = table(profile, max(self.size, 2))
+        leading = -np.sort(-counts, axis=1)[:, :2]
+        limited = np.minimum(distances(leading, self.rows), self.test.limit)
+        return np.ma.masked_array(counts.argmax(axis=1), mask=~self.test.passes(limited))
+
+
+def stable_mode(statistic: Mode, terms: Terms) -> StableMode:
+    terms.needs_delta()
+    return StableMode(len(statistic.values), terms.rows, StabilityTest(terms.epsilon, terms.delta))

@@ -1,0 +1,112 @@
+"""Smooth sensitivity: the order statistic, average or total itself, with noise in the amount that the data calls for.
+
+That amount is secret, so no interval can be given for the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsql.aggregates.statistic import Grid
+from dpsql.draws.profile import means, moves, whole
+from dpsql.draws.quantile import Around
+from dpsql.expressions.quanta import LARGEST
+from dpsql.mechanisms import local_sensitivity, smooth_sensitivity
+from dpsql.mechanisms.local_sensitivity import smooth_reach
+from dpsql.mechanisms.ranks import share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from dpsql.accounting.events import Event
+    from dpsql.aggregates.statistic import Average, Matched, Quantile
+    from dpsql.draws.draw import Terms
+    from dpsql.mechanisms.local_sensitivity import LocalSensitivity
+    from dpsql.mechanisms.smooth_sensitivity import SmoothNoise
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """What all smooth draws have in common; `found` reads each group's answer and local sensitivity."""
+
+    grid: Grid
+    rows: int
+    added: SmoothNoise
+    name = "smooth"
+    noise = None
+    spared = None
+    reach = 0
+
+    @property
+    def event(self) -> Event:
+        return self.added.event
+
+    @property
+    def note(self) -> str:
+        kind = self.added.kind.__name__
+        return f"{kind} noise in proportion to what one unit can do to data like this: its error depends on the data"
+
+    def found(self, profile: Sequence[NDArray[Any]]) -> Iterable[tuple[Fraction, LocalSensitivity]]:
+        raise NotImplementedError
+
+    def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
+        low, high = self.grid.low, self.grid.high
+        drawn = [self.added.release(answer, bounds, low, high) for answer, bounds in self.found(profile)]
+        return np.ma.masked_array(np.array(drawn, dtype=np.int64))
+
+
+def noise_for(terms: Terms) -> SmoothNoise:
+    """Without a delta the tails have to be heavy."""
+    if not terms.delta:
+        return smooth_sensitivity.cauchy(terms.epsilon)
+    return smooth_sensitivity.laplace(terms.epsilon, terms.delta)
+
+
+@dataclass(frozen=True)
+class SmoothAverage(Smooth):
+    def found(self, profile: Sequence[NDArray[Any]]) -> Iterator[tuple[Fraction, LocalSensitivity]]:
+        for mean, rows in means(profile, self.grid):
+            yield mean, local_sensitivity.Average(rows, self.rows, self.grid.low, self.grid.high)
+
+
+def smooth_average(statistic: Average, terms: Terms) -> SmoothAverage:
+    return SmoothAverage(statistic.grid, terms.rows, noise_for(terms))
+
+
+@dataclass(frozen=True)
+class SmoothQuantile(Smooth):
+    around: Around
+
+    @property
+    def reach(self) -> int:  # type: ignore[override]
+        return self.around.reach
+
+    def found(self, profile: Sequence[NDArray[Any]]) -> Iterator[tuple[Fraction, LocalSensitivity]]:
+        for statistic in self.around.read(profile):
+            yield Fraction(int(statistic.values[len(statistic.values) // 2])), statistic
+
+
+def smooth_quantile(statistic: Quantile, terms: Terms) -> SmoothQuantile:
+    added, grid = noise_for(terms), statistic.grid
+    steps = smooth_reach(added.b, grid.low, grid.high)
+    return SmoothQuantile(grid, terms.rows, added, Around(grid, share(statistic.fraction), terms.rows, steps))
+
+
+@dataclass(frozen=True)
+class SmoothMatched(Smooth):
+    statistic: Matched
+
+    def found(self, profile: Sequence[NDArray[Any]]) -> Iterator[tuple[Fraction, LocalSensitivity]]:
+        bounds = moves(profile, self.statistic)
+        for total in whole(profile[0]).tolist():
+            yield Fraction(total), bounds
+
+
+def smooth_matched(statistic: Matched, terms: Terms) -> SmoothMatched:
+    return SmoothMatched(Grid(statistic.quantum, -LARGEST, LARGEST), terms.rows, noise_for(terms), statistic)

@@ -1,0 +1,269 @@
+"""What stands behind `df.dp`: protect() declares a frame and opens its budget, everything else asks.
+
+The frame at hand is what is asked about; its note says whose budget pays. So copies and filters of a frame share one
+budget, each with its own rows. No answer is recalled: a frame can change in place, and whether it did cannot be known
+without reading it, so every question about a frame is drawn anew and paid for.
+
+docs/threat_model.md says which ways of making one frame from another keep the promise.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpsql.accounting.exact import exact
+from dpsql.dbapi import Connection, connect
+from dpsql.errors import InterfaceError, LedgerError, ProgrammingError, SchemaError, UnboundedColumn, UnknownName
+from dpsql.frames.accounts import MEMORY, Account, enter, find
+from dpsql.frames.answer import Answer
+from dpsql.frames.bins import bin_edges
+from dpsql.frames.declare import bounds_hint, declare, narrowed
+from dpsql.frames.vocabulary import Vocabulary
+from dpsql.frames.write_sql import ROWS, TABLE, histogram, select
+from dpsql.source import did_you_mean
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from dpsql.accounting.budget import Budget
+    from dpsql.explanation import Explanation
+    from dpsql.schema.types import ColumnType
+    from dpsql.session import Session
+
+UNDECLARED = (
+    "the frame has it, but protect() did not declare it: protect again if it is new, which keeps the account; "
+    "else give it a name and a type that SQL has"
+)
+
+
+class PrivateFrame(Vocabulary):
+    """Private questions about a frame: first `protect`, then `sql`, or `count`, `sum`, `groupby` and so on.
+
+    Every question takes the options of `Connection.execute`, such as epsilon=0.1, and gives an `Answer`. In `sql` the
+    frame is the table "df".
+    """
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    def protect(
+        self,
+        *,
+        unit: str,
+        bounds: Mapping[str, tuple[object, object]] | None = None,
+        values: Mapping[str, Sequence[object]] | None = None,
+        public: Mapping[str, Any] | None = None,
+        max_groups: int | None = None,
+        max_rows_per_group: int | None = None,
+        epsilon: object = None,
+        delta: object = 0.0,
+        ledger: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Declares what everybody may know about the frame, and opens its budget.
+
+        `unit` is the column that identifies the person. `bounds` are the lowest and the highest value of a column, so
+        that it can be summed; `values` are all the values of a column, so that all its groups are shown. Choose both
+        without looking at the data. `public` are frames about nobody, by name, that `sql` may join. One person counts
+        in `max_groups` groups, with `max_rows_per_group` rows in each (1 if not given). `epsilon` and `delta` are for
+        everything that is ever asked. The account is in memory, or in the file `ledger`, where it outlives the process.
+
+        Protecting a frame again declares it anew and keeps its account.
+        """
+        tables = self._public(public or {})
+        schema = declare(
+            self._labels(),
+            self._types(),
+            {name: table._types() for name, table in tables.items()},
+            unit=unit,
+            bounds=bounds,
+            values=values,
+            max_groups=max_groups,
+            max_rows_per_group=max_rows_per_group,
+        )
+        shown = {name: table._chosen(list(schema.tables[name].columns)) for name, table in tables.items()}
+        database = {TABLE: self._empty(list(schema.tables[TABLE].columns)), **shown}
+        path = MEMORY if ledger in (None, MEMORY) else str(Path(ledger).absolute())
+        if self._note is None:
+            session = connect(database, schema=schema, epsilon=epsilon, delta=delta, ledger=path).session
+        else:
+            account = self._account()
+            _check_same(account, schema.dataset, epsilon, delta, None if ledger is None else path)
+            session, path = account.session.over(database, schema), account.ledger
+        self._note = enter(Account(session, schema, shown, path))
+
+    def protect_like(self, frame: Any) -> None:
+        """Declares this frame as that one is, on the same account: for a frame made from it that lost the note."""
+        if not isinstance(frame, self._kinds):
+            raise ProgrammingError(f"{type(frame).__name__} is no frame of this library", hint="give the protected one")
+        other = type(self)(frame)
+        account = other._account()
+        if self._note is not None and not self._account().is_same_as(account):
+            raise LedgerError("this frame is protected, on an account of its own", hint="ask it as it is")
+        self._note = other._note
+
+    def sql(self, query: str, parameters: object = None, **options: Any) -> Answer:
+        """Asks in SQL, of the table "df"."""
+        return self._ask(query, parameters, options)
+
+    def explain(self, what: object = None, /, parameters: object = None, **named: Any) -> Explanation:
+        """What a query, or agg() with the same arguments, would do, cost and be worth. Free."""
+        if not isinstance(what, str):
+            return super().explain(what, **named)
+        return self._explain(what, parameters, named)
+
+    @property
+    def budget(self) -> Budget:
+        """What may be spent, is spent and is left, for this frame and all that share its account."""
+        return self._account().session.budget
+
+    def groupby(self, keys: str | Sequence[str]) -> Vocabulary:
+        """Count, sum, mean and so on for each group."""
+        several = (keys,) if isinstance(keys, str) else tuple(keys) if isinstance(keys, list | tuple) else ()
+        if not several:
+            raise ProgrammingError(f"groups are made by columns, not by {keys!r}", hint='write groupby("region")')
+        return Groups(self, several)
+
+    def value_counts(self, column: str, **options: Any) -> Answer:
+        """The number of rows with each value, most frequent first."""
+        self._check_columns([column])
+        return self._ask(select(ROWS, [column], largest_first=True), None, options)
+
+    def hist(self, column: str, bins: int | Sequence[Any] = 10, **options: Any) -> Answer:
+        """The number of rows in each bin, which is named by its lower edge; the last bin holds its upper edge too.
+
+        `bins` are the edges, or into how many equal ones the declared bounds are cut.
+        """
+        self._check_columns([column])
+        with self._in_its_words():
+            edges = bin_edges(self._account().schema.tables[TABLE].columns[column], bins)
+        return self._ask(*histogram(column, edges), options)
+
+    def _ask(self, sql: str, parameters: object, options: dict[str, Any]) -> Answer:
+        answer = Answer(Connection(self._session()))
+        with self._in_its_words():
+            answer.execute(sql, parameters, **_drawn_anew(options))
+        return answer
+
+    def _explain(self, sql: str, parameters: object, options: dict[str, Any]) -> Explanation:
+        with self._in_its_words():
+            return Connection(self._session()).explain(sql, parameters, **_drawn_anew(options))
+
+    def _check_columns(self, names: Iterable[object]) -> None:
+        labels = self._labels()
+        declared = self._account().schema.tables[TABLE].columns.keys() & set(labels)
+        for name in names:
+            if not isinstance(name, str) or name not in declared:
+                hint = UNDECLARED if name in labels else did_you_mean(str(name), declared)
+                raise UnknownName(f'there is no column "{name}"', hint=hint)
+
+    @contextmanager
+    def _in_its_words(self) -> Iterator[None]:
+        """Hints for somebody who sees a frame and no schema file."""
+        try:
+            yield
+        except UnboundedColumn as error:
+            error.hint = bounds_hint(error.columns[0]) if error.columns else error.hint
+            raise
+        except UnknownName as error:
+            if error.at is not None and error.at.marked.strip('"') in self._labels():
+                error.hint = UNDECLARED
+            raise
+
+    def _account(self) -> Account:
+        if self._note is None:
+            raise InterfaceError(
+                "this frame is not protected",
+                hint='first df.dp.protect(unit="customer_id", bounds={"amount": (0, 500)}, epsilon=1.0, delta=1e-6); '
+                "a frame made from a protected one takes over its account with dp.protect_like(that_one)",
+            )
+        return find(self._note, self._labels(), self._empty)
+
+    def _session(self) -> Session:
+        """The account's session, over the frame as it is now."""
+        account = self._account()
+        schema = narrowed(account.schema, self._labels())
+        rows = self._chosen(list(schema.tables[TABLE].columns))
+        try:
+            return account.session.over({TABLE: rows, **account.public}, schema)
+        except (SchemaError, InterfaceError) as error:
+            problem = SchemaError(
+                error.problem, hint="the frame is no longer as declared: protect it again, which keeps its account"
+            )
+        raise problem
+
+    def _types(self) -> dict[str, ColumnType]:
+        from dpsql.engines.duckdb_engine import column_types  # here, so that the door is there before the engine is
+
+        return column_types({label: self._empty([label]) for label in self._labels()})
+
+    def _public(self, frames: object) -> dict[str, PrivateFrame]:
+        if not isinstance(frames, Mapping):
+            raise ProgrammingError("public= is a dict of name -> frame", hint='write public={"regions": regions}')
+        for name, frame in frames.items():
+            if not isinstance(name, str) or name.lower() == TABLE or not isinstance(frame, self._kinds):
+                raise ProgrammingError(
+                    f"{name!r} cannot be a public table: it is {type(frame).__name__}",
+                    hint=f'give frames of the same library, under names other than "{TABLE}"',
+                )
+        return {name: type(self)(frame) for name, frame in frames.items()}
+
+    # -- what differs between libraries --
+
+    _kinds: tuple[type, ...]
+    _note: str | None
+    """Travels with the frame, as far as the library lets it."""
+
+    @abstractmethod
+    def _labels(self) -> list[str]:
+        """The names of the columns that have one, each of its own."""
+
+    @abstractmethod
+    def _chosen(self, names: list[str]) -> Any:
+        """These columns alone, not copied."""
+
+    @abstractmethod
+    def _empty(self, names: list[str]) -> Any:
+        """These columns alone, without rows."""
+
+
+class Groups(Vocabulary):
+    """The groups of a frame by its keys."""
+
+    def __init__(self, door: PrivateFrame, keys: tuple[str, ...]) -> None:
+        self._door = door
+        self._keys = keys
+
+    def _check_columns(self, names: Iterable[str]) -> None:
+        self._door._check_columns(names)
+
+    def _ask(self, sql: str, parameters: object, options: dict[str, Any]) -> Answer:
+        return self._door._ask(sql, parameters, options)
+
+    def _explain(self, sql: str, parameters: object, options: dict[str, Any]) -> Explanation:
+        return self._door._explain(sql, parameters, options)
+
+
+def _drawn_anew(options: Mapping[str, Any]) -> dict[str, Any]:
+    if "fresh" in options:
+        raise ProgrammingError("a frame is always asked anew", hint="leave fresh= out, and keep the answer you have")
+    return {**options, "fresh": True}
+
+
+def _check_same(account: Account, dataset: str, epsilon: object, delta: object, ledger: str | None) -> None:
+    """Refuses what would make another account of a frame that has one."""
+    budget = account.session.budget.filter
+    if dataset != account.schema.dataset:
+        unit = account.schema.tables[TABLE].unit_column
+        raise LedgerError(f'this frame\'s account counts people by "{unit}"', hint=f'keep unit="{unit}"')
+    if epsilon is not None and (exact(epsilon), exact(delta, "delta")) != (budget.epsilon, budget.delta):
+        raise LedgerError(
+            f"this frame's account has epsilon {float(budget.epsilon):g} and delta {float(budget.delta):g}",
+            hint="leave both out, or name the same: protecting again does not reset what is spent",
+        )
+    if ledger not in (None, account.ledger):
+        raise LedgerError(f"this frame's account is in {account.ledger}", hint="leave ledger= out")

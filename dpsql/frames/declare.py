@@ -1,0 +1,110 @@
+"""From what protect() was told to a declared schema; what is wrong with it is said in the words of the call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpsql.errors import ProgrammingError, SchemaError, UnknownName
+from dpsql.frames.write_sql import TABLE
+from dpsql.schema import Schema
+from dpsql.schema.model import is_name
+from dpsql.schema.problems import Document
+from dpsql.source import did_you_mean
+
+if TYPE_CHECKING:
+    from dpsql.schema.problems import Path
+    from dpsql.schema.types import ColumnType
+
+    Types = Mapping[str, ColumnType]
+
+SAMPLES = {"bounds": "(0, 500)", "values": '["north", "south"]'}
+
+
+@dataclass(frozen=True)
+class Call(Document):
+    """The call of protect(), in the place of a schema file."""
+
+    def error(self, path: Path, problem: str, hint: str | None) -> SchemaError:
+        *_, column, key = ("", *path)
+        if key in SAMPLES:
+            return SchemaError(f"{key}[{column!r}]: {problem}", hint=bounds_hint(column, key))
+        return SchemaError(f"{key}: {problem}", hint=hint and hint.replace(": ", "="))
+
+
+def bounds_hint(column: str, key: str = "bounds") -> str:
+    return f'write {key}={{"{column}": {SAMPLES[key]}}} in protect(), chosen without a look at the data'
+
+
+def declare(
+    frame: Collection[str],
+    types: Types,
+    public: Mapping[str, Types],
+    *,
+    unit: object,
+    bounds: object,
+    values: object,
+    **contribution: int | None,
+) -> Schema:
+    """`frame` are the names of all columns, `types` holds those that SQL has a type for; only these are declared."""
+    usable = _usable(types)
+    columns: dict[str, dict[str, Any]] = {name: {"type": kind, "nullable": True} for name, kind in usable.items()}
+    _check_column("unit", unit, frame, usable)
+    for key, given in (("bounds", bounds or {}), ("values", values or {})):
+        if not isinstance(given, Mapping):
+            raise ProgrammingError(f"{key}= is a dict of columns, not {given!r}", hint=bounds_hint("amount", key))
+        for name, facts in given.items():
+            _check_column(key, name, frame, usable)
+            _check_kind(key, name, usable[name])
+            columns[name][key] = facts if isinstance(facts, str) or not hasattr(facts, "__iter__") else list(facts)
+    tables = {name: {"public": True, "columns": dict(_usable(found))} for name, found in public.items()}
+    declared = {
+        "dataset": f"df by {unit}",
+        "contribution": {name: value for name, value in contribution.items() if value is not None},
+        "tables": {**tables, TABLE: {"unit": unit, "columns": columns}},
+    }
+    return Schema.model_validate(declared, context=Call())
+
+
+def narrowed(schema: Schema, frame: Collection[str]) -> Schema:
+    """The schema without the columns that a frame no longer has."""
+    table = schema.tables[TABLE]
+    gone = table.columns.keys() - set(frame)
+    if table.unit_column in gone:
+        raise UnknownName(
+            f'the frame no longer has its unit column "{table.unit_column}"',
+            hint="keep it in the frame (after set_index: reset_index); it says whom each row belongs to",
+        )
+    if not gone:
+        return schema
+    declared = schema.model_dump(exclude_defaults=True)
+    for name in gone:
+        del declared["tables"][TABLE]["columns"][name]
+    return Schema.model_validate(declared)
+
+
+def _usable(types: Types) -> Types:
+    """Columns that a schema can name: no dots or quotes, and no other that differs in case alone."""
+    lower = [name.lower() for name in types]
+    return {name: kind for name, kind in types.items() if is_name(name) and lower.count(name.lower()) == 1}
+
+
+def _check_column(argument: str, name: object, frame: Collection[str], usable: Types) -> None:
+    if isinstance(name, str) and name in usable:
+        return
+    if name in frame:
+        raise SchemaError(
+            f'{argument}: the column "{name}" cannot be used: SQL has no such name or type',
+            hint="rename it without dots, quotes, or a twin in other case; or convert it to numbers, text or dates",
+        )
+    raise UnknownName(f'{argument}: the frame has no column "{name}"', hint=did_you_mean(str(name), usable))
+
+
+def _check_kind(key: str, name: str, kind: ColumnType) -> None:
+    if not (kind.takes_bounds if key == "bounds" else kind.takes_values):
+        other = "values" if kind.takes_values else "bounds" if kind.takes_bounds else None
+        raise SchemaError(
+            f'{key}: the column "{name}" is {kind.name}, which has no {key}',
+            hint=bounds_hint(name, other) if other else None,
+        )

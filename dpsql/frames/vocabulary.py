@@ -1,0 +1,89 @@
+"""Questions in the words that frames use. Each is one SQL query; its options are those of `sql`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from dpsql.frames.write_sql import ROWS, aggregate, aggregates, quantile, select
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dpsql.explanation import Explanation
+    from dpsql.frames.answer import Answer
+
+
+class Vocabulary(ABC):
+    """The aggregates of a frame, or of each of its groups. A column of the answer is named like `amount_sum`."""
+
+    _keys: tuple[str, ...] = ()
+
+    def count(self, column: str | None = None, **options: Any) -> Answer:
+        """The number of rows, or of those where the column is not missing."""
+        return self._asked(ROWS, (), options) if column is None else self._aggregated("count", column, options)
+
+    def nunique(self, column: str, **options: Any) -> Answer:
+        """The number of different values."""
+        return self._aggregated("nunique", column, options)
+
+    def sum(self, column: str, **options: Any) -> Answer:
+        return self._aggregated("sum", column, options)
+
+    def mean(self, column: str, **options: Any) -> Answer:
+        return self._aggregated("mean", column, options)
+
+    def var(self, column: str, **options: Any) -> Answer:
+        """The variance, with n - 1 as in pandas."""
+        return self._aggregated("var", column, options)
+
+    def std(self, column: str, **options: Any) -> Answer:
+        """The standard deviation, with n - 1 as in pandas."""
+        return self._aggregated("std", column, options)
+
+    def median(self, column: str, **options: Any) -> Answer:
+        return self._aggregated("median", column, options)
+
+    def quantile(self, column: str, q: float = 0.5, **options: Any) -> Answer:
+        return self._asked(quantile(column, q), (column,), options)
+
+    def agg(self, by_column: object = None, /, **named: Any) -> Answer:
+        """Several at once: agg(total=("amount", "sum")) or agg({"amount": ["sum", "mean"]}), and options."""
+        pairs, options = _told_apart(named)
+        written, columns = aggregates(by_column, pairs)
+        return self._asked(written, columns, options)
+
+    def explain(self, by_column: object = None, /, **named: Any) -> Explanation:
+        """What agg() would do, cost and be worth. Free."""
+        pairs, options = _told_apart(named)
+        written, columns = aggregates(by_column, pairs)
+        self._check_columns((*self._keys, *columns))
+        return self._explain(select(written, self._keys), None, options)
+
+    def _aggregated(self, function: str, column: str, options: dict[str, Any]) -> Answer:
+        return self._asked(aggregate(function, column), (column,), options)
+
+    def _asked(self, written: str, columns: Iterable[str], options: dict[str, Any]) -> Answer:
+        self._check_columns((*self._keys, *columns))
+        return self._ask(select(written, self._keys), None, options)
+
+    @abstractmethod
+    def _check_columns(self, names: Iterable[str]) -> None:
+        """Raises UnknownName unless all of them are declared."""
+
+    @abstractmethod
+    def _ask(self, sql: str, parameters: object, options: dict[str, Any]) -> Answer: ...
+
+    @abstractmethod
+    def _explain(self, sql: str, parameters: object, options: dict[str, Any]) -> Explanation: ...
+
+
+def _told_apart(named: dict[str, Any]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:
+    """Named aggregates, which are tuples or pd.NamedAgg, and options."""
+    pairs = {name: _as_tuple(value) for name, value in named.items() if isinstance(_as_tuple(value), tuple)}
+    return pairs, {name: value for name, value in named.items() if name not in pairs}
+
+
+def _as_tuple(value: Any) -> Any:
+    """pd.NamedAgg is a tuple no longer; what it carries beyond a column and a function is refused later."""
+    return (value.column, value.aggfunc, *value.args, *value.kwargs) if hasattr(value, "kwargs") else value

@@ -1,0 +1,103 @@
+"""The vocabulary of frames, written as SQL over the table "df"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from dpsql.errors import ProgrammingError, Unsupported
+from dpsql.source import did_you_mean
+
+TABLE = "df"
+ROWS = 'COUNT(*) AS "count"'
+FUNCTIONS = {
+    "count": "COUNT({})",
+    "nunique": "COUNT(DISTINCT {})",
+    "sum": "SUM({})",
+    "mean": "AVG({})",
+    "var": "VAR_SAMP({})",
+    "std": "STDDEV_SAMP({})",
+    "median": "MEDIAN({})",
+}
+EXAMPLE = 'agg(total=("amount", "sum")) or agg({"amount": ["sum", "mean"]})'
+
+
+def quoted(name: object) -> str:
+    if not isinstance(name, str):
+        raise ProgrammingError(f"a column is named by a text, not by {name!r}", hint='write "amount", for example')
+    return '"' + name.replace('"', '""') + '"'
+
+
+def aggregate(function: object, column: object, name: str | None = None) -> str:
+    """
+    >>> aggregate("mean", "amount")
+    'AVG("amount") AS "amount_mean"'
+    """
+    if not isinstance(function, str) or function not in FUNCTIONS:
+        raise Unsupported(f"there is no aggregate {function!r}", hint=did_you_mean(str(function), FUNCTIONS))
+    call = FUNCTIONS[function].format(quoted(column))
+    return f"{call} AS {quoted(f'{column}_{function}' if name is None else name)}"
+
+
+def quantile(column: object, q: object) -> str:
+    """
+    >>> quantile("age", 0.9)
+    'QUANTILE_CONT("age", 0.9) AS "age_quantile"'
+    """
+    if isinstance(q, bool) or not isinstance(q, int | float) or not 0 <= q <= 1:
+        raise ProgrammingError(f"a quantile lies between 0 and 1, unlike {q!r}", hint='write quantile("age", 0.9)')
+    return f"QUANTILE_CONT({quoted(column)}, {float(q)!r}) AS {quoted(f'{column}_quantile')}"
+
+
+def aggregates(by_column: object, named: Mapping[str, tuple[Any, ...]]) -> tuple[str, list[str]]:
+    """What agg() was given, in either of pandas' two ways, and the columns in it.
+
+    >>> aggregates({"amount": ["sum"]}, {"people": ("customer_id", "nunique")})
+    ('SUM("amount") AS "amount_sum", COUNT(DISTINCT "customer_id") AS "people"', ['amount', 'customer_id'])
+    """
+    if by_column is not None and not isinstance(by_column, Mapping):
+        raise ProgrammingError(f"agg() takes a dict, not {by_column!r}", hint=f"write {EXAMPLE}")
+    calls: list[tuple[Any, Any, str | None]] = []
+    for column, functions in (by_column or {}).items():
+        for function in functions if isinstance(functions, list | tuple) else [functions]:
+            calls.append((column, function, None))
+    for name, pair in named.items():
+        if len(pair) != 2:
+            raise ProgrammingError(f"{name}= is a column and a function, not {pair!r}", hint=f"write {EXAMPLE}")
+        calls.append((*pair, name))
+    if not calls:
+        raise ProgrammingError("agg() was asked for nothing", hint=f"write {EXAMPLE}")
+    written = ", ".join(aggregate(function, column, name) for column, function, name in calls)
+    return written, [column for column, _, _ in calls]
+
+
+def select(written: str, keys: Sequence[str], *, largest_first: bool = False) -> str:
+    """As in pandas, rows without a key are in no group, and groups are in the order of their keys.
+
+    >>> select(ROWS, ["region"])
+    'SELECT "region", COUNT(*) AS "count" FROM df WHERE "region" IS NOT NULL GROUP BY 1 ORDER BY 1'
+    """
+    names = [quoted(key) for key in keys]
+    query = f"SELECT {', '.join([*names, written])} FROM {TABLE}"
+    if not names:
+        return query
+    known = " AND ".join(f"{name} IS NOT NULL" for name in names)
+    places = ", ".join(str(place) for place in range(1, len(names) + 1))
+    order = f"{len(names) + 1} DESC" if largest_first else places
+    return f"{query} WHERE {known} GROUP BY {places} ORDER BY {order}"
+
+
+def histogram(column: str, edges: Sequence[Any]) -> tuple[str, list[Any]]:
+    """The query and its parameters: a row is in the bin that begins at the last edge not above its value.
+
+    >>> sql, parameters = histogram("age", [0, 18, 120])
+    >>> sql.partition(" FROM ")[0], parameters
+    ('SELECT CASE WHEN "age" < ? THEN ? ELSE ? END AS "age", COUNT(*) AS "count"', [18, 0, 18, 0, 120])
+    """
+    name = quoted(column)
+    *bins, (last, _) = pairwise(edges)
+    cases = "".join(f"WHEN {name} < ? THEN ? " for _ in bins)
+    key = f"CASE {cases}ELSE ? END" if bins else "?"
+    query = f"SELECT {key} AS {name}, {ROWS} FROM {TABLE} WHERE {name} BETWEEN ? AND ? GROUP BY 1 ORDER BY 1"
+    return query, [*(end for low, high in bins for end in (high, low)), last, edges[0], edges[-1]]

@@ -1,0 +1,155 @@
+"""Quantiles by the exponential mechanism: a point of a public grid, the likelier the nearer its rank is to the aim.
+
+A grid point c has `below` rows under it and `upto` rows that are at most c. With the aim T, all in parts of a row,
+
+    score(c) = min(K, max(0, T - upto, below - T)),        P[c] proportional to exp(-rate score(c)).
+
+Capped at the public K, the score needs only the rows around the aim: everything farther away is as bad as can be. The
+points between two neighbouring values have the same score, so whole intervals are weighed.
+Proof: docs/proofs/exponential.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, log
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpsql.mechanisms.ranks import MOST_ROWS, Aim, Depth
+from dpsql.sampling import CryptographicRandomness, Randomness, choose, uniform_each
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# All points of the worst score together are chosen with a probability of at most 2^-CAPPED.
+CAPPED = 40
+
+# A minimum or maximum lies inside the data, not beyond, but for one time in so many.
+BEYOND = 20
+
+# No score is as bad: places are below 2^60.
+WORST = 1 << 61
+
+# So many points at most, so that sizes of intervals are 64-bit numbers.
+WIDEST_GRID = 1 << 62
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Of each group, the rows around its aim: distinct values, sorted, and how many rows have each of them.
+
+    Group g has values[starts[g]:starts[g + 1]]. `below` rows are under the first of these, of `rows` in all. A value at
+    the edge may count all of its rows, or only those of the ranks that were asked for. Values lie on the grid: whoever
+    fetches them clamps them first.
+    """
+
+    values: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    below: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class QuantileChoice:
+    """An epsilon-DP quantile of whole numbers from `low` to `high`, of which one unit has at most `rows_per_unit`.
+
+    >>> from dpsql.mechanisms.ranks import Share
+    >>> QuantileChoice(Share(1, 2), Fraction(1), rows_per_unit=1, low=0, high=10**6).rank_error(0.95)
+    17
+    """
+
+    aim: Aim
+    epsilon: Fraction
+    rows_per_unit: int
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        if self.epsilon <= 0 or self.rows_per_unit < 1 or not 0 <= self.high - self.low < WIDEST_GRID:
+            raise ValueError("a quantile needs an epsilon above 0, a row per unit, and a grid of 1 to 2^62 points")
+
+    @property
+    def sensitivity(self) -> int:
+        """How far one unit moves a score, in parts of a row."""
+        return self.rows_per_unit * max(self.aim.most, self.aim.parts - self.aim.least)
+
+    @property
+    def rate(self) -> Fraction:
+        return self.epsilon / (2 * self.sensitivity)
+
+    @property
+    def cap(self) -> int:
+        """K. The points that bad have together at most 2^-CAPPED times the probability of the best point."""
+        return min(ceil((log(self.high - self.low + 1) + CAPPED * log(2)) / self.rate), WORST)
+
+    def ranks(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The first and the last rank, counted from 1, of the rows that a group of so many needs.
+
+        There are none if the last is before the first.
+        """
+        aim, parts = self.aim.at(rows), self.aim.parts
+        first = (aim - self.cap) // parts + 1
+        last = -((-aim - self.cap) // parts)
+        return np.maximum(first, 1), np.minimum(last, rows)
+
+    def sample(self, windows: Windows, source: Randomness | None = None) -> NDArray[np.int64]:
+        """A grid point for each group."""
+        source = source or CryptographicRandomness()
+        left, sizes, scores, starts = self._intervals(windows)
+        chosen = choose(sizes, scores, starts, self.rate, source)
+        points: NDArray[np.int64] = left[chosen] + uniform_each(sizes[chosen], source)
+        return points
+
+    def rank_error(self, level: float | Fraction) -> int:
+        """With a probability of at least `level`, the answer is a quantile up to so many rows, whatever the data."""
+        beta = 1 - Fraction(level)
+        if not Fraction(1, 2**CAPPED) <= beta <= 1:
+            raise ValueError(f"a confidence level lies from 0 to 1 - 2^-{CAPPED}, unlike {level}")
+        worst = (log(self.high - self.low + 1) - log(beta)) / self.rate
+        return ceil(worst / self.aim.parts)
+
+    def _intervals(self, windows: Windows) -> tuple[NDArray[np.int64], ...]:
+        """Left end, size and score of the gaps and values of each group, and where each group starts.
+
+        m values make m + 1 gaps: gap, value, gap, ..., value, gap. Gaps without a point are left out.
+        """
+        groups, places = np.arange(len(windows.rows)), np.arange(len(windows.values))
+        group = np.repeat(groups, np.diff(windows.starts))
+        at_value, at_end = 2 * places + group + 1, 2 * windows.starts[1:] + groups
+        upto = np.cumsum(windows.counts)
+        before = np.concatenate(([0], upto))[windows.starts[:-1]]
+        below = windows.below - before
+
+        total = 2 * len(places) + len(groups)
+        left, right = np.full(total, self.low), np.full(total, self.high)
+        left[at_value] = right[at_value] = windows.values
+        left[at_value + 1] = windows.values + 1
+        right[at_value - 1] = windows.values - 1
+
+        under, upon = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
+        upon[at_value] = under[at_value + 1] = upon[at_value + 1] = upto + below[group]
+        under[at_value] = upon[at_value] - windows.counts
+        first = 2 * windows.starts[:-1] + groups
+        under[first] = upon[first] = windows.below
+
+        aim, parts = self.aim.at(windows.rows), self.aim.parts
+        owner = np.repeat(groups, at_end - first + 1)
+        scores = np.maximum(aim[owner] - parts * upon, parts * under - aim[owner])
+        sizes = right - left + 1
+        kept = sizes > 0
+        starts = np.concatenate(([0], np.cumsum(kept)))[np.concatenate((first, [total]))]
+        return left[kept], sizes[kept], np.clip(scores, 0, self.cap)[kept], starts
+
+
+def extreme(epsilon: Fraction, rows_per_unit: int, low: int, high: int, *, greatest: bool) -> QuantileChoice:
+    """MIN or MAX: as deep inside the data as it takes to be hardly ever beyond it.
+
+    Aimed at the very end, every point beyond the data would be as good as the last value.
+    """
+    shallow = QuantileChoice(Depth(1, greatest), epsilon, rows_per_unit, low, high)
+    depth = ceil((log(high - low + 1) + log(BEYOND)) / (2 * shallow.rate))
+    return QuantileChoice(Depth(min(depth, MOST_ROWS), greatest), epsilon, rows_per_unit, low, high)

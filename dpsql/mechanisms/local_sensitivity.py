@@ -1,0 +1,160 @@
+"""How far one unit can move an answer *on this data*, and on data that k more units have changed.
+
+Each class gives numbers U_0 <= U_1 <= ... of a database x with two properties, for all neighbours x':
+
+    |q(x) - q(x')| <= U_0(x),        U_k(x) <= U_(k+1)(x').
+
+Hence the distance to data on which a unit could move more than beta is at least min{k : U_k > beta}, which one unit
+moves by at most 1; and S = max_k e^(-b k) U_k changes by at most a factor e^b. Proof: docs/proofs/local_sensitivity.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor, log
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpsql.sampling import Damped, largest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from dpsql.mechanisms.ranks import Share
+
+# Far above the error of a logarithm and a product in float64, for exponents up to a million.
+CLOSE = 1e-6
+
+
+class LocalSensitivity(ABC):
+    @abstractmethod
+    def at(self, k: int) -> int | Fraction:
+        """U_k."""
+
+    @abstractmethod
+    def peaks(self, b: Fraction) -> Iterable[int]:
+        """Some k among which is the one that makes e^(-b k) U_k largest."""
+
+    def distance(self, beta: int | Fraction, limit: int) -> int:
+        """The least k with U_k > beta, or `limit` if that is less."""
+        return bisect_right(range(limit), beta, key=self.at)
+
+    def smooth(self, b: Fraction) -> Damped:
+        """S, exactly."""
+        if b <= 0:
+            raise ValueError("smoothness needs a b above 0")
+        return largest([Damped(Fraction(self.at(k)), b * k) for k in self.peaks(b)])
+
+
+@dataclass(frozen=True, eq=False)
+class OrderStatistic(LocalSensitivity):
+    """The m-th of n sorted values in [low, high], m as `target_rank` says, at most `rows_per_unit` of one unit.
+
+    `values` are those of the ranks m - w, ..., m + w; ranks below 1 have the value `low`, ranks above n `high`. What
+    lies beyond them is not known, so from then on U_k is the whole range. w is public.
+    """
+
+    values: NDArray[np.int64]
+    rows_per_unit: int
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        if len(self.values) % 2 == 0 or self.rows_per_unit < 1:
+            raise ValueError("an order statistic needs as many values on either side, and at least one row per unit")
+
+    @property
+    def reach(self) -> int:
+        """The number of k for which the values are known."""
+        return len(self.values) // (2 * self.rows_per_unit)
+
+    def at(self, k: int) -> int:
+        """The longest stretch of r (k + 1) ranks that begins or ends at the target, or lies around it."""
+        middle, width = len(self.values) // 2, self.rows_per_unit * (k + 1)
+        if width > middle:
+            return self.high - self.low
+        return int((self.values[middle : middle + width + 1] - self.values[middle - width : middle + 1]).max())
+
+    def peaks(self, b: Fraction) -> list[int]:
+        """All k up to the first that counts as the whole range, less those that float64 can tell are lower."""
+        bounds = np.array([self.at(k) for k in range(self.reach + 1)], dtype=np.float64)
+        with np.errstate(divide="ignore"):
+            logarithms = np.log(bounds) - float(b) * np.arange(len(bounds))
+        return [int(k) for k in np.flatnonzero(logarithms >= logarithms.max() - CLOSE)]
+
+
+def target_rank(share: Share, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The least rank with at least that share of the rows, counted from 1. One more row raises it by 0 or 1."""
+    return np.maximum(-(-share.at(rows) // share.parts), 1)
+
+
+def order_statistic(
+    values: NDArray[np.int64], first: int, rows: int, target: int, reach: int, rows_per_unit: int, low: int, high: int
+) -> OrderStatistic:
+    """From sorted values of the ranks `first`, first + 1, ..., of `rows` in all: those around `target`, padded.
+
+    They must hold every rank from 1 to `rows` that is at most reach * rows_per_unit away from the target.
+    """
+    wanted = np.arange(target - reach * rows_per_unit, target + reach * rows_per_unit + 1)
+    around = np.where(wanted < 1, low, high)
+    inside = (wanted >= 1) & (wanted <= rows)
+    around[inside] = values[wanted[inside] - first]
+    return OrderStatistic(around, rows_per_unit, low, high)
+
+
+def smooth_reach(b: Fraction, low: int, high: int) -> int:
+    """How many k matter to a smooth bound: from there on e^(-b k) times the whole range is below one quantum."""
+    return ceil(log(max(high - low, 1)) / b) + 1
+
+
+@dataclass(frozen=True)
+class Average(LocalSensitivity):
+    """The mean of `rows` values in [low, high], at most `rows_per_unit` of one unit; of none, a fixed number there."""
+
+    rows: int
+    rows_per_unit: int
+    low: int
+    high: int
+
+    def at(self, k: int) -> Fraction:
+        left = self.rows - self.rows_per_unit * k
+        return (self.high - self.low) * (
+            Fraction(self.rows_per_unit, left) if left > self.rows_per_unit else Fraction(1)
+        )
+
+    def peaks(self, b: Fraction) -> tuple[int, ...]:
+        """-b k - ln(n - r k) is convex in k, so it is largest at an end; from the first whole range on it falls."""
+        whole = max(-(-self.rows // self.rows_per_unit) - 1, 0)
+        return 0, max(whole - 1, 0), whole
+
+
+@dataclass(frozen=True)
+class CrossJoin(LocalSensitivity):
+    """COUNT or SUM over pairs of a left and a right row with equal keys, where a pair may belong to two units.
+
+    A unit has at most `left_rows` and `right_rows`; no key occurs more than `left_most` and `right_most` times. A pair
+    counts as at most `value` in absolute terms, over all groups together.
+    """
+
+    left_rows: int
+    right_rows: int
+    left_most: int
+    right_most: int
+    value: int = 1
+
+    def at(self, k: int) -> int:
+        left, right = self.left_rows, self.right_rows
+        pairs = left * (self.right_most + k * right) + right * (self.left_most + k * left) + left * right
+        return self.value * pairs
+
+    def peaks(self, b: Fraction) -> tuple[int, int]:
+        """-b k + ln(u + s k) is concave in k and largest at 1/b - u/s."""
+        start, step = self.at(0), self.at(1) - self.at(0)
+        top = max(floor(1 / b - Fraction(start, step)), 0) if step else 0
+        return top, top + 1

@@ -1,0 +1,117 @@
+"""Noise in proportion to a smooth bound on the local sensitivity: round(q(x) + (S(x)/a) Z).
+
+S is b-smooth, and a and b are such that no neighbour's answer and scale tell more than epsilon and delta. The constants
+are not those of the textbooks but what the exact divergences allow. They hold for one number: each further one that a
+unit can move is a release of its own. Proof: docs/proofs/smooth_sensitivity.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from math import erfc, exp, expm1, sqrt
+from typing import TYPE_CHECKING
+
+from dpsql.accounting.events import ApproximateRelease, Event, PureRelease
+from dpsql.accounting.gaussian_dp import mu_for
+from dpsql.mechanisms.noise import SAFETY
+from dpsql.sampling import Damped, real_noise, rounded_real
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dpsql.mechanisms.local_sensitivity import LocalSensitivity
+    from dpsql.sampling import Randomness
+
+# Bits of b: few, so that fractions stay short. With a delta of 1e-200 it is still above epsilon/2 times 2^-11.
+PRECISION = 30
+
+LARGEST_EPSILON = 100
+
+
+@dataclass(frozen=True)
+class SmoothNoise:
+    """What is added to an answer with a b-smooth bound S: (S/a) Z, Z of the given kind.
+
+    >>> cauchy(Fraction(1)).b
+    Fraction(1, 2)
+    """
+
+    kind: type[real_noise.Standard]
+    a: Fraction
+    b: Fraction
+    event: Event
+
+    def release(
+        self, answer: Fraction, bounds: LocalSensitivity, low: int, high: int, source: Randomness | None = None
+    ) -> int:
+        """The noisy answer on the grid of whole numbers, held within the public [low, high]."""
+        smooth = bounds.smooth(self.b)
+        return rounded_real(answer, Damped(smooth.value / self.a, smooth.exponent), self.kind, low, high, source)
+
+
+def cauchy(epsilon: Fraction) -> SmoothNoise:
+    """Without delta, at the price of heavy tails: cosh b + a^2 e^-b / 2 <= cosh epsilon, and 1 + a^2 / 2 as well."""
+    _check(epsilon)
+    b = epsilon / 2
+    with localcontext(Context(prec=50)):
+        here, there = (_decimal(x).exp() for x in (epsilon, b))
+        cosh, cosh_b = (here + 1 / here) / 2, (there + 1 / there) / 2
+        a = min(2 * (cosh - 1), 2 * there * (cosh - cosh_b)).sqrt()
+    return SmoothNoise(real_noise.Cauchy, _rounded_down(a), b, PureRelease(epsilon))
+
+
+def laplace(epsilon: Fraction, delta: Fraction) -> SmoothNoise:
+    """Half of epsilon for the shift, half and delta for the scale: its divergence is e^-z (1 - e^-b), z below."""
+    _check(epsilon, delta)
+    half = float(epsilon) / 2
+
+    def private(b: float) -> bool:
+        z = (half + b) / expm1(b)
+        with localcontext(Context(prec=30)):
+            return Decimal(-z).exp() * Decimal(-expm1(-b)) * Decimal(1 + SAFETY) <= _decimal(delta)
+
+    b = _largest(private, epsilon / 2)
+    return SmoothNoise(real_noise.Laplace, epsilon / 2, b, ApproximateRelease(epsilon, delta))
+
+
+def gaussian(epsilon: Fraction, delta: Fraction) -> SmoothNoise:
+    """Half of epsilon and of delta for the scale, the others for the shift, whose delta counts e^(epsilon/2) times."""
+    _check(epsilon, delta)
+    half = float(epsilon) / 2
+    with localcontext(Context(prec=50)):
+        of_shift = _rounded_down(_decimal(delta) / 2 * (-_decimal(epsilon / 2)).exp())
+
+    def private(b: float) -> bool:
+        z = sqrt((half + b) / expm1(2 * b))
+        return erfc(z) * (1 + SAFETY) - exp(half) * erfc(exp(b) * z) * (1 - SAFETY) <= delta / 2
+
+    a, b = mu_for(epsilon / 2, of_shift), _largest(private, epsilon / 2)
+    return SmoothNoise(real_noise.Normal, a, b, ApproximateRelease(epsilon, delta))
+
+
+def _check(epsilon: Fraction, delta: Fraction | None = None) -> None:
+    if not 0 < epsilon <= LARGEST_EPSILON:
+        raise ValueError(f"smooth sensitivity needs an epsilon above 0 and up to {LARGEST_EPSILON}")
+    if delta is not None and not Fraction(1, 10**200) <= delta <= Fraction(1, 2):
+        raise ValueError("this smooth noise needs a delta from 1e-200 to 1/2")
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)
+
+
+def _rounded_down(value: Decimal) -> Fraction:
+    """At most 2^-40 less, relatively: far more than the errors of 50 digits."""
+    return Fraction(float(value)) * (1 - Fraction(1, 2**40))
+
+
+def _largest(private: Callable[[float], bool], limit: Fraction) -> Fraction:
+    """The largest multiple of limit / 2^PRECISION, up to the limit, that is still private."""
+    steps = 1 << PRECISION
+    inside, outside = 0, steps + 1
+    while outside - inside > 1:
+        middle = (inside + outside) // 2
+        inside, outside = (middle, outside) if private(float(limit * middle / steps)) else (inside, middle)
+    return limit * inside / steps

@@ -1,0 +1,202 @@
+"""What is drawn, whoever draws it: which columns are keys, which chart suits them, which groups fit on it.
+
+    no key         one bar for each aggregate
+    one key        bars in the order of the answer; a line with a band for dates
+    two keys       a heat map
+    more           bars again, their keys joined
+
+Several aggregates are several panels of the same chart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from heapq import nlargest
+from typing import TYPE_CHECKING, Any, Literal
+
+from dpsql.display.numbers import Ends, number, plain
+from dpsql.errors import ProgrammingError
+from dpsql.result import LEVEL, TIMES, with_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dpsql.result import Result, ResultColumn
+
+MOST_GROUPS = 40
+MOST_BINS = 200
+"""Of bars that stand side by side, as those of a histogram, more fit than of names below each other."""
+NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL")
+JOINT = " · "
+
+Kind = Literal["bars", "line", "heat map"]
+Row = tuple[Any, ...]
+Chosen = tuple[list[Row], list[str]]
+"""Rows, and what is to be said of those that were left out."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value; `low` and `high` are None where its error is not known or has no limit."""
+
+    value: float
+    low: float | None
+    high: float | None
+    shown: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One aggregate: a point for each place; None where the answer is NULL."""
+
+    name: str
+    points: tuple[Point | None, ...]
+
+    @property
+    def middle(self) -> float:
+        """Half way between the smallest and the largest value."""
+        values = [point.value for point in self.points if point is not None] or [0.0]
+        return min(values) / 2 + max(values) / 2
+
+
+@dataclass(frozen=True)
+class Chart:
+    kind: Kind
+    axes: tuple[str, ...]
+    """The names of the keys."""
+    places: tuple[Row, ...]
+    """Where each point stands: labels, or one date."""
+    upright: bool
+    """Whether bars stand side by side, as for numbers, or lie below each other, as for names."""
+    panels: tuple[Panel, ...]
+    notes: tuple[str, ...]
+
+
+def chart_of(result: Result) -> Chart:
+    keys = [position for position, column in enumerate(result.columns) if _is_key(column)]
+    values = [at for at, column in enumerate(result.columns) if at not in keys and _is_number(column)]
+    columns = [result.columns[key] for key in keys]
+    upright = len(columns) == 1 and _is_number(columns[0])
+    kind = _kind(columns, [_at(row, keys) for row in result.full_rows])
+    if not values:
+        raise ProgrammingError("the answer has no computed numbers to plot", hint="plot COUNT, SUM or AVG")
+    rows, notes = CHOICES[kind](result.full_rows, keys, values[0], MOST_BINS if upright else MOST_GROUPS)
+    if not rows:
+        raise ProgrammingError("the answer has no rows to plot", hint="ask for groups that exist")
+    panels = tuple(_panel(result.columns[position], position, rows) for position in values)
+    names = tuple(column.name for column in columns)
+    return Chart(
+        kind,
+        names if kind == "heat map" else (JOINT.join(names),),
+        PLACES[kind]([_at(row, keys) for row in rows]),
+        upright,
+        panels,
+        tuple(notes + _unlimited(panels)),
+    )
+
+
+def _is_key(column: ResultColumn) -> bool:
+    """Where it is not known what a column is made of, numbers are taken for results and all else for keys."""
+    return not _is_number(column) if column.is_key is None else column.is_key
+
+
+def _is_number(column: ResultColumn) -> bool:
+    return column.type.startswith(NUMBERS)
+
+
+def _kind(columns: Sequence[ResultColumn], places: Sequence[Row]) -> Kind:
+    if len(columns) == 1 and columns[0].type.startswith(TIMES):
+        return "line"
+    # A map has one value in each place.
+    return "heat map" if len(columns) == 2 and len(set(_labels(places))) == len(places) else "bars"
+
+
+def _at(row: Row, keys: Sequence[int]) -> Row:
+    return tuple(row[key] for key in keys)
+
+
+# -- which rows ------------------------------------------------------------------------------------------------------
+
+
+def _dated(rows: Sequence[Row], keys: Sequence[int], noisy: int, most: int) -> Chosen:
+    (key,) = keys
+    dated = sorted((row for row in rows if row[key] is not None), key=lambda row: row[key])
+    return dated, ["the row without a date is not shown"] if len(dated) < len(rows) else []
+
+
+def _largest_rows(rows: Sequence[Row], keys: Sequence[int], noisy: int, most: int) -> Chosen:
+    if len(rows) <= most:
+        return list(rows), []
+    largest = nlargest(most, range(len(rows)), key=lambda position: _size(rows[position][noisy]))
+    return [rows[position] for position in sorted(largest)], [f"the {most} largest of {len(rows):,} groups"]
+
+
+def _largest_of_each_key(rows: Sequence[Row], keys: Sequence[int], noisy: int, most: int) -> Chosen:
+    chosen, notes = list(rows), []
+    for key in keys:
+        totals: dict[Any, float] = {}
+        for row in rows:
+            totals[row[key]] = totals.get(row[key], 0.0) + max(0.0, _size(row[noisy]))
+        if len(totals) > most:
+            largest = set(nlargest(most, totals, key=totals.__getitem__))
+            chosen = [row for row in chosen if row[key] in largest]
+            notes.append(f"the {most} largest of {len(totals):,} groups")
+    return chosen, notes
+
+
+CHOICES: dict[Kind, Callable[[Sequence[Row], Sequence[int], int, int], Chosen]] = {
+    "bars": _largest_rows,
+    "line": _dated,
+    "heat map": _largest_of_each_key,
+}
+
+
+def _size(value: object) -> float:
+    size = number(value)
+    return -math.inf if math.isnan(size) else size
+
+
+# -- where they stand ------------------------------------------------------------------------------------------------
+
+
+def _labels(places: Sequence[Row]) -> tuple[Row, ...]:
+    return tuple(tuple(map(plain, place)) for place in places)
+
+
+def _told_apart(places: Sequence[Row]) -> tuple[Row, ...]:
+    """One label for each row; rows with the same keys, and NULL beside a text that says so, are numbered."""
+    seen: Counter[str] = Counter()
+    made = []
+    for label in (JOINT.join(place) for place in _labels(places)):
+        seen[label] += 1
+        made.append((label if seen[label] == 1 else f"{label} ({seen[label]})",))
+    return tuple(made)
+
+
+PLACES: dict[Kind, Callable[[Sequence[Row]], tuple[Row, ...]]] = {
+    "bars": _told_apart,
+    "line": tuple,
+    "heat map": _labels,
+}
+
+
+# -- what is drawn there ---------------------------------------------------------------------------------------------
+
+
+def _panel(column: ResultColumn, position: int, rows: Sequence[Row]) -> Panel:
+    return Panel(column.name, tuple(_point(row[position], column.interval(row, row[position], LEVEL)) for row in rows))
+
+
+def _point(value: object, ends: Ends | None) -> Point | None:
+    found = number(value)
+    if not math.isfinite(found):
+        return None
+    low, high = ends if ends is not None and all(map(math.isfinite, ends)) else (None, None)
+    return Point(found, low, high, with_error(value, ends))
+
+
+def _unlimited(panels: Sequence[Panel]) -> list[str]:
+    missing = any(point is not None and point.low is None for panel in panels for point in panel.points)
+    return ["no error bar where the error is unknown or has no limit"] if missing else []

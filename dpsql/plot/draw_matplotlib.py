@@ -1,0 +1,134 @@
+"""A chart by matplotlib, as a figure that notebooks show once and that needs no window."""
+
+from __future__ import annotations
+
+import math
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from dpsql.plot.colours import ERROR, FAINT, INK, MOST_WRITTEN, ON_DARK, ON_LIGHT, SHADES, VALUE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from dpsql.plot.chart import Chart, Panel, Point
+
+ROW = 0.28
+"""Inches of a bar or of a line of cells."""
+
+
+class Picture(Figure):
+    """A figure outside pyplot is shown only by those who know how; this one knows itself."""
+
+    def _repr_png_(self) -> bytes:
+        written = BytesIO()
+        self.savefig(written, format="png", bbox_inches="tight")
+        return written.getvalue()
+
+
+def draw_matplotlib(chart: Chart) -> Figure:
+    draw = {"bars": _bars, "line": _line, "heat map": _heat_map}[chart.kind]
+    lying = chart.kind == "bars" and not chart.upright
+    height = max(1.4, 0.9 + ROW * len(chart.places)) if lying else 3.0
+    figure = Picture(figsize=(5.2 * len(chart.panels), height), layout="constrained", facecolor="none")
+    grid = figure.subplots(1, len(chart.panels), squeeze=False, sharey="row" if lying else False)
+    for axes, panel in zip(grid[0], chart.panels, strict=True):
+        _quiet(axes)
+        draw(chart, panel, axes)
+    figure.suptitle(_plain("; ".join(("± at 95 %", *chart.notes))), x=0.01, ha="left", color=INK, fontsize=9)
+    return figure
+
+
+def _bars(chart: Chart, panel: Panel, axes: Axes) -> None:
+    labels = [_plain(place[0]) for place in chart.places]
+    places = range(len(labels))
+    values = [_value(point) for point in panel.points]
+    whiskers = {"yerr" if chart.upright else "xerr": _errors(panel)}
+    style: dict[str, Any] = {
+        "color": VALUE,
+        "ecolor": ERROR,
+        "capsize": 3 if len(labels) <= 2 * MOST_WRITTEN else 0,
+        **whiskers,
+    }
+    if chart.upright:
+        axes.bar(places, values, **style)
+        axes.grid(visible=False, axis="x")
+        every = 1 + len(labels) // (MOST_WRITTEN + 2)
+        axes.set_xticks(places[::every], labels[::every])
+        axes.set_xlabel(_plain(chart.axes[0]), color=INK)
+        axes.set_ylabel(_plain(panel.name), color=INK)
+        axes.axhline(0, color=INK, linewidth=0.6)
+        return
+    axes.barh(places, values, **style)
+    axes.grid(visible=False, axis="y")
+    axes.set_yticks(places, labels)
+    axes.set_ylim(len(labels) - 0.3, -0.7)
+    axes.set_xlabel(_plain(panel.name), color=INK)
+    axes.axvline(0, color=INK, linewidth=0.6)
+    if panel is chart.panels[0]:
+        axes.set_ylabel(_plain(chart.axes[0]), color=INK)
+
+
+def _line(chart: Chart, panel: Panel, axes: Axes) -> None:
+    dates = [place[0] for place in chart.places]
+    low, high = ([_end(point, name) for point in panel.points] for name in ("low", "high"))
+    axes.fill_between(dates, low, high, color=ERROR, alpha=0.3, linewidth=0)
+    axes.plot(dates, [_value(point) for point in panel.points], color=VALUE)
+    axes.set_xlabel(_plain(chart.axes[0]), color=INK)
+    axes.set_ylabel(_plain(panel.name), color=INK)
+    axes.tick_params(axis="x", rotation=30)
+
+
+def _heat_map(chart: Chart, panel: Panel, axes: Axes) -> None:
+    rows, columns = (list(dict.fromkeys(place[at] for place in chart.places)) for at in (0, 1))
+    cells = [[math.nan] * len(columns) for _ in rows]
+    found = [(rows.index(down), columns.index(across)) for down, across in chart.places]
+    for (row, column), point in zip(found, panel.points, strict=True):
+        cells[row][column] = _value(point)
+    axes.imshow(cells, aspect="auto", cmap=LinearSegmentedColormap.from_list("dpsql", SHADES))
+    axes.grid(visible=False)
+    axes.set_xticks(range(len(columns)), list(map(_plain, columns)), rotation=45 if len(columns) > MOST_WRITTEN else 0)
+    axes.set_yticks(range(len(rows)), list(map(_plain, rows)))
+    axes.set_ylabel(_plain(chart.axes[0]), color=INK)
+    axes.set_xlabel(_plain(chart.axes[1]), color=INK)
+    axes.set_title(_plain(panel.name), color=INK, fontsize=10)
+    if len(columns) > MOST_WRITTEN:
+        return
+    for (row, column), point in zip(found, panel.points, strict=True):
+        if point is not None:
+            shown = point.shown.replace(" ± ", "\n± ")
+            colour = ON_DARK if point.value > panel.middle else ON_LIGHT
+            axes.text(column, row, shown, ha="center", va="center", color=colour, fontsize=7)
+
+
+def _quiet(axes: Axes) -> None:
+    axes.set_facecolor("none")
+    axes.tick_params(colors=INK, labelsize=8)
+    axes.grid(color=INK, alpha=FAINT, linewidth=0.7)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left", "bottom"):
+        axes.spines[side].set_visible(False)
+
+
+def _errors(panel: Panel) -> list[list[float]]:
+    return [
+        [abs(_end(point, name) - _value(point)) if point is not None else math.nan for point in panel.points]
+        for name in ("low", "high")
+    ]
+
+
+def _value(point: Point | None) -> float:
+    return math.nan if point is None else point.value
+
+
+def _end(point: Point | None, name: str) -> float:
+    end = None if point is None else getattr(point, name)
+    return math.nan if end is None else end
+
+
+def _plain(label: str) -> str:
+    """A label as it stands: between dollar signs matplotlib would read a formula."""
+    return label.replace("$", r"\$")

@@ -1,0 +1,197 @@
+"""The session's guarantee in plain words, with its numbers. What they follow from: docs/proofs/promise.md.
+
+For a suspicion that had probability p beforehand, and answers that are epsilon-DP,
+
+    p / (p + (1 - p) e^epsilon)  <=  what it becomes  <=  p / (p + (1 - p) e^-epsilon)
+
+and delta is the probability that no such limit holds.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.display.card import bullets, card, figures, grid, paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dpsql.accounting.budget import Budget
+    from dpsql.schema import Schema
+
+PRIORS = (0.01, 0.1, 0.5)
+RARE = 0.001
+WIDTH = 100
+NOT_PROMISED = (
+    "that nothing is learnt about people in general: what is true of many is true of each of them",
+    "the same for a group: for k people together the factor is raised to the power of k",
+    "anything to somebody who is more than one unit, such as a person with two accounts",
+    "anything about data that was published elsewhere, or is asked about through another ledger",
+    "anything against someone who runs code beside dpsql, or measures how long answers take",
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What (epsilon, delta)-differential privacy means for one unit."""
+
+    epsilon: float
+    delta: float
+
+    @property
+    def factor(self) -> float:
+        """By how much probabilities and odds change at most.
+
+        >>> Limits(math.log(3), 0.0).factor
+        3.0000000000000004
+        """
+        try:
+            return math.exp(self.epsilon)
+        except OverflowError:
+            return math.inf
+
+    def most(self, prior: float) -> float:
+        """
+        >>> f"{Limits(math.log(3), 0.0).most(0.5):.6f}"
+        '0.750000'
+        """
+        return prior / (prior + (1 - prior) * math.exp(-self.epsilon))
+
+    def least(self, prior: float) -> float:
+        """
+        >>> f"{Limits(math.log(3), 0.0).least(0.5):.6f}"
+        '0.250000'
+        """
+        return prior / (prior + (1 - prior) * self.factor)
+
+    @property
+    def between_values(self) -> Limits:
+        """For what a present unit's rows say: the way from one content to another leads over their absence."""
+        return Limits(2 * self.epsilon, min(1.0, (1 + self.factor) * self.delta) if self.delta else 0.0)
+
+
+@dataclass(frozen=True)
+class Promise:
+    dataset: str
+    units: tuple[str, ...]
+    """How each private table says whose a row is."""
+    spent: Limits
+    whole: Limits
+
+    def __str__(self) -> str:
+        rows = [("", "so far", "whole budget"), *self.rows()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        table = "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        missing = "\n".join(f"- {item}" for item in NOT_PROMISED)
+        before, after = (map(_wrapped, words) for words in (self.introduction(), self.explanation()))
+        return "\n\n".join((*before, table, *after, f"Not promised is\n{missing}"))
+
+    def _repr_html_(self) -> str:
+        return card(
+            f"What this session promises to everybody in {self.dataset}",
+            figures(
+                (
+                    (f"× {_up(self.spent.factor)}", "is the most that odds have changed so far"),
+                    (f"× {_up(self.whole.factor)}", "is the most that they ever will"),
+                )
+            ),
+            *map(paragraph, self.introduction()),
+            grid(("", "so far", "whole budget"), self.rows()),
+            *map(paragraph, self.explanation()),
+            paragraph("Not promised is"),
+            bullets(NOT_PROMISED),
+        )
+
+    def introduction(self) -> tuple[str, ...]:
+        return (
+            f"Protected is everything about one unit of {self.dataset}: all rows with the same {_listed(self.units)}.",
+            "Whatever somebody concludes from all answers together, they would have concluded with nearly the same "
+            "probability had the unit's rows not been there.",
+        )
+
+    def rows(self) -> Iterator[tuple[str, str, str]]:
+        both = (self.spent, self.whole)
+        yield _row("epsilon", (_up(limits.epsilon) for limits in both))
+        yield _row("odds change by at most a factor", (_up(limits.factor) for limits in both))
+        for prior in PRIORS:
+            yield _row(f"a suspicion of {100 * prior:g} % becomes", (_range(limits, prior) for limits in both))
+        yield _row("probability that no limit holds", (_up(limits.delta) for limits in both))
+
+    def explanation(self) -> tuple[str, ...]:
+        whole, doubled = self.whole, self.whole.between_values
+        return (
+            "The suspicion is that a unit's rows are in the data, as somebody imagines them, rather than not there. "
+            "Where it is known that they are there, and the question is what they say, epsilon counts twice: over the "
+            f"whole budget 1 % becomes at most {_percent_up(doubled.most(0.01))}.",
+            f"Whatever may happen to somebody because of the answers: if its probability is {100 * RARE:g} % without "
+            f"their rows, it is at most {_percent_up(min(1.0, RARE * whole.factor + whole.delta))} with them. What it "
+            "costs or earns them on average changes by at most the same factor.",
+            _delta_in_words(whole.delta),
+            "So far means: as if what has been spent had been the budget from the start.",
+        )
+
+
+def promise_of(budget: Budget, schema: Schema) -> Promise:
+    return Promise(
+        schema.dataset,
+        tuple(_unit(name, schema) for name, table in schema.tables.items() if not table.is_public),
+        Limits(*budget.spent),
+        Limits(budget.epsilon, budget.delta),
+    )
+
+
+def _unit(table: str, schema: Schema) -> str:
+    """The column that names the unit, at the end of the path that leads there."""
+    hops = schema.unit_path(table)
+    holder = schema.tables[hops[-1].to_table if hops else table]
+    return f"{holder.name}.{holder.unit_column}" + (f" (reached from {table}.{hops[0].column})" if hops else "")
+
+
+def _delta_in_words(delta: float) -> str:
+    if not delta:
+        return "Delta is 0: these limits hold for every answer, without exception."
+    return (
+        f"Delta is the exception: with a probability of at most {_up(delta)}, which is 1 in "
+        f"{math.floor(1 / Fraction(repr(delta))):,}, answers may come about for which no limit holds."
+    )
+
+
+def _wrapped(words: str) -> str:
+    return textwrap.fill(words, WIDTH)
+
+
+def _listed(units: tuple[str, ...]) -> str:
+    *others, last = units
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _row(name: str, pair: Iterator[str]) -> tuple[str, str, str]:
+    so_far, whole = pair
+    return name, so_far, whole
+
+
+def _range(limits: Limits, prior: float) -> str:
+    least = _rounded(100 * limits.least(prior), ROUND_FLOOR)
+    return f"{least} % to {_percent_up(limits.most(prior))}"
+
+
+def _percent_up(probability: float) -> str:
+    return f"{_up(100 * probability)} %"
+
+
+def _up(value: float) -> str:
+    """No promise is rounded to look better.
+
+    >>> _up(20.0855), _up(0.0), _up(math.inf)
+    ('20.1', '0', '∞')
+    """
+    return "∞" if math.isinf(value) else _rounded(value, ROUND_CEILING)
+
+
+def _rounded(value: float, direction: str) -> str:
+    return f"{float(Context(prec=3, rounding=direction).create_decimal(repr(value))):g}"
