@@ -147,6 +147,13 @@ class Calibrated:
             rounded_up(sum((release.delta for release in self.releases), Fraction(0))),
         )
 
+    @property
+    def cost_if_refused(self) -> Cost:
+        """What is left of that when every test refuses."""
+        spared = [part.epsilon for release in self.releases for part in release.refusable.values()]
+        epsilon = sum((release.epsilon for release in self.releases), Fraction(0)) - sum(spared, Fraction(0))
+        return Cost(rounded_up(epsilon), self.cost.delta)
+
 
 @dataclass(frozen=True)
 class Candidate:
