@@ -30,12 +30,10 @@ from dpsql.accounting.exact import root_up, rounded_up
 from dpsql.accounting.filters import RESERVED_SHARE, Basic, Filter, Zcdp
 from dpsql.accounting.gaussian_dp import mu_for
 from dpsql.accounting.zcdp import rho_for
-from dpsql.aggregates.write_release import release_sql
 from dpsql.draws.choose import draw_for
 from dpsql.draws.draw import Spared, Terms
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import gaussian, laplace
-from dpsql.relation.earlier import with_earlier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -429,8 +427,7 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
 
 
 def _salted(release: PlannedRelease, statistics: tuple[tuple[Drawn, Draw], ...], salt: int) -> Sql:
-    sql = release_sql(release.release, salt, {drawn.column: draw.reach for drawn, draw in statistics})
-    return with_earlier([answer.table for answer in release.earlier], sql)
+    return release.salted(salt, {drawn.column: draw.reach for drawn, draw in statistics})
 
 
 def _fingerprint(
