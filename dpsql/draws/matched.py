@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from dpsql.draws.draw import Terms
     from dpsql.mechanisms.local_sensitivity import LocalSensitivity
 
+MOST_GROUPS = 10_000
+
 
 def moves(profile: Sequence[NDArray[Any]], statistic: Matched) -> CrossJoin:
     """How far one unit can move the totals, all groups together."""
@@ -99,4 +101,13 @@ class SmoothMatched(Smooth):
 
 
 def smooth_matched(statistic: Matched, terms: Terms) -> SmoothMatched:
-    return SmoothMatched(Grid(statistic.quantum, -LARGEST, LARGEST), terms.rows, noise_for(terms), statistic)
+    """One scale for all groups: Cauchy noise, the only one without a delta, is for a single number."""
+    if statistic.groups > 1:
+        terms.needs_delta()
+    if statistic.groups > MOST_GROUPS:
+        raise ProgrammingError(
+            f"smooth sensitivity over more than {MOST_GROUPS:,} groups would be nothing but noise",
+            hint='group by less, or use mechanism="ptr" and propose=...',
+        )
+    added = noise_for(terms, max(statistic.groups, 1))
+    return SmoothMatched(Grid(statistic.quantum, -LARGEST, LARGEST), terms.rows, added, statistic)

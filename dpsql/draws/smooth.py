@@ -59,11 +59,11 @@ class Smooth:
         return np.ma.masked_array(np.array(drawn, dtype=np.int64))
 
 
-def noise_for(terms: Terms) -> SmoothNoise:
-    """Without a delta the tails have to be heavy."""
+def noise_for(terms: Terms, cells: int = 1) -> SmoothNoise:
+    """Without a delta the tails have to be heavy. `cells`: so many numbers have the same scale."""
     if not terms.delta:
         return smooth_sensitivity.cauchy(terms.epsilon)
-    return smooth_sensitivity.laplace(terms.epsilon, terms.delta)
+    return smooth_sensitivity.laplace(terms.epsilon, terms.delta, cells)
 
 
 @dataclass(frozen=True)
