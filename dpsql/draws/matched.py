@@ -39,9 +39,13 @@ MOST_GROUPS = 10_000
 def moves(profile: Sequence[NDArray[Any]], statistic: Matched) -> CrossJoin:
     """How far one unit can move the totals, all groups together."""
     _, left, right = (whole(part) for part in profile)
+    return moves_from(int(left.max()), int(right.max()), statistic)
+
+
+def moves_from(left_most: int, right_most: int, statistic: Matched) -> CrossJoin:
     measure = statistic.measure
     value = max(abs(measure.low), abs(measure.high)) if isinstance(measure, SumValues) else 1
-    return CrossJoin(statistic.left_rows, statistic.right_rows, int(left.max()), int(right.max()), value)
+    return CrossJoin(statistic.left_rows, statistic.right_rows, left_most, right_most, value)
 
 
 @dataclass(frozen=True)
@@ -80,14 +84,14 @@ class ProposedMatched:
 def proposed_matched(statistic: Matched, terms: Terms) -> ProposedMatched:
     terms.needs_delta()
     assert terms.propose is not None
-    beta = terms.propose // statistic.quantum
-    least = CrossJoin(statistic.left_rows, statistic.right_rows, 1, 1).at(0)
-    if beta < 1:
+    beta, test = terms.propose // statistic.quantum, StabilityTest(terms.epsilon / 2, terms.delta)
+    if beta < moves_from(0, 0, statistic).at(0):
+        enough = moves_from(1, 1, statistic).at(test.threshold) * statistic.quantum
         raise ProgrammingError(
-            f"propose={float(terms.propose):g} is less than one pair",
-            hint=f"propose how many pairs you think one unit can add or remove, at least {least}",
+            f"propose={float(terms.propose):g} is less than one unit can change on any data",
+            hint=f"propose how much you think it can change, at the very least {float(enough):g}",
         )
-    return ProposedMatched(statistic, beta, StabilityTest(terms.epsilon / 2, terms.delta), terms.epsilon / 2)
+    return ProposedMatched(statistic, beta, test, terms.epsilon / 2)
 
 
 @dataclass(frozen=True)

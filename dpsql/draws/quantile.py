@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from dpsql.aggregates.statistic import Grid, Quantile
     from dpsql.draws.draw import Terms
 
+MOST_RANKS = 1 << 18
+"""No more ranks than this are looked at on either side; beyond them anything is assumed."""
+
 
 @dataclass(frozen=True)
 class ChosenQuantile:
@@ -130,6 +133,8 @@ class ProposedQuantile:
 def proposed_quantile(statistic: Quantile, terms: Terms) -> ProposedQuantile:
     terms.needs_delta()
     test = StabilityTest(terms.epsilon / 2, terms.delta)
+    if terms.rows * test.limit > MOST_RANKS:
+        raise ValueError(f"a test of more than {MOST_RANKS:,} ranks would be nothing but noise")
     around = Around(statistic.grid, share(statistic.fraction), terms.rows, test.limit)
     return ProposedQuantile(around, terms.proposed_quanta(statistic.grid), test, terms.epsilon / 2)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.draws.average import means
-from dpsql.draws.quantile import Around
+from dpsql.draws.quantile import MOST_RANKS, Around
 from dpsql.mechanisms import local_sensitivity, smooth_sensitivity
 from dpsql.mechanisms.local_sensitivity import smooth_reach
 from dpsql.mechanisms.ranks import share
@@ -92,5 +92,5 @@ class SmoothQuantile(Smooth):
 
 def smooth_quantile(statistic: Quantile, terms: Terms) -> SmoothQuantile:
     added, grid = noise_for(terms), statistic.grid
-    steps = smooth_reach(added.b, grid.low, grid.high)
+    steps = min(smooth_reach(added.b, grid.low, grid.high), max(MOST_RANKS // terms.rows, 1))
     return SmoothQuantile(grid, terms.rows, added, Around(grid, share(statistic.fraction), terms.rows, steps))
