@@ -65,6 +65,7 @@ QUESTIONS: list[tuple[str, type[dpsql.Error], str]] = [
     ("SELECT COUNT(* FROM orders", SYNTAX, "cannot be read"),
     ("SELECT COUNT(*) FROM orders WHERE note = 'open", SYNTAX, "quotes"),
     ("SELECT", PROGRAMMING, ""),
+    ("SELECT COUNT(*) FROM orders GROUP BY", SYNTAX, "GROUP BY"),
     ("hello", UNSUPPORTED, ""),
     # what changes something
     ("DELETE FROM orders", UNSUPPORTED, "DELETE"),

@@ -345,7 +345,7 @@ def _reserved_delta(planned: Planned, filter_: Filter, candidate: Candidate) -> 
     if not reserved and _selecting(planned):
         raise ProgrammingError(
             "the groups are not public, and choosing which to show needs a delta",
-            hint="connect with delta=1e-6, or let the data owner declare  values: [...]  for the keys",
+            hint="begin the session with delta=1e-6, or let the data owner declare  values: [...]  for the keys",
         )
     return reserved / uses
 
