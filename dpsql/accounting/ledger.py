@@ -195,7 +195,7 @@ class Ledger:
             raise LedgerError(
                 f"the ledger {self._file.path} has epsilon {spent.epsilon:.6g} spent at delta {spent.delta:.3g}, "
                 f"which epsilon {float(limit.epsilon):.6g} at delta {float(limit.delta):.3g} does not cover",
-                hint="name a larger epsilon, or none at all to keep the one on record",
+                hint="name a larger epsilon, with its delta; or name none, to keep the budget on record",
             )
         book.append(
             Record(

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from dpsql.draws.draw import Terms
     from dpsql.mechanisms.local_sensitivity import OrderStatistic
 
+MOST_RANKS = 1 << 18
+"""No more ranks than this are looked at on either side; beyond them anything is assumed."""
+
 
 @dataclass(frozen=True)
 class ChosenQuantile:

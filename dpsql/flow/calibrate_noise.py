@@ -30,12 +30,10 @@ from dpsql.accounting.exact import root_up, rounded_up
 from dpsql.accounting.filters import RESERVED_SHARE, Basic, Filter, Zcdp
 from dpsql.accounting.gaussian_dp import mu_for
 from dpsql.accounting.zcdp import rho_for
-from dpsql.aggregates.write_release import release_sql
 from dpsql.draws.choose import draw_for
 from dpsql.draws.draw import Spared, Terms
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import gaussian, laplace
-from dpsql.relation.earlier import with_earlier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,6 +144,13 @@ class Calibrated:
             rounded_up(sum((release.epsilon for release in self.releases), Fraction(0))),
             rounded_up(sum((release.delta for release in self.releases), Fraction(0))),
         )
+
+    @property
+    def cost_if_refused(self) -> Cost:
+        """What is left of that when every test refuses."""
+        spared = [part.epsilon for release in self.releases for part in release.refusable.values()]
+        epsilon = sum((release.epsilon for release in self.releases), Fraction(0)) - sum(spared, Fraction(0))
+        return Cost(rounded_up(epsilon), self.cost.delta)
 
 
 @dataclass(frozen=True)
@@ -340,7 +345,7 @@ def _reserved_delta(planned: Planned, filter_: Filter, candidate: Candidate) -> 
     if not reserved and _selecting(planned):
         raise ProgrammingError(
             "the groups are not public, and choosing which to show needs a delta",
-            hint="connect with delta=1e-6, or let the data owner declare  values: [...]  for the keys",
+            hint="begin the session with delta=1e-6, or let the data owner declare  values: [...]  for the keys",
         )
     return reserved / uses
 
@@ -422,8 +427,7 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
 
 
 def _salted(release: PlannedRelease, statistics: tuple[tuple[Drawn, Draw], ...], salt: int) -> Sql:
-    sql = release_sql(release.release, salt, {drawn.column: draw.reach for drawn, draw in statistics})
-    return with_earlier([answer.table for answer in release.earlier], sql)
+    return release.salted(salt, {drawn.column: draw.reach for drawn, draw in statistics})
 
 
 def _fingerprint(

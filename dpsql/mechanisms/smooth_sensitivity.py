@@ -1,8 +1,9 @@
 """Noise in proportion to a smooth bound on the local sensitivity: round(q(x) + (S(x)/a) Z).
 
 S is b-smooth, and a and b are such that no neighbour's answer and scale tell more than epsilon and delta. The constants
-are not those of the textbooks but what the exact divergences allow. They hold for one number: each further one that a
-unit can move is a release of its own. Proof: docs/proofs/smooth_sensitivity.md.
+are not those of the textbooks but what the exact divergences allow. They hold for one number, or for
+`cells` numbers with one scale; any other that a unit can move is a release of its own.
+Proof: docs/proofs/smooth_sensitivity.md.
 """
 
 from __future__ import annotations
@@ -61,18 +62,26 @@ def cauchy(epsilon: Fraction) -> SmoothNoise:
     return SmoothNoise(real_noise.Cauchy, _rounded_down(a), b, PureRelease(epsilon))
 
 
-def laplace(epsilon: Fraction, delta: Fraction) -> SmoothNoise:
-    """Half of epsilon for the shift, half and delta for the scale: its divergence is e^-z (1 - e^-b), z below."""
+def laplace(epsilon: Fraction, delta: Fraction, cells: int = 1) -> SmoothNoise:
+    """Half of epsilon for the shift, half and delta for the scale, which is common to so many numbers."""
     _check(epsilon, delta)
-    half = float(epsilon) / 2
+    half, limit = float(epsilon) / 2, epsilon / (2 * cells)
 
     def private(b: float) -> bool:
-        z = (half + b) / expm1(b)
         with localcontext(Context(prec=30)):
-            return Decimal(-z).exp() * Decimal(-expm1(-b)) * Decimal(1 + SAFETY) <= _decimal(delta)
+            return _scale_divergence(half, b, cells) * Decimal(1 + SAFETY) <= _decimal(delta)
 
-    b = _largest(private, epsilon / 2)
-    return SmoothNoise(real_noise.Laplace, epsilon / 2, b, ApproximateRelease(epsilon, delta))
+    return SmoothNoise(real_noise.Laplace, epsilon / 2, _largest(private, limit), ApproximateRelease(epsilon, delta))
+
+
+def _scale_divergence(half: float, b: float, cells: int) -> Decimal:
+    """e^-z times the sum of (z^i / i!) (1 - e^(-(cells - i) b)) over i < cells: all terms are positive."""
+    z = Decimal((half + cells * b) / expm1(b))
+    power, total = Decimal(1), Decimal(0)
+    for i in range(cells):
+        total += power * Decimal(-expm1((i - cells) * b))
+        power *= z / (i + 1)
+    return (-z).exp() * total
 
 
 def _check(epsilon: Fraction, delta: Fraction | None = None) -> None:
