@@ -72,8 +72,8 @@ class StableMode:
 
     def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
         counts = table(profile, max(self.size, 2))
-        leading = -np.sort(-counts, axis=1)[:, :2]
-        limited = np.minimum(distances(leading, self.rows), self.test.limit)
+        second, first = np.partition(counts, (-2, -1), axis=1)[:, -2:].T
+        limited = np.minimum(distances(first - second, self.rows), self.test.limit)
         return np.ma.masked_array(counts.argmax(axis=1), mask=~self.test.passes(limited))
 
 

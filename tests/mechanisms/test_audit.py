@@ -104,8 +104,8 @@ def winners(distance: Callable[[NDArray[np.int64], int], NDArray[np.int64]], nam
     test = StabilityTest(Fraction(2), DELTA)
 
     def run(counts: list[int], winner: int) -> Run:
-        leading = np.array([sorted(counts, reverse=True)])
-        return released(test, int(distance(leading, 3)[0]), winner, LaplaceNoise(Fraction(0)))
+        lead = np.array([max(counts) - min(counts)])
+        return released(test, int(distance(lead, 3)[0]), winner, LaplaceNoise(Fraction(0)))
 
     return Pair(name, run([0, 3], 1), run([3, 3], 0), 2.0, float(DELTA))
 
@@ -168,7 +168,7 @@ PLANTED = [
     mode(Fraction(2), "mode with half the noise"),
     unstable(LowThreshold(ONE, DELTA), StabilityTest(ONE, DELTA), "threshold off by ln 2"),
     at_the_threshold(UnNoisedTest(ONE, DELTA), "a test without noise"),
-    winners(lambda leading, c: -(np.diff(leading)[:, 0] // c), "distance to another winner, not to a fragile one"),
+    winners(lambda lead, c: -(-lead // c), "distance to another winner, not to a fragile one"),
     smooth(less_noise(cauchy(ONE), 4), 1.0, 0.0, "Cauchy with a quarter of the noise"),
     smooth(less_noise(laplace(ONE, DELTA), 8), 1.0, float(DELTA), "Laplace with an eighth of the noise"),
 ]
