@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpsql.mechanisms.ranks import MOST_ROWS, Aim, Depth
-from dpsql.sampling import CryptographicRandomness, Randomness, choose, uniform_each
+from dpsql.sampling import CryptographicRandomness, choose, uniform_each
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,9 +95,9 @@ class QuantileChoice:
         """
         return -(-self.cap // self.aim.parts) + 1 + self.aim.inside
 
-    def sample(self, windows: Windows, source: Randomness | None = None) -> NDArray[np.int64]:
+    def sample(self, windows: Windows) -> NDArray[np.int64]:
         """A grid point for each group."""
-        source = source or CryptographicRandomness()
+        source = CryptographicRandomness()
         left, sizes, scores, starts = self._intervals(windows)
         chosen = choose(sizes, scores, starts, self.rate, source)
         points: NDArray[np.int64] = left[chosen] + uniform_each(sizes[chosen], source)
