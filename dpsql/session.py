@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql import pipeline
 from dpsql.accounting.costs import price
-from dpsql.accounting.events import Composed
 from dpsql.accounting.ledger import Ledger
 from dpsql.engines.scratch import Scratch
-from dpsql.errors import InterfaceError, ProgrammingError, Unsupported
+from dpsql.errors import InterfaceError, ProgrammingError
 from dpsql.explanation import Explanation, explain_calibrated
-from dpsql.flow.question import Question, below_one, count, mechanism_named, positive, query_delta
+from dpsql.flow.question import Question, accuracy_named, below_one, count, mechanism_named, positive, query_delta
 from dpsql.flow.setting import Setting
 from dpsql.schema import load_schema
 from dpsql.source import did_you_mean
@@ -34,7 +33,6 @@ DEFAULT_SHARE = Fraction(1, 10)
 OPTIONS = frozenset(
     {"epsilon", "delta", "accuracy", "mechanism", "max_groups", "max_rows_per_group", "propose", "fresh"}
 )
-NOT_YET = frozenset({"accuracy"})
 
 
 class Session:
@@ -92,8 +90,8 @@ class Session:
     def explain(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Explanation:
         calibrated = pipeline.compile_question(self.question(sql, parameters, **options), self.setting)
         budget = self.budget
-        cost = price(Composed(tuple(release.event for release in calibrated.releases)))
-        return explain_calibrated(calibrated, budget, budget.filter.remaining(budget.tally.totals + cost))
+        after = budget.filter.remaining(budget.tally.totals + price(calibrated.event))
+        return explain_calibrated(calibrated, budget, after)
 
     def question(self, sql: str, parameters: object, **options: Any) -> Question:
         if not isinstance(sql, str):
@@ -101,8 +99,10 @@ class Session:
         for name in options.keys() - OPTIONS:
             raise ProgrammingError(f"there is no option {name}=", hint=did_you_mean(name, OPTIONS))
         given = {name: value for name, value in options.items() if value is not None}
-        for name in given.keys() & NOT_YET:
-            raise Unsupported(f"{name}= is not understood yet", hint="name the cost: epsilon=0.1")
+        if "accuracy" in given and "epsilon" in given:
+            raise ProgrammingError(
+                "epsilon= and accuracy= both say how exact the answer is", hint="say one, and the other follows"
+            )
         return Question(
             sql,
             parameter_values(parameters),
@@ -113,6 +113,7 @@ class Session:
             count(given["max_groups"], "max_groups") if "max_groups" in given else None,
             count(given["max_rows_per_group"], "max_rows_per_group") if "max_rows_per_group" in given else None,
             bool(given.get("fresh", False)),
+            accuracy_named(given["accuracy"]) if "accuracy" in given else None,
             named=frozenset(given),
         )
 
