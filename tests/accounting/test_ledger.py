@@ -81,13 +81,13 @@ def test_reopening_goes_on_where_it_ended(opened):
     assert again.verify().entries == 3
 
 
-def test_marks_point_at_their_charge_and_cost_nothing(opened):
+def test_marks_point_at_their_charge_and_a_refusal_gives_back(opened):
     ledger = opened(epsilon=1.0)
     charges = [spend(ledger), spend(ledger)]
     spent = ledger.budget.spent
-    released, refused = ledger.released(charges[0]), ledger.refused(charges[1], EVENT, Fraction(1, 10))
+    released, refused = ledger.released(charges[0]), ledger.refused(charges[1], TENTH, Fraction(1, 10))
     assert (released.state, released.charge, refused.state, refused.charge) == ("released", 2, "refused", 3)
-    assert ledger.budget.spent == spent
+    assert ledger.budget.spent.epsilon == spent.epsilon - 0.1
     with pytest.raises(LedgerError, match="already"):
         ledger.released(charges[0])
     assert ledger.verify().entries == 5
@@ -401,3 +401,14 @@ def test_answers_are_kept_by_dataset_and_fingerprint(opened, path):
     assert type(ledger.answers)(ledger.answers.file, "clinic").recall("f") is None
     assert ledger.budget.queries == 0
     ledger.verify()
+
+
+def test_charges_are_told_as_they_ended(opened):
+    """What a refused test gives back is no longer counted; what came later, or first, can be left out."""
+    ledger = opened(epsilon=1.0)
+    first, second = spend(ledger), spend(ledger)
+    ledger.refused(second, TENTH, Fraction(1, 10))
+    assert [entry.number for entry in ledger.charges(0, 5)] == [first.number, second.number]
+    assert [entry.tally.totals for entry in ledger.charges(0, 5)] == [first.tally.totals] * 2
+    assert [entry.number for entry in ledger.charges(1, 5)] == [second.number]
+    assert [entry.number for entry in ledger.charges(0, 1)] == [first.number]

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.aggregates.draw_average import means
-from dpsql.aggregates.draw_quantile import Around
+from dpsql.aggregates.statistic import Grid
+from dpsql.draws.profile import means, moves, whole
+from dpsql.draws.quantile import Around
+from dpsql.expressions.quanta import LARGEST
 from dpsql.mechanisms import local_sensitivity, smooth_sensitivity
 from dpsql.mechanisms.local_sensitivity import smooth_reach
 from dpsql.mechanisms.ranks import share
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpsql.accounting.events import Event
-    from dpsql.aggregates.draw import Terms
-    from dpsql.aggregates.statistic import Average, Grid, Quantile
+    from dpsql.aggregates.statistic import Average, Matched, Quantile
+    from dpsql.draws.draw import Terms
     from dpsql.mechanisms.local_sensitivity import LocalSensitivity
     from dpsql.mechanisms.smooth_sensitivity import SmoothNoise
 
@@ -94,3 +96,17 @@ def smooth_quantile(statistic: Quantile, terms: Terms) -> SmoothQuantile:
     added, grid = noise_for(terms), statistic.grid
     steps = smooth_reach(added.b, grid.low, grid.high)
     return SmoothQuantile(grid, terms.rows, added, Around(grid, share(statistic.fraction), terms.rows, steps))
+
+
+@dataclass(frozen=True)
+class SmoothMatched(Smooth):
+    statistic: Matched
+
+    def found(self, profile: Sequence[NDArray[Any]]) -> Iterator[tuple[Fraction, LocalSensitivity]]:
+        bounds = moves(profile, self.statistic)
+        for total in whole(profile[0]).tolist():
+            yield Fraction(total), bounds
+
+
+def smooth_matched(statistic: Matched, terms: Terms) -> SmoothMatched:
+    return SmoothMatched(Grid(statistic.quantum, -LARGEST, LARGEST), terms.rows, noise_for(terms), statistic)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.accounting.events import Event, Free
-from dpsql.aggregates.draw import Spared
-from dpsql.aggregates.profile import table
+from dpsql.draws.draw import Spared
+from dpsql.draws.profile import table
 from dpsql.mechanisms.propose_test_release import StabilityTest
 from dpsql.mechanisms.stable_value import distances
 from dpsql.mechanisms.top import TopByPermuteAndFlip
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.aggregates.draw import Terms
     from dpsql.aggregates.statistic import Mode
+    from dpsql.draws.draw import Terms
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dpsql.aggregates.draw_average import proposed_average
-from dpsql.aggregates.draw_matched import proposed_matched, smooth_matched
-from dpsql.aggregates.draw_mode import chosen_mode, stable_mode
-from dpsql.aggregates.draw_quantile import chosen_quantile, proposed_quantile
-from dpsql.aggregates.draw_smooth import smooth_average, smooth_quantile
 from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
+from dpsql.draws.mode import chosen_mode, stable_mode
+from dpsql.draws.proposed import proposed_average, proposed_matched, proposed_quantile
+from dpsql.draws.quantile import chosen_quantile
+from dpsql.draws.smooth import smooth_average, smooth_matched, smooth_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpsql.aggregates.draw import Draw, Terms
     from dpsql.aggregates.statistic import Statistic
+    from dpsql.draws.draw import Draw, Terms
 
 DRAWS: dict[tuple[type, str], Callable[[Any, Terms], Draw]] = {
     (Quantile, "exponential"): chosen_quantile,
