@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.estimate import Linear, Ratio
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.flow.calibrate_noise import Candidate, first_answered, makers, noisy_columns, subject_of, with_noise
+from dpsql.flow.question import refuse_options
 from dpsql.intervals import half_width
 from dpsql.result import LEVEL
 
@@ -50,7 +51,7 @@ class Target:
 def meet_accuracy(planned: Planned, setting: Setting) -> Calibrated:
     accuracy, budget = planned.question.accuracy, setting.ledger.budget
     assert accuracy is not None
-    _refuse_two_prices(planned)
+    refuse_options(planned.question, ("epsilon",), "accuracy=")
     targets = [_target(output, accuracy, planned, setting) for output in planned.outputs if not output.is_key]
     if not targets:
         raise ProgrammingError(
@@ -69,16 +70,6 @@ def meet_accuracy(planned: Planned, setting: Setting) -> Calibrated:
         best, other = (candidate for _, candidate in found)
         reason += f": takes {best.share:.2g} of the session, {other.mechanism} {other.share:.2g}"
     return first_answered([with_noise(asked, candidate, reason, setting) for asked, candidate in found], setting)
-
-
-def _refuse_two_prices(planned: Planned) -> None:
-    for option in planned.question.options.options:
-        if option.name == "epsilon":
-            raise ProgrammingError(
-                f"the SQL says epsilon = {option.value}, and execute() accuracy=",
-                at=option.at,
-                hint="say one, and the other follows",
-            )
 
 
 def _least(

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from dpsql import pipeline
 from dpsql.accounting.costs import price
 from dpsql.accounting.ledger import Ledger
+from dpsql.batch import plan_batch, weigh
 from dpsql.engines.scratch import Scratch
 from dpsql.errors import InterfaceError, ProgrammingError
 from dpsql.explanation import Explanation, explain_calibrated
 from dpsql.flow.question import Question, accuracy_named, below_one, count, mechanism_named, positive, query_delta
 from dpsql.flow.setting import Setting
+from dpsql.plan import Plan, PlannedQuery
 from dpsql.schema import load_schema
 from dpsql.source import did_you_mean
 
@@ -93,6 +95,27 @@ class Session:
         after = budget.filter.remaining(budget.tally.totals + price(calibrated.event))
         return explain_calibrated(calibrated, budget, after)
 
+    def plan(self, queries: object, weights: object, epsilon: object, delta: object) -> Plan:
+        questions = [self.question(*query) for query in planned_queries(queries)]
+        budget = self.budget
+        batch = plan_batch(
+            questions,
+            weigh(weights, len(questions)),
+            self.query_epsilon if epsilon is None else positive(epsilon, "epsilon"),
+            None if delta is None else query_delta(delta, budget.filter.delta),
+            self.setting,
+        )
+        after = budget.filter.remaining(budget.tally.totals + batch.price)
+        return Plan(
+            tuple(
+                PlannedQuery(part.question.sql, float(weight), share, explain_calibrated(part, budget, after))
+                for part, weight, share in zip(batch.parts, batch.weights, batch.shares, strict=True)
+            ),
+            batch.cost,
+            after,
+            lambda: pipeline.run_together(batch.parts, batch.filter.epsilon, self.setting),
+        )
+
     def question(self, sql: str, parameters: object, **options: Any) -> Question:
         if not isinstance(sql, str):
             raise ProgrammingError(f"a query is a text, not {type(sql).__name__}")
@@ -132,6 +155,24 @@ def default_ledger(database: object) -> str:
     if isinstance(database, str | os.PathLike) and str(database) != MEMORY:
         return f"{Path(database)}.ledger"
     return MEMORY
+
+
+def planned_queries(queries: object) -> list[tuple[Any, Any]]:
+    """A query is a text, or a pair of a text and its parameters."""
+    if not isinstance(queries, list | tuple) or not queries:
+        raise ProgrammingError(
+            "a plan is a list of at least one query", hint='write conn.plan(["SELECT ...", "SELECT ..."], epsilon=0.5)'
+        )
+    pairs = [query if isinstance(query, list | tuple) else (query, None) for query in queries]
+    for query in pairs:
+        if len(query) != 2:
+            raise ProgrammingError(
+                f"a query of a plan is a text, or a text and its parameters, and {query!r} is neither",
+                hint='write ("SELECT ... ?", [10])',
+            )
+    if any(query in pairs[:number] for number, query in enumerate(pairs)):
+        raise ProgrammingError("the plan has the same query twice", hint="ask it once, with a larger weight")
+    return [(sql, parameters) for sql, parameters in pairs]
 
 
 def parameter_values(parameters: object) -> tuple[object, ...]:

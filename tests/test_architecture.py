@@ -25,7 +25,7 @@ LAYERS = (
     {"dbapi"},
     {"plot", "promise"},
     {"session"},
-    {"batch"},
+    {"batch", "plan"},
     {"pipeline"},
     {"accuracy", "rounds"},
     {"explanation"},

@@ -481,7 +481,7 @@ def subject_of(planned: Planned, number: int, setting: Setting) -> str:
     read = [
         [part.finish, *(subject_of(planned, number, setting) for number in part.releases)] for part in release.earlier
     ]
-    text = json.dumps(["subject", setting.schema.dataset, release_sql(release.release, 0, {}), read])
+    text = json.dumps(["subject", setting.schema.dataset, release.salted(0, {}), read])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

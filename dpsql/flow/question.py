@@ -12,7 +12,7 @@ from dpsql.resolve.options import NO_OPTIONS, Option, SqlOptions
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 PERCENT = "%"
 MECHANISMS = ("laplace", "gaussian", "exponential", "ptr", "smooth", "stable")
@@ -67,6 +67,17 @@ def with_options(question: Question, options: SqlOptions, largest_delta: Fractio
                     hint="say it in one place",
                 )
     return replace(question, options=options, **changed)
+
+
+def refuse_options(question: Question, names: Collection[str], instead: str) -> None:
+    """Where the price is found, the options clause cannot name it."""
+    for option in question.options.options:
+        if option.name in names:
+            raise ProgrammingError(
+                f"the SQL says {option.name} = {option.value}, and {instead} says how much to spend",
+                at=option.at,
+                hint="say it in one place",
+            )
 
 
 def with_proposal(question: Question) -> Question:
