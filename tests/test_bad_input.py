@@ -289,7 +289,7 @@ def test_options(options: dict[str, Any], shop: dpsql.Connection) -> None:
     assert error.hint
 
 
-@pytest.mark.parametrize("options", [{"accuracy": 50}, {"propose": 5}, {"mechanism": "ptr"}], ids=repr)
+@pytest.mark.parametrize("options", [{"propose": 5}, {"mechanism": "ptr"}], ids=repr)
 def test_options_to_come(options: dict[str, Any], shop: dpsql.Connection) -> None:
     refusal(lambda: shop.execute(GOOD, **options), UNSUPPORTED)
 
