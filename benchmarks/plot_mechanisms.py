@@ -258,7 +258,7 @@ def _visits(people: int, places: int) -> tuple[dpsql.Connection, int]:
 
 def averages() -> None:
     """No plot: the usual noise is hard to beat."""
-    values, times = incomes(20_000), 60
+    values, times = incomes(20_000), 300
     truth = float(values.mean())
     for name, options, delta in (
         ("Laplace noise", {"mechanism": "laplace"}, DELTA),
