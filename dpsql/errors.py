@@ -25,10 +25,14 @@ once, by `str()`.
 
 from __future__ import annotations
 
+from decimal import ROUND_FLOOR, Context
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dpsql.source import Place
+
+# What a hint says to ask for must fit: three digits, never more than is there.
+DOWN = Context(prec=3, rounding=ROUND_FLOOR)
 
 
 class Warning(Exception):  # noqa: A001 - the name is fixed by PEP 249
@@ -89,9 +93,10 @@ class BudgetExhausted(OperationalError):
     """The question costs more than is left. Nothing was charged."""
 
     def __init__(self, requested: float, remaining: float, *, hint: str | None = None) -> None:
+        fitting = float(DOWN.create_decimal(repr(remaining)))
         super().__init__(
             f"the query asks for epsilon {requested:.6g}, and {remaining:.6g} is left",
-            hint=hint or f"ask with epsilon={remaining:.3g} or less, or ask the data owner for more",
+            hint=hint or f"ask with epsilon={fitting:g} or less, or ask the data owner for more",
         )
         self.requested = requested
         self.remaining = remaining

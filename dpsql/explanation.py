@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease, NoisyMeasure
     from dpsql.flow.plan_query import Output
 
+MEASURED = ("measure", "one unit moves a group by", "all groups by", "noise, standard deviation")
+
 
 @dataclass(frozen=True)
 class ExplainedMeasure:
@@ -49,6 +51,14 @@ class ExplainedStatistic:
 
 
 @dataclass(frozen=True)
+class ExplainedTest:
+    """Of a proposed clip: the measure `column` is shown where at most so many units, up to noise, exceed it."""
+
+    column: str
+    most: int
+
+
+@dataclass(frozen=True)
 class ExplainedRelease:
     sql: str
     """Runs as it stands on the raw database: one row per group, keys first, then an integer per measure, no noise."""
@@ -65,6 +75,7 @@ class ExplainedRelease:
     """The releases (from 0) whose answers it reads: they run first."""
     measures: tuple[ExplainedMeasure, ...]
     statistics: tuple[ExplainedStatistic, ...]
+    tests: tuple[ExplainedTest, ...]
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,8 @@ class ExplainedColumn:
 @dataclass(frozen=True)
 class Explanation:
     cost: Cost
+    cost_if_refused: Cost
+    """The same, unless a test may refuse: what is spent when every test does."""
     remaining: Cost
     """What is left of the session if the query is asked now."""
     mechanism: str
@@ -96,6 +109,7 @@ class Explanation:
 def explain_calibrated(calibrated: Calibrated, budget: Budget, after: Cost) -> Explanation:
     return Explanation(
         calibrated.cost,
+        calibrated.cost_if_refused,
         after,
         calibrated.mechanism,
         calibrated.reason,
@@ -138,6 +152,7 @@ def _release(release: CalibratedRelease) -> ExplainedRelease:
             ExplainedStatistic(drawn.column, type(drawn.statistic).__name__, draw.name, draw.note)
             for drawn, draw in release.statistics
         ),
+        tuple(ExplainedTest(part.test.clipped, part.most) for part in release.tests),
     )
 
 
@@ -161,7 +176,8 @@ def _measure(measure: NoisyMeasure) -> ExplainedMeasure:
 def _lines(explanation: Explanation) -> Iterator[str]:
     cost, left = explanation.cost, explanation.remaining
     yield f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}; after it epsilon {left.epsilon:.6g} is left"
-    yield f"noise      {explanation.mechanism}: {explanation.reason}"
+    for name, fact in _price_facts(explanation):
+        yield f"{name:<10} {fact}"
     for column in explanation.columns:
         if column.half_width is not None:
             yield f"column     {column.name}: ± {column.half_width:.4g} at 95 %"
@@ -188,9 +204,13 @@ def _release_lines(release: ExplainedRelease) -> Iterator[str]:
             f"{measure.l1 * measure.quantum:.6g} in all; the noise's standard deviation is "
             f"{measure.std * measure.quantum:.6g}"
         )
-    for statistic in release.statistics:
-        yield f"statistic  {statistic.what} by {statistic.mechanism}: {statistic.note}"
     yield f"sql        {release.sql}"
+
+
+def _price_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
+    yield "noise", f"{explanation.mechanism}: {explanation.reason}"
+    if explanation.cost_if_refused != explanation.cost:
+        yield "if refused", f"by every test, the cost is epsilon {explanation.cost_if_refused.epsilon:.6g}"
 
 
 def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
@@ -204,6 +224,13 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
         yield "groups", f"shown from a noisy {release.threshold} units on: {why}"
     elif release.keys:
         yield "groups", "public: every one is returned, even when empty"
+    for statistic in release.statistics:
+        yield "statistic", f"{statistic.what} by {statistic.mechanism}: {statistic.note}"
+    for test in release.tests:
+        yield (
+            "test",
+            f"{test.column} is shown where a noisy count of the units beyond the proposal is at most {test.most}",
+        )
 
 
 def explanation_card(explanation: Explanation) -> str:
@@ -222,22 +249,22 @@ def explanation_card(explanation: Explanation) -> str:
                 (explanation.mechanism, "noise"),
             )
         ),
-        facts([("why", explanation.reason)]),
+        facts(_price_facts(explanation)),
         grid(("column", "error at 95 %"), columns) if columns else "",
         *(_release_part(release) for release in explanation.releases),
     )
 
 
 def _release_part(release: ExplainedRelease) -> str:
-    measures = (
+    measures = [
         (
             measure.what,
             *(f"{units * measure.quantum:,.6g}" for units in (measure.linf, measure.l1, measure.std)),
         )
         for measure in release.measures
-    )
+    ]
     return (
         facts(_release_facts(release))
-        + grid(("measure", "one unit moves a group by", "all groups by", "noise, standard deviation"), measures)
+        + (grid(MEASURED, measures) if measures else "")
         + folded("the SQL that would run on the data", code(release.sql))
     )

@@ -51,7 +51,8 @@ class DpsqlMagics(Magics):
         try:
             return self._run(line.strip(), cell)
         except Error as error:
-            raise _without_traceback(error)  # noqa: B904 - it is the same error
+            _leave_out_traceback(error)
+            raise
 
     def _run(self, line: str, cell: str | None) -> Any:
         command, _, rest = line.partition(" ")
@@ -160,7 +161,6 @@ def _unquoted(word: str) -> str:
     return word[1:-1] if word[0] in "'\"" and word[-1] == word[0] and len(word) > 1 else word
 
 
-def _without_traceback(error: Error) -> Error:
+def _leave_out_traceback(error: Error) -> None:
     """IPython asks an error how it is to be drawn. Its own words say enough, and the cell stops all the same."""
     error._render_traceback_ = lambda: [f"{type(error).__name__}: {error}"]  # type: ignore[attr-defined]
-    return error

@@ -59,6 +59,8 @@ class Receipt:
         else:
             delta = f", δ {self.delta:.3g}" if self.delta else ""
             yield f"cost ε {self.epsilon:.4g}{delta}"
+        if self.refused:
+            yield "a test refused to answer where NULL stands"
         yield f"{self.mechanism} noise, ± at 95 %"
         yield f"ε {self.remaining.epsilon:.4g} left"
 

@@ -10,12 +10,13 @@ import copy
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pandas as pd
 import pytest
 import yaml
 
@@ -249,24 +250,14 @@ def without(file: CaseFile, tables: Tables, person: object) -> Tables:
 
 
 def fill(connection: duckdb.DuckDBPyConnection, file: CaseFile, tables: Tables) -> None:
+    """By way of frames of texts, which DuckDB reads far faster than a long INSERT."""
     connection.execute(file.create)
     for name, rows in tables.items():
-        if rows:
-            values = ", ".join("(" + ", ".join(map(sql_literal, row)) + ")" for row in rows)
-            connection.execute(f"INSERT INTO {name} VALUES {values}")
-
-
-def sql_literal(value: object) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool | int | Decimal):
-        return str(value)
-    if isinstance(value, float):
-        return f"CAST('{value!r}' AS DOUBLE)"
-    if isinstance(value, date | datetime):
-        return f"'{value}'"
-    assert isinstance(value, str)
-    return "'" + value.replace("'", "''") + "'"
+        texts = [[None if value is None else str(value) for value in row] for row in rows]
+        frame = pd.DataFrame(texts, columns=list(file.schema.tables[name].columns), dtype=object)
+        connection.register("_texts", frame)
+        connection.execute(f"INSERT INTO {name} SELECT * FROM _texts")
+        connection.unregister("_texts")
 
 
 @dataclass(frozen=True)
@@ -285,7 +276,7 @@ class Worlds:
         self.connection.execute("SET threads = 1")
         self.found: list[Neighbours] = []
         rng = random.Random(f"wild {file.name}")
-        for units, rows in ((0, 0), (1, 9), (3, 25), (5, 80)):
+        for units, rows in ((0, 0), (1, 9), (3, 40)):
             tables = wild_tables(file, rng, units, rows)
             people = unit_values(file.schema, units)
             self.found.append(self.add(file, tables, people))

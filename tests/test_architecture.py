@@ -18,9 +18,10 @@ ROOT = Path(__file__).parents[1]
 
 # From the doors to the foundations; a module imports from lower layers and from its own package.
 LAYERS = (
+    {"sqlalchemy"},  # only SQLAlchemy imports it, and is given the whole of dpsql as its DB-API module
     {"__init__", "__main__"},
     {"cli", "notebook", "open_doors", "pandas", "polars"},
-    {"frames"},
+    {"demo", "frames"},
     {"dbapi"},
     {"plot", "promise"},
     {"session"},
@@ -57,7 +58,7 @@ STAGES = (
 # Outside module (or function of one) -> where it may be used. Imports for type checkers alone do nothing and are free.
 NOWHERE: frozenset[str] = frozenset()
 FENCES = {
-    "duckdb": {"dpsql.engines"},
+    "duckdb": {"dpsql.engines", "dpsql.demo"},  # the demo's people are made up
     "sqlglot": {
         "dpsql.flow.parse_sql",
         "dpsql.flow.plan_query",
@@ -72,6 +73,10 @@ FENCES = {
     "secrets": {"dpsql.sampling"},
     "random": NOWHERE,
     "numpy.random": NOWHERE,
+    "typer": {"dpsql.cli"},
+    "rich": {"dpsql.cli"},
+    "prompt_toolkit": {"dpsql.cli"},
+    "sqlalchemy": {"dpsql.sqlalchemy"},
 }
 
 # Imported when used, so that `import dpsql` stays light -> who may import it at once.

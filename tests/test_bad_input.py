@@ -143,7 +143,6 @@ QUESTIONS: list[tuple[str, type[dpsql.Error], str]] = [
     ("SELECT COUNT(*) FROM read_csv('/etc/passwd')", UNSUPPORTED, ""),
     ("SELECT COUNT(*) FROM '/etc/passwd'", UNKNOWN, ""),
     ("SELECT * FROM read_text('/etc/passwd')", UNSUPPORTED, ""),
-    ("SELECT * FROM range(10)", UNSUPPORTED, ""),
     ("SELECT region, COUNT(*) FROM orders GROUP BY region HAVING frobnicate(COUNT(*))", PROGRAMMING, "frobnicate"),
     # types
     ("SELECT COUNT(*) FROM orders WHERE note > 5", PROGRAMMING, "compare"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -200,6 +201,13 @@ def test_a_budget_draws_what_it_counts_and_no_more(shop: dpsql.Connection) -> No
     shop.execute("SELECT COUNT(*) FROM customers", epsilon=1, mechanism="laplace")
     assert len(heights(before)) == 1
     assert len(heights(shop.budget)) == 2
+
+
+def test_a_pickled_budget_leaves_the_ledger_behind(shop: dpsql.Connection) -> None:
+    shop.execute("SELECT COUNT(*) FROM orders", epsilon=1, mechanism="laplace")
+    copied = pickle.loads(pickle.dumps(shop.budget))
+    assert copied == shop.budget
+    assert "ε 1 of 10 spent" in shown(copied).text
 
 
 def test_of_many_queries_the_earlier_ones_are_one_step(

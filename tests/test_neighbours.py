@@ -9,7 +9,7 @@ THEORY 12.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import duckdb
@@ -23,10 +23,23 @@ Answer = tuple[list[tuple[str, str]], list[tuple[Any, ...]]]
 Run = Callable[[str, str], Answer]
 
 
-def test_claims(sql_case: Any, exact_session: Callable[[str], dpsql.Connection]) -> None:
+@pytest.fixture(scope="module")
+def releases_of(exact_session: Callable[[str], dpsql.Connection]) -> Callable[[Any], tuple[Any, ...]]:
+    """The releases of a case, compiled once for all that is asked of them."""
+    made: dict[tuple[str, str], tuple[Any, ...]] = {}
+
+    def of(case: Any) -> tuple[Any, ...]:
+        if (case.file, case.name) not in made:
+            explained = exact_session(case.file).explain(case.sql, case.parameters, **case.options)
+            made[case.file, case.name] = explained.releases
+        return made[case.file, case.name]
+
+    return of
+
+
+def test_claims(sql_case: Any, releases_of: Callable[[Any], tuple[Any, ...]]) -> None:
     """The case file and explain() agree on keys, l0 and linf."""
-    explained = exact_session(sql_case.file).explain(sql_case.sql, sql_case.parameters, **sql_case.options)
-    releases = sorted(explained.releases, key=lambda release: [measure.linf for measure in release.measures])
+    releases = sorted(releases_of(sql_case), key=lambda release: [measure.linf for measure in release.measures])
     claims = sorted(sql_case.releases, key=lambda claim: claim.linf or [])  # in which order they run does not matter
     assert len(releases) == len(claims)
     for release, claim in zip(releases, claims, strict=True):
@@ -39,11 +52,10 @@ def test_claims(sql_case: Any, exact_session: Callable[[str], dpsql.Connection])
 
 
 def test_no_neighbour_moves_further(
-    sql_case: Any, exact_session: Callable[[str], dpsql.Connection], worlds: Callable[[str], Any]
+    sql_case: Any, releases_of: Callable[[Any], tuple[Any, ...]], worlds: Callable[[str], Any]
 ) -> None:
-    explained = exact_session(sql_case.file).explain(sql_case.sql, sql_case.parameters, **sql_case.options)
     found = worlds(sql_case.file)
-    for release in explained.releases:
+    for release in releases_of(sql_case):
         answers = [found.run(world.whole, release.sql) for world in found.found]
         check_shape(release, answers)
         for world, whole in zip(found.found, answers, strict=True):
@@ -127,13 +139,18 @@ def raw() -> duckdb.DuckDBPyConnection:
     return connection
 
 
+@pytest.fixture(scope="module")
+def session(raw: duckdb.DuckDBPyConnection, small_shop_schema: dict[str, Any]) -> Iterator[dpsql.Connection]:
+    with dpsql.connect(raw, schema=small_shop_schema, epsilon=1e6, delta=1e-6, query_epsilon=1) as connection:
+        yield connection
+
+
 @pytest.mark.parametrize("sql", SHAPES)
 @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(rows=orders)
-def test_hypothetical_neighbours(sql: str, raw: Any, shop_schema: dict[str, Any], rows: list[tuple[Any, ...]]) -> None:
+def test_hypothetical_neighbours(sql: str, raw: Any, session: dpsql.Connection, rows: list[tuple[Any, ...]]) -> None:
     raw.execute("DELETE FROM orders")
-    with dpsql.connect(raw, schema=shop_schema, epsilon=1, delta=1e-6) as connection:
-        (release,) = connection.explain(sql).releases
+    (release,) = session.explain(sql).releases
     if rows:
         raw.executemany("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
     whole = answer(raw, release.sql)
@@ -186,16 +203,15 @@ ODD_NOTES = (
 
 
 @pytest.mark.parametrize("sql", FRAGILE)
-def test_no_row_makes_the_query_fail(sql: str, raw: Any, shop_schema: dict[str, Any]) -> None:
+def test_no_row_makes_the_query_fail(sql: str, raw: Any, session: dpsql.Connection) -> None:
     """Whether a query fails must not depend on anybody's row, in the engine or on the way back from it."""
     raw.execute("DELETE FROM orders")
     for note in ODD_NOTES:
         raw.execute("INSERT INTO orders VALUES (1, 'north', 400, 7, 1000, ?, '0001-01-01')", [note])
     raw.execute("INSERT INTO orders VALUES (1, 'north', NULL, NULL, NULL, '9223372036854775807', NULL)")
-    with dpsql.connect(raw, schema=shop_schema, epsilon=1e6, delta=1e-6, query_epsilon=1) as connection:
-        (release,) = connection.explain(sql).releases
-        raw.execute(release.sql).fetchnumpy()
-        connection.execute(sql)
+    (release,) = session.explain(sql).releases
+    raw.execute(release.sql).fetchnumpy()
+    session.execute(sql)
 
 
 def test_text_cannot_be_blown_up(raw: Any, shop_schema: dict[str, Any]) -> None:

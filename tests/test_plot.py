@@ -137,6 +137,10 @@ def test_two_keys_that_repeat_are_no_map() -> None:
     assert chart_of(made([("a", "b", 1), ("a", "b", 2)], ("x", "VARCHAR"), ("y", "VARCHAR"))).kind == "bars"
 
 
+def test_two_keys_that_look_alike_are_no_map() -> None:
+    assert chart_of(made([(None, "b", 1), ("NULL", "b", 2)], ("x", "VARCHAR"), ("y", "VARCHAR"))).kind == "bars"
+
+
 def test_dates_are_drawn_in_their_order_and_begin_at_midnight() -> None:
     answer = made([(date(2024, 2, 1), 1), (None, 9), (date(2024, 1, 1), 2)], ("day", "DATE"))
     chart = chart_of(answer)
@@ -151,6 +155,12 @@ def test_of_many_groups_the_largest_are_drawn_in_the_answers_order() -> None:
     assert sorted(drawn) == list(range(300 - MOST_GROUPS, 300))
     assert drawn == [size for size in ((n * 37) % 300 for n in range(300)) if size >= 300 - MOST_GROUPS]
     assert chart.notes == (f"the {MOST_GROUPS} largest of 300 groups",)
+
+
+def test_a_histogram_keeps_all_of_its_bins() -> None:
+    answer = made([(age, age % 7) for age in range(120)], ("age", "BIGINT"))
+    assert len(chart_of(answer).places) == 120
+    assert len(plot(answer, "matplotlib").axes[0].get_xticks()) <= 24
 
 
 def test_a_wide_map_keeps_the_largest_of_each_key() -> None:
@@ -197,13 +207,15 @@ def test_hostile_names_are_drawn_as_text(library: str) -> None:
 
 
 def test_an_answer_of_keys_alone_is_refused() -> None:
-    with pytest.raises(dpsql.ProgrammingError, match="has no numbers that were computed to plot"):
+    with pytest.raises(dpsql.ProgrammingError, match="has no computed numbers to plot"):
         plot(made([("a",)], ("key", "VARCHAR"), estimates=0))
 
 
-def test_an_answer_without_rows_is_refused() -> None:
+@pytest.mark.parametrize("rows", [[], [(None, 1)]])
+def test_an_answer_without_rows_is_refused(rows: list[tuple[Any, ...]]) -> None:
+    """Or with none that has a date."""
     with pytest.raises(dpsql.ProgrammingError, match="no rows to plot"):
-        plot(made([], ("key", "VARCHAR")))
+        plot(made(rows, ("day", "DATE")))
 
 
 def test_nothing_was_asked(visits: dpsql.Connection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.cli.app import main
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -26,7 +28,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_every_block_is_of_a_kind_that_is_checked() -> None:
-    assert {name for name, _ in BLOCKS} == {"sh", "text", "python"}
+    assert {name for name, _ in BLOCKS} == {"sh", "text", "python", "console", "yaml"}
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +71,33 @@ def test_the_demo_runs_and_prints_the_answer_that_is_shown() -> None:
     printed = {shape(line) for line in ran.stdout.splitlines()}
     (answer,) = blocks("text")
     assert {shape(line) for line in answer.splitlines()} <= printed
+
+
+def test_the_commands_print_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From a CSV file to a private answer: commands are run, and what is to be filled in is filled in between."""
+    monkeypatch.chdir(tmp_path)
+    people = "".join(f"p{i},{('Oslo', 'Rome')[i % 2]},{i % 101}\n" for i in range(2000))
+    Path("visits.csv").write_text(f"person,town,spent\n{people}")
+    for language, text in BLOCKS:
+        if language == "yaml":
+            fill_in(text, Path("visits.yaml"))
+        for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+            program, *words = shlex.split(command)
+            if program == "export":
+                for word in words:
+                    monkeypatch.setenv(*word.split("="))
+            else:
+                with pytest.raises(SystemExit):
+                    main(words)
+            assert shape("".join(capsys.readouterr())) == shape(shown), command
+
+
+def fill_in(lines: str, schema: Path) -> None:
+    for line in lines.splitlines():
+        name = line.partition(":")[0]
+        schema.write_text(re.sub(rf"^{name}:.*$", line, schema.read_text(), flags=re.MULTILINE))
 
 
 def test_the_figures_are_those_of_explain() -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"
+GIVEN_BACK = "(SELECT mark.tally FROM entries AS mark WHERE mark.charge = entries.number AND mark.state = 'refused')"
+SELECT_ENDED = SELECT.replace(" tally,", f" coalesce({GIVEN_BACK}, tally),")
 INSERT = f"INSERT INTO entries ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 
 
@@ -53,8 +55,9 @@ class Book:
         return [Entry.from_row(row) for row in rows][::-1]
 
     def charges(self, after: int, count: int) -> list[Entry]:
+        """As they ended: the sums are those after a refused test gave back its share."""
         rows = self.connection.execute(
-            f"{SELECT} WHERE state = 'charged' ORDER BY number LIMIT ? OFFSET ?", (count, after)
+            f"{SELECT_ENDED} WHERE state = 'charged' ORDER BY number LIMIT ? OFFSET ?", (count, after)
         )
         return [Entry.from_row(row) for row in rows]
 

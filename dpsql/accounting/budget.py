@@ -94,5 +94,9 @@ class Budget:
             f"basic composition would have said {self.basic.epsilon:.4g}{beside}"
         )
 
+    def __reduce__(self) -> tuple[type[Budget], tuple[Filter, Tally]]:
+        """A pickled budget is what was counted; the ledger stays where it is."""
+        return Budget, (self.filter, self.tally)
+
     def _repr_html_(self) -> str:
         return budget_card(self, self.charges(max(0, self.queries - MOST_STEPS), MOST_STEPS)[: self.queries])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpsql.accounting.exact import rounded_down
 from dpsql.display.card import card, facts, figures, folded, grid, paragraph
 from dpsql.display.meter import Step, meter, staircase
 
@@ -63,7 +62,7 @@ def _facts(budget: Budget) -> Iterator[tuple[str, str]]:
 def _listed(budget: Budget, past: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:
     for entry in reversed(past):
         after = budget.filter.spent(entry.tally.totals).epsilon
-        yield _shortened(entry), f"{rounded_down(entry.epsilon):.4g}", f"{after:.4g}"
+        yield _shortened(entry), f"{float(entry.epsilon):.4g}", f"{after:.4g}"
 
 
 def _shortened(entry: Entry) -> str:

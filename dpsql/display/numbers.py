@@ -23,6 +23,11 @@ def plain(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def number(value: object) -> float:
+    """NaN for what is none."""
+    return float(value) if isinstance(value, int | float | Decimal) else math.nan
+
+
 def with_error(value: object, ends: Ends | None) -> tuple[str, str]:
     """The value and its error, to two digits of the error; the interval itself where the value is not its middle.
 
@@ -34,12 +39,12 @@ def with_error(value: object, ends: Ends | None) -> tuple[str, str]:
     if ends is None or not isinstance(value, int | float | Decimal):
         return plain(value), ""
     low, high = ends
-    half, number = high / 2 - low / 2, float(value)
+    half, middle = high / 2 - low / 2, float(value)
     if not math.isfinite(half):
         return plain(value), "± ∞" if math.isinf(half) else ""
     digits = max(0, 1 - math.floor(math.log10(half))) if half else 6
-    shown = f"{value:,}" if isinstance(value, int) else _written(number, digits)
-    if abs(number - low - half) > OFF_CENTRE * half:
+    shown = f"{value:,}" if isinstance(value, int) else _written(middle, digits)
+    if abs(middle - low - half) > OFF_CENTRE * half:
         return shown, f"{_written(low, digits)} to {_written(high, digits)}"
     return shown, f"± {_written(half, digits) if half else 0}"
 

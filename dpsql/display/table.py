@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from dpsql.display.numbers import NULL, Ends, with_error
+from dpsql.display.numbers import NULL, Ends, number, with_error
 from dpsql.display.style import framed, text
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Scale:
 
     @classmethod
     def of(cls, cells: Sequence[Cell]) -> Scale:
-        ends = [end for cell in cells if cell.ends is not None for end in (*cell.ends, _number(cell.value))]
+        ends = [end for cell in cells if cell.ends is not None for end in (*cell.ends, number(cell.value))]
         finite = [0.0, *filter(math.isfinite, ends)]
         return cls(min(finite), max(finite))
 
@@ -87,16 +87,12 @@ def _hint(cell: Cell) -> str:
 
 
 def _bar(cell: Cell, scale: Scale) -> str:
-    if cell.ends is None or not math.isfinite(_number(cell.value)):
+    if cell.ends is None or not math.isfinite(number(cell.value)):
         return ""
-    zero, value = scale.at(0.0), scale.at(_number(cell.value))
+    zero, value = scale.at(0.0), scale.at(number(cell.value))
     low, high = (scale.at(end) for end in cell.ends)
     left, right = min(zero, value), max(zero, value)
     return (
         f'<span class="dp-bar"><b style="left:{left:.2f}%;width:{right - left:.2f}%"></b>'
         f'<u style="left:{zero:.2f}%"></u><i style="left:{low:.2f}%;width:{high - low:.2f}%"></i></span>'
     )
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float | Decimal) else math.nan

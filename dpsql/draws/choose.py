@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
-from dpsql.draws.average import proposed_average
-from dpsql.draws.matched import proposed_matched, smooth_matched
 from dpsql.draws.mode import chosen_mode, stable_mode
-from dpsql.draws.quantile import chosen_quantile, proposed_quantile
-from dpsql.draws.smooth import smooth_average, smooth_quantile
+from dpsql.draws.proposed import proposed_average, proposed_matched, proposed_quantile
+from dpsql.draws.quantile import chosen_quantile
+from dpsql.draws.smooth import smooth_average, smooth_matched, smooth_quantile
 from dpsql.errors import ProgrammingError
 
 if TYPE_CHECKING:

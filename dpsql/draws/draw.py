@@ -37,7 +37,7 @@ class Terms:
                 hint="connect with delta=1e-6, or name another mechanism",
             )
 
-    def proposed_quanta(self, grid: Grid) -> int:
+    def proposed_steps(self, grid: Grid) -> int:
         """The proposal in steps of the grid, which must be some, and fewer than the grid has."""
         assert self.propose is not None
         steps = self.propose // grid.quantum

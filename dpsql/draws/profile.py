@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsql.aggregates.measure import SumValues
 from dpsql.mechanisms.exponential import Windows
+from dpsql.mechanisms.local_sensitivity import CrossJoin
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from dpsql.aggregates.statistic import Grid, Matched
 
 
 def windows(profile: Sequence[NDArray[Any]]) -> Windows:
@@ -27,6 +32,25 @@ def table(profile: Sequence[NDArray[Any]], width: int) -> NDArray[np.int64]:
     for row, (places, counts) in enumerate(zip(*profile, strict=True)):
         counted[row, _list(places)] = _list(counts)
     return counted
+
+
+def means(profile: Sequence[NDArray[Any]], grid: Grid) -> Iterator[tuple[Fraction, int]]:
+    """The mean of each group, of no rows the middle of the range, and the number of rows."""
+    for total, rows in zip(*(whole(part).tolist() for part in profile), strict=True):
+        yield (Fraction(total, rows) if rows else Fraction(grid.low + grid.high, 2)), rows
+
+
+def most_frequent(profile: Sequence[NDArray[Any]]) -> tuple[int, int]:
+    """How often the most frequent key of a join across people occurs on either side."""
+    _, left, right = (whole(part) for part in profile)
+    return int(left.max()), int(right.max())
+
+
+def matched_moves(statistic: Matched, left_most: int, right_most: int) -> CrossJoin:
+    """How far one unit can move the totals over pairs of people, all groups together."""
+    measure = statistic.measure
+    value = max(abs(measure.low), abs(measure.high)) if isinstance(measure, SumValues) else 1
+    return CrossJoin(statistic.left_rows, statistic.right_rows, left_most, right_most, value)
 
 
 def whole(column: NDArray[Any]) -> NDArray[np.int64]:

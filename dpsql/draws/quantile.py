@@ -1,7 +1,7 @@
-"""A quantile, drawn by the exponential mechanism, or by propose-test-release, or with smooth sensitivity.
+"""A quantile: chosen by the exponential mechanism, or read as the order statistics around it, for noise in proportion.
 
-The first looks at ranks alone and needs no noise. The others add noise to the order statistic itself: in the amount
-that the analyst proposes, if the values around it bear that out, or in the amount that they call for.
+The exponential mechanism looks at ranks alone and adds no noise; the others (proposed.py, smooth.py) add noise to the
+order statistic itself, and have to know what is around it.
 """
 
 from __future__ import annotations
@@ -11,18 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.accounting.events import Composed, Event, Exponential, Laplace
-from dpsql.draws.draw import Spared
+from dpsql.accounting.events import Event, Exponential
 from dpsql.draws.profile import windows
 from dpsql.mechanisms.exponential import QuantileChoice, extreme
-from dpsql.mechanisms.laplace import LaplaceNoise
 from dpsql.mechanisms.local_sensitivity import OrderStatistic, target_rank
-from dpsql.mechanisms.propose_test_release import StabilityTest
 from dpsql.mechanisms.ranks import Depth, Share, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from fractions import Fraction
 
     from numpy.typing import NDArray
 
@@ -90,57 +86,3 @@ class Around:
             upto = found.below[group] + np.cumsum(found.counts[part])
             values[inside] = found.values[part][np.searchsorted(upto, ranks[inside])]
             yield OrderStatistic(values, self.rows, self.grid.low, self.grid.high)
-
-
-@dataclass(frozen=True)
-class ProposedQuantile:
-    """Noise for `beta`, the proposal, if no unit near this data can move the quantile farther."""
-
-    around: Around
-    beta: int
-    test: StabilityTest
-    epsilon: Fraction
-    name: str = "ptr"
-
-    @property
-    def noise(self) -> LaplaceNoise:
-        return LaplaceNoise(self.beta / self.epsilon)
-
-    @property
-    def event(self) -> Event:
-        return Composed((self.test.event, self.spared.event))
-
-    @property
-    def spared(self) -> Spared:
-        return Spared(Laplace(1 / self.epsilon), self.epsilon)
-
-    @property
-    def reach(self) -> int:
-        return self.around.reach
-
-    @property
-    def note(self) -> str:
-        return proposal_note(self.beta * self.around.grid.quantum, self.test)
-
-    def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
-        statistics = list(self.around.read(profile))
-        middle = np.array([part.values[len(part.values) // 2] for part in statistics], dtype=np.int64)
-        distances = np.array([part.distance(self.beta, self.test.limit) for part in statistics], dtype=np.int64)
-        released = np.clip(middle + self.noise.sample(len(middle)), self.around.grid.low, self.around.grid.high)
-        return np.ma.masked_array(released, mask=~self.test.passes(distances))
-
-
-def proposed_quantile(statistic: Quantile, terms: Terms) -> ProposedQuantile:
-    terms.needs_delta()
-    test = StabilityTest(terms.epsilon / 2, terms.delta)
-    if terms.rows * test.limit > MOST_RANKS:
-        raise ValueError(f"a test of more than {MOST_RANKS:,} ranks would be nothing but noise")
-    around = Around(statistic.grid, share(statistic.fraction), terms.rows, test.limit)
-    return ProposedQuantile(around, terms.proposed_quanta(statistic.grid), test, terms.epsilon / 2)
-
-
-def proposal_note(proposal: Fraction, test: StabilityTest) -> str:
-    return (
-        f"noise for a move of {float(proposal):g}, if a test finds the data more than {test.threshold} units away from "
-        f"one where a unit could move it farther; if not, NULL, and half of the price"
-    )

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.draws.average import means
+from dpsql.aggregates.statistic import Grid
+from dpsql.draws.profile import matched_moves, means, most_frequent, whole
 from dpsql.draws.quantile import MOST_RANKS, Around
+from dpsql.errors import ProgrammingError
+from dpsql.expressions.quanta import LARGEST
 from dpsql.mechanisms import local_sensitivity, smooth_sensitivity
 from dpsql.mechanisms.local_sensitivity import smooth_reach
 from dpsql.mechanisms.ranks import share
@@ -23,10 +26,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpsql.accounting.events import Event
-    from dpsql.aggregates.statistic import Average, Grid, Quantile
+    from dpsql.aggregates.statistic import Average, Matched, Quantile
     from dpsql.draws.draw import Terms
     from dpsql.mechanisms.local_sensitivity import LocalSensitivity
     from dpsql.mechanisms.smooth_sensitivity import SmoothNoise
+
+MOST_GROUPS = 10_000
 
 
 @dataclass(frozen=True)
@@ -94,3 +99,26 @@ def smooth_quantile(statistic: Quantile, terms: Terms) -> SmoothQuantile:
     added, grid = noise_for(terms), statistic.grid
     steps = min(smooth_reach(added.b, grid.low, grid.high), max(MOST_RANKS // terms.rows, 1))
     return SmoothQuantile(grid, terms.rows, added, Around(grid, share(statistic.fraction), terms.rows, steps))
+
+
+@dataclass(frozen=True)
+class SmoothMatched(Smooth):
+    statistic: Matched
+
+    def found(self, profile: Sequence[NDArray[Any]]) -> Iterator[tuple[Fraction, LocalSensitivity]]:
+        bounds = matched_moves(self.statistic, *most_frequent(profile))
+        for total in whole(profile[0]).tolist():
+            yield Fraction(total), bounds
+
+
+def smooth_matched(statistic: Matched, terms: Terms) -> SmoothMatched:
+    """One scale for all groups: Cauchy noise, the only one without a delta, is for a single number."""
+    if statistic.groups > 1:
+        terms.needs_delta()
+    if statistic.groups > MOST_GROUPS:
+        raise ProgrammingError(
+            f"smooth sensitivity over more than {MOST_GROUPS:,} groups would be nothing but noise",
+            hint='group by less, or use mechanism="ptr" and propose=...',
+        )
+    added = noise_for(terms, max(statistic.groups, 1))
+    return SmoothMatched(Grid(statistic.quantum, -LARGEST, LARGEST), terms.rows, added, statistic)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
 
+LOCKING = threading.Lock()
+"""Threads that open one file share its settings: what one has locked another cannot lock again."""
 # Given when a database is opened, they hold for every connection to it.
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
@@ -73,7 +75,7 @@ class DuckDBEngine:
         if isinstance(database, str | os.PathLike) and str(database) != ":memory:":
             path = Path(database)
             if path.suffix.lower() not in READERS:
-                return cls(_open_file(path))
+                return cls(open_file(path))
         return cls(_open_tables(_tables(database, schema)), untyped=True)
 
     def over(self, frames: Mapping[str, object]) -> DuckDBEngine:
@@ -212,15 +214,16 @@ def _type_hint(kind: str, path: str) -> str:
     return f"write  type: {fitting}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
 
 
-def _open_file(path: Path) -> duckdb.DuckDBPyConnection:
+def open_file(path: Path) -> duckdb.DuckDBPyConnection:
     if not path.exists():
         raise OperationalError(f"there is no database {path}", hint="check the path; dpsql never creates data")
     problem = None
     try:
         connection = duckdb.connect(str(path), read_only=True, config=SETTINGS | {"enable_external_access": False})
         # Another session of this process may have opened and locked it already, with the same settings.
-        if not is_set(connection, "lock_configuration"):
-            lock(connection)
+        with LOCKING:
+            if not is_set(connection, "lock_configuration"):
+                lock(connection)
         return connection
     except duckdb.ConnectionException:
         problem = OperationalError(
@@ -256,7 +259,7 @@ def _tables(database: object, schema: Schema) -> dict[str, object]:
 def _open_tables(tables: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config=SETTINGS)
     paths = [str(Path(source).resolve()) for source in tables.values() if isinstance(source, str | os.PathLike)]
-    connection.execute("SET allowed_paths = [" + ", ".join(_quoted(path, "'") for path in paths) + "]")
+    connection.execute("SET allowed_paths = [" + ", ".join(quoted(path, "'") for path in paths) + "]")
     for name, source in tables.items():
         if isinstance(source, str | os.PathLike):
             _view_file(connection, name, Path(source).resolve())
@@ -275,7 +278,7 @@ def _view_file(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> 
         )
     try:
         connection.execute(
-            f"CREATE VIEW {_quoted(name, chr(34))} AS SELECT * FROM {reader.format(_quoted(str(path), chr(39)))}"
+            f"CREATE VIEW {quoted(name, chr(34))} AS SELECT * FROM {reader.format(quoted(str(path), chr(39)))}"
         )
         return
     except duckdb.Error:
@@ -296,7 +299,7 @@ def _register(connection: duckdb.DuckDBPyConnection, name: str, frame: Any) -> N
     raise problem
 
 
-def _quoted(text: str, mark: str) -> str:
+def quoted(text: str, mark: str) -> str:
     return mark + text.replace(mark, mark * 2) + mark
 
 

@@ -91,12 +91,15 @@ def _noisy(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[
 
 
 def _drawn(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
-    """The statistics; quantiles of the same values are put in the order of their fractions."""
+    """The statistics; quantiles of the same values are put in order, unless a test refused one of them."""
     columns: dict[str, np.ndarray] = {
         drawn.column: draw.draw([exact[name] for name in drawn.profile]) for drawn, draw in release.statistics
     }
     for names in quantiles_in_order(release.planned.release.statistics):
-        columns |= zip(names, np.ma.sort(np.ma.stack([columns[name] for name in names]), axis=0), strict=True)
+        drawn = np.ma.stack([columns[name] for name in names])
+        whole = ~np.ma.getmaskarray(drawn).any(axis=0)
+        drawn[:, whole] = np.sort(drawn.data[:, whole], axis=0)
+        columns |= zip(names, drawn, strict=True)
     return columns
 
 

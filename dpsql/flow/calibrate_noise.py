@@ -30,12 +30,10 @@ from dpsql.accounting.exact import root_up, rounded_up
 from dpsql.accounting.filters import RESERVED_SHARE, Basic, Filter, Zcdp
 from dpsql.accounting.gaussian_dp import mu_for
 from dpsql.accounting.zcdp import rho_for
-from dpsql.aggregates.write_release import release_sql
 from dpsql.draws.choose import draw_for
 from dpsql.draws.draw import Spared, Terms
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import gaussian, laplace
-from dpsql.relation.earlier import with_earlier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +53,7 @@ FINEST_STD = 2**26
 """Noise is drawn on a grid of at least 1/2^26 of its standard deviation; finer digits would be noise anyway."""
 SPARED_BITS = 11
 """One unit's bound keeps this many bits, so that rounding it up to the grid costs less than a thousandth."""
-PASSING = 0.9
+PASSING = 0.98
 """Of the noise in a test; half of what is outside makes it fail."""
 LARGEST_STD = 2.0**56
 """Beyond this the noise would leave 64 bits, and the answer would be nothing but noise."""
@@ -146,6 +144,13 @@ class Calibrated:
             rounded_up(sum((release.epsilon for release in self.releases), Fraction(0))),
             rounded_up(sum((release.delta for release in self.releases), Fraction(0))),
         )
+
+    @property
+    def cost_if_refused(self) -> Cost:
+        """What is left of that when every test refuses."""
+        spared = [part.epsilon for release in self.releases for part in release.refusable.values()]
+        epsilon = sum((release.epsilon for release in self.releases), Fraction(0)) - sum(spared, Fraction(0))
+        return Cost(rounded_up(epsilon), self.cost.delta)
 
 
 @dataclass(frozen=True)
@@ -403,7 +408,7 @@ def _release(
 
 
 def _test(test: Test, measures: tuple[NoisyMeasure, ...]) -> CalibratedTest:
-    """Where nobody exceeds the clip, the test fails one time in twenty."""
+    """Where nobody exceeds the clip, the test fails one time in a hundred."""
     (exceeding,) = (measure for measure in measures if measure.bounded.column == test.exceeding)
     return CalibratedTest(test, exceeding.noise.half_width(PASSING))
 
@@ -422,8 +427,7 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
 
 
 def _salted(release: PlannedRelease, statistics: tuple[tuple[Drawn, Draw], ...], salt: int) -> Sql:
-    sql = release_sql(release.release, salt, {drawn.column: draw.reach for drawn, draw in statistics})
-    return with_earlier([answer.table for answer in release.earlier], sql)
+    return release.salted(salt, {drawn.column: draw.reach for drawn, draw in statistics})
 
 
 def _fingerprint(
@@ -451,6 +455,7 @@ def _reason(best: Candidate, candidates: list[Candidate], planned: Planned) -> s
         return "the session has no delta"
     (other,) = (candidate for candidate in candidates if candidate is not best)
     times = math.exp((other.spread - best.spread) / 2)
-    error = f"{times:.2g} times less error" if times >= 1 else f"{1 / times:.2g} times more error"
+    more = max(times, 1 / times)
+    error = f"{more:.2g} times {'less' if times >= 1 else 'more'} error" if more >= 1.05 else "about as much error"
     part = f"takes {best.share:.2g} of the session instead of {other.share:.2g}"
-    return f"{error} than {other.mechanism}, and {part}"
+    return f"{error} {'as' if more < 1.05 else 'than'} {other.mechanism}, and {part}"

@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import count
 from typing import TYPE_CHECKING
 
-from sqlglot import Dialect, exp
+from sqlglot import Dialect, Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
 from dpsql.errors import ProgrammingError, SqlSyntaxError, Unsupported
@@ -17,11 +18,12 @@ from dpsql.resolve.options import SqlOptions, read_options
 from dpsql.source import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
 
+MARK = "?"
 LONGEST_QUERY = 100_000
 LONGEST_NUMBER = 400
 LARGEST_BITS = 1024
@@ -88,7 +90,7 @@ def _statements(sql: str) -> tuple[Sequence[exp.Expr | None], SqlOptions]:
     try:
         dialect = Dialect.get_or_raise("duckdb")
         tokens, options = read_options(dialect.tokenize(sql), sql)
-        return dialect.parser().parse(tokens, sql), options
+        return dialect.parser().parse(list(_numbered(tokens)), sql), options
     except ParseError as error:
         problem = _syntax_error(sql, error)
     except TokenError:
@@ -96,6 +98,18 @@ def _statements(sql: str) -> tuple[Sequence[exp.Expr | None], SqlOptions]:
     except RecursionError:
         problem = SqlSyntaxError("the query is nested too deeply", hint="use WITH to name its parts")
     raise problem
+
+
+def _numbered(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Each ? as $?0, $?1, ...: in the tree they no longer stand in the order of the text (LIMIT comes before WHERE)."""
+    number = count()
+    for token in tokens:
+        if token.token_type is not TokenType.PLACEHOLDER:
+            yield token
+            continue
+        place = (token.line, token.col, token.start, token.end)
+        yield Token(TokenType.PARAMETER, "$", *place)
+        yield Token(TokenType.VAR, f"{MARK}{next(number)}", *place)
 
 
 def _syntax_error(sql: str, error: ParseError) -> SqlSyntaxError:
@@ -123,15 +137,15 @@ def _line_start(sql: str, line: int) -> int:
 
 def _bind(tree: exp.Query, question: Question) -> None:
     """Each ? becomes a literal of the tree: a value is never pasted into text."""
-    marks = list(tree.find_all(exp.Placeholder, exp.Parameter, bfs=False))
-    if any(node.this for node in marks):
+    marks = list(tree.find_all(exp.Placeholder, exp.Parameter))
+    if not all(node.name.startswith(MARK) for node in marks):
         raise Unsupported("named parameters are not understood", hint="write ? and give the values in order")
     if len(marks) != len(question.parameters):
         raise ProgrammingError(
             f"the query has {len(marks)} parameters, and {len(question.parameters)} values were given"
         )
-    for node, value in zip(marks, question.parameters, strict=True):
-        node.replace(_literal(value))
+    for node in marks:
+        node.replace(_literal(question.parameters[int(node.name.removeprefix(MARK))]))
 
 
 def _is_writable(value: int | float | Decimal) -> bool:

@@ -14,12 +14,15 @@ from dpsql.aggregates.propagate import estimate_of
 from dpsql.aggregates.write_release import release_sql
 from dpsql.engines.scratch import ScratchTable
 from dpsql.expressions.write import Sql, column, engine_type, named
+from dpsql.relation.earlier import with_earlier
 from dpsql.relation.write import select
 from dpsql.relation.write_scan import scan_sql
 from dpsql.resolve.selection import release_name
 from dpsql.resolve.syntax import is_interval_end
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dpsql.aggregates.release import Release
     from dpsql.flow.infer_sensitivity import Measured
     from dpsql.flow.question import Question
@@ -46,6 +49,17 @@ class PlannedRelease:
     """What DP_INTERVAL_LOW and DP_INTERVAL_HIGH are asked of: the columns _low0, _high0, _low1, ... of the finish."""
     earlier: tuple[PlannedEarlier, ...] = ()
     """The answers that it reads."""
+
+    def salted(self, salt: int, reaches: Mapping[str, int]) -> Sql:
+        """The engine SQL; the salt decides which of a unit's groups and values count."""
+        if salt == 0 and not reaches:
+            return self._shown
+        return with_earlier([answer.table for answer in self.earlier], release_sql(self.release, salt, reaches))
+
+    @cached_property
+    def _shown(self) -> Sql:
+        """Written once, for whatever noise."""
+        return with_earlier([answer.table for answer in self.earlier], release_sql(self.release, 0, {}))
 
     @cached_property
     def scratch_table(self) -> ScratchTable:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpsql.mechanisms.ranks import Aim, Depth
+from dpsql.mechanisms.ranks import MOST_ROWS, Aim, Depth
 from dpsql.sampling import CryptographicRandomness, Randomness, choose, uniform_each
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ CAPPED = 40
 # A minimum or maximum lies inside the data, not beyond, but for one time in so many.
 BEYOND = 20
 
-# No score is as bad: aims are below 2^60.
+# No score is as bad: places are below 2^60.
 WORST = 1 << 61
 
 # So many points at most, so that sizes of intervals are 64-bit numbers.
@@ -42,7 +42,8 @@ class Windows:
     """Of each group, the rows around its aim: distinct values, sorted, and how many rows have each of them.
 
     Group g has values[starts[g]:starts[g + 1]]. `below` rows are under the first of these, of `rows` in all. A value at
-    the edge may count all of its rows, or only those of the ranks that were asked for.
+    the edge may count all of its rows, or only those of the ranks that were asked for. Values lie on the grid: whoever
+    fetches them clamps them first.
     """
 
     values: NDArray[np.int64]
@@ -151,4 +152,4 @@ def extreme(epsilon: Fraction, rows_per_unit: int, low: int, high: int, *, great
     """
     shallow = QuantileChoice(Depth(1, greatest), epsilon, rows_per_unit, low, high)
     depth = ceil((log(high - low + 1) + log(BEYOND)) / (2 * shallow.rate))
-    return QuantileChoice(Depth(depth, greatest), epsilon, rows_per_unit, low, high)
+    return QuantileChoice(Depth(min(depth, MOST_ROWS), greatest), epsilon, rows_per_unit, low, high)

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# Keeps n * parts below 2^60 for up to 2^40 rows.
+# Together they keep places below 2^60.
 MOST_PARTS = 1 << 20
+MOST_ROWS = 1 << 40
 
 
 class Aim(Protocol):

@@ -1,7 +1,8 @@
 """Noise in proportion to a smooth bound on the local sensitivity: round(q(x) + (S(x)/a) Z).
 
 S is b-smooth, and a and b are such that no neighbour's answer and scale tell more than epsilon and delta. The constants
-are not those of the textbooks but what the exact divergences allow. Proof: docs/proofs/smooth_sensitivity.md.
+are not those of the textbooks but what the exact divergences allow. They hold for one number: each further one that a
+unit can move is a release of its own. Proof: docs/proofs/smooth_sensitivity.md.
 """
 
 from __future__ import annotations

@@ -13,11 +13,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from decimal import Decimal
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Literal
 
-from dpsql.display.numbers import Ends, plain
+from dpsql.display.numbers import Ends, number, plain
 from dpsql.errors import ProgrammingError
 from dpsql.result import LEVEL, TIMES, with_error
 
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from dpsql.result import Result, ResultColumn
 
 MOST_GROUPS = 40
+MOST_BINS = 200
+"""Of bars that stand side by side, as those of a histogram, more fit than of names below each other."""
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL")
 JOINT = " · "
 
@@ -76,19 +77,21 @@ class Chart:
 def chart_of(result: Result) -> Chart:
     keys = [position for position, column in enumerate(result.columns) if _is_key(column)]
     values = [at for at, column in enumerate(result.columns) if at not in keys and _is_number(column)]
-    if not values or not result.full_rows:
-        missing = "rows" if values else "numbers that were computed"
-        raise ProgrammingError(f"the answer has no {missing} to plot", hint="plot an answer with COUNT, SUM or AVG")
     columns = [result.columns[key] for key in keys]
+    upright = len(columns) == 1 and _is_number(columns[0])
     kind = _kind(columns, [_at(row, keys) for row in result.full_rows])
-    rows, notes = CHOICES[kind](result.full_rows, keys, values[0])
+    if not values:
+        raise ProgrammingError("the answer has no computed numbers to plot", hint="plot COUNT, SUM or AVG")
+    rows, notes = CHOICES[kind](result.full_rows, keys, values[0], MOST_BINS if upright else MOST_GROUPS)
+    if not rows:
+        raise ProgrammingError("the answer has no rows to plot", hint="ask for groups that exist")
     panels = tuple(_panel(result.columns[position], position, rows) for position in values)
     names = tuple(column.name for column in columns)
     return Chart(
         kind,
         names if kind == "heat map" else (JOINT.join(names),),
         PLACES[kind]([_at(row, keys) for row in rows]),
-        len(columns) == 1 and _is_number(columns[0]),
+        upright,
         panels,
         tuple(notes + _unlimited(panels)),
     )
@@ -107,7 +110,7 @@ def _kind(columns: Sequence[ResultColumn], places: Sequence[Row]) -> Kind:
     if len(columns) == 1 and columns[0].type.startswith(TIMES):
         return "line"
     # A map has one value in each place.
-    return "heat map" if len(columns) == 2 and len(set(places)) == len(places) else "bars"
+    return "heat map" if len(columns) == 2 and len(set(_labels(places))) == len(places) else "bars"
 
 
 def _at(row: Row, keys: Sequence[int]) -> Row:
@@ -117,33 +120,33 @@ def _at(row: Row, keys: Sequence[int]) -> Row:
 # -- which rows ------------------------------------------------------------------------------------------------------
 
 
-def _dated(rows: Sequence[Row], keys: Sequence[int], noisy: int) -> Chosen:
+def _dated(rows: Sequence[Row], keys: Sequence[int], noisy: int, most: int) -> Chosen:
     (key,) = keys
     dated = sorted((row for row in rows if row[key] is not None), key=lambda row: row[key])
     return dated, ["the row without a date is not shown"] if len(dated) < len(rows) else []
 
 
-def _largest_rows(rows: Sequence[Row], keys: Sequence[int], noisy: int) -> Chosen:
-    if len(rows) <= MOST_GROUPS:
+def _largest_rows(rows: Sequence[Row], keys: Sequence[int], noisy: int, most: int) -> Chosen:
+    if len(rows) <= most:
         return list(rows), []
-    largest = nlargest(MOST_GROUPS, range(len(rows)), key=lambda position: _size(rows[position][noisy]))
-    return [rows[position] for position in sorted(largest)], [f"the {MOST_GROUPS} largest of {len(rows):,} groups"]
+    largest = nlargest(most, range(len(rows)), key=lambda position: _size(rows[position][noisy]))
+    return [rows[position] for position in sorted(largest)], [f"the {most} largest of {len(rows):,} groups"]
 
 
-def _largest_of_each_key(rows: Sequence[Row], keys: Sequence[int], noisy: int) -> Chosen:
+def _largest_of_each_key(rows: Sequence[Row], keys: Sequence[int], noisy: int, most: int) -> Chosen:
     chosen, notes = list(rows), []
     for key in keys:
         totals: dict[Any, float] = {}
         for row in rows:
             totals[row[key]] = totals.get(row[key], 0.0) + max(0.0, _size(row[noisy]))
-        if len(totals) > MOST_GROUPS:
-            largest = set(nlargest(MOST_GROUPS, totals, key=totals.__getitem__))
+        if len(totals) > most:
+            largest = set(nlargest(most, totals, key=totals.__getitem__))
             chosen = [row for row in chosen if row[key] in largest]
-            notes.append(f"the {MOST_GROUPS} largest of {len(totals):,} groups")
+            notes.append(f"the {most} largest of {len(totals):,} groups")
     return chosen, notes
 
 
-CHOICES: dict[Kind, Callable[[Sequence[Row], Sequence[int], int], Chosen]] = {
+CHOICES: dict[Kind, Callable[[Sequence[Row], Sequence[int], int, int], Chosen]] = {
     "bars": _largest_rows,
     "line": _dated,
     "heat map": _largest_of_each_key,
@@ -151,7 +154,7 @@ CHOICES: dict[Kind, Callable[[Sequence[Row], Sequence[int], int], Chosen]] = {
 
 
 def _size(value: object) -> float:
-    size = _number(value)
+    size = number(value)
     return -math.inf if math.isnan(size) else size
 
 
@@ -187,15 +190,11 @@ def _panel(column: ResultColumn, position: int, rows: Sequence[Row]) -> Panel:
 
 
 def _point(value: object, ends: Ends | None) -> Point | None:
-    number = _number(value)
-    if not math.isfinite(number):
+    found = number(value)
+    if not math.isfinite(found):
         return None
     low, high = ends if ends is not None and all(map(math.isfinite, ends)) else (None, None)
-    return Point(number, low, high, with_error(value, ends))
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float | Decimal) else math.nan
+    return Point(found, low, high, with_error(value, ends))
 
 
 def _unlimited(panels: Sequence[Panel]) -> list[str]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 WIDTH = 340
 HEIGHT = 220
+BAR = 24
 CELL = 86
 GREY = {"Color": INK, "Opacity": FAINT}
 
@@ -39,17 +40,18 @@ def _bars(chart: Chart, panel: Panel) -> Any:
     keys, values, end = (alt.X, alt.Y, alt.Y2) if chart.upright else (alt.Y, alt.X, alt.X2)
     place = keys("key:N", sort=None, title=chart.axes[0], axis=_axis(chart, panel))
     bars = base.mark_bar(color=VALUE).encode(place, values("value:Q", title=panel.name))
-    errors = base.mark_errorbar(color=ERROR, ticks=True, thickness=2).encode(
+    errors = base.mark_errorbar(color=ERROR, ticks=len(chart.places) <= 2 * MOST_WRITTEN, thickness=2).encode(
         place, values("low:Q", title=panel.name), end("high:Q")
     )
-    return (bars + errors).properties(**({"height": HEIGHT} if chart.upright else {"width": WIDTH}))
+    size = {"height": HEIGHT, "width": min(2 * WIDTH, BAR * len(chart.places))} if chart.upright else {"width": WIDTH}
+    return (bars + errors).properties(**size)
 
 
 def _axis(chart: Chart, panel: Panel) -> Any:
     """Bars that lie in several panels share their labels; an answer without keys has none."""
     if chart.axes == ("",) or (panel is not chart.panels[0] and not chart.upright):
         return None
-    return alt.Axis(labelAngle=0) if len(chart.places) <= 2 * MOST_WRITTEN else alt.Axis()
+    return alt.Axis(labelAngle=0, labelOverlap=chart.upright)
 
 
 def _line(chart: Chart, panel: Panel) -> Any:

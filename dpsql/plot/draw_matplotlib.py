@@ -47,11 +47,17 @@ def _bars(chart: Chart, panel: Panel, axes: Axes) -> None:
     places = range(len(labels))
     values = [_value(point) for point in panel.points]
     whiskers = {"yerr" if chart.upright else "xerr": _errors(panel)}
-    style: dict[str, Any] = {"color": VALUE, "ecolor": ERROR, "capsize": 3, **whiskers}
+    style: dict[str, Any] = {
+        "color": VALUE,
+        "ecolor": ERROR,
+        "capsize": 3 if len(labels) <= 2 * MOST_WRITTEN else 0,
+        **whiskers,
+    }
     if chart.upright:
         axes.bar(places, values, **style)
         axes.grid(visible=False, axis="x")
-        axes.set_xticks(places, labels, rotation=45 if len(labels) > MOST_WRITTEN else 0)
+        every = 1 + len(labels) // (MOST_WRITTEN + 2)
+        axes.set_xticks(places[::every], labels[::every])
         axes.set_xlabel(_plain(chart.axes[0]), color=INK)
         axes.set_ylabel(_plain(panel.name), color=INK)
         axes.axhline(0, color=INK, linewidth=0.6)
@@ -59,7 +65,7 @@ def _bars(chart: Chart, panel: Panel, axes: Axes) -> None:
     axes.barh(places, values, **style)
     axes.grid(visible=False, axis="y")
     axes.set_yticks(places, labels)
-    axes.yaxis.set_inverted(True)
+    axes.set_ylim(len(labels) - 0.3, -0.7)
     axes.set_xlabel(_plain(panel.name), color=INK)
     axes.axvline(0, color=INK, linewidth=0.6)
     if panel is chart.panels[0]:

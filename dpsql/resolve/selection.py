@@ -12,9 +12,9 @@ from dpsql.expressions.tree import Column, Expression
 from dpsql.relation.relation import Aggregate, AggregateCall, Filter, PerUnit, Relation
 from dpsql.resolve.calls import aggregate_calls, per_unit_call
 from dpsql.resolve.grouping import read_grouping
+from dpsql.resolve.inner import INNER, inner_column
 from dpsql.resolve.projection import Projection
 from dpsql.resolve.rows import Answer, Item, Rows, inner_name
-from dpsql.resolve.scope import INNER, inner_column
 from dpsql.resolve.syntax import (
     extra_clauses,
     has_aggregate,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dpsql.sampling.enclosure import exactly, precise
@@ -23,12 +24,17 @@ class Damped:
             raise ValueError("a damped number is not negative")
 
     def __float__(self) -> float:
-        with precise(64):
-            return float(self.to_decimal())
+        return _to_float(self)
 
     def to_decimal(self) -> Decimal:
         """In the current precision, with the error of four operations."""
         return exactly(self.value) * (-exactly(self.exponent)).exp()
+
+
+@lru_cache(maxsize=64)
+def _to_float(number: Damped) -> float:
+    with precise(64):
+        return float(number.to_decimal())
 
 
 def largest(numbers: Sequence[Damped]) -> Damped:

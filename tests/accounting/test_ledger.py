@@ -401,3 +401,14 @@ def test_answers_are_kept_by_dataset_and_fingerprint(opened, path):
     assert type(ledger.answers)(ledger.answers.file, "clinic").recall("f") is None
     assert ledger.budget.queries == 0
     ledger.verify()
+
+
+def test_charges_are_told_as_they_ended(opened):
+    """What a refused test gives back is no longer counted; what came later, or first, can be left out."""
+    ledger = opened(epsilon=1.0)
+    first, second = spend(ledger), spend(ledger)
+    ledger.refused(second, TENTH, Fraction(1, 10))
+    assert [entry.number for entry in ledger.charges(0, 5)] == [first.number, second.number]
+    assert [entry.tally.totals for entry in ledger.charges(0, 5)] == [first.tally.totals] * 2
+    assert [entry.number for entry in ledger.charges(1, 5)] == [second.number]
+    assert [entry.number for entry in ledger.charges(0, 1)] == [first.number]

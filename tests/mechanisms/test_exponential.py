@@ -184,6 +184,9 @@ def test_tiny_epsilons_need_all_rows() -> None:
     first, last = choice.ranks(np.array([0, 10, 10**9]))
     assert first.tolist() == [1, 1, 1]
     assert last.tolist() == [0, 10, 10**9]
+    for greatest in (False, True):
+        choice = extreme(Fraction(1, 10**30), 1, 0, 2**61, greatest=greatest)
+        assert choice.sample(windows_of(choice, [[], [5], [5, 6, 7]])).shape == (3,)
 
 
 def test_the_window_is_short() -> None:

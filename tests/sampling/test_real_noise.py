@@ -12,7 +12,9 @@ from scipy import stats
 
 from dpsql.sampling import CryptographicRandomness, Damped, rounded_real
 from dpsql.sampling.circle import cos_sin
+from dpsql.sampling.enclosure import LEAST_RELIABLE, precise
 from dpsql.sampling.real_noise import Cauchy, Laplace, Normal, Standard
+from dpsql.sampling.rounded_gaussian import MOST_RELIABLE
 
 KINDS: list[tuple[type[Standard], Any]] = [(Cauchy, stats.cauchy), (Laplace, stats.laplace), (Normal, stats.norm)]
 WIDE = 10**30
@@ -60,6 +62,24 @@ def test_bits_next_to_a_boundary(kind: type[Standard], whole: int, sign: int, fi
             assert rounded_real(center, Damped(Fraction(whole)), kind, -WIDE, WIDE, source) == (1 if side > 0 else 0)
             revealed = 8 - len(source.left)
             assert revealed >= digits // 20
+
+
+@pytest.mark.parametrize("kind", [kind for kind, _ in KINDS])
+def test_what_float64_decides_of_real_noise(kind: type[Standard]) -> None:
+    """Its estimates, of draws in the middle and next to both ends, lie as near to the truth as they say."""
+    source = CryptographicRandomness()
+    for i in range(300):
+        z = kind(source)
+        if i % 3 == 1:
+            z.uniform.numerator = LEAST_RELIABLE + (z.uniform.numerator >> 16)
+        elif i % 3 == 2:
+            z.uniform.numerator = MOST_RELIABLE - (z.uniform.numerator >> 16)
+        assert z.trusted
+        told, radius = z.estimate()
+        with precise(64):
+            ends = z.enclosure()
+            assert ends is not None
+            assert max(abs(end - Decimal(told)) for end in ends) <= Decimal(radius)
 
 
 @pytest.mark.parametrize("kind", [kind for kind, _ in KINDS])

@@ -1,0 +1,80 @@
+"""The options that commands share, each with the environment variable that names it once for all, and the session they
+open."""
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from dpsql.dbapi import Connection, connect
+from dpsql.errors import LedgerError
+
+Sql: TypeAlias = Annotated[str, typer.Argument(metavar="SQL", help="The question; - reads it from stdin.")]
+Database: TypeAlias = Annotated[
+    Path, typer.Option("--db", envvar="DPSQL_DB", help="A DuckDB, Parquet or CSV file.", show_default=False)
+]
+SchemaFile: TypeAlias = Annotated[
+    Path, typer.Option("--schema", envvar="DPSQL_SCHEMA", help="The declared schema, a YAML file.", show_default=False)
+]
+Epsilon: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--epsilon", envvar="DPSQL_EPSILON", help="What one query costs; a tenth of the budget if not given."),
+]
+BudgetEpsilon: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        envvar="DPSQL_BUDGET",
+        help="The epsilon that all queries together may cost; the ledger remembers it.",
+    ),
+]
+BudgetDelta: TypeAlias = Annotated[
+    float, typer.Option("--delta", envvar="DPSQL_DELTA", help="The delta that goes with --budget, such as 1e-6.")
+]
+LedgerFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--ledger", envvar="DPSQL_LEDGER", help="The account's file; beside the database if not given."),
+]
+Mechanism: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--mechanism", help="The kind of noise, such as laplace or gaussian; the best if not given."),
+]
+MaxGroups: TypeAlias = Annotated[
+    int | None, typer.Option("--max-groups", help="Groups that one person may count in, instead of the schema's.")
+]
+MaxRows: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--max-rows-per-group", help="Rows of one person that count in a group, instead of the schema's."),
+]
+Form: TypeAlias = Annotated[
+    bool | None, typer.Option("--json/--csv", help="Print JSON (errors too) or CSV, for programs.", show_default=False)
+]
+"""True is JSON, False is CSV, None is for people."""
+
+
+def open_session(
+    database: Path,
+    schema: Path,
+    *,
+    budget: float | None,
+    delta: float,
+    ledger: Path | None,
+    epsilon: float | None = None,
+) -> Connection:
+    """`epsilon` is what a query costs that does not say."""
+    account = ledger_path(database, ledger)
+    if budget is None and database.exists() and not account.exists():
+        raise LedgerError(
+            f"there is no budget in {account} yet", hint="say what may be spent in all: --budget 1.0 --delta 1e-6"
+        )
+    return connect(database, schema=schema, epsilon=budget, delta=delta, ledger=account, query_epsilon=epsilon)
+
+
+def ledger_path(database: Path | None, ledger: Path | None) -> Path:
+    if ledger is not None:
+        return ledger
+    if database is None:
+        raise typer.BadParameter("name the database or its ledger", param_hint="'--db' / '--ledger'")
+    from dpsql.session import default_ledger  # late: it loads the parser and the engine, and --help waits for neither
+
+    return Path(default_ledger(database))

@@ -1,0 +1,111 @@
+"""How a command speaks: reports on stdout for people, as JSON or as CSV; errors and waiting on stderr."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+PATIENCE = 1.0
+"""Seconds before a query shows that it is still running."""
+UNLIMITED = 100_000
+"""What is piped into a file or a program is not cut to the width of a screen."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a command found out, in its three forms."""
+
+    document: dict[str, Any]
+    names: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    text: Table | str
+    note: str = ""
+    """A line below the text."""
+
+
+def publish(report: Report, form: bool | None) -> None:
+    """`form` is the choice of options.Form."""
+    if form is True:
+        print(json.dumps(_plain(report.document), ensure_ascii=False, default=str))
+    elif form is False:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(report.names)
+        writer.writerows(report.rows)
+    else:
+        _show(report)
+
+
+def _show(report: Report) -> None:
+    console = Console(markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = UNLIMITED
+    # Lines of text are left as they are: a terminal wraps them, and what is copied from it is what was printed.
+    console.print(report.text, soft_wrap=isinstance(report.text, str))
+    if report.note:
+        console.print(Text(report.note, style="dim"), soft_wrap=True)
+
+
+def table(names: Iterable[str], rows: Iterable[Iterable[object]], *, numbers: Iterable[bool] = ()) -> Table:
+    """A table of cells; columns of `numbers` are aligned to the right."""
+    right = list(numbers)
+    drawn = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    for position, name in enumerate(names):
+        is_number = position < len(right) and right[position]
+        drawn.add_column(Text(printable(name)), justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(printable(str(cell))) for cell in row))
+    return drawn
+
+
+def printable(text: str) -> str:
+    """A terminal obeys control characters, and names and values may hold any.
+
+    >>> printable("a\\x1b[2Jb")
+    'a\\\\x1b[2Jb'
+    """
+    return "".join(mark if mark.isprintable() else repr(mark)[1:-1] for mark in text)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity, and nothing that is not a number."""
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if hasattr(value, "_asdict"):
+        return _plain(value._asdict())
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """On a terminal, what takes longer than a second shows a spinner and the time."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    progress = Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console)
+    progress.live.transient = True
+    progress.add_task(what, total=None)
+    timer = threading.Timer(PATIENCE, progress.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # a start under way is over before the stop
+        progress.stop()

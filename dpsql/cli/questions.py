@@ -1,0 +1,87 @@
+"""`dpsql query` and `dpsql explain`."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from dpsql.cli.options import (
+    BudgetDelta,
+    BudgetEpsilon,
+    Database,
+    Epsilon,
+    Form,
+    LedgerFile,
+    MaxGroups,
+    MaxRows,
+    Mechanism,
+    SchemaFile,
+    Sql,
+    open_session,
+)
+from dpsql.cli.output import publish, waiting
+from dpsql.cli.reports import ask, explained
+
+Fresh = Annotated[bool, typer.Option("--fresh", help="Draw new noise, and pay, for a question asked before.")]
+
+
+def query(
+    sql: Sql,
+    db: Database,
+    schema: SchemaFile,
+    epsilon: Epsilon = None,
+    budget: BudgetEpsilon = None,
+    delta: BudgetDelta = 0.0,
+    ledger: LedgerFile = None,
+    mechanism: Mechanism = None,
+    max_groups: MaxGroups = None,
+    max_rows_per_group: MaxRows = None,
+    fresh: Fresh = False,
+    form: Form = None,
+) -> None:
+    """Ask a question, pay for it, and see each answer with its ± at 95 %.
+
+    EXPLAIN before the question shows what it would cost, free.
+    """
+    with waiting("asking"), open_session(db, schema, budget=budget, delta=delta, ledger=ledger) as connection:
+        report = ask(
+            connection,
+            _text(sql),
+            epsilon=epsilon,
+            mechanism=mechanism,
+            max_groups=max_groups,
+            max_rows_per_group=max_rows_per_group,
+            fresh=fresh,
+        )
+    publish(report, form)
+
+
+def explain(
+    sql: Sql,
+    db: Database,
+    schema: SchemaFile,
+    epsilon: Epsilon = None,
+    budget: BudgetEpsilon = None,
+    delta: BudgetDelta = 0.0,
+    ledger: LedgerFile = None,
+    mechanism: Mechanism = None,
+    max_groups: MaxGroups = None,
+    max_rows_per_group: MaxRows = None,
+    form: Form = None,
+) -> None:
+    """See what a question would cost, how it would be answered and how exactly. Free."""
+    with open_session(db, schema, budget=budget, delta=delta, ledger=ledger) as connection:
+        report = explained(
+            connection.explain(
+                _text(sql),
+                epsilon=epsilon,
+                mechanism=mechanism,
+                max_groups=max_groups,
+                max_rows_per_group=max_rows_per_group,
+            )
+        )
+    publish(report, form)
+
+
+def _text(sql: str) -> str:
+    return sys.stdin.read() if sql == "-" else sql

@@ -1,0 +1,126 @@
+"""What answers, explanations and accounts look like on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from dpsql.cli.output import Report, table
+from dpsql.result import LEVEL, with_error
+from dpsql.source import split_explain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from dpsql.accounting.budget import Budget
+    from dpsql.accounting.chain import VerifyReport
+    from dpsql.accounting.entries import Entry
+    from dpsql.dbapi import Connection
+    from dpsql.explanation import Explanation
+    from dpsql.result import Receipt, Result
+
+ENTRY = ("number", "time", "analyst", "state", "epsilon", "delta", "sql")
+
+
+def ask(connection: Connection, sql: str, **options: Any) -> Report:
+    """The answer, paid for; that of EXPLAIN is free."""
+    if split_explain(sql)[0]:
+        return explained(connection.explain(sql, **{**options, "fresh": None}))
+    return answered(connection.execute(sql, **options).result, connection.budget)
+
+
+def answered(result: Result, budget: Budget) -> Report:
+    ends = [
+        [column.interval(row, value, LEVEL) for value, column in zip(row, result.columns, strict=False)]
+        for row in result.full_rows
+    ]
+    cells = [list(map(with_error, row, pairs)) for row, pairs in zip(result.rows, ends, strict=True)]
+    noisy = [column.estimate is not None for column in result.columns]
+    names = [name for column in result.columns for name in _with_ends(column.name, column.estimate is not None)]
+    document = {
+        "columns": [{"name": column.name, "type": column.type} for column in result.columns],
+        "rows": result.rows,
+        "intervals": ends,
+        "level": LEVEL,
+        "receipt": {
+            "epsilon": result.receipt.epsilon,
+            "delta": result.receipt.delta,
+            "mechanism": result.receipt.mechanism,
+            "recalled": result.receipt.recalled,
+            "refused": result.receipt.refused,
+            "entry": result.receipt.number,
+        },
+        "remaining": budget.remaining,
+    }
+    return Report(
+        document,
+        names,
+        [list(_flat(row, pairs, noisy)) for row, pairs in zip(result.rows, ends, strict=True)],
+        table(result.names, cells, numbers=noisy),
+        paid(result.receipt, budget),
+    )
+
+
+def _with_ends(name: str, noisy: bool) -> tuple[str, ...]:
+    return (name, f"{name}_low", f"{name}_high") if noisy else (name,)
+
+
+def _flat(row: Iterable[Any], pairs: Iterable[tuple[float, float] | None], noisy: Iterable[bool]) -> Iterator[Any]:
+    for value, pair, has_ends in zip(row, pairs, noisy, strict=True):
+        yield value
+        if has_ends:
+            yield from pair or (None, None)
+
+
+def paid(receipt: Receipt, budget: Budget) -> str:
+    what = (
+        "asked before: free" if receipt.recalled else f"paid: epsilon {receipt.epsilon:.4g}, {receipt.mechanism} noise"
+    )
+    return f"{what}; left: {left(budget)}"
+
+
+def left(budget: Budget) -> str:
+    return f"epsilon {budget.remaining.epsilon:.4g} of {budget.epsilon:.4g}"
+
+
+def explained(explanation: Explanation) -> Report:
+    text = str(explanation)
+    return Report(asdict(explanation), ("what", "how"), [line.split(maxsplit=1) for line in text.splitlines()], text)
+
+
+def account(budget: Budget) -> Report:
+    document = {
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "queries": budget.queries,
+        "spent": budget.spent,
+        "remaining": budget.remaining,
+    }
+    names = ("of", "epsilon", "delta")
+    rows = [
+        ("budget", budget.epsilon, budget.delta),
+        ("spent", *budget.spent),
+        ("remaining", *budget.remaining),
+    ]
+    return Report(document, names, rows, str(budget))
+
+
+def entries(history: list[Entry], budget: Budget) -> Report:
+    rows = [[_shown(entry, name) for name in ENTRY] for entry in history]
+    document = {"entries": [dict(zip(ENTRY, row, strict=True)) for row in rows], "budget": account(budget).document}
+    cells = [
+        [number, time, state, *(f"{cost:.4g}" if cost else "" for cost in costs), " ".join((sql or "").split())]
+        for number, time, _, state, *costs, sql in rows
+    ]
+    shown = [name for name in ENTRY if name != "analyst"]
+    return Report(document, ENTRY, rows, table(shown, cells, numbers=(True, False, False, True, True)), str(budget))
+
+
+def _shown(entry: Entry, name: str) -> Any:
+    value = getattr(entry, name)
+    return float(value) if name in ("epsilon", "delta") else value
+
+
+def verified(found: VerifyReport) -> Report:
+    document = asdict(found)
+    return Report(document, list(document), [list(document.values())], str(found))

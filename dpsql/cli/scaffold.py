@@ -1,0 +1,133 @@
+"""The text of a schema to begin with: names and types are there, what only the owner knows is left to be filled in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dpsql.engines.duckdb_engine import declared_type
+from dpsql.schema.types import parse_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dpsql.engines.describe import Described
+
+PUBLIC = "-"
+"""Stands for the unit of a table that is about nobody."""
+PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+READ_OTHERWISE = {"true", "false", "null"}
+HEADER = """\
+# What everybody may know about this data. `dpsql init` wrote down names and types; the rest is yours to fill in, from
+# what you know about the subject and never by looking at the data. A column that nobody needs: delete its line. What is
+# not declared does not exist. Where NULL is a group of its own, add  nullable: true.
+"""
+COUNTS = """\
+# How much of one person counts: in how many groups of a GROUP BY, and how many rows in each. More keeps more of busy
+# people, and needs more noise.
+"""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the owner said: the unit of a table, the bounds of a column by its path, and how much of a person counts."""
+
+    units: Mapping[str, str] = field(default_factory=dict)
+    bounds: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    max_groups: int = 1
+    max_rows_per_group: int = 1
+
+
+def schema_text(dataset: str, tables: Mapping[str, Described], chosen: Chosen) -> str:
+    lines = [
+        HEADER,
+        f"dataset: {_scalar(dataset)}\n",
+        f"{COUNTS}contribution: {{max_groups: {chosen.max_groups}, max_rows_per_group: {chosen.max_rows_per_group}}}\n",
+        "tables:",
+    ]
+    for name, table in tables.items():
+        lines += [f"  {_scalar(name)}:", *_unit_lines(name, tables, chosen), "    columns:"]
+        lines += [f"      {line}" for line in _column_lines(name, table, chosen)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def missing(tables: Mapping[str, Described], chosen: Chosen) -> list[str]:
+    """The paths still to be filled in: without a unit nothing can be asked, without bounds nothing summed."""
+    units = [f"tables.{name}.unit" for name in tables if not _unit(name, tables, chosen)]
+    bounds = [
+        f"tables.{name}.columns.{column}.bounds"
+        for name, table in tables.items()
+        for column in measures(table, chosen.units.get(name))
+        if (name, column) not in chosen.bounds
+    ]
+    return units + bounds
+
+
+def measures(table: Described, unit: str | None) -> list[str]:
+    """The columns that may be summed once they have bounds: not those that only say who or which."""
+    apart = {unit, *table.unique, *table.references} if unit != PUBLIC else set(table.columns)
+    return [column for column, kind in table.columns.items() if column not in apart and _takes_bounds(kind)]
+
+
+def _takes_bounds(kind: str) -> bool:
+    declared = declared_type(kind)
+    return declared is not None and parse_type(declared).takes_bounds
+
+
+def _unit(name: str, tables: Mapping[str, Described], chosen: Chosen) -> str | None:
+    """The value of `unit`: a column, or a declared reference to a table that has one."""
+    if name in chosen.units:
+        return _scalar(chosen.units[name])
+    for column, (to_table, to_column) in tables[name].references.items():
+        if chosen.units.get(to_table, PUBLIC) != PUBLIC:
+            return f"{{through: {_scalar(column)}, to: {_scalar(f'{to_table}.{to_column}')}}}"
+    return None
+
+
+def _unit_lines(name: str, tables: Mapping[str, Described], chosen: Chosen) -> Iterator[str]:
+    unit = _unit(name, tables, chosen)
+    if chosen.units.get(name) == PUBLIC:
+        yield "    public: true"
+    elif unit is None:
+        yield "    # FILL IN  unit: the column that identifies the person; or  public: true  if it is about nobody"
+    else:
+        yield f"    unit: {unit}"
+        if chosen.units.get(name) in tables[name].unique:
+            yield "    unique: true             # the database has one row per person"
+
+
+def _column_lines(name: str, table: Described, chosen: Chosen) -> Iterator[str]:
+    to_bound = measures(table, chosen.units.get(name))
+    for column, kind in table.columns.items():
+        declared = declared_type(kind)
+        shown = _scalar(column)
+        if declared is None or column != column.strip() or not {".", '"'}.isdisjoint(column):
+            why = (
+                f"{kind} columns cannot be used"
+                if declared is None
+                else "a name has no dots, quotes or blanks around it"
+            )
+            yield f"# {shown}: {why}"
+        elif (name, column) in chosen.bounds:
+            yield f"{shown}: {{type: {_scalar(declared)}, bounds: {chosen.bounds[name, column]}}}"
+        elif column in to_bound:
+            use = "group by it" if declared in ("date", "timestamp") else "sum it"
+            example = f"{{type: {_scalar(declared)}, bounds: {parse_type(declared).example}}}"
+            yield f"{f'{shown}: {declared}':<24} # to {use}: {example}, with your own"
+        elif declared == "text" and column not in (chosen.units.get(name), *table.references):
+            yield f"{f'{shown}: {declared}':<24} # to see every group: {{type: text, values: [one, another]}}"
+        else:
+            yield f"{shown}: {declared}"
+
+
+def _scalar(text: str) -> str:
+    """Quoted where YAML would read something else than this text.
+
+    >>> _scalar("region"), _scalar("null"), _scalar("decimal(18,2)")
+    ('region', "'null'", "'decimal(18,2)'")
+    """
+    if PLAIN_NAME.fullmatch(text) and text.lower() not in READ_OTHERWISE:
+        return text
+    return "'" + text.replace("'", "''") + "'"

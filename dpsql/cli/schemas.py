@@ -1,0 +1,171 @@
+"""`dpsql init` and `dpsql check`: the owner's side."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpsql.cli.options import Form
+from dpsql.cli.output import Report, publish, table
+from dpsql.cli.scaffold import PUBLIC, Chosen, measures, missing, schema_text
+from dpsql.engines.describe import Described, describe
+from dpsql.engines.duckdb_engine import DuckDBEngine, declared_type
+from dpsql.errors import OperationalError, SchemaError, UnknownName
+from dpsql.schema import Schema, Table, load_schema, parse_type
+from dpsql.schema.read_yaml import read_yaml
+from dpsql.source import did_you_mean
+
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="A DuckDB, Parquet or CSV file.")]
+Out = Annotated[Path | None, typer.Option("--out", help="The schema's file; DATA with .yaml at its end if not given.")]
+Units = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--unit",
+        metavar="COLUMN",
+        help="The column that identifies the person; table.column for one table alone. Repeatable.",
+    ),
+]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Ask nothing, as with --json or --csv: leave bounds to be filled in.")
+]
+SchemaArgument = Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema's file.")]
+MaybeDatabase = Annotated[Path | None, typer.Argument(metavar="[DB]", help="The data that it should fit.")]
+
+
+def init(data: Data, out: Out = None, unit: Units = None, yes: Yes = False, form: Form = None) -> None:
+    """Begin a schema from the tables and types of a file; asks for units and bounds.
+
+    No value is looked at, except that the types of a CSV file are guessed from its first rows.
+    """
+    target = out or data.with_suffix(".yaml")
+    if target.exists():
+        raise OperationalError(f"{target} is there already", hint=f"write to another file: --out new_{target.name}")
+    tables = describe(data)
+    units = _named_units(unit or [], tables)
+    chosen = Chosen(units) if yes or form is not None else _ask(tables, units)
+    target.write_text(schema_text(data.stem, tables, chosen), encoding="utf-8")
+    publish(_begun(target, data, missing(tables, chosen)), form)
+
+
+def _named_units(names: list[str], tables: dict[str, Described]) -> dict[str, str]:
+    units: dict[str, str] = {}
+    for name in names:
+        table_name, dot, column = name.rpartition(".")
+        found = [key for key in tables if column in tables[key].columns and (not dot or key == table_name)]
+        if not found:
+            known = {known for described in tables.values() for known in described.columns}
+            raise UnknownName(f'--unit: there is no column "{name}"', hint=did_you_mean(column, known))
+        units |= dict.fromkeys(found, column)
+    return units
+
+
+def _ask(tables: dict[str, Described], units: dict[str, str]) -> Chosen:
+    typer.echo("Choose from what you know about the subject. Enter leaves a thing to be filled in later.")
+    units = {name: answer for name, described in tables.items() if (answer := _ask_unit(name, described, units))}
+    bounds = {
+        (name, column): answer
+        for name, described in tables.items()
+        for column in measures(described, units.get(name))
+        if (answer := _ask_bounds(name, column, described.columns[column]))
+    }
+    if all(unit == PUBLIC or unit in tables[name].unique for name, unit in units.items()):
+        return Chosen(units, bounds)
+    groups = typer.prompt("In how many groups of one GROUP BY may a person count?", default=1, type=int)
+    rows = typer.prompt("And with how many rows in each?", default=1, type=int)
+    return Chosen(units, bounds, max(1, groups), max(1, rows))
+
+
+def _ask_unit(name: str, described: Described, units: dict[str, str]) -> str:
+    question = f"{name}: the column that identifies the person, or {PUBLIC} if the table is about nobody"
+    while True:
+        answer = _prompt(question, units.get(name, ""))
+        if answer in ("", PUBLIC, *described.columns):
+            return answer
+        typer.echo(f'  there is no column "{answer}"; {did_you_mean(answer, described.columns) or ""}')
+
+
+def _ask_bounds(name: str, column: str, kind: str) -> str:
+    declared = parse_type(str(declared_type(kind)))
+    while True:
+        answer = _prompt(f"{name}.{column} ({declared.name}): bounds, such as {declared.example}", "")
+        bounds = answer if not answer or answer.startswith("[") else f"[{', '.join(answer.replace(',', ' ').split())}]"
+        try:
+            if bounds:
+                _check_bounds(name, column, declared.name, bounds)
+            return bounds
+        except SchemaError as problem:
+            typer.echo(f"  {problem.problem}; {problem.hint}")
+
+
+def _check_bounds(table_name: str, column: str, declared: str, bounds: str) -> None:
+    read, _ = read_yaml(f"{{type: '{declared}', bounds: {bounds}}}", "bounds")
+    Schema.model_validate({"tables": {table_name: {"public": True, "columns": {column: read}}}})
+
+
+def _prompt(question: str, default: str) -> str:
+    return str(typer.prompt(question, default=default, show_default=bool(default))).strip()
+
+
+def _begun(target: Path, data: Path, to_fill_in: list[str]) -> Report:
+    todo = "".join(f"  {path}\n" for path in to_fill_in)
+    text = f"wrote {target}\n" + (f"still to fill in:\n{todo}" if todo else "") + f"then: dpsql check {target} {data}"
+    return Report({"schema": str(target), "to_fill_in": to_fill_in}, ["to_fill_in"], [[p] for p in to_fill_in], text)
+
+
+def check(schema: SchemaArgument, db: MaybeDatabase = None, form: Form = None) -> None:
+    """Check a schema, and that it fits the data if that is given; see what it allows."""
+    loaded = load_schema(schema)
+    if db is not None:
+        engine = DuckDBEngine.open(db, loaded)
+        try:
+            engine.check(loaded)
+        finally:
+            engine.close()
+    fitting = "" if db is None else f", and fits {db}"
+    publish(replace(describe_schema(loaded), note=f"{schema} is right{fitting}"), form)
+
+
+def describe_schema(schema: Schema) -> Report:
+    """Each table: whose rows, how many of one person count, and which columns lack the bounds that a sum needs."""
+    names = ("table", "unit", "counts", "columns", "unbounded")
+    rows = [
+        (
+            name,
+            _path_to_unit(schema, name),
+            _counts(declared),
+            ", ".join(declared.columns),
+            ", ".join(_unbounded(declared)),
+        )
+        for name, declared in schema.tables.items()
+    ]
+    document = {"dataset": schema.dataset, "tables": [dict(zip(names, row, strict=True)) for row in rows]}
+    return Report(document, names, rows, table(names, rows))
+
+
+def _path_to_unit(schema: Schema, name: str) -> str:
+    hops = schema.unit_path(name)
+    last = schema.table(hops[-1].to_table if hops else name)
+    steps = [f"{hop.column} -> {hop.to_table}" for hop in hops]
+    return " -> ".join([*steps, (last and last.unit_column) or "public"])
+
+
+def _counts(declared: Table) -> str:
+    if declared.is_public:
+        return "everything"
+    if declared.unique:
+        return "one row per person"
+    groups, rows = declared.contribution.max_groups, declared.contribution.max_rows_per_group
+    return f"{rows} row{'s' * (rows > 1)} in {'each of ' * (groups > 1)}{groups} group{'s' * (groups > 1)}"
+
+
+def _unbounded(declared: Table) -> list[str]:
+    return [
+        column.name
+        for column in declared.columns.values()
+        if column.type.takes_bounds
+        and column.bounds is None
+        and column.values is None
+        and not declared.is_public
+        and column.name != declared.unit_column
+    ]

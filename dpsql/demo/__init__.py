@@ -1,0 +1,1 @@
+"""The demo: a made-up shop, and private questions about it."""

@@ -1,0 +1,144 @@
+"""Propose-test-release: the analyst proposes how far one unit can move the answer; a test looks whether that holds.
+
+If the data is far enough from data on which a unit could move it farther, the answer gets noise for the proposal. If
+not, there is no answer, and only the test is paid for. docs/proofs/propose_test_release.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsql.accounting.events import Composed, Event, Laplace
+from dpsql.aggregates.statistic import Grid
+from dpsql.draws.draw import Spared
+from dpsql.draws.profile import matched_moves, means, most_frequent, whole
+from dpsql.draws.quantile import MOST_RANKS, Around
+from dpsql.errors import ProgrammingError
+from dpsql.expressions.quanta import LARGEST
+from dpsql.mechanisms import local_sensitivity
+from dpsql.mechanisms.laplace import LaplaceNoise
+from dpsql.mechanisms.propose_test_release import StabilityTest
+from dpsql.mechanisms.ranks import share
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+
+    from numpy.typing import NDArray
+
+    from dpsql.aggregates.statistic import Average, Matched, Quantile
+    from dpsql.draws.draw import Terms
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """What all of these have in common. `found` gives each group's answer and its distance from data that is not so."""
+
+    grid: Grid
+    rows: int
+    beta: int
+    """The proposal, in steps of the grid."""
+    test: StabilityTest
+    epsilon: Fraction
+    name = "ptr"
+    reach = 0
+
+    @property
+    def noise(self) -> LaplaceNoise:
+        return LaplaceNoise(self.beta / self.epsilon)
+
+    @property
+    def event(self) -> Event:
+        return Composed((self.test.event, self.spared.event))
+
+    @property
+    def spared(self) -> Spared:
+        return Spared(Laplace(1 / self.epsilon), self.epsilon)
+
+    @property
+    def note(self) -> str:
+        proposal = float(self.beta * self.grid.quantum)
+        return (
+            f"noise for a move of {proposal:g}, if a test finds the data more than {self.test.threshold} units away "
+            "from any on which one unit could move it farther; if not, NULL, and half of the price"
+        )
+
+    def found(self, profile: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        raise NotImplementedError
+
+    def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
+        answers, distances = self.found(profile)
+        released = np.clip(answers + self.noise.sample(len(answers)), self.grid.low, self.grid.high)
+        # One distance for all groups together means one test for all of them.
+        passed = np.broadcast_to(self.test.passes(distances), answers.shape)
+        return np.ma.masked_array(released, mask=~passed)
+
+
+def _terms(terms: Terms) -> tuple[StabilityTest, Fraction]:
+    """Half of the price is for the test, half for what is released."""
+    terms.needs_delta()
+    return StabilityTest(terms.epsilon / 2, terms.delta), terms.epsilon / 2
+
+
+@dataclass(frozen=True)
+class ProposedQuantile(Proposed):
+    around: Around
+
+    @property
+    def reach(self) -> int:  # type: ignore[override]
+        return self.around.reach
+
+    def found(self, profile: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        statistics = list(self.around.read(profile))
+        middle = [part.values[len(part.values) // 2] for part in statistics]
+        distances = [part.distance(self.beta, self.test.limit) for part in statistics]
+        return np.array(middle, dtype=np.int64), np.array(distances, dtype=np.int64)
+
+
+def proposed_quantile(statistic: Quantile, terms: Terms) -> ProposedQuantile:
+    test, epsilon = _terms(terms)
+    if terms.rows * test.limit > MOST_RANKS:
+        raise ValueError(f"a test of more than {MOST_RANKS:,} ranks would be nothing but noise")
+    grid = statistic.grid
+    around = Around(grid, share(statistic.fraction), terms.rows, test.limit)
+    return ProposedQuantile(grid, terms.rows, terms.proposed_steps(grid), test, epsilon, around)
+
+
+@dataclass(frozen=True)
+class ProposedAverage(Proposed):
+    def found(self, profile: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Means are rounded to the grid first: beta is whole, so a move of at most beta stays one."""
+        found = list(means(profile, self.grid))
+        near = [local_sensitivity.Average(rows, self.rows, self.grid.low, self.grid.high) for _, rows in found]
+        distances = [part.distance(self.beta, self.test.limit) for part in near]
+        return np.array([round(mean) for mean, _ in found], dtype=np.int64), np.array(distances, dtype=np.int64)
+
+
+def proposed_average(statistic: Average, terms: Terms) -> ProposedAverage:
+    return ProposedAverage(statistic.grid, terms.rows, terms.proposed_steps(statistic.grid), *_terms(terms))
+
+
+@dataclass(frozen=True)
+class ProposedMatched(Proposed):
+    statistic: Matched
+
+    def found(self, profile: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        distance = matched_moves(self.statistic, *most_frequent(profile)).distance(self.beta, self.test.limit)
+        return whole(profile[0]), np.array([distance], dtype=np.int64)
+
+
+def proposed_matched(statistic: Matched, terms: Terms) -> ProposedMatched:
+    assert terms.propose is not None
+    test, epsilon = _terms(terms)
+    beta = terms.propose // statistic.quantum
+    if beta < matched_moves(statistic, 0, 0).at(0):
+        enough = float(matched_moves(statistic, 1, 1).at(test.threshold) * statistic.quantum)
+        raise ProgrammingError(
+            f"propose={float(terms.propose):g} is less than one unit can change on any data",
+            hint=f"propose how much you think it can change, at the very least {enough:g}",
+        )
+    grid = Grid(statistic.quantum, -LARGEST, LARGEST)
+    return ProposedMatched(grid, terms.rows, beta, test, epsilon, statistic)

@@ -1,0 +1,127 @@
+"""SQLAlchemy's door: create_engine("dpsql:///shop.duckdb?schema=schemas/shop.yaml&epsilon=1&delta=1e-6").
+
+What stands behind the question mark goes to `dpsql.connect`. A query's own cost and options are execution options, on
+the engine, the connection or the statement: `execution_options(dpsql_epsilon=0.1)`. Reflection shows the declared
+schema, and nothing else of the database.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import types
+from sqlalchemy.engine import URL, reflection
+from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.exc import ArgumentError, NoSuchTableError
+
+import dpsql
+import dpsql.schema as declared
+from dpsql import dbapi
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from sqlalchemy.engine import Connection
+    from sqlalchemy.types import TypeEngine
+
+PREFIX = "dpsql_"
+IN_URL = ("schema", "epsilon", "delta", "ledger", "query_epsilon", "composition", "analyst", "analyst_epsilon")
+TYPES: dict[type, type[TypeEngine[Any]]] = {
+    declared.Integer: types.BigInteger,
+    declared.Double: types.Double,
+    declared.Text: types.Text,
+    declared.Boolean: types.Boolean,
+    declared.Date: types.Date,
+    declared.Timestamp: types.DateTime,
+}
+
+
+class DpsqlDialect(DefaultDialect):
+    name = driver = "dpsql"
+    supports_statement_cache = True
+    supports_native_boolean = True
+    supports_native_decimal = True
+
+    @classmethod
+    def import_dbapi(cls) -> ModuleType:
+        return dpsql
+
+    def create_connect_args(self, url: URL) -> tuple[list[str], dict[str, Any]]:
+        options = dict(url.query)
+        for name in options.keys() - set(IN_URL):
+            raise ArgumentError(f"dpsql:// knows no option {name}; it takes {', '.join(IN_URL)}")
+        if options.get("ledger") == ":memory:":
+            # Every connection of the pool would begin with a whole budget of its own.
+            raise ArgumentError("a pool of connections shares one ledger: give ledger= a file, or leave it out")
+        return [url.database or ""], options
+
+    def connect(self, *names: Any, **options: Any) -> Any:
+        if not names[0] or "schema" not in options:
+            raise ArgumentError("write dpsql:///data.duckdb?schema=data.yaml&epsilon=1")
+        return dbapi.connect(*names, **options)
+
+    def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
+        given = context.execution_options if context is not None else {}
+        options = {name.removeprefix(PREFIX): value for name, value in given.items() if name.startswith(PREFIX)}
+        cursor.execute(statement, parameters, **options)
+
+    @reflection.cache
+    def get_table_names(self, connection: Connection, schema: str | None = None, **_: Any) -> list[str]:
+        return list(_declared(connection).tables)
+
+    def get_view_names(self, connection: Connection, schema: str | None = None, **_: Any) -> list[str]:
+        return []
+
+    def has_table(self, connection: Connection, table_name: str, schema: str | None = None, **_: Any) -> bool:
+        return _declared(connection).table(table_name) is not None
+
+    @reflection.cache
+    def get_columns(self, connection: Connection, table_name: str, schema: str | None = None, **_: Any) -> list[Any]:
+        return [
+            {"name": column.name, "type": _type(column.type), "nullable": column.nullable, "default": None}
+            for column in _table(connection, table_name).columns.values()
+        ]
+
+    @reflection.cache
+    def get_pk_constraint(self, connection: Connection, table_name: str, schema: str | None = None, **_: Any) -> Any:
+        table = _table(connection, table_name)
+        return {"name": None, "constrained_columns": [table.unit_column] if table.unique else []}
+
+    @reflection.cache
+    def get_foreign_keys(
+        self, connection: Connection, table_name: str, schema: str | None = None, **_: Any
+    ) -> list[Any]:
+        unit = _table(connection, table_name).unit
+        if not isinstance(unit, declared.UnitPath):
+            return []
+        return [
+            {
+                "name": None,
+                "constrained_columns": [unit.through],
+                "referred_schema": None,
+                "referred_table": unit.to_table,
+                "referred_columns": [unit.to_column],
+            }
+        ]
+
+    def get_indexes(self, connection: Connection, table_name: str, schema: str | None = None, **_: Any) -> list[Any]:
+        return []
+
+
+def _declared(connection: Connection) -> declared.Schema:
+    opened = connection.connection.dbapi_connection
+    assert isinstance(opened, dbapi.Connection)
+    return opened.session.setting.schema
+
+
+def _table(connection: Connection, name: str) -> declared.Table:
+    table = _declared(connection).table(name)
+    if table is None:
+        raise NoSuchTableError(name)
+    return table
+
+
+def _type(kind: declared.ColumnType) -> TypeEngine[Any]:
+    if isinstance(kind, declared.Decimal):
+        return types.Numeric(kind.precision, kind.scale)
+    return TYPES[type(kind)]()
