@@ -21,9 +21,16 @@ if TYPE_CHECKING:
 
 def windows(profile: Sequence[NDArray[Any]]) -> Windows:
     points, counts, below, rows = profile
-    lists = [_list(item) for item in points]
-    starts = np.concatenate(([0], np.cumsum([len(item) for item in lists]))).astype(np.int64)
-    return Windows(_end_to_end(lists), _end_to_end([_list(item) for item in counts]), starts, whole(below), whole(rows))
+    merged = [_merged(_list(some), _list(often)) for some, often in zip(points, counts, strict=True)]
+    starts = np.concatenate(([0], np.cumsum([len(some) for some, _ in merged]))).astype(np.int64)
+    values, times = (_end_to_end([pair[side] for pair in merged]) for side in (0, 1))
+    return Windows(values, times, starts, whole(below), whole(rows))
+
+
+def _merged(points: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sorted points, each of them once, and how often it occurs."""
+    first = np.flatnonzero(np.concatenate(([True], np.diff(points) > 0))[: len(points)])
+    return points[first], np.add.reduceat(counts, first) if len(first) else counts
 
 
 def table(profile: Sequence[NDArray[Any]], width: int) -> NDArray[np.int64]:
