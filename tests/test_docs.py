@@ -107,9 +107,9 @@ def test_the_functions_are_those_that_can_be_asked() -> None:
 
 
 def test_the_options_are_those_of_execute() -> None:
-    from dpsql.session import NOT_YET, OPTIONS
+    from dpsql.session import OPTIONS
 
-    understood = {"parameters", *(OPTIONS - NOT_YET)}
+    understood = {"parameters", *OPTIONS}
     listed = read(DOCS / "sql.md").partition("## Options")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| `(\w+)`", listed, re.MULTILINE)) == understood
 

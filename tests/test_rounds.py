@@ -92,6 +92,15 @@ def test_the_same_release_inside_and_outside_is_drawn_once(people: dpsql.Connect
     assert len(people.explain(sql).releases) == 2
 
 
+def test_quantiles_inside_and_outside(exact_session: Callable[[str], dpsql.Connection]) -> None:
+    inner = "SELECT COUNT(*) FROM visits WHERE minutes >= (SELECT MEDIAN(minutes) FROM visits)"
+    outer = f"SELECT MEDIAN(minutes) FROM visits WHERE minutes > ({MEAN})"
+    ((count,),) = exact_session("people").execute(inner).fetchall()
+    ((median,),) = exact_session("people").execute(outer).fetchall()
+    assert 1400 < count < 1600
+    assert 120 < median < 240
+
+
 def test_an_answer_without_a_value_is_null(exact_session: Callable[[str], dpsql.Connection]) -> None:
     sql = "SELECT COUNT(*) FROM visits WHERE minutes > (SELECT AVG(minutes) FROM visits WHERE minutes > 1000)"
     assert exact_session("people").execute(sql).fetchall() == [(0,)]
@@ -118,14 +127,15 @@ def test_nobody_moves_it_further_whatever_was_answered(
     """Each value alone, none, and all of them at once; the constants are the same on both sides of a neighbourhood."""
     values = READING[sql]
     setting = people.session.setting
-    planned = pipeline.compile_question(people.session.question(sql, None), setting).releases[-1].planned
+    release = pipeline.compile_question(people.session.question(sql, None), setting).releases[-1]
     claimed = people.explain(sql).releases[-1]
     found = worlds("people")
-    (answer,) = planned.earlier
+    (answer,) = release.planned.earlier
     lists = [[value] for value in values] if answer.table.single else [[], *([value] for value in values), values]
     for rows in lists:
         table = dataclasses.replace(answer.table, rows=tuple(rows))
-        filled = dataclasses.replace(planned, earlier=(dataclasses.replace(answer, table=table),))
+        earlier = (dataclasses.replace(answer, table=table),)
+        filled = dataclasses.replace(release, planned=dataclasses.replace(release.planned, earlier=earlier))
         for world in found.found[1:]:
             whole = found.run(world.whole, filled.sql)
             for neighbour in world.without:

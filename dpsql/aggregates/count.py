@@ -12,7 +12,7 @@ from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, Measure, OverDistinct
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.narrow import kept_facts
-from dpsql.expressions.tree import Column, Expression, Known
+from dpsql.expressions.tree import Call, Column, Expression, Known, Literal
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
@@ -63,7 +63,22 @@ def count_measure(call: AggregateCall, context: Context) -> Measure:
         return count_of(argument, context.known)
     if call.name == "COUNT" and isinstance(argument, Column) and argument.name in context.unit_columns:
         return CountUnits()
+    if call.name == "COUNT" and _is_unit_or_null(argument, context):
+        return CountValues(argument, most=1)
     return OverDistinct(argument, CountValues(argument))
+
+
+def _is_unit_or_null(argument: Expression, context: Context) -> bool:
+    """CASE WHEN ... THEN unit END: of one unit's rows no two have different values."""
+    match argument:
+        case Call(function, (*branches, otherwise)) if function.name == "CASE":
+            values = [*branches[1::2], otherwise]
+            return all(
+                (isinstance(value, Column) and value.name in context.unit_columns)
+                or (isinstance(value, Literal) and value.value is None)
+                for value in values
+            )
+    return False
 
 
 def count_of(argument: Expression | None, known: Known) -> CountRows | CountValues:

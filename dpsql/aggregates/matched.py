@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
 
 
-def matched(call: AggregateCall, known: Known, across: Across, rows: tuple[int, ...]) -> tuple[Matched, ColumnType]:
-    """The statistic, and the type of the answer."""
+def matched(call: AggregateCall, known: Known, across: Across, bounds: tuple[int, ...]) -> tuple[Matched, ColumnType]:
+    """The statistic, and the type of the answer. `bounds`: the rows of a unit on either side, and the groups."""
     (argument,) = call.arguments or (None,)
     if call.name not in ("COUNT", "SUM") or call.distinct or call.group_bounds is not None:
         raise Unsupported(
@@ -33,8 +33,8 @@ def matched(call: AggregateCall, known: Known, across: Across, rows: tuple[int, 
             hint="COUNT(*), COUNT(x) and SUM(x) can be; for an average divide a SUM by a COUNT",
         )
     if call.name == "COUNT" or argument is None:
-        return Matched(across, count_of(argument, known), *rows), Integer()
-    return Matched(across, _summed(call, argument, known), *rows), sum_type(argument.type)
+        return Matched(across, count_of(argument, known), *bounds), Integer()
+    return Matched(across, _summed(call, argument, known), *bounds), sum_type(argument.type)
 
 
 def _summed(call: AggregateCall, value: Expression, known: Known) -> SumValues:

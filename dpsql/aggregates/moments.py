@@ -1,4 +1,4 @@
-"""VARIANCE, STDDEV, COVAR, CORR, REGR_SLOPE: from noisy counts, sums and sums of products.
+"""VARIANCE, STDDEV, COVAR, CORR, REGR_SLOPE and its kin: from noisy counts, sums and sums of products.
 
 Everything is counted from the middle of the range, which keeps the products small, so that little is lost when the
 square of a sum is taken off:  variance = (sum of squares - sum^2 / count) / count.  docs/proofs/moments.md.
@@ -6,6 +6,7 @@ square of a sum is taken off:  variance = (sum of squares - sum^2 / count) / cou
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Answer, Context
@@ -45,38 +46,66 @@ def variance(asked: AggregateCall, context: Context) -> Answer:
 
 
 def covariance(asked: AggregateCall, context: Context) -> Answer:
-    count, together, _, _ = _pair_sums(asked, context)
-    return Answer(Formula(when(_enough(asked, count), binary(together, "/", _divisor(asked, count)))), Double())
+    pairs = _pair_sums(asked, context)
+    divided = binary(pairs.together, "/", _divisor(asked, pairs.count))
+    return Answer(Formula(when(_enough(asked, pairs.count), divided)), Double())
 
 
 def correlation(asked: AggregateCall, context: Context) -> Answer:
-    count, together, first, second = _pair_sums(asked, context)
-    scale = call("sqrt", binary(first, "*", second))
-    held = call("least", call("greatest", binary(together, "/", scale), literal(-1, Double())), literal(1, Double()))
-    positive = Sql(f"{_enough(asked, count)} AND {first} > 0 AND {second} > 0")
-    return Answer(Formula(when(positive, held)), Double())
+    """CORR, and its square REGR_R2."""
+    pairs = _pair_sums(asked, context)
+    scale = call("sqrt", binary(pairs.of_y, "*", pairs.of_x))
+    held = call(
+        "least",
+        call("greatest", binary(pairs.together, "/", scale), literal(-1, Double())),
+        literal(1, Double()),
+    )
+    positive = Sql(f"{_enough(asked, pairs.count)} AND {pairs.of_y} > 0 AND {pairs.of_x} > 0")
+    return Answer(Formula(when(positive, binary(held, "*", held) if asked.name == "REGR_R2" else held)), Double())
 
 
-def slope(asked: AggregateCall, context: Context) -> Answer:
-    """REGR_SLOPE(y, x): how much y grows with x."""
-    count, together, _, second = _pair_sums(asked, context)
-    positive = Sql(f"{_enough(asked, count)} AND {second} > 0")
-    return Answer(Formula(when(positive, binary(together, "/", second))), Double())
+def regression(asked: AggregateCall, context: Context) -> Answer:
+    """REGR_SLOPE(y, x): how much y grows with x. REGR_INTERCEPT(y, x): what y is where x is 0."""
+    pairs = _pair_sums(asked, context)
+    result = binary(pairs.together, "/", pairs.of_x)
+    if asked.name == "REGR_INTERCEPT":
+        result = binary(pairs.mean_y, "-", binary(result, "*", pairs.mean_x))
+    return Answer(Formula(when(Sql(f"{_enough(asked, pairs.count)} AND {pairs.of_x} > 0"), result)), Double())
 
 
-def _pair_sums(asked: AggregateCall, context: Context) -> tuple[Sql, Sql, Sql, Sql]:
-    """Over rows where both are known: their number, and the spreads of y with x, of y, and of x."""
+@dataclass(frozen=True)
+class Pairs:
+    """Over rows where both are known: their number, the spreads of y with x, of y and of x, and the means."""
+
+    count: Sql
+    together: Sql
+    of_y: Sql
+    of_x: Sql
+    mean_y: Sql
+    mean_x: Sql
+
+
+def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
     y, x = asked.arguments
     y, x = _where_known(y, x, context), _where_known(x, y, context)
     pairs = AggregateCall(asked.name, (y,), at=asked.at)
     count = _double(count_linear(pairs, context))
-    from_y, from_x = _away(y, _middle(asked, y, context)), _away(x, _middle(asked, x, context))
+    middles = [_middle(asked, value, context) for value in (y, x)]
+    from_y, from_x = (_away(value, middle) for value, middle in zip((y, x), middles, strict=True))
     sum_y, sum_x = (_double(sum_linear(pairs, away, context)) for away in (from_y, from_x))
     product = Call(FUNCTIONS["*"], (from_y, from_x), Double())
-    together = _spread(_double(sum_linear(pairs, product, context)), sum_y, sum_x, count)
-    first = _spread(_double(sum_linear(pairs, _square(from_y), context)), sum_y, sum_y, count)
-    second = _spread(_double(sum_linear(pairs, _square(from_x), context)), sum_x, sum_x, count)
-    return count, together, first, second
+    mean_y, mean_x = (
+        binary(literal(middle, Double()), "+", binary(total, "/", count))
+        for middle, total in zip(middles, (sum_y, sum_x), strict=True)
+    )
+    return Pairs(
+        count,
+        _spread(_double(sum_linear(pairs, product, context)), sum_y, sum_x, count),
+        _spread(_double(sum_linear(pairs, _square(from_y), context)), sum_y, sum_y, count),
+        _spread(_double(sum_linear(pairs, _square(from_x), context)), sum_x, sum_x, count),
+        mean_y,
+        mean_x,
+    )
 
 
 def _where_known(value: Expression, other: Expression, context: Context) -> Expression:

@@ -77,6 +77,8 @@ class Matched:
     measure: CountRows | CountValues | SumValues
     left_rows: int
     right_rows: int
+    groups: int
+    """There are no more than so many, and one unit can change all of them."""
     parts: ClassVar[tuple[str, ...]] = ("total", "left", "right")
     mechanisms: ClassVar[tuple[str, ...]] = ("smooth", "ptr")
 

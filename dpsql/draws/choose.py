@@ -9,6 +9,7 @@ from dpsql.draws.mode import chosen_mode, stable_mode
 from dpsql.draws.proposed import proposed_average, proposed_matched, proposed_quantile
 from dpsql.draws.quantile import chosen_quantile
 from dpsql.draws.smooth import smooth_average, smooth_matched, smooth_quantile
+from dpsql.errors import ProgrammingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,4 +31,10 @@ DRAWS: dict[tuple[type, str], Callable[[Any, Terms], Draw]] = {
 
 
 def draw_for(statistic: Statistic, terms: Terms) -> Draw:
-    return DRAWS[type(statistic), terms.mechanism](statistic, terms)
+    try:
+        return DRAWS[type(statistic), terms.mechanism](statistic, terms)
+    except ValueError as error:  # no data was read yet: what does not fit is the price
+        raise ProgrammingError(
+            f"for one statistic and group there is an epsilon of {float(terms.epsilon):.3g}, and {error}",
+            hint="name another epsilon, or another mechanism",
+        ) from None

@@ -43,9 +43,13 @@ def means(profile: Sequence[NDArray[Any]], grid: Grid) -> Iterator[tuple[Fractio
 def moves(profile: Sequence[NDArray[Any]], statistic: Matched) -> CrossJoin:
     """How far one unit can move the totals over pairs of people, all groups together."""
     _, left, right = (whole(part) for part in profile)
+    return moves_from(int(left.max()), int(right.max()), statistic)
+
+
+def moves_from(left_most: int, right_most: int, statistic: Matched) -> CrossJoin:
     measure = statistic.measure
     value = max(abs(measure.low), abs(measure.high)) if isinstance(measure, SumValues) else 1
-    return CrossJoin(statistic.left_rows, statistic.right_rows, int(left.max()), int(right.max()), value)
+    return CrossJoin(statistic.left_rows, statistic.right_rows, left_most, right_most, value)
 
 
 def whole(column: NDArray[Any]) -> NDArray[np.int64]:

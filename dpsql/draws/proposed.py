@@ -14,8 +14,8 @@ import numpy as np
 from dpsql.accounting.events import Composed, Event, Laplace
 from dpsql.aggregates.statistic import Grid
 from dpsql.draws.draw import Spared
-from dpsql.draws.profile import means, moves, whole
-from dpsql.draws.quantile import Around
+from dpsql.draws.profile import means, moves, moves_from, whole
+from dpsql.draws.quantile import MOST_RANKS, Around
 from dpsql.errors import ProgrammingError
 from dpsql.expressions.quanta import LARGEST
 from dpsql.mechanisms import local_sensitivity
@@ -100,6 +100,8 @@ class ProposedQuantile(Proposed):
 
 def proposed_quantile(statistic: Quantile, terms: Terms) -> ProposedQuantile:
     test, epsilon = _terms(terms)
+    if terms.rows * test.limit > MOST_RANKS:
+        raise ValueError(f"a test of more than {MOST_RANKS:,} ranks would be nothing but noise")
     grid = statistic.grid
     around = Around(grid, share(statistic.fraction), terms.rows, test.limit)
     return ProposedQuantile(grid, terms.rows, terms.proposed_steps(grid), test, epsilon, around)
@@ -130,11 +132,12 @@ class ProposedMatched(Proposed):
 
 def proposed_matched(statistic: Matched, terms: Terms) -> ProposedMatched:
     assert terms.propose is not None
-    beta = terms.propose // statistic.quantum
-    if beta < 1:
+    beta, (test, epsilon) = terms.propose // statistic.quantum, _terms(terms)
+    if beta < moves_from(0, 0, statistic).at(0):
+        enough = moves_from(1, 1, statistic).at(test.threshold) * statistic.quantum
         raise ProgrammingError(
-            f"propose={float(terms.propose):g} is less than one pair",
-            hint="propose how many pairs you think one unit can add or remove",
+            f"propose={float(terms.propose):g} is less than one unit can change on any data",
+            hint=f"propose how much you think it can change, at the very least {float(enough):g}",
         )
     grid = Grid(statistic.quantum, -LARGEST, LARGEST)
-    return ProposedMatched(grid, terms.rows, beta, *_terms(terms), statistic)
+    return ProposedMatched(grid, terms.rows, beta, test, epsilon, statistic)

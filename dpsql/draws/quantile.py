@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from dpsql.aggregates.statistic import Grid, Quantile
     from dpsql.draws.draw import Terms
 
+MOST_RANKS = 1 << 18
+"""No more ranks than this are looked at on either side; beyond them anything is assumed."""
+
 
 @dataclass(frozen=True)
 class ChosenQuantile:

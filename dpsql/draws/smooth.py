@@ -13,7 +13,8 @@ import numpy as np
 
 from dpsql.aggregates.statistic import Grid
 from dpsql.draws.profile import means, moves, whole
-from dpsql.draws.quantile import Around
+from dpsql.draws.quantile import MOST_RANKS, Around
+from dpsql.errors import ProgrammingError
 from dpsql.expressions.quanta import LARGEST
 from dpsql.mechanisms import local_sensitivity, smooth_sensitivity
 from dpsql.mechanisms.local_sensitivity import smooth_reach
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from dpsql.draws.draw import Terms
     from dpsql.mechanisms.local_sensitivity import LocalSensitivity
     from dpsql.mechanisms.smooth_sensitivity import SmoothNoise
+
+MOST_GROUPS = 10_000
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,11 @@ class Smooth:
         return np.ma.masked_array(np.array(drawn, dtype=np.int64))
 
 
-def noise_for(terms: Terms) -> SmoothNoise:
-    """Without a delta the tails have to be heavy."""
+def noise_for(terms: Terms, cells: int = 1) -> SmoothNoise:
+    """Without a delta the tails have to be heavy. `cells`: so many numbers have the same scale."""
     if not terms.delta:
         return smooth_sensitivity.cauchy(terms.epsilon)
-    return smooth_sensitivity.laplace(terms.epsilon, terms.delta)
+    return smooth_sensitivity.laplace(terms.epsilon, terms.delta, cells)
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class SmoothQuantile(Smooth):
 
 def smooth_quantile(statistic: Quantile, terms: Terms) -> SmoothQuantile:
     added, grid = noise_for(terms), statistic.grid
-    steps = smooth_reach(added.b, grid.low, grid.high)
+    steps = min(smooth_reach(added.b, grid.low, grid.high), max(MOST_RANKS // terms.rows, 1))
     return SmoothQuantile(grid, terms.rows, added, Around(grid, share(statistic.fraction), terms.rows, steps))
 
 
@@ -109,4 +112,13 @@ class SmoothMatched(Smooth):
 
 
 def smooth_matched(statistic: Matched, terms: Terms) -> SmoothMatched:
-    return SmoothMatched(Grid(statistic.quantum, -LARGEST, LARGEST), terms.rows, noise_for(terms), statistic)
+    """One scale for all groups: Cauchy noise, the only one without a delta, is for a single number."""
+    if statistic.groups > 1:
+        terms.needs_delta()
+    if statistic.groups > MOST_GROUPS:
+        raise ProgrammingError(
+            f"smooth sensitivity over more than {MOST_GROUPS:,} groups would be nothing but noise",
+            hint='group by less, or use mechanism="ptr" and propose=...',
+        )
+    added = noise_for(terms, max(statistic.groups, 1))
+    return SmoothMatched(Grid(statistic.quantum, -LARGEST, LARGEST), terms.rows, added, statistic)

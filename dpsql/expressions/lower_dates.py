@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, Unsupported
-from dpsql.expressions.table import DATE_PARTS, NAMES
+from dpsql.expressions.table import DATE_PARTS, NAMES, NODES
 from dpsql.expressions.tree import Expression, Literal, facts_of
-from dpsql.schema.types import Date, Integer, Text, Timestamp
+from dpsql.schema.types import Boolean, Date, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpsql.expressions.lower import Lowering
 
+FIXED = ("week", "day", "hour", "minute", "second")
+"""Units that are always as long."""
 DIFFERENCES = {"DATE_SUB": "DATE_SUB", "DATESUB": "DATE_SUB"}
 
 
@@ -70,6 +72,11 @@ def lower_named(lowering: Lowering, node: exp.Expr) -> Expression:
         return lowering.call(NAMES[name], node, arguments)
     if name in ("DATE_PART", "DATEPART") and len(arguments) == 2 and isinstance(arguments[0], exp.Literal):
         return lower_part(lowering, node, arguments[0].name, arguments[1])
+    if name == "FDIV" and len(arguments) == 2:
+        return lowering.build("FLOOR", node, (lowering.call("/", node, arguments),))
+    if name == "ISFINITE" and len(arguments) == 1:
+        missing = lowering.call("IS NULL", node, arguments)
+        return lowering.build("CASE", node, (missing, Literal(None, Text()), Literal(True, Boolean())))
     if name in DIFFERENCES and len(arguments) == 3:
         unit = _unit(lowering, node, arguments[0])
         return lowering.build(DIFFERENCES[name], node, (unit, *(lowering.lower(moment) for moment in arguments[1:])))
@@ -106,6 +113,33 @@ def _negative(lowering: Lowering, node: exp.Expr, days: Expression) -> Expressio
     return lowering.build("negate", node, (days,))
 
 
+def lower_order(lowering: Lowering, node: exp.Expr) -> Expression:
+    """a - b < INTERVAL 30 DAY is a < b + INTERVAL 30 DAY; other comparisons are as they are written."""
+    name, keys = NODES[type(node)]
+    lowering.only(node, keys)
+    left, right = node.this.unnest(), node.expression.unnest()
+    if isinstance(left, exp.Sub) and isinstance(right, exp.Interval):
+        first, second = lowering.lower(left.this), lowering.lower(left.expression)
+        unit = right.args.get("unit")
+        fixed = isinstance(unit, exp.Var) and unit.name.lower().rstrip("s") in FIXED and right.this.name.isdigit()
+        if isinstance(first.type, Timestamp) and fixed:
+            later = lower_shift(lowering, right, left.expression, right, 1)
+            return _apart(lowering, node, name, (first, second, later))
+    return lowering.call(name, node, (node.this, node.expression))
+
+
+def _apart(
+    lowering: Lowering, node: exp.Expr, name: str, moments: tuple[Expression, Expression, Expression]
+) -> Expression:
+    """first < later, where later is second + interval; where that is beyond the last moment, all are before it."""
+    first, second, later = moments
+    beyond = Literal(name in ("<", "<="), Boolean())
+    compared = lowering.build("COALESCE", node, (lowering.build(name, node, (first, later)), beyond))
+    missing = [lowering.build("IS NULL", node, (moment,)) for moment in (first, second)]
+    unknown = lowering.build("OR", node, tuple(missing))
+    return lowering.build("CASE", node, (unknown, Literal(None, Text()), compared))
+
+
 def lower_add(lowering: Lowering, node: exp.Expr) -> Expression:
     """DATE_ADD(date, INTERVAL 1 DAY) and DATE_ADD(date, 1)."""
     lowering.only(node, ("this", "expression"))
@@ -138,6 +172,7 @@ def _constant(moment: Expression) -> Expression:
 SPECIAL: dict[type[exp.Expr], Callable[[Lowering, exp.Expr], Expression]] = {
     exp.Add: lower_sum,
     exp.Sub: lower_sum,
+    **dict.fromkeys((exp.LT, exp.LTE, exp.GT, exp.GTE), lower_order),
     exp.DateAdd: lower_add,
     exp.Extract: lower_extract,
     exp.TimestampTrunc: lower_trunc,

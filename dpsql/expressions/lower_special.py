@@ -188,6 +188,24 @@ def lower_log(lowering: Lowering, node: exp.Expr) -> Expression:
     raise lowering.refuse(node)
 
 
+def lower_bracket(lowering: Lowering, node: exp.Expr) -> Expression:
+    """text[2] is its second character."""
+    lowering.only(node, ("this", "expressions", "offset"))
+    index = node.expressions[0]
+    if len(node.expressions) != 1 or not isinstance(index, exp.Literal) or not index.is_int:
+        raise lowering.refuse(node)
+    # The parser counts from 0.
+    start = exp.Literal.number(int(index.this) + 1)
+    return lowering.call("SUBSTRING", node, (node.this, start, exp.Literal.number(1)))
+
+
+def lower_in(lowering: Lowering, node: exp.Expr) -> Expression:
+    if node.args.get("query") is not None:
+        return lower_subquery(lowering, node)
+    lowering.only(node, ("this", "expressions"))
+    return lowering.call("IN", node, (node.this, *node.expressions))
+
+
 def lower_subquery(lowering: Lowering, node: exp.Expr) -> Expression:
     if lowering.subquery is None:
         raise lowering.refuse(node)
@@ -215,5 +233,7 @@ SPECIAL: dict[type[exp.Expr], Callable[[Lowering, exp.Expr], Expression]] = {
     exp.Trim: lower_trim,
     exp.Pad: lower_pad,
     exp.Log: lower_log,
-    **dict.fromkeys((exp.Subquery, exp.Select, exp.Union), lower_subquery),
+    **dict.fromkeys((exp.Subquery, exp.Select, exp.Union, exp.Exists), lower_subquery),
+    exp.In: lower_in,
+    exp.Bracket: lower_bracket,
 }

@@ -75,6 +75,31 @@ def extract_sql(arguments: Sequence[Written]) -> Sql:
     return call_sql("regexp_extract", arguments)
 
 
+def glob_facts(arguments: Sequence[Facts]) -> Facts:
+    """Only * and ? are read as the engine reads them; sets and escapes have rules of their own."""
+    text, pattern = arguments
+    need_text("GLOB", text)
+    if not isinstance(pattern.constant, str) or set(pattern.constant) & set("[]\\"):
+        raise Misfit("GLOB takes a text and a constant pattern of * and ?")
+    return truth(nullable=text.nullable)
+
+
+def glob_sql(arguments: Sequence[Written]) -> Sql:
+    text, pattern = (argument.sql for argument in arguments)
+    return binary(text, "GLOB", pattern)
+
+
+def replace_facts(arguments: Sequence[Facts]) -> Facts:
+    check_regex("REGEXP_REPLACE", arguments[:2])
+    new = arguments[2].constant if len(arguments) > 2 else None
+    flags = arguments[3].constant if len(arguments) == 4 else ""
+    known = isinstance(flags, str) and set(flags) <= {*FLAGS, "g"}
+    if len(arguments) > 4 or not isinstance(new, str) or "\\" in new or not known:
+        raise Misfit("REGEXP_REPLACE takes a text, a constant pattern and a constant text without \\, and flags")
+    # At every character, before it and behind it, there may be something to put in.
+    return grown(arguments[0].nullable, arguments[0].growth * (1 + 2 * len(new.encode())))
+
+
 def _like(name: str) -> Function:
     return Function(name, f"text {name} 'pattern'", partial(like_facts, name), partial(like_sql, name))
 
@@ -89,5 +114,12 @@ FUNCTIONS = (
     _regex("SIMILAR TO", "regexp_full_match", "text SIMILAR TO 'pattern'"),
     _regex("REGEXP_MATCHES", "regexp_matches", "REGEXP_MATCHES(text, 'pattern' [, 'flags'])"),
     _regex("REGEXP_FULL_MATCH", "regexp_full_match", "REGEXP_FULL_MATCH(text, 'pattern' [, 'flags'])"),
+    Function("GLOB", "text GLOB 'pattern'", glob_facts, glob_sql),
+    Function(
+        "REGEXP_REPLACE",
+        "REGEXP_REPLACE(text, 'pattern', 'new' [, 'flags'])",
+        replace_facts,
+        partial(call_sql, "regexp_replace"),
+    ),
     Function("REGEXP_EXTRACT", "REGEXP_EXTRACT(text, 'pattern' [, group])", extract_facts, extract_sql),
 )

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from dpsql.expressions import (
     arithmetic,
+    bits,
     comparison,
     conditional,
     date_arithmetic,
@@ -28,6 +29,7 @@ FUNCTIONS: dict[str, Function] = {
     function.name: function
     for module in (
         arithmetic,
+        bits,
         comparison,
         patterns,
         conditional,
@@ -52,6 +54,9 @@ NODES: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.Div: ("/", PAIR),
     exp.IntDiv: ("//", PAIR),
     exp.Mod: ("%", PAIR),
+    exp.BitwiseAnd: ("&", PAIR),
+    exp.BitwiseOr: ("|", PAIR),
+    exp.BitwiseXor: ("XOR", PAIR),
     exp.EQ: ("=", PAIR),
     exp.NEQ: ("<>", PAIR),
     exp.LT: ("<", PAIR),
@@ -60,7 +65,6 @@ NODES: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.GTE: (">=", PAIR),
     exp.NullSafeEQ: ("IS NOT DISTINCT FROM", PAIR),
     exp.NullSafeNEQ: ("IS DISTINCT FROM", PAIR),
-    exp.In: ("IN", ("this", "expressions")),
     exp.And: ("AND", PAIR),
     exp.Or: ("OR", PAIR),
     exp.Not: ("NOT", THIS),
@@ -93,6 +97,8 @@ NODES: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.SimilarTo: ("SIMILAR TO", PAIR),
     exp.RegexpLike: ("REGEXP_MATCHES", ("this", "expression", "flag")),
     exp.RegexpFullMatch: ("REGEXP_FULL_MATCH", ("this", "expression", "options")),
+    exp.Glob: ("GLOB", PAIR),
+    exp.RegexpReplace: ("REGEXP_REPLACE", ("this", "expression", "replacement", "modifiers")),
     exp.RegexpExtract: ("REGEXP_EXTRACT", ("this", "expression", "group")),
     exp.Lower: ("LOWER", THIS),
     exp.Upper: ("UPPER", THIS),
@@ -104,6 +110,8 @@ NODES: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.Replace: ("REPLACE", ("this", "expression", "replacement")),
     exp.SplitPart: ("SPLIT_PART", ("this", "delimiter", "part_index")),
     exp.StrPosition: ("STRPOS", ("this", "substr")),
+    exp.Levenshtein: ("LEVENSHTEIN", PAIR),
+    exp.MD5: ("MD5", THIS),
     exp.Ascii: ("ASCII", THIS),
     exp.Unicode: ("UNICODE", THIS),
     exp.StartsWith: ("STARTS_WITH", PAIR),
@@ -149,5 +157,6 @@ DATE_PARTS = {
 
 # Notes of the parser to its own writer; they say nothing about what the analyst asked.
 PARSER_NOTES = {
-    *("safe", "typed", "big_int", "coalesce", "ignore_nulls", "null_if_pos_overflow", "date_part_boundary", "_type")
+    *("safe", "typed", "big_int", "coalesce", "ignore_nulls", "null_if_pos_overflow", "date_part_boundary", "_type"),
+    "single_replace",
 }

@@ -25,6 +25,9 @@ MOST_GROWTH = 100
 """Beyond this one row's text could take all memory, and everybody would see the time that it takes."""
 
 
+MD5_LENGTH = 32
+
+
 def need_text(name: str, facts: Facts) -> None:
     if not isinstance(facts.type, Text) and not is_null(facts):
         raise Misfit(f"{name} takes a text, not {facts.type.name}; CAST it to VARCHAR first")
@@ -113,6 +116,17 @@ def position_facts(arguments: Sequence[Facts]) -> Facts:
     return bounded(Integer(), 0, None, nullable=arguments[0].nullable)
 
 
+def distance_facts(arguments: Sequence[Facts]) -> Facts:
+    need_text("LEVENSHTEIN", arguments[0])
+    need_constants("LEVENSHTEIN", arguments[1:], str)
+    return bounded(Integer(), 0, None, nullable=arguments[0].nullable)
+
+
+def digest_facts(arguments: Sequence[Facts]) -> Facts:
+    need_text("MD5", arguments[0])
+    return grown(arguments[0].nullable, MD5_LENGTH)
+
+
 def code_facts(name: str, least: int, arguments: Sequence[Facts]) -> Facts:
     """The number of a text's first character; an empty text has the least."""
     need_text(name, arguments[0])
@@ -190,6 +204,8 @@ FUNCTIONS = (
     _pad("RPAD"),
     Function("SPLIT_PART", "SPLIT_PART(text, 'delimiter', index)", split_facts, partial(call_sql, "split_part")),
     Function("STRPOS", "STRPOS(text, 'part')", position_facts, partial(call_sql, "strpos")),
+    Function("LEVENSHTEIN", "LEVENSHTEIN(text, 'other')", distance_facts, partial(call_sql, "levenshtein")),
+    Function("MD5", "MD5(text)", digest_facts, partial(call_sql, "md5")),
     _code("ASCII", 0),
     _code("UNICODE", -1),
     _test("STARTS_WITH", "STARTS_WITH(text, 'start')"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -36,9 +36,10 @@ from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import gaussian, laplace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dpsql.accounting.budget import Budget
+    from dpsql.accounting.costs import Totals
     from dpsql.aggregates.answer import Test
     from dpsql.aggregates.release import Bounded, Drawn, Release
     from dpsql.draws.draw import Draw
@@ -97,6 +98,8 @@ class CalibratedRelease:
     """The epsilon of one measure or statistic."""
     fingerprint: str
     """The same for the same release at the same price: its noisy answer is drawn once."""
+    subject: str
+    """The same for the same release at any price."""
 
     @property
     def refusable(self) -> dict[str, Spared]:
@@ -114,8 +117,8 @@ class CalibratedRelease:
     @property
     def noises(self) -> NoisyColumns:
         """The noise of each column that has one which everybody knows, in the column's units."""
-        measured = {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in self.measures}
-        return measured | {drawn.column: (draw.noise, 1) for drawn, draw in self.statistics if draw.noise is not None}
+        drawn = {drawn.column: (draw.noise, 1) for drawn, draw in self.statistics if draw.noise is not None}
+        return {**noisy_columns(self.measures), **drawn}
 
     def salted(self, salt: int) -> Sql:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
@@ -136,6 +139,11 @@ class Calibrated:
     finish: str
     mechanism: str
     reason: str
+    candidate: Candidate = field(repr=False)
+
+    @property
+    def event(self) -> Event:
+        return Composed(tuple(release.event for release in self.releases))
 
     @property
     def cost(self) -> Cost:
@@ -162,10 +170,22 @@ class Candidate:
     events: tuple[Event, ...]
     delta: Fraction
     """The delta at which the query's epsilon holds, key selection apart."""
-    share: float
-    """The part of the session that it takes."""
-    fits: bool
-    """Whether that much is left."""
+    statistics: Event
+    budget: Budget = field(repr=False)
+
+    @property
+    def share(self) -> float:
+        """The part of the session that it takes, statistics included."""
+        return self._taken[0]
+
+    @property
+    def fits(self) -> bool:
+        """Whether that much is left."""
+        return self._taken[1]
+
+    @cached_property
+    def _taken(self) -> tuple[float, bool]:
+        return share_of(price(Composed((*self.events, self.statistics))), self.budget)
 
     @property
     def spread(self) -> float:
@@ -176,23 +196,30 @@ class Candidate:
 
 def calibrate_noise(planned: Planned, setting: Setting) -> Calibrated:
     budget = setting.ledger.budget
-    candidates = [make(planned, budget) for make in _allowed(planned, budget.filter)]
+    candidates = [make(planned, budget) for make in makers(planned, budget.filter).values()]
     # What still fits comes first. Then error weighed by what it costs the session: variance times share.
     candidates.sort(key=lambda way: (not way.fits, way.spread + math.log(max(way.share, 1e-300))))
-    ways = [_calibrated(planned, candidate, candidates, budget, setting) for candidate in candidates]
+    ways = [with_noise(planned, way, _reason(way, candidates, planned), setting) for way in candidates]
+    return first_answered(ways, setting)
+
+
+def first_answered(ways: Sequence[Calibrated], setting: Setting) -> Calibrated:
+    """The way in which this very question was answered before, so that it can be recalled; or else the first."""
     return next((way for way in ways if _answered(way, setting)), ways[0])
 
 
 def _answered(way: Calibrated, setting: Setting) -> bool:
-    """Whether this very question was answered this way before, so that the answer can be recalled."""
     answers = setting.ledger.answers
     return not way.question.fresh and all(answers.recall(release.fingerprint) for release in way.releases)
 
 
-def _calibrated(
-    planned: Planned, chosen: Candidate, candidates: list[Candidate], budget: Budget, setting: Setting
-) -> Calibrated:
-    delta = _reserved_delta(planned, budget.filter, chosen)
+def with_noise(planned: Planned, chosen: Candidate, reason: str, setting: Setting) -> Calibrated:
+    if any(measure.std > LARGEST_STD for release in chosen.measures for measure in release):
+        raise ProgrammingError(
+            f"at epsilon {float(planned.question.epsilon):.3g} the answer would be nothing but noise",
+            hint="name a larger epsilon",
+        )
+    delta = _reserved_delta(planned, setting.ledger.budget.filter, chosen)
     releases: list[CalibratedRelease] = []
     for number in range(len(planned.releases)):
         releases.append(_release(planned, number, chosen, delta, setting, releases))
@@ -206,23 +233,29 @@ def _calibrated(
         planned.outputs,
         planned.finish,
         " and ".join(dict.fromkeys(noises + drawn)),
-        _reason(chosen, candidates, planned),
+        reason,
+        chosen,
     )
 
 
-def _allowed(planned: Planned, filter_: Filter) -> list[Callable[[Planned, Budget], Candidate]]:
-    makers = {"laplace": _laplace, "gaussian": _gaussian}
+def makers(planned: Planned, filter_: Filter) -> Mapping[str, Callable[[Planned, Budget], Candidate]]:
+    """The kinds of noise that the query may have, and what calibrates each."""
+    known = {"laplace": _laplace, "gaussian": _gaussian}
     question = planned.question
     delta = filter_.delta if question.delta is None else question.delta
-    if not _measures(planned):
-        return [_laplace]
-    if question.mechanism not in makers:
-        return list(makers.values()) if delta else [_laplace]
+    if not _measures(planned) or (question.mechanism not in known and not delta):
+        return {"laplace": _laplace}
+    if question.mechanism not in known:
+        return known
     if question.mechanism == "gaussian" and not delta:
         raise ProgrammingError(
             "Gaussian noise needs a delta, and this session has none", hint="connect with delta=1e-6, or use Laplace"
         )
-    return [makers[question.mechanism]]
+    return {question.mechanism: known[question.mechanism]}
+
+
+def noisy_columns(measures: Iterable[NoisyMeasure]) -> NoisyColumns:
+    return {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in measures}
 
 
 def _laplace(planned: Planned, budget: Budget) -> Candidate:
@@ -235,7 +268,7 @@ def _laplace(planned: Planned, budget: Budget) -> Candidate:
 
     measures = tuple(tuple(map(noisy, release.release.measures)) for release in planned.releases)
     events = tuple(Composed(tuple(measure.event for measure in release)) for release in measures)
-    return Candidate("laplace", measures, events, Fraction(0), *_share(events, planned, budget))
+    return Candidate("laplace", measures, events, Fraction(0), _drawing(planned), budget)
 
 
 def _gaussian(planned: Planned, budget: Budget) -> Candidate:
@@ -258,7 +291,7 @@ def _gaussian(planned: Planned, budget: Budget) -> Candidate:
             events.append(ApproximateRelease(epsilon * part, delta * part))
         else:
             events.append(Composed((event,) * len(noisy)))
-    return Candidate("gaussian", tuple(measures), tuple(events), delta, *_share(tuple(events), planned, budget))
+    return Candidate("gaussian", tuple(measures), tuple(events), delta, _drawing(planned), budget)
 
 
 def _mu_squared(epsilon: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
@@ -287,11 +320,6 @@ def _each(planned: Planned) -> Fraction:
 
 def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
     """How many low bits drown in the noise; a count of units that selects groups keeps all of its bits."""
-    if std > LARGEST_STD:
-        raise ProgrammingError(
-            f"at epsilon {float(planned.question.epsilon):.3g} the answer would be nothing but noise",
-            hint="name a larger epsilon",
-        )
     if std < FINEST_STD or any(release.release.selection == bounded.column for release in planned.releases):
         return 0
     return max(0, min(int(math.log2(std / FINEST_STD)), bounded.linf.bit_length() - SPARED_BITS))
@@ -350,14 +378,14 @@ def _reserved_delta(planned: Planned, filter_: Filter, candidate: Candidate) -> 
     return reserved / uses
 
 
-def _share(events: tuple[Event, ...], planned: Planned, budget: Budget) -> tuple[float, bool]:
-    """The part of the session that the events and all statistics take, by the best rule that can still admit them.
+def _drawing(planned: Planned) -> Event:
+    """All statistics, at most."""
+    return Repeated((PureRelease(_each(planned)),), Fraction(_statistics(planned)))
 
-    And whether there is one.
-    """
-    statistics = Repeated((PureRelease(_each(planned)),), Fraction(_statistics(planned)))
-    cost, spent = price(Composed((*events, statistics))), budget.tally.totals
-    rules = budget.filter.rules
+
+def share_of(cost: Totals, budget: Budget) -> tuple[float, bool]:
+    """The part of the session that the cost takes, by the best rule that can still admit it; whether there is one."""
+    spent, rules = budget.tally.totals, budget.filter.rules
     alive = [rule for rule in rules if spent + cost <= rule.limit]
     share = min(
         max(_fraction(mine, limit) for mine, limit in zip(cost.amounts, rule.limit.amounts, strict=True))
@@ -404,6 +432,7 @@ def _release(
         delta,
         _each(planned),
         _fingerprint(release, measures, statistics, threshold, setting, before),
+        subject_of(planned, number, setting),
     )
 
 
@@ -443,6 +472,16 @@ def _fingerprint(
     # What a release reads of earlier answers is as much a part of it as its SQL.
     read = [[part.finish, *(before[number].fingerprint for number in part.releases)] for part in release.earlier]
     text = json.dumps([setting.schema.dataset, _salted(release, statistics, 0), noises, draws, threshold, read])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def subject_of(planned: Planned, number: int, setting: Setting) -> str:
+    """What a release is about, whatever its noise."""
+    release = planned.releases[number]
+    read = [
+        [part.finish, *(subject_of(planned, number, setting) for number in part.releases)] for part in release.earlier
+    ]
+    text = json.dumps(["subject", setting.schema.dataset, release.salted(0, {}), read])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -17,7 +17,7 @@ from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.matched import matched
 from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, Measure, OverDistinct
 from dpsql.aggregates.mode import mode
-from dpsql.aggregates.moments import correlation, covariance, slope, variance
+from dpsql.aggregates.moments import correlation, covariance, regression, variance
 from dpsql.aggregates.quantile import quantile
 from dpsql.aggregates.release import Bounded, Drawn, Release
 from dpsql.aggregates.statistic import Matched, Statistic
@@ -42,8 +42,8 @@ AGGREGATORS: dict[str, Aggregator] = {
     "AVG": avg,
     **dict.fromkeys(("VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP"), variance),
     **dict.fromkeys(("COVAR_POP", "COVAR_SAMP"), covariance),
-    "CORR": correlation,
-    "REGR_SLOPE": slope,
+    **dict.fromkeys(("CORR", "REGR_R2"), correlation),
+    **dict.fromkeys(("REGR_SLOPE", "REGR_INTERCEPT"), regression),
     **dict.fromkeys(("QUANTILE_CONT", "QUANTILE_DISC", "MIN", "MAX"), quantile),
     "MODE": mode,
 }
@@ -142,7 +142,7 @@ def _matched(release: TrackedRelease, across: Across, question: Question) -> Rel
     statistics: dict[Statistic, str] = {}
     answers = []
     for call in release.aggregate.calls:
-        statistic, kind = matched(call, release.knowledge.kept, across, rows)
+        statistic, kind = matched(call, release.knowledge.kept, across, (*rows, release.domain.size))
         column = statistics.setdefault(statistic, f"s{len(statistics)}")
         answers.append(Answer(Linear(((column, statistic.quantum),)), kind))
     return _release(release, question, 1, max(rows), {}, statistics, tuple(answers), None)
@@ -192,6 +192,12 @@ def _check_totals(release: TrackedRelease, parts: list[Measure | Statistic]) -> 
 def _aggregator(call: AggregateCall) -> Aggregator:
     if call.name in AGGREGATORS:
         return AGGREGATORS[call.name]
+    if call.name in ("BOOL_OR", "BOOL_AND"):
+        raise Unsupported(
+            f"{call.name} over many people cannot be asked: one person can turn it, so an answer would be a coin toss",
+            at=call.at,
+            hint="count those who do (or do not): COUNT_IF(...), and look at its error bar",
+        )
     raise Unsupported(
         f"{call.name} over many people cannot be asked",
         at=call.at,

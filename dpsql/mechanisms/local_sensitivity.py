@@ -82,11 +82,25 @@ class OrderStatistic(LocalSensitivity):
         return int((self.values[middle : middle + width + 1] - self.values[middle - width : middle + 1]).max())
 
     def peaks(self, b: Fraction) -> list[int]:
-        """All k up to the first that counts as the whole range, less those that float64 can tell are lower."""
-        bounds = np.array([self.at(k) for k in range(self.reach + 1)], dtype=np.float64)
+        """All k up to the first that counts as the whole range, less those that float64 can tell are lower.
+
+        U_k is at least the longer of the stretches to both sides and at most both together: few k need more than that.
+        """
+        middle, widths = len(self.values) // 2, self.rows_per_unit * np.arange(1, self.reach + 1)
+        above = self.values[middle + widths] - self.values[middle]
+        below = self.values[middle] - self.values[middle - widths]
+        least = self._logarithms(np.maximum(above, below), b)
+        likely = np.flatnonzero(self._logarithms(above + below, b) >= least.max() - CLOSE)
+        bounds = np.array([self.at(int(k)) for k in likely], dtype=np.float64)
         with np.errstate(divide="ignore"):
-            logarithms = np.log(bounds) - float(b) * np.arange(len(bounds))
-        return [int(k) for k in np.flatnonzero(logarithms >= logarithms.max() - CLOSE)]
+            logarithms = np.log(bounds) - float(b) * likely
+        return [int(k) for k in likely[logarithms >= logarithms.max() - CLOSE]]
+
+    def _logarithms(self, bounds: NDArray[np.int64], b: Fraction) -> NDArray[np.float64]:
+        """Of e^(-b k) times the bounds for all known k, and then the whole range."""
+        with np.errstate(divide="ignore"):
+            whole: NDArray[np.float64] = np.log(np.append(bounds, self.high - self.low))
+        return whole - float(b) * np.arange(len(bounds) + 1)
 
 
 def target_rank(share: Share, rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -62,18 +62,26 @@ def cauchy(epsilon: Fraction) -> SmoothNoise:
     return SmoothNoise(real_noise.Cauchy, _rounded_down(a), b, PureRelease(epsilon))
 
 
-def laplace(epsilon: Fraction, delta: Fraction) -> SmoothNoise:
-    """Half of epsilon for the shift, half and delta for the scale: its divergence is e^-z (1 - e^-b), z below."""
+def laplace(epsilon: Fraction, delta: Fraction, cells: int = 1) -> SmoothNoise:
+    """Half of epsilon for the shift, half and delta for the scale, which is common to so many numbers."""
     _check(epsilon, delta)
-    half = float(epsilon) / 2
+    half, limit = float(epsilon) / 2, epsilon / (2 * cells)
 
     def private(b: float) -> bool:
-        z = (half + b) / expm1(b)
         with localcontext(Context(prec=30)):
-            return Decimal(-z).exp() * Decimal(-expm1(-b)) * Decimal(1 + SAFETY) <= _decimal(delta)
+            return _scale_divergence(half, b, cells) * Decimal(1 + SAFETY) <= _decimal(delta)
 
-    b = _largest(private, epsilon / 2)
-    return SmoothNoise(real_noise.Laplace, epsilon / 2, b, ApproximateRelease(epsilon, delta))
+    return SmoothNoise(real_noise.Laplace, epsilon / 2, _largest(private, limit), ApproximateRelease(epsilon, delta))
+
+
+def _scale_divergence(half: float, b: float, cells: int) -> Decimal:
+    """e^-z times the sum of (z^i / i!) (1 - e^(-(cells - i) b)) over i < cells: all terms are positive."""
+    z = Decimal((half + cells * b) / expm1(b))
+    power, total = Decimal(1), Decimal(0)
+    for i in range(cells):
+        total += power * Decimal(-expm1((i - cells) * b))
+        power *= z / (i + 1)
+    return (-z).exp() * total
 
 
 def gaussian(epsilon: Fraction, delta: Fraction) -> SmoothNoise:

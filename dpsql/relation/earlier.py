@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Row: TypeAlias = "tuple[Value | None, ...]"
 
 INT64 = 2**63 - 1
+WITH = "WITH "
 KINDS: dict[str, ColumnType] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), Integer()),
     **dict.fromkeys(("FLOAT", "DOUBLE", "DECIMAL"), Double()),
@@ -61,8 +62,12 @@ class EarlierTable:
 
 
 def with_earlier(tables: Iterable[EarlierTable], query: Sql) -> Sql:
+    """The query with these tables; one that has a WITH clause of its own has them in front."""
     definitions = [table.sql for table in tables]
-    return Sql(f"WITH {listed(definitions)} {query}") if definitions else query
+    if not definitions:
+        return query
+    rest = f", {query.removeprefix(WITH)}" if query.startswith(WITH) else f" {query}"
+    return Sql(f"{WITH}{listed(definitions)}{rest}")
 
 
 def known_kind(engine_type: str) -> ColumnType | None:

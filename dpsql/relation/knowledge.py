@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.facts import union
+from dpsql.expressions.facts import fact_of, union
 from dpsql.expressions.narrow import kept_facts, narrow
 from dpsql.expressions.tree import facts_of
 from dpsql.relation.per_unit import per_unit_facts
@@ -20,6 +20,7 @@ from dpsql.relation.relation import (
     Filter,
     Join,
     Listed,
+    Mark,
     PerUnit,
     Project,
     Relation,
@@ -29,6 +30,7 @@ from dpsql.relation.relation import (
     Window,
 )
 from dpsql.relation.units import one_row_per_unit
+from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
@@ -67,6 +69,9 @@ def knowledge_of(relation: Relation) -> Knowledge:
             return _joined(Join(left, right, "INNER", condition))
         case SemiJoin(source) | Distinct(source):
             return knowledge_of(source)
+        case Mark(test, name):
+            below, mark = knowledge_of(test.source), {name: fact_of(Boolean(), nullable=False)}
+            return Knowledge({**below.always, **mark}, {**below.kept, **mark})
         case SetOp(kind, left, right):
             either = _either(left, right)
             return Knowledge(either.always, knowledge_of(left).kept) if kind in ("INTERSECT", "EXCEPT") else either

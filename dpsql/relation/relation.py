@@ -8,6 +8,7 @@
     Join       rows of the same unit, side by side; or rows of a unit beside public rows
     Across     rows of different units, side by side: of these only totals can be asked, by special mechanisms
     SemiJoin   the rows whose unit has (or has not) rows in another relation, or whose values are in a public one
+    Mark       the same rows with a column that says whether such a match is there
     SetOp      UNION ALL, UNION, INTERSECT, EXCEPT of rows with their units
     Distinct   every different row of every unit once
     PerUnit    one row per unit and keys: aggregates within one unit
@@ -137,6 +138,18 @@ class SemiJoin:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """The same rows with a column that says whether the test would keep them."""
+
+    test: SemiJoin
+    name: str
+
+    @property
+    def source(self) -> Relation:
+        return self.test.source
+
+
+@dataclass(frozen=True)
 class SetOp:
     """Both sides have the columns of the same names and types."""
 
@@ -207,7 +220,9 @@ class Window:
     columns: tuple[tuple[str, WindowCall], ...]
 
 
-Relation: TypeAlias = Scan | Listed | Filter | Project | Join | Across | SemiJoin | SetOp | Distinct | PerUnit | Window
+Relation: TypeAlias = (
+    Scan | Listed | Filter | Project | Join | Across | SemiJoin | Mark | SetOp | Distinct | PerUnit | Window
+)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dpsql.relation.relation import (
     Filter,
     Join,
     Listed,
+    Mark,
     PerUnit,
     Project,
     Relation,
@@ -73,6 +74,8 @@ def one_row_per_unit(relation: Relation) -> bool:
             return by_unit_alone
         case Filter(source) | Project(source) | SemiJoin(source) | Distinct(source) | Window(source):
             return one_row_per_unit(source)
+        case Mark():
+            return one_row_per_unit(relation.source)
         case Join(left, right, kind):
             # In a FULL JOIN rows that do not match are kept on both sides: the same unit may have one on each.
             sides = (left, right)

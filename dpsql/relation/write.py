@@ -15,6 +15,7 @@ from dpsql.relation.relation import (
     Filter,
     Join,
     Listed,
+    Mark,
     PerUnit,
     Project,
     Relation,
@@ -61,6 +62,12 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Sql:
             return _across(relation, names)
         case SemiJoin():
             return _semi_join(relation, names)
+        case Mark(test, name):
+            known = knowledge_of(test.source).always
+            passed = [column for column in names if column != name]
+            used = _used(test.condition) & set(known) if test.condition is not None else set()
+            mark = [named(exists_sql(test, known), name)] if name in names else []
+            return select([*_unit(relation), *map(column, passed), *mark], relation_sql(test.source, {*passed, *used}))
         case SetOp(kind, left, right):
             # Rows are compared as wholes, so every column takes part, whatever is needed above.
             everything = names if kind == "UNION ALL" else sorted(knowledge_of(left).always)

@@ -35,6 +35,8 @@ NAMES: dict[type[exp.Expr], str] = {
     exp.CovarSamp: "COVAR_SAMP",
     exp.Corr: "CORR",
     exp.RegrSlope: "REGR_SLOPE",
+    exp.RegrIntercept: "REGR_INTERCEPT",
+    exp.RegrR2: "REGR_R2",
     exp.Min: "MIN",
     exp.Max: "MAX",
     exp.Mode: "MODE",
@@ -55,7 +57,7 @@ NAMES: dict[type[exp.Expr], str] = {
 }
 # How many arguments there are, where it is not one.
 COUNTS = {
-    **dict.fromkeys(("COVAR_POP", "COVAR_SAMP", "CORR", "REGR_SLOPE", "NTH_VALUE"), (2,)),
+    **dict.fromkeys(("COVAR_POP", "COVAR_SAMP", "CORR", "REGR_SLOPE", "REGR_INTERCEPT", "REGR_R2", "NTH_VALUE"), (2,)),
     **dict.fromkeys(("LAG", "LEAD"), (1, 2, 3)),
 }
 WITHOUT_ARGUMENTS = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")
@@ -131,16 +133,28 @@ def _plain(node: exp.Expr) -> exp.Expr | None:
     """The aggregate without FILTER, under its usual name; None if it cannot be said so."""
     if isinstance(node, exp.Filter):
         inner, condition = _plain(node.this), node.expression.this
-        if inner is None or isinstance(inner.this, exp.Distinct) or inner.args.get("expression") is not None:
+        if inner is None:
             return None
-        return type(inner)(this=_where(condition, exp.Literal.number(1) if is_star(inner) else inner.this))
+        return _filtered(inner, condition)
     if isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.AnyValue):
         return node.this
+    if isinstance(node, exp.ApproxDistinct) and not extra_clauses(node, {"this"}):
+        return exp.Count(this=exp.Distinct(expressions=[node.this]))
     if isinstance(node, exp.CountIf):
         return exp.Count(this=_where(node.this, exp.Literal.number(1)))
     if isinstance(node, exp.Anonymous):
         return exp.Avg(this=node.expressions[0]) if len(node.expressions) == 1 else None
     return node
+
+
+def _filtered(call: exp.Expr, condition: exp.Expr) -> exp.Expr:
+    """The aggregate over rows that satisfy the condition: of the others its (first) argument is NULL."""
+    if isinstance(call.this, exp.Distinct):
+        first, *more = call.this.expressions
+        distinct = exp.Distinct(expressions=[_where(condition, first), *more], on=call.this.args.get("on"))
+        return type(call)(**{**call.args, "this": distinct})
+    argument = exp.Literal.number(1) if is_star(call) else call.this
+    return type(call)(**{**call.args, "this": _where(condition, argument)})
 
 
 def _where(condition: exp.Expr, value: exp.Expr) -> exp.Expr:

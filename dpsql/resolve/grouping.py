@@ -34,6 +34,8 @@ def _choices(item: exp.Expr) -> list[Set]:
             return [chosen for length in range(len(parts), -1, -1) for chosen in combinations(parts, length)]
         case exp.GroupingSets():
             return [_members(part) for part in parts]
+    if isinstance(item, exp.Tuple) and not parts:
+        return [()]  # GROUP BY (): one group of all
     return [(item,)]
 
 

@@ -14,14 +14,14 @@ from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, Expression, columns_of
-from dpsql.relation.relation import Across, Join
+from dpsql.relation.relation import Across, Join, Project
 from dpsql.resolve.kept_rows import Kept
 from dpsql.resolve.rows import Rows
 from dpsql.resolve.syntax import extra_clauses
 from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from sqlglot import exp
 
@@ -53,6 +53,14 @@ class Source:
     steps: tuple[Step, ...]
     columns: Mapping[str, Column | None]
 
+    @property
+    def items(self) -> list[Rows]:
+        return [self.first, *(step.rows for step in self.steps)]
+
+    @property
+    def inner_names(self) -> set[str]:
+        return {column.name for rows in self.items for column in rows.columns.values()}
+
     def joined(self, lower: Callable[[exp.Expr], Expression], where: list[Expression]) -> Rows:
         """One relation. A comma or CROSS JOIN finds its condition among the parts of the WHERE."""
         rows = self.first
@@ -62,10 +70,9 @@ class Source:
         return rows
 
 
-def add_step(source: Source, step: Step) -> Source:
+def add_step(source: Source, step: Step, taken: Collection[str]) -> Source:
     """The source with one more item, its names kept apart."""
-    taken = {column.name for column in source.columns.values() if column is not None}
-    step = replace(step, rows=step.rows.apart_from(taken | _inner_names(source)))
+    step = replace(step, rows=step.rows.apart_from({*taken, *source.inner_names}))
     columns = dict(source.columns)
     for name, column in step.rows.columns.items():
         if name not in columns:
@@ -78,12 +85,14 @@ def add_step(source: Source, step: Step) -> Source:
             columns[name] = None
         elif step.kind == "RIGHT":
             columns[name] = column
+        elif step.kind == "FULL":
+            columns[name] = Column(merged_name(column), column.type)
     return Source(source.first, (*source.steps, step), columns)
 
 
-def _inner_names(source: Source) -> set[str]:
-    parts = [source.first, *(step.rows for step in source.steps)]
-    return {column.name for rows in parts for column in rows.columns.values()}
+def merged_name(column: Column) -> str:
+    """The column that FULL JOIN ... USING makes of two, by the name of the second, which is free."""
+    return f"_either_{column.name}"
 
 
 def read_step(rows: Rows, node: exp.Join, left: Mapping[str, Column | None], at: Place | None) -> Step:
@@ -99,8 +108,6 @@ def read_step(rows: Rows, node: exp.Join, left: Mapping[str, Column | None], at:
     for name in using:
         if left.get(name) is None or name not in rows.columns:
             raise ProgrammingError(f'USING: both sides need one column "{name}"', at=at, hint="write ON instead")
-    if using and kind == "FULL":
-        raise Unsupported("FULL JOIN with USING cannot be asked", at=at, hint="write ON, and COALESCE the two columns")
     return Step(rows, cast(Kind, kind), node.args.get("on"), using, at)
 
 
@@ -127,6 +134,8 @@ def _together(left: Rows, step: Step, condition: Expression | None, where: list[
             return _across(left, step, condition, where)
         condition = within
     relation = Join(left.relation, right.relation, "INNER" if public else step.kind, condition)
+    if relation.kind == "FULL" and step.using:
+        return _merged(relation, left, step)
     kept = {"INNER": (left, right), "LEFT": (left,), "RIGHT": (right,), "FULL": ()}[relation.kind]
     private = [rows for rows in kept if rows.is_private]
     return Rows(
@@ -137,6 +146,37 @@ def _together(left: Rows, step: Step, condition: Expression | None, where: list[
         {name: key for rows in private for name, key in (rows.unit_keys or {}).items()},
         left.unit_type or right.unit_type,
         public,
+        left.all_units | right.all_units,
+        {**left.all_keys, **right.all_keys},
+    )
+
+
+def _merged(join: Join, left: Rows, step: Step) -> Rows:
+    """FULL JOIN ... USING (c): c is that of the left side, or of the right one where there is no left row."""
+    right = step.rows
+    columns = {**right.columns, **left.columns}
+    passed = [*dict.fromkeys(column for rows in (left, right) for column in rows.columns.values())]
+    values: list[tuple[str, Expression]] = [(column.name, column) for column in passed]
+    units = set()
+    for name in step.using:
+        mine, its = left.columns[name], right.columns[name]
+        if mine.type != its.type:
+            raise Unsupported(
+                f'"{name}" has two types in USING', at=step.at, hint="write ON, and COALESCE the two columns"
+            )
+        merged = Column(merged_name(its), its.type)
+        values.append((merged.name, Call(FUNCTIONS["COALESCE"], (mine, its), its.type)))
+        columns[name] = merged
+        if mine.name in left.unit_columns and its.name in right.unit_columns:
+            units.add(merged.name)
+    return Rows(
+        Project(join, tuple(values)),
+        columns,
+        frozenset(units),
+        {},
+        left.unit_type,
+        met_units=left.all_units | right.all_units,
+        met_keys={**left.all_keys, **right.all_keys},
     )
 
 
@@ -200,10 +240,11 @@ def same_unit(part: Expression, left: Rows, right: Rows) -> bool:
 
 
 def _same(mine: str, its: str, left: Rows, right: Rows) -> bool:
-    if mine in left.unit_columns and its in right.unit_columns:
+    """An outer join may have filled them with NULL, which is equal to nothing."""
+    if mine in left.all_units and its in right.all_units:
         return True
-    key = (left.unit_keys or {}).get(mine)
-    return key is not None and key == (right.unit_keys or {}).get(its)
+    key = left.all_keys.get(mine)
+    return key is not None and key == right.all_keys.get(its)
 
 
 def _kept_public_side(left: Rows, step: Step) -> Kept | None:

@@ -9,8 +9,9 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError
 from dpsql.expressions.tree import Column, Expression
 from dpsql.relation.relation import Distinct, Filter, Project, Relation, Window, WindowCall
+from dpsql.resolve.inner import inner_column
 from dpsql.resolve.rows import Rows, inner_name
-from dpsql.resolve.scope import Scope, inner_column
+from dpsql.resolve.scope import Scope
 from dpsql.resolve.syntax import output_name, unaliased
 from dpsql.resolve.windows import named_window, window_call
 
@@ -20,33 +21,54 @@ class Projection(Scope):
     windows: list[tuple[str, WindowCall]] = field(default_factory=list)
 
     def projection(self) -> Rows:
+        first = self.first_of_each()
         self.refuse_order()
         self.refuse_kept()
         columns = self.projected()
         qualify = self.select.args.get("qualify")
-        condition = self.condition(self.with_windows(qualify.this), "QUALIFY") if qualify is not None else None
+        if first is not None:
+            condition: Expression | None = self.condition(self.with_windows(first), "DISTINCT ON")
+        else:
+            condition = self.condition(self.with_windows(qualify.this), "QUALIFY") if qualify is not None else None
         relation: Relation = self.rows.relation
         if self.windows:
             relation = Window(relation, tuple(self.windows))
         if condition is not None:
             relation = Filter(relation, condition)
         rows = self.outputs(relation, columns)
-        return replace(rows, relation=Distinct(rows.relation)) if self.select.args.get("distinct") else rows
+        return (
+            replace(rows, relation=Distinct(rows.relation))
+            if self.select.args.get("distinct") and first is None
+            else rows
+        )
+
+    def first_of_each(self) -> exp.Expr | None:
+        """DISTINCT ON (unit) ... ORDER BY day: the row with number 1 in a window of each unit."""
+        if not self.distinct_on:
+            return None
+        if self.select.args.get("qualify"):
+            raise self.resolver.refuse(
+                "DISTINCT ON cannot be used with QUALIFY", self.select.args["distinct"], "use one in a subquery"
+            )
+        order = self.select.args.get("order")
+        number = exp.Window(this=exp.RowNumber(), partition_by=self.distinct_on, order=order, over="OVER")
+        return exp.EQ(this=number.copy(), expression=exp.Literal.number(1))
+
+    @property
+    def distinct_on(self) -> list[exp.Expr]:
+        distinct = self.select.args.get("distinct")
+        keys = distinct.args.get("on") if distinct is not None else None
+        return [] if keys is None else keys.expressions if isinstance(keys, exp.Tuple) else [keys]
 
     def refuse_order(self) -> None:
         for clause in ("order", "limit", "offset"):
-            if self.select.args.get(clause):
+            if self.select.args.get(clause) and not (clause == "order" and self.distinct_on):
                 raise self.resolver.refuse(
                     f"{clause.upper()} cannot be used on rows of people",
                     self.select.args[clause],
                     "use it above an aggregate, or keep some rows of each person: "
                     f"QUALIFY ROW_NUMBER() OVER (PARTITION BY {' or '.join(self.rows.unit_names)} ORDER BY ...) <= 3",
                 )
-        distinct = self.select.args.get("distinct")
-        if distinct is not None and distinct.args.get("on"):
-            raise self.resolver.refuse(
-                "DISTINCT ON cannot be used on rows of people", distinct, "use GROUP BY the unit"
-            )
 
     def refuse_kept(self) -> None:
         if self.rows.kept is not None:
@@ -78,7 +100,8 @@ class Projection(Scope):
     def projected_item(self, item: exp.Expr) -> dict[str, Expression]:
         if not item.is_star:
             return {output_name(item).lower(): self.lowering.lower(self.with_windows(unaliased(item)))}
-        self.resolver.only(item, {"this", "table"})
+        self.resolver.only(item, {"this", "table", "except_", "replace"})
+        star = item if isinstance(item, exp.Star) else item.this
         table = item.table if isinstance(item, exp.Column) else ""
         prefix = f"{table.lower()}." if table else ""
         found: dict[str, Expression] = {}
@@ -90,7 +113,21 @@ class Projection(Scope):
                 raise self.resolver.refuse(f'two tables have a column "{name}"', item, "name the columns")
         if not found:
             raise self.resolver.refuse(f'there is no table "{table}"', item, "use the alias of a table in FROM")
-        return found
+        return self.changed(found, star)
+
+    def changed(self, columns: dict[str, Expression], star: exp.Expr) -> dict[str, Expression]:
+        """* EXCLUDE (a) REPLACE (b + 1 AS b)"""
+        self.resolver.only(star, {"except_", "replace"})
+        left_out = [part.name.lower() for part in star.args.get("except_") or ()]
+        replaced = {part.alias.lower(): part.this for part in star.args.get("replace") or ()}
+        for name in (*left_out, *replaced):
+            if name not in columns:
+                raise self.resolver.refuse(f'* has no column "{name}"', star, "name a column of the tables in FROM")
+        return {
+            name: self.lowering.lower(self.with_windows(replaced[name])) if name in replaced else column
+            for name, column in columns.items()
+            if name not in left_out
+        }
 
     def with_windows(self, node: exp.Expr) -> exp.Expr:
         """The node with its window functions replaced by columns that hold them."""

@@ -11,16 +11,18 @@ from dpsql.errors import Error, ProgrammingError, UnknownName, Unsupported
 from dpsql.expressions.lower import place_of
 from dpsql.relation.relation import Scan
 from dpsql.resolve.bounds import is_wrapper
+from dpsql.resolve.desugar import desugar
 from dpsql.resolve.earlier import EarlierAnswer, earlier_rows
+from dpsql.resolve.inner import INNER
 from dpsql.resolve.joins import Source, add_step, read_step
 from dpsql.resolve.rows import Answer, IsUnique, Item, Named, Rows, declared_rows
-from dpsql.resolve.scope import INNER
 from dpsql.resolve.selection import Selection
 from dpsql.resolve.set_operations import combined
 from dpsql.resolve.syntax import (
     extra_clauses,
     from_nodes,
     has_aggregate,
+    is_defined,
     is_interval_end,
     nested_queries,
     stray_bounds,
@@ -28,7 +30,7 @@ from dpsql.resolve.syntax import (
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from dpsql.engines.scratch import Scratch
     from dpsql.relation.relation import Aggregate
@@ -82,6 +84,7 @@ class Resolver:
 
     def whole(self, tree: exp.Query) -> exp.Query:
         """The analyst's query as an answer."""
+        desugar(tree)
         for node in stray_bounds(tree):
             raise self.refuse(
                 "bounds are for an aggregate", node, "write SUM(x, contribution_bounds_per_row => (0, 5))"
@@ -205,10 +208,9 @@ class Resolver:
 
     def public_scans(self, finish: exp.Expr) -> Iterator[Scan]:
         """The public tables that a finished query still reads by name."""
-        defined = {part.alias.lower() for part in finish.find_all(exp.CTE)}
-        names = dict.fromkeys(table.name.lower() for table in finish.find_all(exp.Table))
-        for name in names:
-            table = None if name in defined else self.schema.table(name)
+        tables = [table for table in finish.find_all(exp.Table) if not is_defined(table)]
+        for name in dict.fromkeys(table.name.lower() for table in tables):
+            table = self.schema.table(name)
             if table is not None:
                 scan = declared_rows(table, self.schema, self.is_unique).relation
                 assert isinstance(scan, Scan)
@@ -218,13 +220,14 @@ class Resolver:
 
     # -- FROM ---------------------------------------------------------------------------------------------------------
 
-    def source(self, select: exp.Select, items: list[Item], named: Named) -> Source:
-        """All items of FROM side by side."""
+    def source(self, select: exp.Select, items: list[Item], named: Named, taken: Collection[str] = ()) -> Source:
+        """All items of FROM side by side; no column has an inner name that is taken."""
         pairs = zip(items, from_nodes(select), strict=True)
         first, *others = (self.rows_of(item, node, named) for item, node in pairs)
+        first = first.apart_from(taken)
         source = Source(first, (), first.columns)
         for rows, node in zip(others, select.args.get("joins") or (), strict=True):
-            source = add_step(source, read_step(rows, node, source.columns, self.place(node)))
+            source = add_step(source, read_step(rows, node, source.columns, self.place(node)), taken)
         return source
 
     def rows_of(self, item: Item, node: exp.Expr, named: Named) -> Rows:

@@ -38,10 +38,22 @@ class Rows:
     unit_type: ColumnType | None = None
     kept: Kept | None = None
     """Public rows that an outer join keeps besides these."""
+    met_units: frozenset[str] = frozenset()
+    """Columns that are the unit unless an outer join has filled them with NULL: good for equalities alone."""
+    met_keys: Mapping[str, Key] | None = None
 
     @property
     def is_private(self) -> bool:
         return is_tracked(self.relation)
+
+    @property
+    def all_units(self) -> frozenset[str]:
+        """What an equality of units may read."""
+        return self.unit_columns | self.met_units
+
+    @property
+    def all_keys(self) -> dict[str, Key]:
+        return {**(self.unit_keys or {}), **(self.met_keys or {})}
 
     @property
     def plain_columns(self) -> dict[str, Column]:
@@ -73,6 +85,8 @@ class Rows:
             columns={seen: Column(new[column.name], column.type) for seen, column in self.columns.items()},
             unit_columns=frozenset(new[name] for name in self.unit_columns),
             unit_keys={new[name]: key for name, key in (self.unit_keys or {}).items()},
+            met_units=frozenset(new[name] for name in self.met_units),
+            met_keys={new[name]: key for name, key in (self.met_keys or {}).items()},
         )
 
 

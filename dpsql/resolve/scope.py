@@ -9,24 +9,26 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, UnknownName
 from dpsql.expressions.lower import Lowering
-from dpsql.expressions.tree import Column, Expression
-from dpsql.relation.relation import Filter
+from dpsql.expressions.tree import Column, Expression, Literal
+from dpsql.relation.relation import Filter, Mark, SemiJoin
+from dpsql.resolve.correlated import correlated_value
 from dpsql.resolve.earlier import earlier_value
+from dpsql.resolve.inner import INNER
 from dpsql.resolve.joins import all_of
 from dpsql.resolve.rows import Rows
-from dpsql.resolve.semi_joins import as_test, semi_joined
+from dpsql.resolve.semi_joins import as_test, match_of, semi_joined
 from dpsql.resolve.syntax import conditions_of
-from dpsql.schema.types import Boolean
+from dpsql.schema.types import Boolean, Text
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dpsql.errors import Unsupported
     from dpsql.resolve.joins import Source
     from dpsql.resolve.query import Resolver
     from dpsql.resolve.rows import Named
 
-INNER = "inner"
-"""The mark by which a node of our own making names a column, whatever analysts call theirs."""
 READS_OUTSIDE = "the subquery reads the row outside"
 COMPARE_UNITS = "use EXISTS and compare the units in it, or join with a subquery that is grouped by the unit"
 
@@ -43,7 +45,12 @@ class Scope:
         items = self.select.expressions
         self.aliases = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
         self.open_aliases: set[str] = set()
+        self.found: dict[str, Expression] = {}
+        self.pending: list[Callable[[Rows], Rows]] = []
+        self.names = 0
+        self.is_read = False
         self.rows = self.filtered()
+        self.is_read = True
 
     def filtered(self) -> Rows:
         """FROM and WHERE: the rows that the SELECT list sees."""
@@ -51,11 +58,14 @@ class Scope:
         tests = [test for test in map(as_test, parts) if test is not None]
         conditions = [self.condition(part, "WHERE") for part in parts if as_test(part) is None]
         self.conditions = conditions
-        rows = self.source.joined(self.lowering.lower, conditions)
-        if tests and rows.kept is not None:
+        meeting = Lowering(self.resolver.text, self.resolve, self.constant_in_on)
+        rows = self.source.joined(meeting.lower, conditions)
+        if (tests or self.pending) and rows.kept is not None:
             raise rows.kept.refuse(
                 "IN and EXISTS may choose these", "put the test into a subquery of the private table"
             )
+        for change in self.pending:
+            rows = change(rows)
         for test in tests:
             rows = semi_joined(rows, test, self)
         whole = all_of(conditions)
@@ -85,23 +95,88 @@ class Scope:
         finally:
             self.open_aliases.remove(alias)
 
+    # -- subqueries that stand for a value or a condition -------------------------------------------------------------
+
     def subquery(self, node: exp.Expr) -> Expression:
-        """A query that stands for one value: asked first, and a constant by then."""
-        query = (node.this if isinstance(node, exp.Subquery) else node).copy()
+        """A column of the row, where the subquery reads the row; else a constant that is asked first."""
+        text = node.sql()
+        if text not in self.found:
+            self.found[text] = self.test(node) or self.value(node)
+        return self.found[text]
+
+    def test(self, node: exp.Expr) -> Expression | None:
+        """IN and EXISTS that are a part of a condition or a value."""
+        found = as_test(node)
+        if found is None:
+            return None
+        name = self.new_name()
+        match, null = match_of(found, self, as_value=True)
+        self.add(lambda rows: replace(rows, relation=Mark(SemiJoin(rows.relation, *match, negated=False), name)))
+        mark: Expression = Column(name, Boolean())
+        if null is not None:
+            mark = self.lowering.build("CASE", node, (null, Literal(None, Text()), mark))
+        return self.lowering.build("NOT", node, (mark,)) if found.negated else mark
+
+    def value(self, node: exp.Expr) -> Expression:
+        resolver = self.resolver
+        releases, earlier = len(resolver.releases), len(resolver.earlier)
         try:
-            found = self.resolver.query(query, self.named)
-        except UnknownName as problem:
+            return self.constant(node)
+        except UnknownName:
+            del resolver.releases[releases:], resolver.earlier[earlier:]
+            query = node.this if isinstance(node, exp.Subquery) else node
             if not self.reads_outside(query):
                 raise
-            raise self.resolver.refuse(READS_OUTSIDE, node, COMPARE_UNITS) from problem
+        return correlated_value(query, self, node)
+
+    def constant(self, node: exp.Expr) -> Expression:
+        """A query that stands for one value: asked first, and a constant by then."""
+        query = (node.this if isinstance(node, exp.Subquery) else node).copy()
+        found = self.resolver.query(query, self.named)
         if isinstance(found, Rows):
             raise self.resolver.refuse(
                 "a subquery would show rows of people", node, "let it aggregate: (SELECT AVG(x) ...)"
             )
         return earlier_value(self.resolver, found.tree or query, self.named, node)
 
+    def constant_in_on(self, node: exp.Expr) -> Expression:
+        named = [column for column in node.find_all(exp.Column) if column.table]
+        if as_test(node) is not None or any(self.lookup(column) is not None for column in named):
+            raise self.resolver.refuse(
+                "a subquery in ON cannot read the rows that are joined", node, "put it into WHERE"
+            )
+        return self.constant(node)
+
     def reads_outside(self, query: exp.Expr) -> bool:
-        return any(self.lookup(column) is not None for column in query.find_all(exp.Column) if column.table)
+        return any(self.lookup(column) is not None for column in query.find_all(exp.Column))
+
+    def add(self, change: Callable[[Rows], Rows]) -> None:
+        """Gives the rows another column, now or as soon as they are there."""
+        if not self.is_read:
+            self.pending.append(change)
+            return
+        if self.rows.kept is not None:
+            raise self.rows.kept.refuse("a subquery reads these", "use an inner join")
+        self.rows = change(self.rows)
+
+    def new_name(self) -> str:
+        self.names += 1
+        return f"_x{self.names}"
+
+    @property
+    def inner_names(self) -> set[str]:
+        return self.source.inner_names
+
+    @property
+    def outside(self) -> Rows:
+        """All that the items of FROM say of units, for what is checked before they are joined."""
+        items = self.source.items
+        private = next((rows for rows in items if rows.is_private), items[0])
+        return replace(
+            private,
+            met_units=frozenset(name for rows in items for name in rows.all_units),
+            met_keys={name: key for rows in items for name, key in rows.all_keys.items()},
+        )
 
     def lookup(self, node: exp.Column) -> Column | None:
         if INNER in node.meta:
@@ -151,10 +226,3 @@ def _is_outside(node: exp.Column) -> bool:
             return True
         outer = outer.find_ancestor(exp.Select)
     return False
-
-
-def inner_column(column: Column) -> exp.Column:
-    """A node that names a column of our own."""
-    node = exp.column(exp.to_identifier(column.name, quoted=True))
-    node.meta[INNER] = column
-    return node

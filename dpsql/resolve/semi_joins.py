@@ -6,26 +6,26 @@ Whether a person's rows are kept may depend on that person's other rows, and on 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sqlglot import exp
 
-from dpsql.expressions.lower import Lowering
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.expressions.tree import Call, Column, Expression, columns_of
+from dpsql.expressions.tree import Call, Expression
 from dpsql.relation.knowledge import knowledge_of
-from dpsql.relation.relation import Filter, SemiJoin
+from dpsql.relation.relation import Filter, Relation, SemiJoin
+from dpsql.resolve.correlated import read_inside
 from dpsql.resolve.earlier import earlier_rows
-from dpsql.resolve.joins import across_people, all_of, same_unit
+from dpsql.resolve.joins import all_of, same_unit
 from dpsql.resolve.rows import Rows
-from dpsql.resolve.syntax import conditions_of, extra_clauses, from_nodes, has_aggregate, unaliased
+from dpsql.resolve.syntax import has_aggregate, unaliased
 from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
     from dpsql.resolve.scope import Scope
 
+Match: TypeAlias = tuple[Relation, Expression | None]
 MEMBERSHIP_HINT = "compare the unit with the unit: WHERE customer_id IN (SELECT customer_id FROM ...)"
-EXISTS_CLAUSES = {"expressions", "from_", "joins", "where"}
 
 
 @dataclass(frozen=True)
@@ -52,79 +52,63 @@ def as_test(node: exp.Expr) -> Test | None:
 
 
 def semi_joined(rows: Rows, test: Test, scope: Scope) -> Rows:
-    return _exists(rows, test, scope) if test.value is None else _member(rows, test, scope)
+    """The rows that the test keeps. x NOT IN (...) is never true where x is NULL."""
+    (other, condition), null = match_of(test, scope)
+    if test.negated and null is not None:
+        known = Call(FUNCTIONS["NOT"], (null,), Boolean())
+        rows = replace(rows, relation=Filter(rows.relation, known))
+    return replace(rows, relation=SemiJoin(rows.relation, other, condition, test.negated))
 
 
-# -- IN ---------------------------------------------------------------------------------------------------------------
+def match_of(test: Test, scope: Scope, *, as_value: bool = False) -> tuple[Match, Expression | None]:
+    """The other rows and what makes one a match; and when it is not known whether there is one.
+
+    `as_value`: true and false must be told from unknown, since the analyst may put a NOT before it.
+    """
+    if test.value is not None:
+        return _member(test, test.value, scope, as_value=as_value)
+    if any(map(has_aggregate, test.query.selects)):
+        raise scope.resolver.refuse(
+            "EXISTS over an aggregate is always true", test.node, "compare the aggregate: (SELECT COUNT(*) ...) > 0"
+        )
+    inside = read_inside(test.query, scope, test.node)
+    return (inside.rows.relation, all_of(inside.across)), None
 
 
-def _member(rows: Rows, test: Test, scope: Scope) -> Rows:
-    assert test.value is not None
-    value = scope.lowering.lower(test.value)
-    found = scope.resolver.query(test.query, scope.named)
+def _member(test: Test, value: exp.Expr, scope: Scope, *, as_value: bool) -> tuple[Match, Expression | None]:
+    before = unaliased(value)
+    nodes = before.expressions if isinstance(before, exp.Tuple) else [before]
+    values = [scope.lowering.lower(node) for node in nodes]
+    other = _other_rows(test, scope)
+    columns = list(other.plain_columns.values())
+    if len(columns) != len(values):
+        count = f"{len(values)} columns" if len(values) > 1 else "one column"
+        raise scope.resolver.refuse(f"IN takes a subquery with {count} here", test.node, "select as many columns")
+    equalities = [scope.lowering.build("=", test.node, (mine, its)) for mine, its in zip(values, columns, strict=True)]
+    if other.is_private and not any(same_unit(part, scope.outside, other) for part in equalities):
+        raise scope.resolver.refuse("IN would compare different people", test.node, MEMBERSHIP_HINT)
+    known = knowledge_of(other.relation).kept
+    nullable = any(known[column.name].nullable and column.name not in other.all_units for column in columns)
+    if nullable and (as_value or test.negated) and not (other.is_private and len(columns) == 1):
+        if as_value or len(columns) > 1:
+            raise scope.resolver.refuse(
+                "[NOT] IN over values that may be NULL may be unknown", test.node, "add WHERE ... IS NOT NULL inside"
+            )
+        # x NOT IN (..., NULL) is never true: a NULL counts as a match.
+        missing = Call(FUNCTIONS["IS NULL"], (columns[0],), Boolean())
+        equalities = [Call(FUNCTIONS["OR"], (equalities[0], missing), Boolean())]
+    unknown = [Call(FUNCTIONS["IS NULL"], (mine,), Boolean()) for mine in values]
+    null: Expression = unknown[0]
+    for part in unknown[1:]:
+        null = Call(FUNCTIONS["OR"], (null, part), Boolean())
+    return (other.relation, all_of(equalities)), null
+
+
+def _other_rows(test: Test, scope: Scope) -> Rows:
+    found = scope.resolver.query(test.query.copy(), scope.named)
     if isinstance(found, Rows):
-        other = found
+        rows = found
     else:
         source = exp.Subquery(this=found.tree or test.query)
-        other = found.rows or earlier_rows(scope.resolver, source, scope.named)
-    if len(other.plain_columns) != 1:
-        raise scope.resolver.refuse("IN takes a subquery with one column", test.node, "select one column")
-    other = other.apart_from(knowledge_of(rows.relation).always)
-    (column,) = other.plain_columns.values()
-    if other.is_private:
-        units = isinstance(value, Column) and value.name in rows.unit_columns and column.name in other.unit_columns
-        if not units or not rows.is_private:
-            raise scope.resolver.refuse("IN would compare different people", test.node, MEMBERSHIP_HINT)
-    elif test.negated:
-        rows = _never_null(rows, value, column, other, test, scope)
-    return _kept(rows, other, scope.lowering.build("=", test.node, (value, column)), test)
-
-
-def _never_null(rows: Rows, value: Expression, column: Column, other: Rows, test: Test, scope: Scope) -> Rows:
-    """x NOT IN (...) is never true when x is NULL, or when one of the values is."""
-    if knowledge_of(other.relation).kept[column.name].nullable:
-        raise scope.resolver.refuse(
-            "NOT IN over values that may be NULL keeps nothing", test.node, f"add WHERE {column.name} IS NOT NULL"
-        )
-    known = Call(FUNCTIONS["NOT"], (Call(FUNCTIONS["IS NULL"], (value,), Boolean()),), Boolean())
-    return replace(rows, relation=Filter(rows.relation, known))
-
-
-def _kept(rows: Rows, other: Rows, condition: Expression | None, test: Test) -> Rows:
-    return replace(rows, relation=SemiJoin(rows.relation, other.relation, condition, test.negated))
-
-
-# -- EXISTS -----------------------------------------------------------------------------------------------------------
-
-
-def _exists(rows: Rows, test: Test, scope: Scope) -> Rows:
-    """The subquery's WHERE may read both its own rows and those outside; for people it must compare the units."""
-    other, inside, across = _correlated(rows, test, scope)
-    if other.is_private and not (rows.is_private and any(same_unit(part, rows, other) for part in across)):
-        raise across_people(rows, other, scope.resolver.place(test.node))
-    whole = all_of(inside)
-    if whole is not None:
-        other = replace(other, relation=Filter(other.relation, whole))
-    return _kept(rows, other, all_of(across), test)
-
-
-def _correlated(rows: Rows, test: Test, scope: Scope) -> tuple[Rows, list[Expression], list[Expression]]:
-    """The subquery's rows, the conditions on them alone, and those that also read rows outside."""
-    resolver, select = scope.resolver, test.query
-    nodes = from_nodes(select) if isinstance(select, exp.Select) else []
-    if len(nodes) != 1 or extra_clauses(select, EXISTS_CLAUSES) or any(map(has_aggregate, select.selects)):
-        raise resolver.refuse(
-            "EXISTS takes a plain SELECT over one table here", test.node, "put joins and aggregates into a WITH query"
-        )
-    item = resolver.item(nodes[0], scope.named)
-    other = resolver.rows_of(item, nodes[0], scope.named).apart_from(knowledge_of(rows.relation).always)
-
-    def resolve(node: exp.Column) -> Expression:
-        name = (f"{node.table}.{node.name}" if node.table else node.name).lower()
-        return other.columns[name] if name in other.columns else scope.resolve(node)
-
-    lowering = Lowering(resolver.text, resolve)
-    parts = [lowering.lower(part) for part in conditions_of(select.args.get("where"))]
-    own = {column.name for column in other.columns.values()}
-    inside = [part for part in parts if {column.name for column in columns_of(part)} <= own]
-    return other, inside, [part for part in parts if part not in inside]
+        rows = found.rows or earlier_rows(scope.resolver, source, scope.named)
+    return rows.apart_from(scope.inner_names)

@@ -26,13 +26,17 @@ WORDS: dict[type[exp.Expr], str] = {exp.Union: "UNION", exp.Intersect: "INTERSEC
 
 def combined(node: exp.SetOperation, left: Rows, right: Rows, refuse: Refuse) -> Rows:
     word = WORDS[type(node)]
-    if extra_clauses(node, {"this", "expression", "distinct", "with_"}):
+    if extra_clauses(node, {"this", "expression", "distinct", "with_", "by_name"}):
         raise refuse(f"{word} of rows of people with more clauses cannot be asked", node, "leave them out")
     if not node.args.get("distinct"):
         word += " ALL"
     if word in ("INTERSECT ALL", "EXCEPT ALL"):
         raise refuse(f"{word} of rows of people cannot be asked", node, "leave ALL out")
     mine, its = list(left.plain_columns.items()), list(right.plain_columns.values())
+    if node.args.get("by_name"):
+        if right.plain_columns.keys() != left.plain_columns.keys():
+            raise refuse(f"{word} BY NAME of different columns", node, "select columns of the same names on both sides")
+        its = [right.plain_columns[name] for name, _ in mine]
     if len(mine) != len(its):
         raise refuse(f"{word} of {len(mine)} columns and {len(its)}", node, "select the same columns on both sides")
     if left.unit_type != right.unit_type:

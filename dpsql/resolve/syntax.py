@@ -71,6 +71,22 @@ def from_nodes(select: exp.Expr) -> list[exp.Expr]:
     return [first.this, *(join.this for join in select.args.get("joins") or ())] if first is not None else []
 
 
+def is_defined(table: exp.Table) -> bool:
+    """Whether a table is one that a WITH clause defines where it is read."""
+    below: exp.Expr = table
+    above = table.parent
+    while above is not None:
+        if isinstance(above, exp.With):
+            earlier = above.expressions[: above.expressions.index(below)] if below in above.expressions else []
+        else:
+            clause = above.args.get("with_")
+            earlier = clause.expressions if clause is not None and clause is not below else []
+        if any(part.alias.lower() == table.name.lower() for part in earlier):
+            return True
+        below, above = above, above.parent
+    return False
+
+
 def conditions_of(where: exp.Where | None) -> list[exp.Expr]:
     """The parts of a WHERE that must all hold."""
     pending, parts = [where.this] if where is not None else [], []

@@ -66,6 +66,40 @@ def test_the_scale_alone_uses_half_of_epsilon_and_delta(epsilon: Fraction, delta
         assert lost >= float(delta) * of_scale * 0.99
 
 
+@pytest.mark.parametrize("cells", [1, 2, 7, 60])
+@pytest.mark.parametrize("epsilon", EPSILONS[:4], ids=str)
+def test_the_divergence_of_a_common_scale(epsilon: Fraction, cells: int) -> None:
+    """|Z| has a Gamma distribution, and b is the largest at which it tells no more than delta."""
+    delta, half = 1e-6, float(epsilon) / 2
+    b = float(laplace(epsilon, Fraction(delta), cells).b)
+    assert cells * b <= half
+
+    def lost(b: float) -> float:
+        z = (half + cells * b) / np.expm1(b)
+        gamma = stats.gamma(cells)
+        return float(gamma.sf(z) - exp(half) * gamma.sf(exp(b) * z))
+
+    assert lost(b) <= delta * (1 + 1e-6)
+    assert lost(b * 1.001) > delta or cells * b * 1.001 > half
+
+
+@pytest.mark.parametrize("cells", [2, 5])
+def test_delta_is_kept_over_several_numbers(cells: int) -> None:
+    """By simulation at a delta that is large enough to be seen: P - e^epsilon Q where P is likelier."""
+    epsilon, delta = Fraction(1), Fraction(1, 20)
+    noise = laplace(epsilon, delta, cells)
+    a, b = float(noise.a), float(noise.b)
+    z = np.random.default_rng(5).laplace(size=(200_000, cells))
+    for ratio in (-b, 0.0, b):
+        shift = np.full(cells, a * min(1, exp(ratio)) / cells)
+        loss = np.abs((z - shift) / exp(ratio)).sum(axis=1) + cells * ratio - np.abs(z).sum(axis=1)
+        found = np.maximum(-np.expm1(float(epsilon) - loss), 0)
+        assert found.mean() <= float(delta) + 5 * found.std() / sqrt(len(found))
+    alone = laplace(epsilon, delta)
+    loss = np.abs(z).sum(axis=1) * np.expm1(float(alone.b)) - cells * float(alone.b)
+    assert np.maximum(-np.expm1(float(epsilon) / 2 - loss), 0).mean() > float(delta), "one number's b is too large"
+
+
 def test_less_noise_than_the_textbook_at_the_usual_epsilons() -> None:
     for epsilon in (Fraction(1, 10), Fraction(1), Fraction(5)):
         e, delta = float(epsilon), 1e-6

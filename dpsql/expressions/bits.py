@@ -1,0 +1,42 @@
+"""& | XOR on the bits of 64-bit integers. They cannot fail; numbers that are not negative stay so."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dpsql.expressions.facts import Facts, bounded
+from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.write import Sql, binary, call
+from dpsql.schema.types import Integer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def bits_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+    if len(arguments) != 2 or not all(isinstance(facts.type, Integer) for facts in arguments):
+        raise Misfit(f"{name} takes two integers")
+    nullable = any(facts.nullable for facts in arguments)
+    ends = [(facts.low, facts.high) for facts in arguments]
+    highs = [high for low, high in ends if isinstance(low, int) and isinstance(high, int) and low >= 0]
+    if name == "&" and highs:
+        return bounded(Integer(), 0, min(highs), nullable=nullable)
+    if len(highs) == 2:
+        return bounded(Integer(), 0, 2 ** max(highs).bit_length() - 1, nullable=nullable)
+    return bounded(Integer(), None, None, nullable=nullable)
+
+
+def bits_sql(operator: str, arguments: Sequence[Written]) -> Sql:
+    left, right = (argument.sql for argument in arguments)
+    return binary(left, operator, right)
+
+
+def xor_sql(arguments: Sequence[Written]) -> Sql:
+    return call("xor", *(argument.sql for argument in arguments))
+
+
+FUNCTIONS = (
+    *(Function(name, f"a {name} b", partial(bits_facts, name), partial(bits_sql, name)) for name in ("&", "|")),
+    Function("XOR", "XOR(a, b)", partial(bits_facts, "XOR"), xor_sql),
+)
