@@ -45,7 +45,7 @@ schemas: setup  ## rewrite the JSON Schema that editors use
 
 docs: setup  ## build the documentation in build/site; a warning is an error
 	@$(BIN)/python -c "import material" 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[docs]'
-	@$(BIN)/mkdocs --quiet build --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
 	@echo "build/site/index.html"
 
 screenshots: setup  ## take the pictures in docs/images again; installs Chromium where it is missing

@@ -295,7 +295,7 @@ def _gaussian(planned: Planned, budget: Budget) -> Candidate:
 
 
 def _less_without_one(count: int) -> Fraction:
-    """The part by which epsilon falls when one of the measures is not released: 1 - sqrt(1 - 1/count), or a little less.
+    """By which part epsilon falls when one of the measures is not released: 1 - sqrt(1 - 1/count), or a bit less.
 
     Without it mu falls by that factor, and epsilon, at the same delta, by at least as much.
     """
