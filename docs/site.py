@@ -8,11 +8,11 @@ into those of the site.
 from __future__ import annotations
 
 import html
-import importlib.util
 import posixpath
 import re
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mkdocs.structure.files import File
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "examples"))
+
+from run_notebooks import Cell, run  # noqa: E402 - it lies beside the examples
+
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 AS_THEY_ARE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 SCHEMA = "schemas/shop.yaml"
@@ -45,8 +49,7 @@ def on_config(config: MkDocsConfig) -> None:
 def on_files(files: Files, config: MkDocsConfig) -> None:
     made = {name: (ROOT / name).read_text(encoding="utf-8") for name in AS_THEY_ARE}
     made[SCHEMA] = f"# A schema\n\n```yaml\n{(ROOT / SCHEMA).read_text(encoding='utf-8')}```\n"
-    runner = _load(ROOT / "examples" / "run.py")
-    made |= {f"examples/{path.name}": _written(runner.run(path)) for path in NOTEBOOKS}
+    made |= {f"examples/{path.name}": _written(run(path)) for path in NOTEBOOKS}
     for name, text in made.items():
         files.append(File.generated(config, PAGES.get(name, name), content=text))
 
@@ -66,21 +69,12 @@ def _link(link: str, source: str, page: str) -> str:
     return posixpath.relpath(PAGES.get(path, path.removeprefix("docs/")), posixpath.dirname(page) or ".")
 
 
-def _load(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _written(cells: list[Any]) -> str:
+def _written(cells: list[Cell]) -> str:
     """A notebook as Markdown."""
     return "\n\n".join(part for cell in cells for part in _cell(cell))
 
 
-def _cell(cell: Any) -> list[str]:
+def _cell(cell: Cell) -> list[str]:
     if cell.kind == "markdown":
         return [cell.source]
     language = "sql" if cell.source.startswith("%%dpsql") else "python"

@@ -1,6 +1,6 @@
-"""Runs a notebook without a browser, and gives what its cells show.
+"""Runs notebooks without a browser, and gives what its cells show.
 
-    python examples/run.py examples/1_first_answers.ipynb
+    python examples/run_notebooks.py examples/1_first_answers.ipynb
 
 A notebook is run by IPython in a directory of its own, with the shop's schema where the notebook looks for it. An error
 in a cell ends the run.
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from IPython.core.displayhook import CapturingDisplayHook
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.pylabtools import select_figure_formats
 from IPython.utils.capture import capture_output
@@ -45,11 +46,13 @@ def run(path: Path) -> list[Cell]:
 def _ran(kind: str, source: str, shell: InteractiveShell) -> Cell:
     if kind != "code":
         return Cell(kind, source)
+    results: list[dict[str, dict[str, str]]] = []
+    shell.display_trap.hook = CapturingDisplayHook(shell, results)
     with capture_output() as shown:
         done = shell.run_cell(source)
     done.raise_error()
     printed = [{"text/plain": shown.stdout}] if shown.stdout else []
-    return Cell(kind, source, (*printed, *(output.data for output in shown.outputs)))
+    return Cell(kind, source, (*printed, *(output["data"] for output in results)))
 
 
 @contextlib.contextmanager
@@ -67,9 +70,10 @@ def _fresh_shell() -> Iterator[InteractiveShell]:
 
 @contextlib.contextmanager
 def _fresh_folder() -> Iterator[None]:
-    """An examples/ beside a schemas/, and commands that are those of this Python."""
-    before = os.environ["PATH"]
-    os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), before))
+    """An examples/ beside a schemas/; commands are those of this Python, and print plain text."""
+    before = dict(os.environ)
+    commands = os.pathsep.join((str(Path(sys.executable).parent), before["PATH"]))
+    os.environ.update(PATH=commands, TTY_COMPATIBLE="0", COLUMNS="100")
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "schemas", Path(folder) / "schemas")
         examples = Path(folder) / "examples"
@@ -78,7 +82,8 @@ def _fresh_folder() -> Iterator[None]:
             with contextlib.chdir(examples):
                 yield
         finally:
-            os.environ["PATH"] = before
+            os.environ.clear()
+            os.environ.update(before)
 
 
 if __name__ == "__main__":
