@@ -63,3 +63,6 @@ class StabilityTest:
     def passes(self, distances: NDArray[np.int64]) -> NDArray[np.bool_]:
         noisy = distances + self.noise.sample(len(distances))
         return noisy > self.threshold
+
+    def pass_probability(self, distance: int) -> float:
+        return self.noise.tail(self.threshold + 1 - distance)

@@ -35,11 +35,6 @@ def test_the_threshold_is_the_least_that_fails_the_unstable(test: StabilityTest)
         assert test.threshold == 0 or passing(test.threshold - 1) > allowed
 
 
-def pass_probability(test: StabilityTest, distance: int) -> float:
-    """P[distance + X > threshold]."""
-    return test.noise.tail(test.threshold + 1 - distance)
-
-
 def pmf(noise_scale: float, k: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.tanh(1 / (2 * noise_scale)) * np.exp(-np.abs(k) / noise_scale)
 
@@ -54,7 +49,7 @@ def test_test_and_release_together(of_test: Fraction, of_release: Fraction, delt
     answers = np.arange(-400, 2000)
 
     def outcomes(distance: int, answer: int) -> NDArray[np.float64]:
-        passed = pass_probability(test, distance)
+        passed = test.pass_probability(distance)
         return np.concatenate(([1 - passed], passed * pmf(scale, answers - answer)))
 
     near = [((d, 0), (e, q)) for d in range(40) for e in (d, d + 1) for q in (0, proposed) if e]
@@ -76,7 +71,7 @@ def test_an_unstable_group_hardly_ever_passes() -> None:
 @pytest.mark.parametrize("distance", [0, 5, 9, 12, 30])
 def test_pass_probability(distance: int) -> None:
     test, draws = StabilityTest(Fraction(1, 2), Fraction(1, 100)), 50_000
-    p = pass_probability(test, distance)
+    p = test.pass_probability(distance)
     passed = np.count_nonzero(test.passes(np.full(draws, distance)))
     assert abs(passed - draws * p) <= 6 * np.sqrt(draws * p * (1 - p)) + 1
 
