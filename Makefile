@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check format bench schemas docs screenshots clean
+.PHONY: help setup demo test test-long check format bench schemas docs screenshots plots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -51,6 +51,9 @@ docs: setup  ## build the documentation in build/site; a warning is an error
 screenshots: setup  ## take the pictures in docs/images again; installs Chromium where it is missing
 	@command -v chromium >/dev/null || apt-get install -y -qq chromium
 	@$(BIN)/python docs/screenshots.py
+
+plots: setup  ## measure the mechanisms and draw the plots of docs/mechanisms.md
+	@$(BIN)/python benchmarks/plot_mechanisms.py
 
 clean:  ## remove everything that can be made again
 	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

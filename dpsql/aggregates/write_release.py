@@ -136,23 +136,24 @@ class Writer:
     # -- values themselves --------------------------------------------------------------------------------------------
 
     def values(self, argument: Expression, *, distinct: bool) -> Sql:
-        """The keys and a value for each row that counts: each unit's first `rows`, in its first groups."""
+        """_unit, the keys and a value, or NULL, for each row that counts: each unit's first `rows`, in its groups."""
         release, value = self.release, column(VALUE)
-        written = emit_value(argument, release.knowledge.always)
+        written = (emit_value if distinct else emit)(argument, release.knowledge.always)
         written = finite(written) if isinstance(argument.type, Double) else written
         rows = self.rows([named(written, VALUE)], [argument])
         if release.one_row_per_unit:
-            return Sql(f"{select([*self.keys, value], rows)} WHERE {value} IS NOT NULL")
+            return rows
         # NULL is no value, but where a unit has nothing else the group is one of its groups all the same.
         order = f"{value} IS NULL, {self.hashed([*self.keys, value])}, {value}"
         place = Sql(f"row_number() OVER (PARTITION BY {self.unit_and_keys} ORDER BY {order})")
-        columns = [*self.keys, value, named(place, VALUE_RANK)]
+        kept = [column(UNIT), *self.keys, value]
+        columns = [*kept, named(place, VALUE_RANK)]
         if release.ranked:
             # All rows of a group have the same rank here, and the same as on the other branches.
             columns.append(named(Sql(f"dense_rank() OVER ({self.by_hash})"), GROUP_RANK))
         own = Sql(f"SELECT DISTINCT * FROM ({rows}) AS _below") if distinct else rows
         first = f"{value} IS NOT NULL AND {column(VALUE_RANK)} BETWEEN 1 AND {integer(release.rows)}"
-        return Sql(f"{select([*self.keys, value], self.first_groups(select(columns, own)))} WHERE {first}")
+        return Sql(f"{select(kept, self.first_groups(select(columns, own)))} WHERE {first}")
 
     def over_distinct(self, base: Expression) -> Sql:
         values = self.values(base, distinct=True)

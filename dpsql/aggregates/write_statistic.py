@@ -3,24 +3,25 @@
 A quantile needs the values around one rank, and those alone:
 
     _values   what each unit may bring: a value per row
-    _guess    from one value in 64: two fences that should hold the rank and `reach` ranks on both sides
-    _checked  how many values there are, and beyond each fence; for a fence that is too near the last value stands in
-    points    the values between the fences as points of the grid, and how often each occurs
+    _guess    from one unit in 64: two fences that should hold the rank and `reach` ranks on both sides
+    _counted  how many values are below, on and above the fences; those between them, sorted
+    _again    the same without fences, for groups where they do not hold the ranks
 
-so a guess that was wrong costs time and nothing else. Values become points only at the end: that keeps their order.
+so a guess that was wrong costs time and nothing else. Values become points of the grid only at the end: that keeps
+their order. Only the needed ranks leave the engine.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
 from dpsql.aggregates.write_matched import matched_sql
 from dpsql.expressions.quanta import in_quanta, saturated
-from dpsql.expressions.write import Sql, call, column, integer, listed, literal, named
+from dpsql.expressions.write import Sql, call, column, engine_type, listed, literal, named
 from dpsql.relation.write import select
+from dpsql.relation.write_scan import UNIT
 from dpsql.schema.types import Double
 
 if TYPE_CHECKING:
@@ -29,10 +30,8 @@ if TYPE_CHECKING:
 
 VALUE = "_value"
 SAMPLED = 64
-FENCES = 12
-"""Fences are sought at the fractions p +- 2^-j, j = 0 ... 11, of the sampled values."""
-CHANCE = 3
-"""Standard deviations by which a sampled rank is expected to be off at most."""
+CHANCE = 2
+"""A sampled rank is expected to be off by less than this times the root of the sample: four standard deviations."""
 MARGIN = 2
 """Ranks to spare where they are compared as doubles."""
 
@@ -57,78 +56,100 @@ class QuantileWriter:
     reach: int
 
     def sql(self) -> Sql:
-        points, counts, below, rows = self.drawn.profile
+        kept = "NOT MATERIALIZED" if self.writer.release.one_row_per_unit else "MATERIALIZED"
         parts = {
-            "_values": self.writer.values(self.statistic.argument, distinct=False),
-            "_guess": self.guess(),
-            "_checked": self.checked(),
-            "_points": self.points(),
+            f"_values AS {kept}": self.writer.values(self.statistic.argument, distinct=False),
+            "_guess AS MATERIALIZED": self.guess(),
+            "_counted AS MATERIALIZED": self.counted(self.fenced()),
+            "_again AS MATERIALIZED": Sql(f"{self.counted(self.unfenced())} WHERE _rows > 0"),
         }
-        collected = [
-            *(column(name, "_checked") for name in self.writer.release.key_names),
-            named(Sql("_points"), points),
-            named(Sql("_counts"), counts),
-            named(Sql("_under"), below),
-            named(Sql("_rows"), rows),
-        ]
-        same = self.writer.same_keys("_checked", "_points")
-        before = ", ".join(f"{name} AS ({sql})" for name, sql in parts.items())
-        return Sql(f"WITH {before} SELECT {listed(collected)} FROM _checked JOIN _points ON {same}")
+        before = ", ".join(f"{name} ({sql})" for name, sql in parts.items())
+        found = Sql(f"SELECT * FROM _counted WHERE {self.holds} UNION ALL SELECT * FROM _again")
+        return Sql(f"WITH {before} {self.collected(found)}")
 
     def guess(self) -> Sql:
-        """Two fences for each group that was sampled."""
-        keys = self.writer.keys
-        sought = [self.statistic.fraction + side * Fraction(1, 2**j) for j in range(FENCES) for side in (-1, 1)]
-        fractions = listed([literal(min(max(part, Fraction(0)), Fraction(1)), Double()) for part in sought])
-        columns = [*keys, Sql("count(*) AS _sampled"), Sql(f"quantile_disc({VALUE}, [{fractions}]) AS _fences")]
-        sample = Sql(f"SELECT * FROM _values WHERE hash({VALUE}) & {SAMPLED - 1} = 0")
-        return select([*keys, self.nearest(1, "_low"), self.nearest(2, "_high")], self.writer.by_keys(columns, sample))
-
-    def nearest(self, side: int, name: str) -> Sql:
-        """The nearest fence that should be far enough."""
-        need = f"({integer(self.reach // SAMPLED + 1)} + {CHANCE} * sqrt(_sampled))"
-        cases = (f"WHEN _sampled >= {need} * {2**j} THEN _fences[{2 * j + side}]" for j in reversed(range(FENCES)))
-        return Sql(f"CASE {' '.join(cases)} END AS {name}")
-
-    def checked(self) -> Sql:
-        """The number of values, those fences that are far enough, and how many values are under the lower one."""
-        keys, need = self.writer.keys, integer(self.reach + MARGIN)
-        source, low, high = self.fenced("LEFT JOIN", "_guess")
-        counts = [
-            Sql("count(*) AS _rows"),
-            Sql(f"sum(CASE WHEN {VALUE} < {low} THEN 1 ELSE 0 END) AS _beyond_low"),
-            Sql(f"sum(CASE WHEN {VALUE} > {high} THEN 1 ELSE 0 END) AS _beyond_high"),
-            *(Sql(f"{end}({VALUE}) AS _{end}") for end in ("min", "max")),
-            *(Sql(f"any_value({fence}) AS {name}") for fence, name in ((low, "_low"), (high, "_high"))),
-        ]
-        counted = self.writer.by_keys([*keys, *counts], source)
-        rank = f"{literal(self.statistic.fraction, Double())} * _rows"
-        low_holds = f"_low IS NOT NULL AND _beyond_low + {need} <= {rank}"
-        high_holds = f"_high IS NOT NULL AND _rows - _beyond_high - {need} >= {rank}"
+        """Two fences for each group that was sampled; none where the sample does not reach as far."""
+        keys, fraction = self.writer.keys, literal(self.statistic.fraction, Double())
+        sample = Sql(f"SELECT * FROM _values WHERE hash({column(UNIT)}) & {SAMPLED - 1} = 0")
+        sampled = self.writer.by_keys(
+            [*keys, Sql(f"list_sort(list({VALUE}) FILTER (WHERE {VALUE} IS NOT NULL)) AS _sample")], sample
+        )
+        off = f"{self.reach // SAMPLED + 1} + {CHANCE} * sqrt({self.writer.release.rows} * len(_sample))"
+        low = f"CAST(floor({fraction} * len(_sample) - ({off})) AS BIGINT)"
+        high = f"CAST(ceil({fraction} * len(_sample) + ({off})) AS BIGINT)"
         fences = [
-            Sql(f"CASE WHEN {low_holds} THEN _low ELSE _min END AS _low"),
-            Sql(f"CASE WHEN {high_holds} THEN _high ELSE _max END AS _high"),
-            Sql(f"CAST(CASE WHEN {low_holds} THEN _beyond_low ELSE 0 END AS BIGINT) AS _under"),
+            Sql(f"CASE WHEN {low} >= 1 THEN _sample[{low}] END AS _low"),
+            Sql(f"CASE WHEN {high} <= len(_sample) THEN _sample[{high}] END AS _high"),
         ]
-        return select([*keys, Sql("_rows"), *fences], counted)
+        return select([*keys, *fences], sampled)
 
-    def points(self) -> Sql:
-        """The points between the fences, in order, and how often each occurs."""
-        grid, keys = self.statistic.grid, self.writer.keys
-        source, low, high = self.fenced("JOIN", "_checked")
-        between = Sql(f"SELECT * FROM ({source}) AS _below WHERE {VALUE} BETWEEN {low} AND {high}")
+    def fenced(self) -> tuple[Sql, Sql, Sql]:
+        """The values with the fences of their group, and what these are."""
+        same = self.writer.same_keys("_values", "_guess")
+        join = f"LEFT JOIN _guess ON {same}" if self.writer.keys else "CROSS JOIN _guess"
+        return Sql(f"SELECT _values.*, _low, _high FROM _values {join}"), Sql("_low"), Sql("_high")
+
+    def unfenced(self) -> tuple[Sql, Sql, Sql]:
+        """The values of those groups whose fences do not hold."""
+        nothing = Sql(f"CAST(NULL AS {engine_type(self.statistic.argument.type)})")
+        failed, same = f"SELECT * FROM _counted WHERE NOT ({self.holds})", self.writer.same_keys("_values", "_failed")
+        return Sql(f"SELECT _values.* FROM _values SEMI JOIN ({failed}) AS _failed ON {same}"), nothing, nothing
+
+    def counted(self, fenced: tuple[Sql, Sql, Sql]) -> Sql:
+        """What lies where; a fence that is NULL has nothing on it and nothing beyond."""
+        source, low, high = fenced
+        inside = f"{VALUE} IS NOT NULL AND ({VALUE} > {low}) IS NOT FALSE AND ({VALUE} < {high}) IS NOT FALSE"
+        columns = [
+            Sql(f"count({VALUE}) AS _rows"),
+            _count(f"{VALUE} < {low}", "_under"),
+            _count(f"{VALUE} = {low}", "_on_low"),
+            _count(f"{VALUE} = {high}", "_on_high"),
+            Sql(f"any_value({low}) AS _low"),
+            Sql(f"any_value({high}) AS _high"),
+            Sql(f"list_sort(coalesce(list({VALUE}) FILTER (WHERE {inside}), [])) AS _inside"),
+        ]
+        counted = self.writer.by_keys([*self.writer.keys, *columns], source)
+        middle = f"{literal(self.statistic.fraction, Double())} * _rows"
+        ranks = [
+            Sql(f"CAST(floor({middle}) AS BIGINT) - {self.reach + MARGIN} AS _first"),
+            Sql(f"CAST(ceil({middle}) AS BIGINT) + {self.reach + MARGIN} AS _last"),
+            Sql("_under + _on_low AS _before"),
+            Sql("_under + _on_low + len(_inside) AS _upto"),
+        ]
+        return select([Sql("*"), *ranks], counted)
+
+    @property
+    def holds(self) -> str:
+        """Whether every rank that is needed lies on the fences or between them."""
+        return "_under < greatest(_first, 1) AND _upto + _on_high >= least(_last, _rows)"
+
+    def collected(self, found: Sql) -> Sql:
+        """The points of the needed ranks, how often each occurs, what is below them, and the number of rows."""
+        points, counts, below, rows = self.drawn.profile
+        grid = self.statistic.grid
         point = in_quanta(column(VALUE), self.statistic.argument.type, grid.quantum, grid.low, grid.high)
-        counted = Sql(f"{select([*keys, named(point, '_point'), Sql('count(*) AS _count')], between)} GROUP BY ALL")
-        return self.writer.by_keys([*keys, _listed("_point", "_points"), _listed("_count", "_counts")], counted)
+        first, last = "greatest(_first - _before, 1)", "least(_last - _before, len(_inside))"
+        inside = f"_inside[{first}:{last}]"
+        low, high = "_first <= _before AND _on_low > 0", "_last > _upto AND _on_high > 0"
 
-    def fenced(self, join: str, table: str) -> tuple[Sql, Sql, Sql]:
-        """The values with the fences of their group, and how these are called."""
-        if not self.writer.keys:
-            # One group: fences are constants, which is much faster than a join.
-            low, high = (Sql(f"(SELECT {end} FROM {table})") for end in ("_low", "_high"))
-            return Sql("SELECT * FROM _values"), low, high
-        same = self.writer.same_keys("_values", table)
-        return Sql(f"SELECT _values.*, _low, _high FROM _values {join} {table} ON {same}"), Sql("_low"), Sql("_high")
+        def joined(on_low: str, between: str, on_high: str) -> Sql:
+            sides = (f"CASE WHEN {low} THEN [{on_low}] ELSE [] END", f"CASE WHEN {high} THEN [{on_high}] ELSE [] END")
+            return Sql(f"list_concat({sides[0]}, {between}, {sides[1]})")
+
+        values = joined("_low", inside, "_high")
+        columns = [
+            *self.writer.keys,
+            named(Sql(f"list_transform({values}, lambda {VALUE}: {point})"), points),
+            named(joined("_on_low", f"list_transform({inside}, lambda {VALUE}: 1)", "_on_high"), counts),
+            named(Sql(f"CASE WHEN {low} THEN _under ELSE greatest(_before, _first - 1) END"), below),
+            named(Sql("_rows"), rows),
+        ]
+        return select(columns, found)
+
+
+def _count(condition: str, name: str) -> Sql:
+    """Twice as fast as count(*) FILTER (WHERE ...); over nothing it would be NULL."""
+    return Sql(f"CAST(coalesce(count_if({condition}), 0) AS BIGINT) AS {name}")
 
 
 def _listed(part: str, name: str) -> Sql:
@@ -153,7 +174,8 @@ def _counted(writer: Writer, drawn: Drawn, statistic: Mode) -> Sql:
 
 def _summed(writer: Writer, drawn: Drawn, statistic: Average) -> Sql:
     total, rows = drawn.profile
-    grid = statistic.grid
-    point = in_quanta(column(VALUE), statistic.argument.type, grid.quantum, grid.low, grid.high)
-    columns = [named(saturated(call("sum", point)), total), named(Sql("count(*)"), rows)]
+    grid, finer = statistic.grid, statistic.finer
+    ends = grid.low // finer, grid.high // finer
+    point = in_quanta(column(VALUE), statistic.argument.type, grid.quantum * finer, *ends)
+    columns = [named(saturated(call("sum", point)), total), named(call("count", column(VALUE)), rows)]
     return writer.by_keys([*writer.keys, *columns], writer.values(statistic.argument, distinct=False))

@@ -16,14 +16,21 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.aggregates.statistic import Grid, Matched
+    from dpsql.aggregates.statistic import Average, Matched
 
 
 def windows(profile: Sequence[NDArray[Any]]) -> Windows:
     points, counts, below, rows = profile
-    lists = [_list(item) for item in points]
-    starts = np.concatenate(([0], np.cumsum([len(item) for item in lists]))).astype(np.int64)
-    return Windows(_end_to_end(lists), _end_to_end([_list(item) for item in counts]), starts, whole(below), whole(rows))
+    merged = [_merged(_list(some), _list(often)) for some, often in zip(points, counts, strict=True)]
+    starts = np.concatenate(([0], np.cumsum([len(some) for some, _ in merged]))).astype(np.int64)
+    values, times = (_end_to_end([pair[side] for pair in merged]) for side in (0, 1))
+    return Windows(values, times, starts, whole(below), whole(rows))
+
+
+def _merged(points: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sorted points, each of them once, and how often it occurs."""
+    first = np.flatnonzero(np.concatenate(([True], np.diff(points) > 0))[: len(points)])
+    return points[first], np.add.reduceat(counts, first) if len(first) else counts
 
 
 def table(profile: Sequence[NDArray[Any]], width: int) -> NDArray[np.int64]:
@@ -34,19 +41,21 @@ def table(profile: Sequence[NDArray[Any]], width: int) -> NDArray[np.int64]:
     return counted
 
 
-def means(profile: Sequence[NDArray[Any]], grid: Grid) -> Iterator[tuple[Fraction, int]]:
-    """The mean of each group, of no rows the middle of the range, and the number of rows."""
+def means(profile: Sequence[NDArray[Any]], statistic: Average) -> Iterator[tuple[Fraction, int]]:
+    """The mean of each group in steps of the answer, of no rows the middle of the range; and the number of rows."""
+    middle = Fraction(statistic.grid.low + statistic.grid.high, 2)
     for total, rows in zip(*(whole(part).tolist() for part in profile), strict=True):
-        yield (Fraction(total, rows) if rows else Fraction(grid.low + grid.high, 2)), rows
+        yield (Fraction(total * statistic.finer, rows) if rows else middle), rows
 
 
-def moves(profile: Sequence[NDArray[Any]], statistic: Matched) -> CrossJoin:
-    """How far one unit can move the totals over pairs of people, all groups together."""
+def most_frequent(profile: Sequence[NDArray[Any]]) -> tuple[int, int]:
+    """How often the most frequent key of a join across people occurs on either side."""
     _, left, right = (whole(part) for part in profile)
-    return moves_from(int(left.max()), int(right.max()), statistic)
+    return int(left.max()), int(right.max())
 
 
-def moves_from(left_most: int, right_most: int, statistic: Matched) -> CrossJoin:
+def matched_moves(statistic: Matched, left_most: int, right_most: int) -> CrossJoin:
+    """How far one unit can move the totals over pairs of people, all groups together."""
     measure = statistic.measure
     value = max(abs(measure.low), abs(measure.high)) if isinstance(measure, SumValues) else 1
     return CrossJoin(statistic.left_rows, statistic.right_rows, left_most, right_most, value)

@@ -7,6 +7,8 @@ not, there is no answer, and only the test is paid for. docs/proofs/propose_test
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy as np
 from dpsql.accounting.events import Composed, Event, Laplace
 from dpsql.aggregates.statistic import Grid
 from dpsql.draws.draw import Spared
-from dpsql.draws.profile import means, moves, moves_from, whole
+from dpsql.draws.profile import matched_moves, means, most_frequent, whole
 from dpsql.draws.quantile import MOST_RANKS, Around
 from dpsql.errors import ProgrammingError
 from dpsql.expressions.quanta import LARGEST
@@ -25,12 +27,13 @@ from dpsql.mechanisms.ranks import share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from fractions import Fraction
 
     from numpy.typing import NDArray
 
     from dpsql.aggregates.statistic import Average, Matched, Quantile
     from dpsql.draws.draw import Terms
+
+HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True)
@@ -109,16 +112,18 @@ def proposed_quantile(statistic: Quantile, terms: Terms) -> ProposedQuantile:
 
 @dataclass(frozen=True)
 class ProposedAverage(Proposed):
+    statistic: Average
+
     def found(self, profile: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Means are rounded to the grid first: beta is whole, so a move of at most beta stays one."""
-        found = list(means(profile, self.grid))
+        """Means are rounded to the grid first, halves upwards: beta is whole, so a move of at most beta stays one."""
+        found = list(means(profile, self.statistic))
         near = [local_sensitivity.Average(rows, self.rows, self.grid.low, self.grid.high) for _, rows in found]
         distances = [part.distance(self.beta, self.test.limit) for part in near]
-        return np.array([round(mean) for mean, _ in found], dtype=np.int64), np.array(distances, dtype=np.int64)
+        return np.array([floor(mean + HALF) for mean, _ in found], dtype=np.int64), np.array(distances, dtype=np.int64)
 
 
 def proposed_average(statistic: Average, terms: Terms) -> ProposedAverage:
-    return ProposedAverage(statistic.grid, terms.rows, terms.proposed_steps(statistic.grid), *_terms(terms))
+    return ProposedAverage(statistic.grid, terms.rows, terms.proposed_steps(statistic.grid), *_terms(terms), statistic)
 
 
 @dataclass(frozen=True)
@@ -126,18 +131,19 @@ class ProposedMatched(Proposed):
     statistic: Matched
 
     def found(self, profile: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        distance = moves(profile, self.statistic).distance(self.beta, self.test.limit)
+        distance = matched_moves(self.statistic, *most_frequent(profile)).distance(self.beta, self.test.limit)
         return whole(profile[0]), np.array([distance], dtype=np.int64)
 
 
 def proposed_matched(statistic: Matched, terms: Terms) -> ProposedMatched:
     assert terms.propose is not None
-    beta, (test, epsilon) = terms.propose // statistic.quantum, _terms(terms)
-    if beta < moves_from(0, 0, statistic).at(0):
-        enough = moves_from(1, 1, statistic).at(test.threshold) * statistic.quantum
+    test, epsilon = _terms(terms)
+    beta = terms.propose // statistic.quantum
+    if beta < matched_moves(statistic, 0, 0).at(0):
+        enough = float(matched_moves(statistic, 1, 1).at(test.threshold) * statistic.quantum)
         raise ProgrammingError(
             f"propose={float(terms.propose):g} is less than one unit can change on any data",
-            hint=f"propose how much you think it can change, at the very least {float(enough):g}",
+            hint=f"propose how much you think it can change, at the very least {enough:g}",
         )
     grid = Grid(statistic.quantum, -LARGEST, LARGEST)
     return ProposedMatched(grid, terms.rows, beta, test, epsilon, statistic)

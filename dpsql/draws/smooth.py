@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.aggregates.statistic import Grid
-from dpsql.draws.profile import means, moves, whole
+from dpsql.draws.profile import matched_moves, means, most_frequent, whole
 from dpsql.draws.quantile import MOST_RANKS, Around
 from dpsql.errors import ProgrammingError
 from dpsql.expressions.quanta import LARGEST
@@ -73,13 +73,15 @@ def noise_for(terms: Terms, cells: int = 1) -> SmoothNoise:
 
 @dataclass(frozen=True)
 class SmoothAverage(Smooth):
+    statistic: Average
+
     def found(self, profile: Sequence[NDArray[Any]]) -> Iterator[tuple[Fraction, LocalSensitivity]]:
-        for mean, rows in means(profile, self.grid):
+        for mean, rows in means(profile, self.statistic):
             yield mean, local_sensitivity.Average(rows, self.rows, self.grid.low, self.grid.high)
 
 
 def smooth_average(statistic: Average, terms: Terms) -> SmoothAverage:
-    return SmoothAverage(statistic.grid, terms.rows, noise_for(terms))
+    return SmoothAverage(statistic.grid, terms.rows, noise_for(terms), statistic)
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class SmoothMatched(Smooth):
     statistic: Matched
 
     def found(self, profile: Sequence[NDArray[Any]]) -> Iterator[tuple[Fraction, LocalSensitivity]]:
-        bounds = moves(profile, self.statistic)
+        bounds = matched_moves(self.statistic, *most_frequent(profile))
         for total in whole(profile[0]).tolist():
             yield Fraction(total), bounds
 
