@@ -8,6 +8,7 @@ Whole queries are asked where errors are compared. Where thousands of draws are 
 from __future__ import annotations
 
 from fractions import Fraction
+from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,9 @@ import dpsql
 from dpsql.accounting.gaussian_dp import mu_for
 from dpsql.mechanisms import gaussian, laplace, smooth_sensitivity
 from dpsql.mechanisms.local_sensitivity import order_statistic, smooth_reach
+from dpsql.mechanisms.permute_and_flip import MostFrequent
 from dpsql.mechanisms.propose_test_release import StabilityTest
 from dpsql.mechanisms.stable_value import distances
-from dpsql.mechanisms.top import TopByExponential, TopByPermuteAndFlip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -164,14 +165,11 @@ def mode(axes: Axes) -> None:
     leads, others, times = [0, 1, 2, 3, 4, 6, 8, 10, 13, 16, 20, 25, 30], 9, 1000
     test = StabilityTest(EPSILON, DELTA)
     right: dict[str, tuple[str, Callable[[int], float]]] = {
-        "permute-and-flip (default)": (
-            BLUE,
-            lambda lead: _first(TopByPermuteAndFlip(EPSILON, 1, 1), lead, others, times),
-        ),
-        "exponential mechanism": (PURPLE, lambda lead: _first(TopByExponential(EPSILON, 1, 1), lead, others, times)),
+        "permute-and-flip (default)": (BLUE, lambda lead: _first(lead, others, times)),
+        "exponential mechanism": (PURPLE, lambda lead: 1 / (1 + others * exp(-EPSILON * lead))),
         "stable: exact, or refused": (
             GREEN,
-            lambda lead: float(test.passes(np.repeat(distances(np.array([[100 + lead, 100]]), 1), times)).mean()),
+            lambda lead: float(test.passes(np.repeat(distances(np.array([lead]), 1), times)).mean()),
         ),
     }
     for name, (colour, share) in right.items():
@@ -181,9 +179,9 @@ def mode(axes: Axes) -> None:
     axes.set(xlabel="lead of the most frequent of 10 values", ylabel="share of right answers")
 
 
-def _first(top: TopByPermuteAndFlip | TopByExponential, lead: int, others: int, times: int) -> float:
-    counts = [100 + lead, *[100] * others]
-    return sum(top.sample(counts) == [0] for _ in range(times)) / times
+def _first(lead: int, others: int, times: int) -> float:
+    choice, counts = MostFrequent(EPSILON, 1), [100 + lead, *[100] * others]
+    return sum(choice.sample(counts) == 0 for _ in range(times)) / times
 
 
 def noise(axes: Axes) -> None:
