@@ -12,7 +12,7 @@ import posixpath
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mkdocs.structure.files import File
 
@@ -81,7 +81,7 @@ def _cell(cell: Cell) -> list[str]:
     return [f"```{language}\n{cell.source}\n```", *map(_output, cell.outputs)]
 
 
-def _output(data: dict[str, str]) -> str:
+def _output(data: dict[str, Any]) -> str:
     """The richest form that needs no script."""
     if "text/html" in data:
         return f'<div class="output">{data["text/html"]}</div>'

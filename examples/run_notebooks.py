@@ -16,7 +16,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.displayhook import CapturingDisplayHook
 from IPython.core.interactiveshell import InteractiveShell
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 class Cell:
     kind: str
     source: str
-    outputs: tuple[dict[str, str], ...] = ()
+    outputs: tuple[dict[str, Any], ...] = ()
     """What is shown, by media type, in order."""
 
 
@@ -46,7 +46,7 @@ def run(path: Path) -> list[Cell]:
 def _ran(kind: str, source: str, shell: InteractiveShell) -> Cell:
     if kind != "code":
         return Cell(kind, source)
-    results: list[dict[str, dict[str, str]]] = []
+    results: list[dict[str, Any]] = []
     shell.display_trap.hook = CapturingDisplayHook(shell, results)
     with capture_output() as shown:
         done = shell.run_cell(source)

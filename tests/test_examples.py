@@ -34,5 +34,5 @@ def test_it_is_kept_without_answers(path: Path) -> None:
 def test_it_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(EXAMPLES)
     cells = importlib.import_module("run_notebooks").run(path)
-    shown = "\n".join(text for cell in cells for output in cell.outputs for text in output.values())
+    shown = "\n".join(str(text) for cell in cells for output in cell.outputs for text in output.values())
     assert [words for words in SHOWN[path.stem] if words not in shown] == []

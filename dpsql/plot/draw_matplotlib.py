@@ -32,14 +32,19 @@ class Picture(Figure):
 def draw_matplotlib(chart: Chart) -> Figure:
     draw = {"bars": _bars, "line": _line, "heat map": _heat_map}[chart.kind]
     lying = chart.kind == "bars" and not chart.upright
-    height = max(1.4, 0.9 + ROW * len(chart.places)) if lying else 3.0
-    figure = Picture(figsize=(5.2 * len(chart.panels), height), layout="constrained", facecolor="none")
+    figure = Picture(figsize=(5.2 * len(chart.panels), _height(chart)), layout="constrained", facecolor="none")
     grid = figure.subplots(1, len(chart.panels), squeeze=False, sharey="row" if lying else False)
     for axes, panel in zip(grid[0], chart.panels, strict=True):
         _quiet(axes)
         draw(chart, panel, axes)
     figure.suptitle(_plain("; ".join(("± at 95 %", *chart.notes))), x=0.01, ha="left", color=INK, fontsize=9)
     return figure
+
+
+def _height(chart: Chart) -> float:
+    if chart.kind == "heat map":
+        return max(3.0, 0.9 + ROW * len({down for down, _ in chart.places}))
+    return 3.0 if chart.kind == "line" or chart.upright else max(1.4, 0.9 + ROW * len(chart.places))
 
 
 def _bars(chart: Chart, panel: Panel, axes: Axes) -> None:
