@@ -288,8 +288,8 @@ def test_noise_fits_the_claims(sql: str, empty_shop: Any) -> None:
 
 @given(st.integers(-(2**62), 2**62), st.integers(0, 2**60), st.integers(0, 40))
 def test_coarse_sums_move_no_further(total: int, change: int, shift: int) -> None:
-    coarse = [(value + (1 << shift >> 1)) >> shift for value in (total, total + change)]
-    assert abs(coarse[1] - coarse[0]) <= coarse(change, shift)
+    before, after = ((value + (1 << shift >> 1)) >> shift for value in (total, total + change))
+    assert abs(after - before) <= coarse(change, shift)
 
 
 def test_the_noise_that_wastes_less_is_chosen(empty_shop: Any) -> None:
