@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dpsql.aggregates.statistic import Grid, Quantile
     from dpsql.draws.draw import Terms
 
-MOST_RANKS = 1 << 18
+MOST_RANKS = 1 << 16
 """No more ranks than this are looked at on either side; beyond them anything is assumed."""
 
 
