@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check format bench schemas screenshots clean
+.PHONY: help setup demo test test-long check format bench schemas docs screenshots plots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -43,9 +43,17 @@ bench: setup  ## run every benchmark; fails if one of them missed its goal
 schemas: setup  ## rewrite the JSON Schema that editors use
 	@$(BIN)/python -m dpsql.schema.export schemas/dpsql.schema.json
 
+docs: setup  ## build the documentation in build/site; a warning is an error
+	@$(BIN)/python -c "import material" 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[docs]'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
+	@echo "build/site/index.html"
+
 screenshots: setup  ## take the pictures in docs/images again; installs Chromium where it is missing
 	@command -v chromium >/dev/null || apt-get install -y -qq chromium
 	@$(BIN)/python docs/screenshots.py
+
+plots: setup  ## measure the mechanisms and draw the plots of docs/mechanisms.md
+	@$(BIN)/python benchmarks/plot_mechanisms.py
 
 clean:  ## remove everything that can be made again
 	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -38,10 +38,10 @@ TIMES_BETTER_THAN_CLIPPING = 10  # at least
 
 def by_exponential(data: NDArray[np.int64], epsilon: Fraction) -> int:
     choice = QuantileChoice(MEDIAN, epsilon, 1, LOW, HIGH)
-    rows = np.array([len(data)])
-    [first], [last] = choice.ranks(rows)
-    values, counts = np.unique(data[first - 1 : last], return_counts=True)
-    return int(choice.sample(Windows(values, counts, np.array([0, len(values)]), np.array([first - 1]), rows))[0])
+    below = max(len(data) // 2 - choice.reach, 0)
+    values, counts = np.unique(data[below : (len(data) + 1) // 2 + choice.reach], return_counts=True)
+    ends, rows = np.array([0, len(values)]), np.array([len(data)])
+    return int(choice.sample(Windows(values, counts, ends, np.array([below]), rows))[0])
 
 
 def by_smooth(data: NDArray[np.int64], noise: SmoothNoise) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import date, datetime
 from datetime import time as time_of_day
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from dpsql.accounting.budget import Budget
     from dpsql.explanation import Explanation
+    from dpsql.plan import Plan
     from dpsql.promise import Promise
     from dpsql.result import Receipt, Result
     from dpsql.schema import Schema
@@ -150,6 +152,14 @@ class Connection:
         _, query = split_explain(sql) if isinstance(sql, str) else (False, sql)
         return self.session.explain(query, parameters, options)
 
+    def plan(self, queries: object, weights: object = None, *, epsilon: object = None, delta: object = None) -> Plan:
+        """Shares a budget among queries that are decided in advance. Free until `execute()` of what comes back.
+
+        Each query is a text, or a text and its parameters. A query of twice the weight has half the error.
+        """
+        plan = self.session.plan(queries, weights, epsilon, delta)
+        return replace(plan, answers=lambda: [self.cursor()._with(result) for result in plan.answers()])
+
     @property
     def budget(self) -> Budget:
         """What may be spent, is spent and is left."""
@@ -204,7 +214,8 @@ class Cursor:
     def execute(self, sql: str, parameters: object = None, **options: Any) -> Cursor:
         """Asks the question and pays for it.
 
-        Options: epsilon, delta (the cost of the whole query), mechanism ("laplace" or "gaussian"), max_groups,
+        Options: epsilon, delta (the cost of the whole query), or accuracy (how wide its error bars may be: 50, or "5%"
+        of the total in the first answer to it), mechanism ("laplace" or "gaussian"), max_groups,
         max_rows_per_group (how much of one unit counts), fresh=True (draw again instead of recalling the same answer).
         `EXPLAIN <query>` shows what the query would do, free.
         """
@@ -215,6 +226,10 @@ class Cursor:
             self._explanation = session.explain(query, parameters, options)
         else:
             self._result = session.execute(query, parameters, options)
+        return self
+
+    def _with(self, result: Result) -> Cursor:
+        self._result = result
         return self
 
     def executemany(self, sql: str, parameters: object) -> None:

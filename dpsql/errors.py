@@ -94,9 +94,12 @@ class BudgetExhausted(OperationalError):
 
     def __init__(self, requested: float, remaining: float, *, hint: str | None = None) -> None:
         fitting = float(DOWN.create_decimal(repr(remaining)))
+        way_out = (
+            f"ask with epsilon={fitting:g} or less" if fitting else "ask again what was asked before, which is free"
+        )
         super().__init__(
             f"the query asks for epsilon {requested:.6g}, and {remaining:.6g} is left",
-            hint=hint or f"ask with epsilon={fitting:g} or less, or ask the data owner for more",
+            hint=hint or f"{way_out}; or ask the data owner for more",
         )
         self.requested = requested
         self.remaining = remaining

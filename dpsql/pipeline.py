@@ -18,22 +18,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dpsql.accuracy import meet_accuracy
 from dpsql.errors import SqlSyntaxError
 from dpsql.flow.add_noise import add_noise
-from dpsql.flow.calibrate_noise import Calibrated, calibrate_noise
-from dpsql.flow.charge_budget import charge_budget
+from dpsql.flow.calibrate_noise import calibrate_noise
+from dpsql.flow.charge_budget import charge_budget, charge_together
 from dpsql.flow.execute_query import execute_query
 from dpsql.flow.finish_result import finish_result
 from dpsql.flow.infer_sensitivity import infer_sensitivity
 from dpsql.flow.parse_sql import parse_sql
-from dpsql.flow.plan_query import plan_query
+from dpsql.flow.plan_query import Planned, plan_query
 from dpsql.flow.resolve_names import resolve_names
 from dpsql.flow.track_units import track_units
 from dpsql.rounds import draw_in_rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
+    from fractions import Fraction
 
+    from dpsql.flow.calibrate_noise import Calibrated
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
     from dpsql.result import Result
@@ -55,10 +58,16 @@ FREE = STAGES[: STAGES.index(charge_budget)]
 
 
 def compile_question(question: Question, setting: Setting) -> Calibrated:
+    planned = plan_question(question, setting)
+    return calibrate_noise(planned, setting) if question.accuracy is None else meet_accuracy(planned, setting)
+
+
+def plan_question(question: Question, setting: Setting) -> Planned:
+    """All that does not depend on the price."""
     try:
-        calibrated = _walk(FREE, question, setting)
-        assert isinstance(calibrated, Calibrated)
-        return calibrated
+        planned = _walk(FREE[:-1], question, setting)
+        assert isinstance(planned, Planned)
+        return planned
     except RecursionError:
         problem = SqlSyntaxError(
             "the query is nested too deeply", hint="use WITH to name its parts, or IN for long lists"
@@ -70,6 +79,12 @@ def run(question: Question, setting: Setting) -> Result:
     """Between the charge and the finish, execute_query and add_noise run in rounds."""
     charged = charge_budget(compile_question(question, setting), setting)
     return finish_result(draw_in_rounds(charged, setting), setting)
+
+
+def run_together(parts: Sequence[Calibrated], epsilon: Fraction, setting: Setting) -> list[Result]:
+    """All are charged, then all are drawn, so that one that fails takes no answer from the others."""
+    noisy = [draw_in_rounds(charged, setting) for charged in charge_together(parts, epsilon, setting)]
+    return [finish_result(part, setting) for part in noisy]
 
 
 def _walk(stages: Iterable[Callable[[Any, Setting], Any]], value: object, setting: Setting) -> object:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql import pipeline
 from dpsql.accounting.costs import price
-from dpsql.accounting.events import Composed
 from dpsql.accounting.ledger import Ledger
+from dpsql.batch import plan_batch, weigh
 from dpsql.engines.scratch import Scratch
-from dpsql.errors import InterfaceError, ProgrammingError, Unsupported
+from dpsql.errors import InterfaceError, ProgrammingError
 from dpsql.explanation import Explanation, explain_calibrated
-from dpsql.flow.question import Question, below_one, count, mechanism_named, positive, query_delta
+from dpsql.flow.question import Question, accuracy_named, below_one, count, mechanism_named, positive, query_delta
 from dpsql.flow.setting import Setting
+from dpsql.plan import Plan, PlannedQuery
 from dpsql.schema import load_schema
 from dpsql.source import did_you_mean
 
@@ -34,7 +35,6 @@ DEFAULT_SHARE = Fraction(1, 10)
 OPTIONS = frozenset(
     {"epsilon", "delta", "accuracy", "mechanism", "max_groups", "max_rows_per_group", "propose", "fresh"}
 )
-NOT_YET = frozenset({"accuracy"})
 
 
 class Session:
@@ -92,8 +92,29 @@ class Session:
     def explain(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Explanation:
         calibrated = pipeline.compile_question(self.question(sql, parameters, **options), self.setting)
         budget = self.budget
-        cost = price(Composed(tuple(release.event for release in calibrated.releases)))
-        return explain_calibrated(calibrated, budget, budget.filter.remaining(budget.tally.totals + cost))
+        after = budget.filter.remaining(budget.tally.totals + price(calibrated.event))
+        return explain_calibrated(calibrated, budget, after)
+
+    def plan(self, queries: object, weights: object, epsilon: object, delta: object) -> Plan:
+        questions = [self.question(*query) for query in planned_queries(queries)]
+        budget = self.budget
+        batch = plan_batch(
+            questions,
+            weigh(weights, len(questions)),
+            self.query_epsilon if epsilon is None else positive(epsilon, "epsilon"),
+            None if delta is None else query_delta(delta, budget.filter.delta),
+            self.setting,
+        )
+        after = budget.filter.remaining(budget.tally.totals + batch.price)
+        return Plan(
+            tuple(
+                PlannedQuery(part.question.sql, float(weight), share, explain_calibrated(part, budget, after))
+                for part, weight, share in zip(batch.parts, batch.weights, batch.shares, strict=True)
+            ),
+            batch.cost,
+            after,
+            lambda: pipeline.run_together(batch.parts, batch.filter.epsilon, self.setting),
+        )
 
     def question(self, sql: str, parameters: object, **options: Any) -> Question:
         if not isinstance(sql, str):
@@ -101,8 +122,10 @@ class Session:
         for name in options.keys() - OPTIONS:
             raise ProgrammingError(f"there is no option {name}=", hint=did_you_mean(name, OPTIONS))
         given = {name: value for name, value in options.items() if value is not None}
-        for name in given.keys() & NOT_YET:
-            raise Unsupported(f"{name}= is not understood yet", hint="name the cost: epsilon=0.1")
+        if "accuracy" in given and "epsilon" in given:
+            raise ProgrammingError(
+                "epsilon= and accuracy= both say how exact the answer is", hint="say one, and the other follows"
+            )
         return Question(
             sql,
             parameter_values(parameters),
@@ -113,6 +136,7 @@ class Session:
             count(given["max_groups"], "max_groups") if "max_groups" in given else None,
             count(given["max_rows_per_group"], "max_rows_per_group") if "max_rows_per_group" in given else None,
             bool(given.get("fresh", False)),
+            accuracy_named(given["accuracy"]) if "accuracy" in given else None,
             named=frozenset(given),
         )
 
@@ -131,6 +155,24 @@ def default_ledger(database: object) -> str:
     if isinstance(database, str | os.PathLike) and str(database) != MEMORY:
         return f"{Path(database)}.ledger"
     return MEMORY
+
+
+def planned_queries(queries: object) -> list[tuple[Any, Any]]:
+    """A query is a text, or a pair of a text and its parameters."""
+    if not isinstance(queries, list | tuple) or not queries:
+        raise ProgrammingError(
+            "a plan is a list of at least one query", hint='write conn.plan(["SELECT ...", "SELECT ..."], epsilon=0.5)'
+        )
+    pairs = [query if isinstance(query, list | tuple) else (query, None) for query in queries]
+    for query in pairs:
+        if len(query) != 2:
+            raise ProgrammingError(
+                f"a query of a plan is a text, or a text and its parameters, and {query!r} is neither",
+                hint='write ("SELECT ... ?", [10])',
+            )
+    if any(query in pairs[:number] for number, query in enumerate(pairs)):
+        raise ProgrammingError("the plan has the same query twice", hint="ask it once, with a larger weight")
+    return [(sql, parameters) for sql, parameters in pairs]
 
 
 def parameter_values(parameters: object) -> tuple[object, ...]:

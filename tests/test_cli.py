@@ -214,6 +214,7 @@ MISTAKES = {
     "no bounds": (("query", "SELECT SUM(weight) FROM people"), {}, 1, "bounds: [0, 500]"),
     "no such column": (("query", "SELECT AVG(aeg) FROM people"), {}, 1, 'did you mean "age"?'),
     "no such file": (("query", BY_TOWN), {"DPSQL_DB": "poeple.duckdb"}, 1, "there is no database poeple.duckdb"),
+    "no such CSV file": (("query", BY_TOWN), {"DPSQL_DB": "poeple.csv"}, 1, "there is no file "),
     "no such schema": (("query", BY_TOWN), {"DPSQL_SCHEMA": "no.yaml"}, 1, "there is no such file"),
     "a schema as data": (("query", BY_TOWN), {"DPSQL_DB": "people.yaml"}, 1, "cannot be opened as a DuckDB database"),
     "no data named": (("query", BY_TOWN), {"DPSQL_DB": None}, 2, "--db"),

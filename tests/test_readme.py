@@ -1,4 +1,4 @@
-"""The README is true: its Python runs, its answer is the demo's, its figures are explain()'s, its links lead on."""
+"""The README and the pages that teach are true: what they show runs, in order, and prints what is shown."""
 
 from __future__ import annotations
 
@@ -9,35 +9,44 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
+import yaml
 
 import dpsql
 from dpsql.cli.app import main
+from dpsql.demo.shop_data import make_shop
+from dpsql.schema import load_schema
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("tutorial", "owners", "analysts", "frames", "faq"))]
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 NOISY = doctest.register_optionflag("NOISY")
 
 
-def blocks(language: str) -> list[str]:
-    return [text for name, text in BLOCKS if name == language]
-
-
-def test_every_block_is_of_a_kind_that_is_checked() -> None:
-    assert {name for name, _ in BLOCKS} == {"sh", "text", "python", "console", "yaml"}
+def blocks(page: str) -> list[tuple[str, str]]:
+    """Language and text, in order."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with what the README's Python expects: shop.duckdb and schemas/."""
-    folder = tmp_path_factory.mktemp("readme")
-    shutil.copytree(ROOT / "schemas", folder / "schemas")
-    subprocess.run([sys.executable, ROOT / "examples" / "shop_data.py"], cwd=folder, check=True, capture_output=True)
-    return folder
+    return make_shop(tmp_path_factory.mktemp("shop") / "shop.duckdb")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, shop: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What pages expect to lie around: the shop, its schema, and a file about people."""
+    shutil.copytree(ROOT / "schemas", tmp_path / "schemas")
+    shutil.copy(shop, tmp_path)
+    people = "".join(f"p{i},{('Oslo', 'Rome')[i % 2]},{i % 101}\n" for i in range(2000))
+    (tmp_path / "visits.csv").write_text(f"person,town,spent\n{people}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def shape(text: str) -> str:
@@ -53,15 +62,56 @@ class Checker(doctest.OutputChecker):
         return super().check_output(*pair, optionflags)
 
 
-def test_the_python_runs_as_shown(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(shop)
-    test = doctest.DocTestParser().get_doctest("\n".join(blocks("python")), {}, "README.md", "README.md", 0)
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_shown_runs(
+    page: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: dict[str, Any] = {}
+    for language, text in blocks(page):
+        match language:
+            case "python":
+                run_python(text, names)
+            case "console":
+                run_commands(text, monkeypatch, capsys)
+            case "yaml" if Path("visits.yaml").exists():
+                fill_in(text, Path("visits.yaml"))
+            case "yaml" | "sh" | "text":
+                continue  # other tests look at these
+            case _:
+                pytest.fail(f"nothing checks {language}")
+
+
+def run_python(text: str, names: dict[str, Any]) -> None:
+    test = doctest.DocTestParser().get_doctest(text, names, "page", None, 0)
     for example in test.examples:
         example.options[NOISY] = example.source.startswith("cur.")
     shown: list[str] = []
-    doctest.DocTestRunner(Checker(), optionflags=OPTIONS).run(test, out=shown.append)
+    doctest.DocTestRunner(Checker(), optionflags=OPTIONS).run(test, out=shown.append, clear_globs=False)
+    names.update(test.globs)
     assert not shown, "".join(shown)
-    assert (shop / "shop.duckdb.ledger").exists()
+
+
+def run_commands(text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+        program, *words = shlex.split(command)
+        if program == "export":
+            for word in words:
+                monkeypatch.setenv(*word.split("="))
+        else:
+            with pytest.raises(SystemExit):
+                main(words)
+        assert shape("".join(capsys.readouterr())) == shape(shown), command
+
+
+def fill_in(lines: str, schema: Path) -> None:
+    for line in lines.splitlines():
+        name = line.partition(":")[0]
+        schema.write_text(re.sub(rf"^{name}:.*$", line, schema.read_text(), flags=re.MULTILINE))
+
+
+def test_the_schema_that_owners_are_shown_is_one() -> None:
+    schema = "".join(text for language, text in blocks("docs/owners.md") if language == "yaml")
+    assert list(load_schema(yaml.safe_load(schema)).tables) == ["customers", "orders", "order_lines", "regions"]
 
 
 def test_the_demo_runs_and_prints_the_answer_that_is_shown() -> None:
@@ -69,35 +119,8 @@ def test_the_demo_runs_and_prints_the_answer_that_is_shown() -> None:
     assert "\x1b" not in ran.stdout
     assert max(map(len, ran.stdout.splitlines())) <= 100
     printed = {shape(line) for line in ran.stdout.splitlines()}
-    (answer,) = blocks("text")
+    (answer,) = (text for language, text in blocks("README.md") if language == "text")
     assert {shape(line) for line in answer.splitlines()} <= printed
-
-
-def test_the_commands_print_what_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """From a CSV file to a private answer: commands are run, and what is to be filled in is filled in between."""
-    monkeypatch.chdir(tmp_path)
-    people = "".join(f"p{i},{('Oslo', 'Rome')[i % 2]},{i % 101}\n" for i in range(2000))
-    Path("visits.csv").write_text(f"person,town,spent\n{people}")
-    for language, text in BLOCKS:
-        if language == "yaml":
-            fill_in(text, Path("visits.yaml"))
-        for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
-            program, *words = shlex.split(command)
-            if program == "export":
-                for word in words:
-                    monkeypatch.setenv(*word.split("="))
-            else:
-                with pytest.raises(SystemExit):
-                    main(words)
-            assert shape("".join(capsys.readouterr())) == shape(shown), command
-
-
-def fill_in(lines: str, schema: Path) -> None:
-    for line in lines.splitlines():
-        name = line.partition(":")[0]
-        schema.write_text(re.sub(rf"^{name}:.*$", line, schema.read_text(), flags=re.MULTILINE))
 
 
 def test_the_figures_are_those_of_explain() -> None:
@@ -135,6 +158,6 @@ def test_links_lead_somewhere() -> None:
     assert not missing
 
 
-def test_the_two_commands_exist() -> None:
+def test_what_make_is_said_to_do_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert set(re.findall(r"make ([a-z-]+)", "".join(blocks("sh")))) <= targets
+    assert set(re.findall(r"`make ([a-z-]+)`", README)) <= targets

@@ -11,7 +11,7 @@ import os
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpsql.accounting.answers import Answers
 from dpsql.accounting.book import Book
@@ -19,15 +19,26 @@ from dpsql.accounting.budget import Budget
 from dpsql.accounting.chain import VerifyReport, verify_chain
 from dpsql.accounting.costs import Totals, price
 from dpsql.accounting.entries import Entry, Record
+from dpsql.accounting.events import Composed, Event
 from dpsql.accounting.exact import exact, rounded_up
 from dpsql.accounting.filters import Filter, filter_named
 from dpsql.accounting.ledger_file import MEMORY, LedgerFile
 from dpsql.errors import BudgetExhausted, LedgerError
 
 if TYPE_CHECKING:
-    from dpsql.accounting.events import Event
+    from collections.abc import Sequence
 
 ZERO = Fraction(0)
+
+
+class Charge(NamedTuple):
+    """`epsilon` and `delta` are the query's nominal cost, as the analyst named it; what is counted is the event."""
+
+    event: Event
+    sql: str
+    fingerprint: str
+    epsilon: Fraction
+    delta: Fraction
 
 
 class Ledger:
@@ -82,27 +93,27 @@ class Ledger:
         return cls(file, recorded.dataset, None)
 
     def charge(self, event: Event, *, sql: str, fingerprint: str, epsilon: object, delta: object = 0) -> Entry:
-        """Records the event if every budget that applies admits it; else raises BudgetExhausted and changes nothing.
+        """Records the event if every budget that applies admits it; else raises BudgetExhausted and changes nothing."""
+        charge = Charge(event, sql, fingerprint, exact(epsilon), exact(delta, "delta"))
+        (entry,) = self.charge_all([charge], charge.epsilon)
+        return entry
 
-        `epsilon` and `delta` are the query's nominal cost, as the analyst named it; what is counted is the event.
-        """
-        cost = price(event)
-        record = Record(
-            dataset=self.dataset,
-            analyst=self.analyst,
-            state="charged",
-            epsilon=exact(epsilon),
-            delta=exact(delta, "delta"),
-            fingerprint=fingerprint,
-            sql=sql,
-            event=event,
-        )
+    def charge_all(self, charges: Sequence[Charge], epsilon: Fraction) -> list[Entry]:
+        """Records all of them or none. `epsilon` is what they amount to together."""
         with self._file.writing() as connection:
             book = Book(connection)
-            refusing = [budget for budget in self._budgets(book) if not budget.admits(cost)]
-            if not refusing:
-                return book.append(record)
-        raise _exhausted(refusing[-1], cost, record.epsilon)
+            before, entries = self._budgets(book), []
+            for charge in charges:
+                budgets = zip(before, self._budgets(book), strict=True)
+                refusing = [was for was, now in budgets if not now.admits(price(charge.event))]
+                if refusing:
+                    # An error undoes the transaction, and with it what was recorded in this loop.
+                    raise _exhausted(refusing[-1], price(Composed(tuple(one.event for one in charges))), epsilon)
+                entries.append(book.append(self._record(charge)))
+        return entries
+
+    def _record(self, charge: Charge) -> Record:
+        return Record(dataset=self.dataset, analyst=self.analyst, state="charged", **charge._asdict())
 
     def released(self, charge: Entry) -> Entry:
         """Records that a charge ended in an answer."""
@@ -195,7 +206,7 @@ class Ledger:
             raise LedgerError(
                 f"the ledger {self._file.path} has epsilon {spent.epsilon:.6g} spent at delta {spent.delta:.3g}, "
                 f"which epsilon {float(limit.epsilon):.6g} at delta {float(limit.delta):.3g} does not cover",
-                hint="name a larger epsilon, or none at all to keep the one on record",
+                hint="name a larger epsilon, with its delta; or name none, to keep the budget on record",
             )
         book.append(
             Record(

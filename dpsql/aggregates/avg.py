@@ -14,6 +14,7 @@ from dpsql.aggregates.count import count_linear
 from dpsql.aggregates.estimate import Linear, Ratio
 from dpsql.aggregates.statistic import Average, Grid
 from dpsql.aggregates.sum import over_distinct, summed
+from dpsql.expressions.quanta import ROW_BITS
 from dpsql.schema.types import Double
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ def avg(call: AggregateCall, context: Context) -> Answer:
     (argument,) = call.arguments
     measure = summed(call, argument, context, centred=True)
     if context.mechanism in Average.mechanisms and not call.distinct:
-        average = Average(argument, Grid(measure.quantum, measure.low, measure.high))
-        return Answer(Linear(((context.drawn_as(average), measure.quantum),)), Double())
+        finer = 1 << max(0, ROW_BITS - (measure.high - measure.low).bit_length())
+        grid = Grid(measure.quantum / finer, measure.low * finer, measure.high * finer)
+        return Answer(Linear(((context.drawn_as(Average(argument, grid, finer)), grid.quantum),)), Double())
     count = count_linear(call, context)
     centred = Linear(((context.column_of(over_distinct(call, measure)), measure.quantum),))
     low, high = (end * measure.quantum for end in (measure.low, measure.high))

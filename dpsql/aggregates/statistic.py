@@ -61,6 +61,9 @@ class Average:
 
     argument: Expression
     grid: Grid
+    """Of the answer, which is finer than that of the values."""
+    finer: int
+    """So many steps of the answer are one of the values."""
     parts: ClassVar[tuple[str, ...]] = ("sum", "rows")
     mechanisms: ClassVar[tuple[str, ...]] = ("smooth", "ptr")
 

@@ -20,7 +20,7 @@ from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
 from dpsql.expressions.narrow import kept_facts
 from dpsql.expressions.quanta import quantum_for
 from dpsql.expressions.tree import Column, columns_of
-from dpsql.schema.types import Decimal, Double, Integer
+from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
@@ -125,7 +125,7 @@ def unbounded(call: AggregateCall, value: Expression) -> UnboundedColumn:
         return UnboundedColumn(
             f'{call.name} needs bounds on "{value.name}", and the schema declares none',
             at=place,
-            hint=f"the data owner can add  bounds: [0, 500]  to columns.{value.name} in the schema",
+            hint=f"the data owner can add  bounds: {_sample(value)}  to columns.{value.name} in the schema",
             columns=(value.name,),
         )
     names = tuple(sorted({column.name for column in columns_of(value)}))
@@ -135,6 +135,10 @@ def unbounded(call: AggregateCall, value: Expression) -> UnboundedColumn:
         hint=f"declare bounds on {', '.join(names)}, or hold it: LEAST(GREATEST(..., 0), 500)",
         columns=names,
     )
+
+
+def _sample(value: Expression) -> str:
+    return "[2024-01-01, 2026-12-31]" if isinstance(value.type, Date | Timestamp) else "[0, 500]"
 
 
 def sum_type(kind: ColumnType) -> ColumnType:

@@ -174,7 +174,8 @@ def _counted(writer: Writer, drawn: Drawn, statistic: Mode) -> Sql:
 
 def _summed(writer: Writer, drawn: Drawn, statistic: Average) -> Sql:
     total, rows = drawn.profile
-    grid = statistic.grid
-    point = in_quanta(column(VALUE), statistic.argument.type, grid.quantum, grid.low, grid.high)
+    grid, finer = statistic.grid, statistic.finer
+    ends = grid.low // finer, grid.high // finer
+    point = in_quanta(column(VALUE), statistic.argument.type, grid.quantum * finer, *ends)
     columns = [named(saturated(call("sum", point)), total), named(call("count", column(VALUE)), rows)]
     return writer.by_keys([*writer.keys, *columns], writer.values(statistic.argument, distinct=False))

@@ -2,8 +2,9 @@
 
 Text has the notebook's own colour; lines and backgrounds are translucent greys, which suit any background. Only two
 colours are ours: blue for values, orange for uncertainty. They follow the system's scheme, unless the notebook says
-otherwise: JupyterLab sets body[data-jp-theme-light], VS Code body.vscode-dark, marimo and documentation sites
-[data-theme]. Tables name their frame too, so that a notebook's own rules for tables stand back.
+otherwise: JupyterLab sets body[data-jp-theme-light], VS Code body.vscode-dark, marimo [data-theme],
+sites made with mkdocs-material [data-md-color-scheme]. Tables name their frame too, so that a notebook's own rules for
+tables stand back.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ STYLE = f"""
  color:var(--jp-content-font-color1,var(--vscode-editor-foreground,inherit));
  font:13px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;max-width:60rem;margin:.3em 0}}
 @media (prefers-color-scheme:dark){{.dpsql{{{DARK}}}}}
-body[data-jp-theme-light=true] .dpsql,body.vscode-light .dpsql,[data-theme=light] .dpsql{{{LIGHT}}}
-body[data-jp-theme-light=false] .dpsql,body.vscode-dark .dpsql,[data-theme=dark] .dpsql{{{DARK}}}
+body[data-jp-theme-light=true] .dpsql,body.vscode-light .dpsql,[data-theme=light] .dpsql,
+[data-md-color-scheme=default] .dpsql{{{LIGHT}}}
+body[data-jp-theme-light=false] .dpsql,body.vscode-dark .dpsql,[data-theme=dark] .dpsql,
+[data-md-color-scheme=slate] .dpsql{{{DARK}}}
 .dpsql .dp-scroll{{overflow-x:auto}}
 .dpsql .dp-scroll table{{border-collapse:collapse;margin:0;border:0;font-size:inherit;
  font-variant-numeric:tabular-nums}}

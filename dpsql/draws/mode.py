@@ -11,9 +11,9 @@ import numpy as np
 from dpsql.accounting.events import Event, Free
 from dpsql.draws.draw import Spared
 from dpsql.draws.profile import table
+from dpsql.mechanisms.permute_and_flip import MostFrequent
 from dpsql.mechanisms.propose_test_release import StabilityTest
 from dpsql.mechanisms.stable_value import distances
-from dpsql.mechanisms.top import TopByPermuteAndFlip
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class ChosenMode:
     size: int
-    top: TopByPermuteAndFlip
+    choice: MostFrequent
     name: str = "exponential"
     noise: None = None
     reach: int = 0
@@ -35,21 +35,21 @@ class ChosenMode:
 
     @property
     def event(self) -> Event:
-        return self.top.event
+        return self.choice.event
 
     @property
     def note(self) -> str:
-        rows = self.top.shortfall(max(self.size, 1), 0.95)
+        rows = self.choice.shortfall(max(self.size, 1), 0.95)
         return f"at 95 % it occurs less than {rows} rows less often than the most frequent value"
 
     def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
         counts = table(profile, self.size)
-        chosen = [self.top.sample(row.tolist())[0] if self.size else 0 for row in counts]
+        chosen = [self.choice.sample(row.tolist()) if self.size else 0 for row in counts]
         return np.ma.masked_array(np.array(chosen, dtype=np.int64))
 
 
 def chosen_mode(statistic: Mode, terms: Terms) -> ChosenMode:
-    return ChosenMode(len(statistic.values), TopByPermuteAndFlip(terms.epsilon, 1, terms.rows))
+    return ChosenMode(len(statistic.values), MostFrequent(terms.epsilon, terms.rows))
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class StableMode:
 
     def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
         counts = table(profile, max(self.size, 2))
-        leading = -np.sort(-counts, axis=1)[:, :2]
-        limited = np.minimum(distances(leading, self.rows), self.test.limit)
+        second, first = np.partition(counts, (-2, -1), axis=1)[:, -2:].T
+        limited = np.minimum(distances(first - second, self.rows), self.test.limit)
         return np.ma.masked_array(counts.argmax(axis=1), mask=~self.test.passes(limited))
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.aggregates.statistic import Grid, Matched
+    from dpsql.aggregates.statistic import Average, Matched
 
 
 def windows(profile: Sequence[NDArray[Any]]) -> Windows:
@@ -41,10 +41,11 @@ def table(profile: Sequence[NDArray[Any]], width: int) -> NDArray[np.int64]:
     return counted
 
 
-def means(profile: Sequence[NDArray[Any]], grid: Grid) -> Iterator[tuple[Fraction, int]]:
-    """The mean of each group, of no rows the middle of the range, and the number of rows."""
+def means(profile: Sequence[NDArray[Any]], statistic: Average) -> Iterator[tuple[Fraction, int]]:
+    """The mean of each group in steps of the answer, of no rows the middle of the range; and the number of rows."""
+    middle = Fraction(statistic.grid.low + statistic.grid.high, 2)
     for total, rows in zip(*(whole(part).tolist() for part in profile), strict=True):
-        yield (Fraction(total, rows) if rows else Fraction(grid.low + grid.high, 2)), rows
+        yield (Fraction(total * statistic.finer, rows) if rows else middle), rows
 
 
 def most_frequent(profile: Sequence[NDArray[Any]]) -> tuple[int, int]:

@@ -7,6 +7,8 @@ not, there is no answer, and only the test is paid for. docs/proofs/propose_test
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,12 +27,13 @@ from dpsql.mechanisms.ranks import share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from fractions import Fraction
 
     from numpy.typing import NDArray
 
     from dpsql.aggregates.statistic import Average, Matched, Quantile
     from dpsql.draws.draw import Terms
+
+HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True)
@@ -109,16 +112,18 @@ def proposed_quantile(statistic: Quantile, terms: Terms) -> ProposedQuantile:
 
 @dataclass(frozen=True)
 class ProposedAverage(Proposed):
+    statistic: Average
+
     def found(self, profile: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Means are rounded to the grid first: beta is whole, so a move of at most beta stays one."""
-        found = list(means(profile, self.grid))
+        """Means are rounded to the grid first, halves upwards: beta is whole, so a move of at most beta stays one."""
+        found = list(means(profile, self.statistic))
         near = [local_sensitivity.Average(rows, self.rows, self.grid.low, self.grid.high) for _, rows in found]
         distances = [part.distance(self.beta, self.test.limit) for part in near]
-        return np.array([round(mean) for mean, _ in found], dtype=np.int64), np.array(distances, dtype=np.int64)
+        return np.array([floor(mean + HALF) for mean, _ in found], dtype=np.int64), np.array(distances, dtype=np.int64)
 
 
 def proposed_average(statistic: Average, terms: Terms) -> ProposedAverage:
-    return ProposedAverage(statistic.grid, terms.rows, terms.proposed_steps(statistic.grid), *_terms(terms))
+    return ProposedAverage(statistic.grid, terms.rows, terms.proposed_steps(statistic.grid), *_terms(terms), statistic)
 
 
 @dataclass(frozen=True)

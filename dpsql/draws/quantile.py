@@ -14,8 +14,8 @@ import numpy as np
 from dpsql.accounting.events import Event, Exponential
 from dpsql.draws.profile import windows
 from dpsql.mechanisms.exponential import QuantileChoice, extreme
-from dpsql.mechanisms.local_sensitivity import OrderStatistic, target_rank
-from dpsql.mechanisms.ranks import Depth, Share, share
+from dpsql.mechanisms.local_sensitivity import order_statistic, target_rank
+from dpsql.mechanisms.ranks import Share, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from dpsql.aggregates.statistic import Grid, Quantile
     from dpsql.draws.draw import Terms
+    from dpsql.mechanisms.local_sensitivity import OrderStatistic
 
 MOST_RANKS = 1 << 16
 """No more ranks than this are looked at on either side; beyond them anything is assumed."""
@@ -42,9 +43,7 @@ class ChosenQuantile:
 
     @property
     def reach(self) -> int:
-        choice = self.choice
-        inside = choice.aim.rows if isinstance(choice.aim, Depth) else 0
-        return choice.cap // choice.aim.parts + 1 + inside
+        return self.choice.reach
 
     @property
     def note(self) -> str:
@@ -76,13 +75,11 @@ class Around:
         return self.rows * self.steps + 1
 
     def read(self, profile: Sequence[NDArray[Any]]) -> Iterator[OrderStatistic]:
-        found = windows(profile)
+        found, width = windows(profile), self.rows * self.steps
         targets = target_rank(self.share, found.rows)
-        for group, target in enumerate(targets):
+        for group, (rows, target) in enumerate(zip(found.rows.tolist(), targets.tolist(), strict=True)):
             part = slice(found.starts[group], found.starts[group + 1])
-            ranks = np.arange(target - self.rows * self.steps, target + self.rows * self.steps + 1)
-            values = np.where(ranks < 1, self.grid.low, self.grid.high)
-            inside = (ranks >= 1) & (ranks <= found.rows[group])
+            first, last = max(target - width, 1), min(target + width, rows)
             upto = found.below[group] + np.cumsum(found.counts[part])
-            values[inside] = found.values[part][np.searchsorted(upto, ranks[inside])]
-            yield OrderStatistic(values, self.rows, self.grid.low, self.grid.high)
+            values = found.values[part][np.searchsorted(upto, np.arange(first, last + 1))]
+            yield order_statistic(values, first, rows, target, self.steps, self.rows, self.grid.low, self.grid.high)

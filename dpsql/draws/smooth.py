@@ -73,13 +73,15 @@ def noise_for(terms: Terms, cells: int = 1) -> SmoothNoise:
 
 @dataclass(frozen=True)
 class SmoothAverage(Smooth):
+    statistic: Average
+
     def found(self, profile: Sequence[NDArray[Any]]) -> Iterator[tuple[Fraction, LocalSensitivity]]:
-        for mean, rows in means(profile, self.grid):
+        for mean, rows in means(profile, self.statistic):
             yield mean, local_sensitivity.Average(rows, self.rows, self.grid.low, self.grid.high)
 
 
 def smooth_average(statistic: Average, terms: Terms) -> SmoothAverage:
-    return SmoothAverage(statistic.grid, terms.rows, noise_for(terms))
+    return SmoothAverage(statistic.grid, terms.rows, noise_for(terms), statistic)
 
 
 @dataclass(frozen=True)

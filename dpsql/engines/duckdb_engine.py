@@ -272,10 +272,10 @@ def _open_tables(tables: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
 
 def _view_file(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> None:
     reader = READERS.get(path.suffix.lower())
-    if reader is None or not path.exists():
-        raise OperationalError(
-            f"{path} is no Parquet or CSV file that can be read", hint="give a .parquet or .csv file"
-        )
+    if not path.exists():
+        raise OperationalError(f"there is no file {path}", hint="check the path")
+    if reader is None:
+        raise OperationalError(f"{path} is no Parquet or CSV file", hint="give a .parquet or .csv file")
     try:
         connection.execute(
             f"CREATE VIEW {quoted(name, chr(34))} AS SELECT * FROM {reader.format(quoted(str(path), chr(39)))}"

@@ -48,7 +48,7 @@ def add_noise(fetched: Fetched, setting: Setting) -> Noisy:
         noisy = None if exact is None else _noisy_or_none(exact, release)
         columns.append(noisy)
         if noisy is not None:
-            setting.ledger.answers.store(release.fingerprint, _stored(noisy))
+            setting.ledger.answers.store(release.fingerprint, release.subject, _stored(noisy))
     marked = charged.entry is not None and None not in columns
     return Noisy(charged, tuple(columns), _mark(charged, columns, setting.ledger) if marked else Fraction(0))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -36,9 +36,10 @@ from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import gaussian, laplace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dpsql.accounting.budget import Budget
+    from dpsql.accounting.costs import Totals
     from dpsql.aggregates.answer import Test
     from dpsql.aggregates.release import Bounded, Drawn, Release
     from dpsql.draws.draw import Draw
@@ -66,8 +67,8 @@ class NoisyMeasure:
     bounded: Bounded
     noise: Noise
     shift: int
-    event: Event
-    """What it costs by itself; free where a release has one price as a whole."""
+    alone: Spared
+    """What it costs by itself; nothing where a release has one price as a whole."""
 
     @property
     def std(self) -> float:
@@ -93,16 +94,16 @@ class CalibratedRelease:
     event: Event
     epsilon: Fraction
     delta: Fraction
-    each: Fraction
-    """The epsilon of one measure or statistic."""
     fingerprint: str
     """The same for the same release at the same price: its noisy answer is drawn once."""
+    subject: str
+    """The same for the same release at any price."""
 
     @property
     def refusable(self) -> dict[str, Spared]:
         """The columns that a test can refuse, and what is not spent when it does so in every group."""
-        events = {measure.bounded.column: measure.event for measure in self.measures}
-        clipped = {test.test.clipped: Spared(events[test.test.clipped], self.each) for test in self.tests}
+        alone = {measure.bounded.column: measure.alone for measure in self.measures}
+        clipped = {part.test.clipped: alone[part.test.clipped] for part in self.tests}
         groups = self.planned.release.groups
         drawn = {
             drawn.column: Spared(Repeated((draw.spared.event,), Fraction(groups)), draw.spared.epsilon * groups)
@@ -114,8 +115,8 @@ class CalibratedRelease:
     @property
     def noises(self) -> NoisyColumns:
         """The noise of each column that has one which everybody knows, in the column's units."""
-        measured = {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in self.measures}
-        return measured | {drawn.column: (draw.noise, 1) for drawn, draw in self.statistics if draw.noise is not None}
+        drawn = {drawn.column: (draw.noise, 1) for drawn, draw in self.statistics if draw.noise is not None}
+        return {**noisy_columns(self.measures), **drawn}
 
     def salted(self, salt: int) -> Sql:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
@@ -136,6 +137,11 @@ class Calibrated:
     finish: str
     mechanism: str
     reason: str
+    candidate: Candidate = field(repr=False)
+
+    @property
+    def event(self) -> Event:
+        return Composed(tuple(release.event for release in self.releases))
 
     @property
     def cost(self) -> Cost:
@@ -162,10 +168,22 @@ class Candidate:
     events: tuple[Event, ...]
     delta: Fraction
     """The delta at which the query's epsilon holds, key selection apart."""
-    share: float
-    """The part of the session that it takes."""
-    fits: bool
-    """Whether that much is left."""
+    statistics: Event
+    budget: Budget = field(repr=False)
+
+    @property
+    def share(self) -> float:
+        """The part of the session that it takes, statistics included."""
+        return self._taken[0]
+
+    @property
+    def fits(self) -> bool:
+        """Whether that much is left."""
+        return self._taken[1]
+
+    @cached_property
+    def _taken(self) -> tuple[float, bool]:
+        return share_of(price(Composed((*self.events, self.statistics))), self.budget)
 
     @property
     def spread(self) -> float:
@@ -176,23 +194,30 @@ class Candidate:
 
 def calibrate_noise(planned: Planned, setting: Setting) -> Calibrated:
     budget = setting.ledger.budget
-    candidates = [make(planned, budget) for make in _allowed(planned, budget.filter)]
+    candidates = [make(planned, budget) for make in makers(planned, budget.filter).values()]
     # What still fits comes first. Then error weighed by what it costs the session: variance times share.
     candidates.sort(key=lambda way: (not way.fits, way.spread + math.log(max(way.share, 1e-300))))
-    ways = [_calibrated(planned, candidate, candidates, budget, setting) for candidate in candidates]
+    ways = [with_noise(planned, way, _reason(way, candidates, planned), setting) for way in candidates]
+    return first_answered(ways, setting)
+
+
+def first_answered(ways: Sequence[Calibrated], setting: Setting) -> Calibrated:
+    """The way in which this very question was answered before, so that it can be recalled; or else the first."""
     return next((way for way in ways if _answered(way, setting)), ways[0])
 
 
 def _answered(way: Calibrated, setting: Setting) -> bool:
-    """Whether this very question was answered this way before, so that the answer can be recalled."""
     answers = setting.ledger.answers
     return not way.question.fresh and all(answers.recall(release.fingerprint) for release in way.releases)
 
 
-def _calibrated(
-    planned: Planned, chosen: Candidate, candidates: list[Candidate], budget: Budget, setting: Setting
-) -> Calibrated:
-    delta = _reserved_delta(planned, budget.filter, chosen)
+def with_noise(planned: Planned, chosen: Candidate, reason: str, setting: Setting) -> Calibrated:
+    if any(measure.std > LARGEST_STD for release in chosen.measures for measure in release):
+        raise ProgrammingError(
+            f"at epsilon {float(planned.question.epsilon):.3g} the answer would be nothing but noise",
+            hint="name a larger epsilon",
+        )
+    delta = _reserved_delta(planned, setting.ledger.budget.filter, chosen)
     releases: list[CalibratedRelease] = []
     for number in range(len(planned.releases)):
         releases.append(_release(planned, number, chosen, delta, setting, releases))
@@ -206,23 +231,29 @@ def _calibrated(
         planned.outputs,
         planned.finish,
         " and ".join(dict.fromkeys(noises + drawn)),
-        _reason(chosen, candidates, planned),
+        reason,
+        chosen,
     )
 
 
-def _allowed(planned: Planned, filter_: Filter) -> list[Callable[[Planned, Budget], Candidate]]:
-    makers = {"laplace": _laplace, "gaussian": _gaussian}
+def makers(planned: Planned, filter_: Filter) -> Mapping[str, Callable[[Planned, Budget], Candidate]]:
+    """The kinds of noise that the query may have, and what calibrates each."""
+    known = {"laplace": _laplace, "gaussian": _gaussian}
     question = planned.question
     delta = filter_.delta if question.delta is None else question.delta
-    if not _measures(planned):
-        return [_laplace]
-    if question.mechanism not in makers:
-        return list(makers.values()) if delta else [_laplace]
+    if not _measures(planned) or (question.mechanism not in known and not delta):
+        return {"laplace": _laplace}
+    if question.mechanism not in known:
+        return known
     if question.mechanism == "gaussian" and not delta:
         raise ProgrammingError(
             "Gaussian noise needs a delta, and this session has none", hint="connect with delta=1e-6, or use Laplace"
         )
-    return [makers[question.mechanism]]
+    return {question.mechanism: known[question.mechanism]}
+
+
+def noisy_columns(measures: Iterable[NoisyMeasure]) -> NoisyColumns:
+    return {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in measures}
 
 
 def _laplace(planned: Planned, budget: Budget) -> Candidate:
@@ -231,11 +262,11 @@ def _laplace(planned: Planned, budget: Budget) -> Candidate:
     def noisy(bounded: Bounded) -> NoisyMeasure:
         shift = _shift(bounded, float(bounded.l1 / each), planned)
         noise = laplace.calibrated(bounded.l0 * _coarse(bounded.linf, shift), each)
-        return NoisyMeasure(bounded, noise, shift, Laplace(1 / each))
+        return NoisyMeasure(bounded, noise, shift, Spared(Laplace(1 / each), each))
 
     measures = tuple(tuple(map(noisy, release.release.measures)) for release in planned.releases)
-    events = tuple(Composed(tuple(measure.event for measure in release)) for release in measures)
-    return Candidate("laplace", measures, events, Fraction(0), *_share(events, planned, budget))
+    events = tuple(Composed(tuple(measure.alone.event for measure in release)) for release in measures)
+    return Candidate("laplace", measures, events, Fraction(0), _drawing(planned), budget)
 
 
 def _gaussian(planned: Planned, budget: Budget) -> Candidate:
@@ -251,14 +282,24 @@ def _gaussian(planned: Planned, budget: Budget) -> Candidate:
         else:
             mu_squared = _mu_squared(epsilon, delta, filter_) / count
         multiplier = Fraction(root_up(1 / mu_squared))
-        event = Free() if isinstance(filter_, Basic) else Gaussian(multiplier)
-        noisy = tuple(_with_gaussian(bounded, multiplier, event, planned) for bounded in release.release.measures)
+        alone = Spared(Gaussian(multiplier), epsilon * _less_without_one(count))
+        if isinstance(filter_, Basic):
+            alone = Spared(Free(), Fraction(0))
+        noisy = tuple(_with_gaussian(bounded, multiplier, alone, planned) for bounded in release.release.measures)
         measures.append(noisy)
         if isinstance(filter_, Basic):
             events.append(ApproximateRelease(epsilon * part, delta * part))
         else:
-            events.append(Composed((event,) * len(noisy)))
-    return Candidate("gaussian", tuple(measures), tuple(events), delta, *_share(tuple(events), planned, budget))
+            events.append(Composed((alone.event,) * len(noisy)))
+    return Candidate("gaussian", tuple(measures), tuple(events), delta, _drawing(planned), budget)
+
+
+def _less_without_one(count: int) -> Fraction:
+    """By which part epsilon falls when one of the measures is not released: 1 - sqrt(1 - 1/count), or a bit less.
+
+    Without it mu falls by that factor, and epsilon, at the same delta, by at least as much.
+    """
+    return 1 - Fraction(root_up(1 - Fraction(1, count)))
 
 
 def _mu_squared(epsilon: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
@@ -266,10 +307,10 @@ def _mu_squared(epsilon: Fraction, delta: Fraction, filter_: Filter) -> Fraction
     return 2 * rho_for(epsilon, delta) if isinstance(filter_, Zcdp) else mu_for(epsilon, delta) ** 2
 
 
-def _with_gaussian(bounded: Bounded, multiplier: Fraction, event: Event, planned: Planned) -> NoisyMeasure:
+def _with_gaussian(bounded: Bounded, multiplier: Fraction, alone: Spared, planned: Planned) -> NoisyMeasure:
     shift = _shift(bounded, bounded.l2 * float(multiplier), planned)
     l2_squared = bounded.l0 * _coarse(bounded.linf, shift) ** 2
-    return NoisyMeasure(bounded, gaussian.calibrated(l2_squared, multiplier), shift, event)
+    return NoisyMeasure(bounded, gaussian.calibrated(l2_squared, multiplier), shift, alone)
 
 
 def _measures(planned: Planned) -> int:
@@ -287,11 +328,6 @@ def _each(planned: Planned) -> Fraction:
 
 def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
     """How many low bits drown in the noise; a count of units that selects groups keeps all of its bits."""
-    if std > LARGEST_STD:
-        raise ProgrammingError(
-            f"at epsilon {float(planned.question.epsilon):.3g} the answer would be nothing but noise",
-            hint="name a larger epsilon",
-        )
     if std < FINEST_STD or any(release.release.selection == bounded.column for release in planned.releases):
         return 0
     return max(0, min(int(math.log2(std / FINEST_STD)), bounded.linf.bit_length() - SPARED_BITS))
@@ -345,19 +381,19 @@ def _reserved_delta(planned: Planned, filter_: Filter, candidate: Candidate) -> 
     if not reserved and _selecting(planned):
         raise ProgrammingError(
             "the groups are not public, and choosing which to show needs a delta",
-            hint="connect with delta=1e-6, or let the data owner declare  values: [...]  for the keys",
+            hint="begin the session with delta=1e-6, or let the data owner declare  values: [...]  for the keys",
         )
     return reserved / uses
 
 
-def _share(events: tuple[Event, ...], planned: Planned, budget: Budget) -> tuple[float, bool]:
-    """The part of the session that the events and all statistics take, by the best rule that can still admit them.
+def _drawing(planned: Planned) -> Event:
+    """All statistics, at most."""
+    return Repeated((PureRelease(_each(planned)),), Fraction(_statistics(planned)))
 
-    And whether there is one.
-    """
-    statistics = Repeated((PureRelease(_each(planned)),), Fraction(_statistics(planned)))
-    cost, spent = price(Composed((*events, statistics))), budget.tally.totals
-    rules = budget.filter.rules
+
+def share_of(cost: Totals, budget: Budget) -> tuple[float, bool]:
+    """The part of the session that the cost takes, by the best rule that can still admit it; whether there is one."""
+    spent, rules = budget.tally.totals, budget.filter.rules
     alive = [rule for rule in rules if spent + cost <= rule.limit]
     share = min(
         max(_fraction(mine, limit) for mine, limit in zip(cost.amounts, rule.limit.amounts, strict=True))
@@ -402,8 +438,8 @@ def _release(
         event,
         _each(planned) * (len(measures) + len(statistics)),
         delta,
-        _each(planned),
         _fingerprint(release, measures, statistics, threshold, setting, before),
+        subject_of(planned, number, setting),
     )
 
 
@@ -443,6 +479,16 @@ def _fingerprint(
     # What a release reads of earlier answers is as much a part of it as its SQL.
     read = [[part.finish, *(before[number].fingerprint for number in part.releases)] for part in release.earlier]
     text = json.dumps([setting.schema.dataset, _salted(release, statistics, 0), noises, draws, threshold, read])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def subject_of(planned: Planned, number: int, setting: Setting) -> str:
+    """What a release is about, whatever its noise."""
+    release = planned.releases[number]
+    read = [
+        [part.finish, *(subject_of(planned, number, setting) for number in part.releases)] for part in release.earlier
+    ]
+    text = json.dumps(["subject", setting.schema.dataset, release.salted(0, {}), read])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

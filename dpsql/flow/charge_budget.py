@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING
 from dpsql.accounting.costs import Cost
 from dpsql.accounting.events import Composed
 from dpsql.accounting.exact import rounded_up
+from dpsql.accounting.ledger import Charge
+from dpsql.errors import BudgetExhausted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dpsql.accounting.entries import Entry
-    from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
+    from dpsql.flow.calibrate_noise import Calibrated
     from dpsql.flow.setting import Setting
 
 
@@ -36,19 +40,46 @@ class Charged:
 
 
 def charge_budget(calibrated: Calibrated, setting: Setting) -> Charged:
-    answers = setting.ledger.answers
-    fresh = calibrated.question.fresh
-    recalled = tuple(None if fresh else answers.recall(release.fingerprint) for release in calibrated.releases)
+    try:
+        (charged,) = charge_together([calibrated], None, setting)
+    except BudgetExhausted as refused:
+        if calibrated.question.accuracy is None:
+            raise
+        raise BudgetExhausted(
+            refused.requested,
+            refused.remaining,
+            hint=f"that is the least for {calibrated.question.accuracy} at 95 %; ask for a wider accuracy=",
+        ) from None
+    return charged
+
+
+def charge_together(parts: Sequence[Calibrated], epsilon: Fraction | None, setting: Setting) -> list[Charged]:
+    """All of them or none; `epsilon` is what they amount to together, where that is less than the sum."""
+    recalled = [_recalled(calibrated, setting) for calibrated in parts]
+    charges = [_charge(calibrated, answers) for calibrated, answers in zip(parts, recalled, strict=True)]
+    owed = [charge for charge in charges if charge is not None]
+    total = sum((charge.epsilon for charge in owed), Fraction(0))
+    entries = iter(setting.ledger.charge_all(owed, total if epsilon is None else min(epsilon, total)))
+    return [
+        Charged(calibrated, answers, None if charge is None else next(entries))
+        for calibrated, answers, charge in zip(parts, recalled, charges, strict=True)
+    ]
+
+
+def _recalled(calibrated: Calibrated, setting: Setting) -> tuple[str | None, ...]:
+    answers, fresh = setting.ledger.answers, calibrated.question.fresh
+    return tuple(None if fresh else answers.recall(release.fingerprint) for release in calibrated.releases)
+
+
+def _charge(calibrated: Calibrated, recalled: tuple[str | None, ...]) -> Charge | None:
+    """For what is drawn now; None if that is nothing."""
     drawn = [release for release, answer in zip(calibrated.releases, recalled, strict=True) if answer is None]
-    return Charged(calibrated, recalled, _charge(calibrated, drawn, setting) if drawn else None)
-
-
-def _charge(calibrated: Calibrated, drawn: list[CalibratedRelease], setting: Setting) -> Entry:
-    fingerprint = hashlib.sha256("".join(release.fingerprint for release in drawn).encode()).hexdigest()
-    return setting.ledger.charge(
+    if not drawn:
+        return None
+    return Charge(
         Composed(tuple(release.event for release in drawn)),
-        sql=calibrated.question.sql,
-        fingerprint=fingerprint,
-        epsilon=sum((release.epsilon for release in drawn), Fraction(0)),
-        delta=sum((release.delta for release in drawn), Fraction(0)),
+        calibrated.question.sql,
+        hashlib.sha256("".join(release.fingerprint for release in drawn).encode()).hexdigest(),
+        sum((release.epsilon for release in drawn), Fraction(0)),
+        sum((release.delta for release in drawn), Fraction(0)),
     )

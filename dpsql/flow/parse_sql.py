@@ -69,6 +69,8 @@ def _one_query(sql: str) -> tuple[exp.Query, SqlOptions]:
             f"{tree.key.upper()} cannot be asked: dpsql only answers questions",
             hint="write a SELECT; the data itself is changed with the database's own tools",
         )
+    if any(not any(group.args.values()) for group in tree.find_all(exp.Group)):
+        raise SqlSyntaxError("nothing stands behind GROUP BY", hint="name a key, or leave GROUP BY out")
     return tree, options
 
 

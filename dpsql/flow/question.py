@@ -12,9 +12,21 @@ from dpsql.resolve.options import NO_OPTIONS, Option, SqlOptions
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
+PERCENT = "%"
 MECHANISMS = ("laplace", "gaussian", "exponential", "ptr", "smooth", "stable")
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How wide an interval of 95 % may be on either side: an amount, or a part of a total that is known."""
+
+    amount: Fraction
+    relative: bool = False
+
+    def __str__(self) -> str:
+        return f"± {float(100 * self.amount):g}{PERCENT}" if self.relative else f"± {float(self.amount):g}"
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,8 @@ class Question:
     max_groups: int | None = None
     max_rows_per_group: int | None = None
     fresh: bool = False
+    accuracy: Accuracy | None = None
+    """Where it is named, epsilon is found from it."""
     min_units: int | None = None
     """Groups with fewer units are not shown."""
     named: frozenset[str] = frozenset()
@@ -53,6 +67,17 @@ def with_options(question: Question, options: SqlOptions, largest_delta: Fractio
                     hint="say it in one place",
                 )
     return replace(question, options=options, **changed)
+
+
+def refuse_options(question: Question, names: Collection[str], instead: str) -> None:
+    """Where the price is found, the options clause cannot name it."""
+    for option in question.options.options:
+        if option.name in names:
+            raise ProgrammingError(
+                f"the SQL says {option.name} = {option.value}, and {instead} says how much to spend",
+                at=option.at,
+                hint="say it in one place",
+            )
 
 
 def with_proposal(question: Question) -> Question:
@@ -99,6 +124,20 @@ def positive(value: object, name: str) -> Fraction:
     if number == 0:
         raise ProgrammingError(f"{name} must be above 0", hint=f"write {name}=0.1, for example")
     return number
+
+
+def accuracy_named(value: object) -> Accuracy:
+    """
+    >>> str(accuracy_named(50)), str(accuracy_named("5%"))
+    ('± 50', '± 5%')
+    """
+    relative = isinstance(value, str) and value.strip().endswith(PERCENT)
+    try:
+        amount = positive(str(value).strip().removesuffix(PERCENT) if relative else value, "accuracy")
+        return Accuracy(amount / 100 if relative else amount, relative)
+    except ProgrammingError as error:
+        problem = ProgrammingError(error.problem, hint='write accuracy=50, or accuracy="5%"')
+    raise problem
 
 
 def below_one(delta: object) -> Fraction:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpsql.mechanisms.ranks import MOST_ROWS, Aim, Depth
-from dpsql.sampling import CryptographicRandomness, Randomness, choose, uniform_each
+from dpsql.sampling import CryptographicRandomness, choose, uniform_each
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,19 +86,18 @@ class QuantileChoice:
         """K. The points that bad have together at most 2^-CAPPED times the probability of the best point."""
         return min(ceil((log(self.high - self.low + 1) + CAPPED * log(2)) / self.rate), WORST)
 
-    def ranks(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The first and the last rank, counted from 1, of the rows that a group of so many needs.
+    @property
+    def reach(self) -> int:
+        """All rows that are needed have ranks that are at most so far from the fraction of the rows.
 
-        There are none if the last is before the first.
+        A value whose score is below K has a rank above (T - K)/parts and one below (T + K)/parts + 1, and T/parts is at
+        most `aim.inside` away from that fraction.
         """
-        aim, parts = self.aim.at(rows), self.aim.parts
-        first = (aim - self.cap) // parts + 1
-        last = -((-aim - self.cap) // parts)
-        return np.maximum(first, 1), np.minimum(last, rows)
+        return -(-self.cap // self.aim.parts) + 1 + self.aim.inside
 
-    def sample(self, windows: Windows, source: Randomness | None = None) -> NDArray[np.int64]:
+    def sample(self, windows: Windows) -> NDArray[np.int64]:
         """A grid point for each group."""
-        source = source or CryptographicRandomness()
+        source = CryptographicRandomness()
         left, sizes, scores, starts = self._intervals(windows)
         chosen = choose(sizes, scores, starts, self.rate, source)
         points: NDArray[np.int64] = left[chosen] + uniform_each(sizes[chosen], source)

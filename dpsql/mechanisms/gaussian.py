@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpsql.mechanisms.noise import Noise
-from dpsql.sampling import Randomness, rounded_gaussian
+from dpsql.sampling import rounded_gaussian
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,8 +42,8 @@ class GaussianNoise(Noise):
         k = np.arange(1.0, 100.0)
         return sqrt(2 * float(np.sum((2 * k - 1) * self.survival(k))))
 
-    def sample(self, n: int, source: Randomness | None = None) -> NDArray[np.int64]:
-        return rounded_gaussian(self.sigma, n, source) if self.sigma else np.zeros(n, dtype=np.int64)
+    def sample(self, n: int) -> NDArray[np.int64]:
+        return rounded_gaussian(self.sigma, n) if self.sigma else np.zeros(n, dtype=np.int64)
 
     def survival(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
         # For sigmas so small that the quotient would overflow (or 0) a number with the same effect.

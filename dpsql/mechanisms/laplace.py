@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpsql.mechanisms.noise import Noise
-from dpsql.sampling import Randomness, discrete_laplace
+from dpsql.sampling import discrete_laplace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,8 +36,8 @@ class LaplaceNoise(Noise):
         rate = self._rate
         return sqrt(2) * exp(-rate / 2) / -expm1(-rate)
 
-    def sample(self, n: int, source: Randomness | None = None) -> NDArray[np.int64]:
-        return discrete_laplace(self.scale, n, source) if self.scale else np.zeros(n, dtype=np.int64)
+    def sample(self, n: int) -> NDArray[np.int64]:
+        return discrete_laplace(self.scale, n) if self.scale else np.zeros(n, dtype=np.int64)
 
     def survival(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
         tails: NDArray[np.float64] = np.exp(-self._rate * t) / (1 + exp(-self._rate))

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.sampling import Randomness
 
 # Tails are computed in float64, as exp(-x) or erfc(z) with x and z^2 at most 745. A few roundings of the argument
 # become a relative error below 2^-39; this is eight times that.
@@ -35,7 +34,7 @@ class Noise(Protocol):
         """The standard deviation."""
         ...
 
-    def sample(self, n: int, source: Randomness | None = None) -> NDArray[np.int64]:
+    def sample(self, n: int) -> NDArray[np.int64]:
         """`n` exact draws, modulo 2^64: add them with wrapping 64-bit arithmetic, as numpy does."""
         ...
 

@@ -1,28 +1,60 @@
-"""Permute-and-flip: go through the candidates in random order, and take each with probability exp(-rate * shortfall).
+"""The most frequent of public values, by permute-and-flip.
 
-The best one is always taken when it is met. Never worse than the exponential mechanism at the same epsilon, and made of
-exact coins alone. Proof: docs/proofs/permute_and_flip.md.
+Go through the values in random order, and take each with probability exp(-rate * how much less it counts than the
+most frequent one), which is always taken when it is met. Never worse than the exponential mechanism at the same
+epsilon, and made of exact coins alone.
+
+A unit counts at most `per_value` for each value, and whether it comes or goes it moves all counts the same way. So a
+rate of epsilon / per_value costs epsilon, without the factor 2 of other choices.
+Proof: docs/proofs/permute_and_flip.md.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, log
 from typing import TYPE_CHECKING
 
-from dpsql.sampling import Randomness, bernoulli_exp, uniform_below
+from dpsql.accounting.events import Event, PureRelease
+from dpsql.sampling import CryptographicRandomness, Randomness, bernoulli_exp, uniform_below
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from fractions import Fraction
 
 
-def permute_and_flip(gains: Sequence[int], rate: Fraction, source: Randomness) -> int:
-    """The position of one of the gains, a large one with high probability."""
-    best, order = max(gains), list(range(len(gains)))
-    while True:
-        # The next of a random permutation; the shuffle goes no further than it is needed.
-        i = uniform_below(len(order), source)
-        order[i], order[-1] = order[-1], order[i]
-        candidate = order.pop()
-        penalty = rate * (best - gains[candidate])
-        if bernoulli_exp(penalty.numerator, penalty.denominator, source):
-            return candidate
+@dataclass(frozen=True)
+class MostFrequent:
+    epsilon: Fraction
+    per_value: int
+
+    def __post_init__(self) -> None:
+        if self.epsilon <= 0 or self.per_value < 1:
+            raise ValueError("a choice of the most frequent needs an epsilon above 0 and a count per value")
+
+    @property
+    def rate(self) -> Fraction:
+        return self.epsilon / self.per_value
+
+    @property
+    def event(self) -> Event:
+        return PureRelease(self.epsilon)
+
+    def sample(self, counts: Sequence[int], source: Randomness | None = None) -> int:
+        """The position of one of the counts, a large one with high probability."""
+        source = source or CryptographicRandomness()
+        best, order = max(counts), list(range(len(counts)))
+        while True:
+            # The next of a random permutation; the shuffle goes no further than it is needed.
+            i = uniform_below(len(order), source)
+            order[i], order[-1] = order[-1], order[i]
+            candidate = order.pop()
+            penalty = self.rate * (best - counts[candidate])
+            if bernoulli_exp(penalty.numerator, penalty.denominator, source):
+                return candidate
+
+    def shortfall(self, candidates: int, level: float | Fraction) -> int:
+        """With a probability of at least `level`, the answer is not so many rows behind the most frequent value."""
+        if not 0 <= level < 1:
+            raise ValueError(f"a confidence level lies in [0, 1), unlike {level}")
+        return ceil(log(candidates / (1 - Fraction(level))) / self.rate)

@@ -33,6 +33,11 @@ class Aim(Protocol):
     @property
     def most(self) -> int: ...
 
+    @property
+    def inside(self) -> int:
+        """How many rows it is away, at most, from a fraction of all rows."""
+        ...
+
     def at(self, rows: NDArray[np.int64]) -> NDArray[np.int64]: ...
 
 
@@ -58,6 +63,10 @@ class Share:
     @property
     def most(self) -> int:
         return self.numerator
+
+    @property
+    def inside(self) -> int:
+        return 0
 
     def at(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return self.numerator * rows
@@ -97,6 +106,10 @@ class Depth:
     @property
     def most(self) -> int:
         return 2 if self.from_top else 1
+
+    @property
+    def inside(self) -> int:
+        return self.rows
 
     def at(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.maximum(2 * (rows - self.rows), rows) if self.from_top else np.minimum(2 * self.rows, rows)

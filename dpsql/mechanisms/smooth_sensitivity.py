@@ -1,8 +1,9 @@
 """Noise in proportion to a smooth bound on the local sensitivity: round(q(x) + (S(x)/a) Z).
 
 S is b-smooth, and a and b are such that no neighbour's answer and scale tell more than epsilon and delta. The constants
-are not those of the textbooks but what the exact divergences allow. They hold for one number: each further one that a
-unit can move is a release of its own. Proof: docs/proofs/smooth_sensitivity.md.
+are not those of the textbooks but what the exact divergences allow. They hold for one number, or for
+`cells` numbers with one scale; any other that a unit can move is a release of its own.
+Proof: docs/proofs/smooth_sensitivity.md.
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from math import erfc, exp, expm1, sqrt
+from math import expm1
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.events import ApproximateRelease, Event, PureRelease
-from dpsql.accounting.gaussian_dp import mu_for
 from dpsql.mechanisms.noise import SAFETY
 from dpsql.sampling import Damped, real_noise, rounded_real
 
@@ -82,21 +82,6 @@ def _scale_divergence(half: float, b: float, cells: int) -> Decimal:
         total += power * Decimal(-expm1((i - cells) * b))
         power *= z / (i + 1)
     return (-z).exp() * total
-
-
-def gaussian(epsilon: Fraction, delta: Fraction) -> SmoothNoise:
-    """Half of epsilon and of delta for the scale, the others for the shift, whose delta counts e^(epsilon/2) times."""
-    _check(epsilon, delta)
-    half = float(epsilon) / 2
-    with localcontext(Context(prec=50)):
-        of_shift = _rounded_down(_decimal(delta) / 2 * (-_decimal(epsilon / 2)).exp())
-
-    def private(b: float) -> bool:
-        z = sqrt((half + b) / expm1(2 * b))
-        return erfc(z) * (1 + SAFETY) - exp(half) * erfc(exp(b) * z) * (1 - SAFETY) <= delta / 2
-
-    a, b = mu_for(epsilon / 2, of_shift), _largest(private, epsilon / 2)
-    return SmoothNoise(real_noise.Normal, a, b, ApproximateRelease(epsilon, delta))
 
 
 def _check(epsilon: Fraction, delta: Fraction | None = None) -> None:

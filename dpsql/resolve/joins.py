@@ -205,9 +205,12 @@ def _across(left: Rows, step: Step, condition: Expression | None, where: list[Ex
 
 
 def _pair(part: Expression, left: frozenset[str], right: frozenset[str]) -> tuple[Expression, Expression] | None:
-    """The two sides of an equality between a left and a right row, in this order."""
+    """The two sides of an equality between a left and a right row, in this order.
+
+    Of one type: as doubles many whole numbers are equal, and then how often one of them occurs bounds nothing.
+    """
     match part:
-        case Call(function, (first, second), _) if function.name == "=":
+        case Call(function, (first, second), _) if function.name == "=" and first.type == second.type:
             mine, its = ({used.name for used in columns_of(side)} for side in (first, second))
             if mine and its and mine <= left and its <= right:
                 return first, second

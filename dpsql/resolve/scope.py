@@ -140,14 +140,15 @@ class Scope:
         return earlier_value(self.resolver, found.tree or query, self.named, node)
 
     def constant_in_on(self, node: exp.Expr) -> Expression:
-        if as_test(node) is not None or self.reads_outside(node):
+        named = [column for column in node.find_all(exp.Column) if column.table]
+        if as_test(node) is not None or any(self.lookup(column) is not None for column in named):
             raise self.resolver.refuse(
                 "a subquery in ON cannot read the rows that are joined", node, "put it into WHERE"
             )
         return self.constant(node)
 
     def reads_outside(self, query: exp.Expr) -> bool:
-        return any(self.lookup(column) is not None for column in query.find_all(exp.Column) if column.table)
+        return any(self.lookup(column) is not None for column in query.find_all(exp.Column))
 
     def add(self, change: Callable[[Rows], Rows]) -> None:
         """Gives the rows another column, now or as soon as they are there."""

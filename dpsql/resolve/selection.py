@@ -36,6 +36,7 @@ class Selection(Projection):
     keys: list[Expression] = field(default_factory=list)
     calls: list[AggregateCall] = field(default_factory=list)
     totals: tuple[tuple[int, ...], ...] = ()
+    is_within_unit: bool = False
 
     def resolved(self) -> Item:
         if not self.is_grouped():
@@ -98,6 +99,7 @@ class Selection(Projection):
 
     def per_unit(self) -> Rows:
         """GROUP BY with the unit: still rows of people, with aggregates of each one's own."""
+        self.is_within_unit = True
         self.refuse_order()
         self.refuse_kept()
         for clause in ("qualify", "distinct"):
@@ -126,7 +128,7 @@ class Selection(Projection):
                 return Column(node.name, computed[node.name])
             return inner.lower(rewritten[node.name.lower()])
 
-        inner = Lowering(self.resolver.text, resolve)
+        inner = Lowering(self.resolver.text, resolve, self.constant)
         if condition is not None:
             relation = Filter(relation, inner.lower(condition))
         columns = {name: inner.lower(node) for name, node in items}
@@ -184,6 +186,8 @@ class Selection(Projection):
             return found
         if isinstance(node, exp.Column):
             return self.alias_of(node)
+        if isinstance(node, exp.Query) and self.is_within_unit:
+            return node.copy()  # a constant, which is asked first
         if isinstance(node, exp.Query):
             return self.resolver.answer(node.copy(), self.named, refusal="a subquery would show rows of people")
         if is_interval_end(node):

@@ -1,4 +1,4 @@
-"""Real noise, rounded: the whole number next to center + scale * Z, for Z Cauchy, Laplace or normal.
+"""Real noise, rounded: the whole number next to center + scale * Z, for Z Cauchy or Laplace.
 
 The scale may depend on the data, so the integer noises will not do: what is released has to be a function of the ideal
 real number. It is: Z is revealed digit by digit until the rounding is decided. Proof: docs/proofs/exact_sampling.md,
@@ -25,7 +25,7 @@ from dpsql.sampling.enclosure import (
     precise,
 )
 from dpsql.sampling.randomness import CryptographicRandomness, Randomness
-from dpsql.sampling.rounded_gaussian import MOST_RELIABLE, normal_pair
+from dpsql.sampling.rounded_gaussian import MOST_RELIABLE
 from dpsql.sampling.uniform import LazyUniform
 
 if TYPE_CHECKING:
@@ -98,28 +98,6 @@ class Laplace(Standard):
             return None
         low, high = -((v + 1) / unit).ln(), -(v / unit).ln()
         return (-high, -low) if self.word >> 63 else (low, high)
-
-
-class Normal(Standard):
-    """One of a pair by Box and Muller."""
-
-    def __init__(self, source: Randomness) -> None:
-        super().__init__(source)
-        self.angle = LazyUniform(int(source.words(1)[0]), 64, source)
-
-    def reveal(self) -> None:
-        super().reveal()
-        self.angle.reveal()
-
-    def estimate(self) -> tuple[float, float]:
-        radius = np.sqrt(-2 * np.log(self.uniform.numerator * 2.0**-63))
-        return float(radius * np.cos(self.angle.numerator * (2 * np.pi / 2**64))), 48 * LIBM_ERROR
-
-    def enclosure(self) -> Interval | None:
-        if self.uniform.numerator == 0:
-            return None
-        z, _, error = normal_pair(self.uniform, self.angle)
-        return z - error, z + error
 
 
 def rounded_real(

@@ -101,21 +101,18 @@ def _decide(radius_word: int, angle_word: int, sigma: Fraction, source: Randomne
 
 
 def _pair(u: LazyUniform, v: LazyUniform, sigma: Fraction) -> tuple[int | None, int | None]:
-    """Both draws, each if the bits revealed so far determine it."""
+    """Both draws, each if the bits revealed so far determine it.
+
+    The unknown bits of the angle move cos and sin by at most 2 pi < 7 cells.
+    """
     if u.numerator == 0:
         return None, None
-    x, y, error = normal_pair(u, v)
-    s, half = exactly(sigma), Decimal("0.5")
-    return (
-        common_floor(s * (x - error) + half, s * (x + error) + half),
-        common_floor(s * (y - error) + half, s * (y + error) + half),
-    )
-
-
-def normal_pair(u: LazyUniform, v: LazyUniform) -> tuple[Decimal, Decimal, Decimal]:
-    """Two standard normals and how far off they are. The angle moves cos and sin by at most 2 pi < 7 its error."""
     cell = Decimal(2) ** -u.bits
     longest, shortest = ((-2 * (Decimal(end) * cell).ln()).sqrt() for end in (u.numerator, u.numerator + 1))
     error = longest - shortest + (7 * longest + 1) * cell
     cosine, sine = cos_sin(Decimal(v.numerator) / Decimal(1 << v.bits))
-    return longest * cosine, longest * sine, error
+    s, half = exactly(sigma), Decimal("0.5")
+    return (
+        common_floor(s * (longest * cosine - error) + half, s * (longest * cosine + error) + half),
+        common_floor(s * (longest * sine - error) + half, s * (longest * sine + error) + half),
+    )

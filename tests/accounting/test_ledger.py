@@ -393,11 +393,13 @@ def test_a_forked_child_cannot_spend_from_a_budget_in_memory(opened):
 def test_answers_are_kept_by_dataset_and_fingerprint(opened, path):
     ledger = opened(epsilon=1.0)
     assert ledger.answers.recall("f") is None
-    ledger.answers.store("f", '{"n": 41}')
-    ledger.answers.store("g", '{"n": 7}')
-    ledger.answers.store("f", '{"n": 42}')
+    ledger.answers.store("f", "s", '{"n": 41}')
+    ledger.answers.store("g", "s", '{"n": 7}')
+    ledger.answers.store("f", "s", '{"n": 42}')
     assert opened().answers.recall("f") == '{"n": 42}'
     assert ledger.answers.recall("g") == '{"n": 7}'
+    assert ledger.answers.first("s") == '{"n": 42}'
+    assert ledger.answers.first("another subject") is None
     assert type(ledger.answers)(ledger.answers.file, "clinic").recall("f") is None
     assert ledger.budget.queries == 0
     ledger.verify()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
-from math import exp, log
+from math import ceil, exp, floor, log
 from typing import Any
 
 import numpy as np
@@ -31,13 +31,22 @@ AIMS: list[Aim] = [
 ]
 
 
+def fraction_of(aim: Aim) -> Fraction:
+    """Around which the engine looks: MIN and MAX are the 0- and the 1-quantile."""
+    return Fraction(aim.numerator, aim.parts) if isinstance(aim, Share) else Fraction(aim.least)
+
+
+def ranks_within_reach(choice: QuantileChoice, rows: int) -> tuple[int, int]:
+    middle = fraction_of(choice.aim) * rows
+    return max(ceil(middle - choice.reach), 1), min(floor(middle + choice.reach), rows)
+
+
 def windows_of(choice: QuantileChoice, groups: list[list[int]], *, whole: bool = False) -> Windows:
     """What the engine gives: the rows of the ranks that are needed, or all of them."""
     rows = np.array([len(group) for group in groups])
-    first, last = choice.ranks(rows)
-    if whole:
-        first, last = np.ones_like(rows), rows
-    kept = [sorted(g)[f - 1 : z] for g, f, z in zip(groups, first, last, strict=True)]
+    ranks = [(1, len(group)) if whole else ranks_within_reach(choice, len(group)) for group in groups]
+    first = np.array([start for start, _ in ranks])
+    kept = [sorted(group)[start - 1 : end] for group, (start, end) in zip(groups, ranks, strict=True)]
     counted = [np.unique(np.array(g, dtype=np.int64), return_counts=True) for g in kept]
     starts = np.concatenate(([0], np.cumsum([len(values) for values, _ in counted])))
     values, counts = (np.concatenate(column).astype(np.int64) for column in zip(*counted, strict=True))
@@ -82,6 +91,22 @@ def test_the_window_gives_the_scores_of_the_definition(data: list[int], aim: Aim
     defined = [defined_score(choice, data, c) for c in range(10)]
     assert scores_of(choice, data).tolist() == defined
     assert scores_of(choice, data, whole=True).tolist() == defined
+
+
+@pytest.mark.parametrize("aim", [*AIMS, Share(2, 5), Share(4, 7)], ids=str)
+@pytest.mark.parametrize("epsilon", [Fraction(7), Fraction(20), Fraction(35), Fraction(200)], ids=str)
+def test_the_reach_holds_every_row_that_matters(aim: Aim, epsilon: Fraction) -> None:
+    """Rows with a value each: all whose score is below the cap, and hardly any others."""
+    choice, spare = QuantileChoice(aim, epsilon, 1, 0, 59), []
+    for rows in range(1, 60):
+        first, last = ranks_within_reach(choice, rows)
+        ranks = np.arange(1, rows + 1)
+        aimed = int(aim.at(np.array([rows]))[0])
+        scores = np.maximum(np.maximum(aimed - aim.parts * ranks, aim.parts * (ranks - 1) - aimed), 0)
+        needed = ranks[scores < choice.cap]
+        assert first <= needed[0] <= needed[-1] <= last
+        spare.append(max(needed[0] - first, last - needed[-1]))
+    assert max(spare) <= 2 + 2 * aim.inside
 
 
 @pytest.mark.parametrize("aim", AIMS, ids=str)
@@ -181,9 +206,7 @@ def test_one_point_is_always_chosen() -> None:
 
 def test_tiny_epsilons_need_all_rows() -> None:
     choice = QuantileChoice(Share(1, 2), Fraction(1, 10**30), 1, 0, 2**61)
-    first, last = choice.ranks(np.array([0, 10, 10**9]))
-    assert first.tolist() == [1, 1, 1]
-    assert last.tolist() == [0, 10, 10**9]
+    assert [ranks_within_reach(choice, rows) for rows in (0, 10, 10**9)] == [(1, 0), (1, 10), (1, 10**9)]
     for greatest in (False, True):
         choice = extreme(Fraction(1, 10**30), 1, 0, 2**61, greatest=greatest)
         assert choice.sample(windows_of(choice, [[], [5], [5, 6, 7]])).shape == (3,)
@@ -191,7 +214,7 @@ def test_tiny_epsilons_need_all_rows() -> None:
 
 def test_the_window_is_short() -> None:
     choice = QuantileChoice(Share(1, 2), Fraction(1), 1, 0, 10**6)
-    [first], [last] = choice.ranks(np.array([10**6]))
+    first, last = ranks_within_reach(choice, 10**6)
     assert first < 500_000 < last
     assert last - first < 100
 

@@ -12,13 +12,12 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.accounting.costs import price
-from dpsql.mechanisms.propose_test_release import ClipTest, StabilityTest
+from dpsql.mechanisms.propose_test_release import StabilityTest
 
 TESTS = [
-    StabilityTest(epsilon, delta, groups)
+    StabilityTest(epsilon, delta)
     for epsilon in (Fraction(1, 10), Fraction(1), Fraction(7, 2))
     for delta in (Fraction(1, 100), Fraction(1, 10**6))
-    for groups in (1, 3)
 ]
 
 
@@ -26,15 +25,14 @@ TESTS = [
 def test_the_threshold_is_the_least_that_fails_the_unstable(test: StabilityTest) -> None:
     with localcontext() as context:
         context.prec = 60
-        q = (-Decimal(test.epsilon.numerator) / test.epsilon.denominator / test.groups).exp()
+        q = (-Decimal(test.epsilon.numerator) / test.epsilon.denominator).exp()
 
-        def some_pass(threshold: int) -> Decimal:
-            each = q ** (threshold + 1) / (1 + q)
-            return 1 - (1 - each) ** test.groups
+        def passing(threshold: int) -> Decimal:
+            return q ** (threshold + 1) / (1 + q)
 
         allowed = Decimal(test.delta.numerator) / test.delta.denominator
-        assert some_pass(test.threshold) <= allowed
-        assert test.threshold == 0 or some_pass(test.threshold - 1) > allowed
+        assert passing(test.threshold) <= allowed
+        assert test.threshold == 0 or passing(test.threshold - 1) > allowed
 
 
 def pmf(noise_scale: float, k: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -81,19 +79,6 @@ def test_pass_probability(distance: int) -> None:
 def test_what_a_test_costs() -> None:
     totals = price(StabilityTest(Fraction(1, 2), Fraction(1, 100)).event)
     assert (totals.epsilon, totals.delta) == (Fraction(1, 2), Fraction(1, 100))
-    totals = price(ClipTest(Fraction(1, 2), 10).event)
-    assert (totals.epsilon, totals.delta) == (Fraction(1, 2), 0)
-
-
-@pytest.mark.parametrize("exceeding", [0, 10, 14, 40])
-def test_clip_test(exceeding: int) -> None:
-    test, draws = ClipTest(Fraction(1, 2), 10), 50_000
-    p = test.pass_probability(exceeding)
-    passed = np.count_nonzero(test.passes(np.full(draws, exceeding)))
-    assert abs(passed - draws * p) <= 6 * np.sqrt(draws * p * (1 - p)) + 1
-    other = test.pass_probability(exceeding + 1)
-    assert p <= exp(0.5) * other * (1 + 1e-9)
-    assert 1 - other <= exp(0.5) * (1 - p) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -103,8 +88,6 @@ def test_clip_test(exceeding: int) -> None:
         lambda: StabilityTest(Fraction(1, 2**60), Fraction(1, 100)),
         lambda: StabilityTest(Fraction(1), Fraction(0)),
         lambda: StabilityTest(Fraction(1), Fraction(2, 3)),
-        lambda: StabilityTest(Fraction(1), Fraction(1, 100), 0),
-        lambda: ClipTest(Fraction(0), 3),
     ],
 )
 def test_refuses(wrong: Any) -> None:

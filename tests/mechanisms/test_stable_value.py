@@ -1,4 +1,4 @@
-"""The distance of winners to other winners, against every neighbour of every small tally."""
+"""The distance of a winner to another, against every neighbour of every small tally."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dpsql.mechanisms.stable_value import distances
 Tally = tuple[int, ...]
 
 
-def winners(tally: Tally, n: int) -> tuple[int, ...]:
-    """The n most frequent values in order; ties go to the first."""
-    return tuple(sorted(range(len(tally)), key=lambda v: (-tally[v], v))[:n])
+def winner(tally: Tally) -> int:
+    """The most frequent value; ties go to the first."""
+    return max(range(len(tally)), key=lambda value: (tally[value], -value))
 
 
 @cache
-def distance(tally: Tally, n: int, per_value: int) -> int:
-    leading = sorted(tally, reverse=True)[: n + 1]
-    return int(distances(np.array([leading]), per_value)[0])
+def distance(tally: Tally, per_value: int) -> int:
+    second, first = sorted(tally)[-2:]
+    return int(distances(np.array([first - second]), per_value)[0])
 
 
 def neighbours(tally: Tally, per_value: int) -> list[Tally]:
@@ -31,14 +31,13 @@ def neighbours(tally: Tally, per_value: int) -> list[Tally]:
     return [other for other in moved if min(other) >= 0]
 
 
-@pytest.mark.parametrize("n", [1, 2])
 @pytest.mark.parametrize("per_value", [1, 2, 3])
-def test_no_unit_changes_winners_unless_the_distance_is_0(n: int, per_value: int) -> None:
+def test_no_unit_changes_the_winner_unless_the_distance_is_0(per_value: int) -> None:
     for tally in product(range(6), repeat=3):
         for other in neighbours(tally, per_value):
-            mine, its = (distance(t, n, per_value) for t in (tally, other))
+            mine, its = (distance(t, per_value) for t in (tally, other))
             assert abs(mine - its) <= 1
-            if winners(tally, n) != winners(other, n):
+            if winner(tally) != winner(other):
                 assert mine == its == 0
 
 
@@ -46,16 +45,10 @@ def test_no_unit_changes_winners_unless_the_distance_is_0(n: int, per_value: int
 def test_a_lead_that_one_unit_evens_out_is_no_distance(per_value: int) -> None:
     """Ties go to the first, so one unit makes the first win; ceil(lead / c) would call this a distance of 1."""
     behind, even = (0, per_value), (per_value, per_value)
-    assert winners(behind, 1) != winners(even, 1)
-    assert distance(behind, 1, per_value) == distance(even, 1, per_value) == 0
+    assert winner(behind) != winner(even)
+    assert distance(behind, per_value) == distance(even, per_value) == 0
 
 
 def test_distance_is_the_number_of_units_that_do_no_harm() -> None:
     """From a lead of 7 with 2 per unit, three units leave a lead of 1, and a fourth changes the winner."""
-    assert distance((9, 2), 1, 2) == 3
-
-
-@pytest.mark.parametrize("leading", [[[1, 2]], [[3]], [3, 1]])
-def test_refuses(leading: list[list[int]]) -> None:
-    with pytest.raises(ValueError, match="winners and first loser"):
-        distances(np.array(leading), 1)
+    assert distance((9, 2), 2) == 3

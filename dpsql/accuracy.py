@@ -1,0 +1,149 @@
+"""The least cost at which every count and every sum is as exact as was asked for.
+
+    execute("SELECT region, COUNT(*) FROM orders GROUP BY region", accuracy=50)      ± 50 at 95 %, in every row
+    execute("SELECT region, COUNT(*) FROM orders GROUP BY region", accuracy="1%")    of the total in its first answer
+
+The error of these depends on the noise alone, so it is known for every epsilon before anything is charged, and the
+least epsilon that will do is found by halving. What is searched is each kind of noise; what takes the least part of the
+session is taken. docs/proofs/accuracy.md.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.aggregates.estimate import Linear, Ratio
+from dpsql.errors import ProgrammingError, Unsupported
+from dpsql.flow.calibrate_noise import Candidate, first_answered, makers, noisy_columns, subject_of, with_noise
+from dpsql.flow.question import refuse_options
+from dpsql.intervals import half_width
+from dpsql.result import LEVEL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dpsql.accounting.budget import Budget
+    from dpsql.flow.calibrate_noise import Calibrated
+    from dpsql.flow.plan_query import Output, Planned
+    from dpsql.flow.question import Accuracy
+    from dpsql.flow.setting import Setting
+
+MANTISSAS = 900
+"""Epsilons are tried to three digits, 1.00 to 9.99, in each power of ten."""
+LEAST_POWER, MOST_POWER = -6, 5
+STEPS = MANTISSAS * (MOST_POWER - LEAST_POWER + 1)
+PRICE = "or name the cost: epsilon=0.1"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A column of one release, and how wide its interval may be on either side."""
+
+    estimate: Linear
+    release: int
+    width: float
+
+
+def meet_accuracy(planned: Planned, setting: Setting) -> Calibrated:
+    accuracy, budget = planned.question.accuracy, setting.ledger.budget
+    assert accuracy is not None
+    refuse_options(planned.question, ("epsilon",), "accuracy=")
+    targets = [_target(output, accuracy, planned, setting) for output in planned.outputs if not output.is_key]
+    if not targets:
+        raise ProgrammingError(
+            f"no column of the answer is noisy, so {accuracy} says nothing", hint=f"leave accuracy= out, {PRICE}"
+        )
+    searched = [_least(make, planned, targets, budget) for make in makers(planned, budget.filter).values()]
+    found = [way for way in searched if way is not None]
+    if not found:
+        raise ProgrammingError(
+            f"{accuracy} would take an epsilon of more than {float(_epsilon(STEPS)):,.0f}",
+            hint="ask for a wider accuracy=",
+        )
+    found.sort(key=lambda way: (not way[1].fits, way[1].share))
+    reason = f"the least cost for {accuracy} in every row"
+    if len(found) > 1:
+        best, other = (candidate for _, candidate in found)
+        reason += f": takes {best.share:.2g} of the session, {other.mechanism} {other.share:.2g}"
+    return first_answered([with_noise(asked, candidate, reason, setting) for asked, candidate in found], setting)
+
+
+def _least(
+    make: Callable[[Planned, Budget], Candidate], planned: Planned, targets: list[Target], budget: Budget
+) -> tuple[Planned, Candidate] | None:
+    """With one kind of noise: the question at the least epsilon that meets all targets, and its noise."""
+
+    def tried(step: int) -> tuple[Planned, Candidate]:
+        asked = replace(planned, question=replace(planned.question, epsilon=_epsilon(step)))
+        return asked, make(asked, budget)
+
+    def met(step: int) -> bool:
+        _, candidate = tried(step)
+        return all(_width(target, candidate) <= target.width for target in targets)
+
+    step = bisect_left(range(STEPS), True, key=met)
+    return tried(step) if step < STEPS else None
+
+
+def _epsilon(step: int) -> Fraction:
+    """
+    >>> [float(_epsilon(step)) for step in (0, 1, 900)]
+    [1e-06, 1.01e-06, 1e-05]
+    """
+    power, mantissa = divmod(step, MANTISSAS)
+    return Fraction(100 + mantissa, 100) * Fraction(10) ** (LEAST_POWER + power)
+
+
+def _width(target: Target, candidate: Candidate) -> float:
+    width = half_width(target.estimate, noisy_columns(candidate.measures[target.release]), LEVEL)
+    assert width is not None
+    return width
+
+
+def _target(output: Output, accuracy: Accuracy, planned: Planned, setting: Setting) -> Target:
+    if isinstance(output.estimate, Ratio):
+        raise Unsupported(
+            f'how exact "{output.name}" is depends on the answer, so {accuracy} cannot be promised',
+            hint=f"ask for SUM and COUNT with accuracy= and divide them yourself, {PRICE}",
+        )
+    measured = () if output.release is None else planned.releases[output.release].release.measures
+    names = {measure.column for measure in measured}
+    if output.estimate is None or output.release is None or not {name for name, _ in output.estimate.weights} <= names:
+        raise Unsupported(
+            f'how exact "{output.name}" will be is not known beforehand, so {accuracy} cannot be promised',
+            hint=f"accuracy= is for COUNT and SUM, and their sums and differences, in one SELECT; {PRICE}",
+        )
+    amount = accuracy.amount * (
+        _total(output, output.estimate, output.release, planned, setting) if accuracy.relative else 1
+    )
+    return Target(output.estimate, output.release, float(amount))
+
+
+def _total(output: Output, estimate: Linear, release: int, planned: Planned, setting: Setting) -> Fraction:
+    """The column's sum over all groups in the first answer that was given: known to everybody, so free to use."""
+    answers = setting.ledger.answers
+    answer = None if planned.question.fresh else answers.first(subject_of(planned, release, setting))
+    columns = {} if answer is None else json.loads(answer)
+    total = sum((_value(estimate, columns, row) for row in range(_rows(columns))), Fraction(0))
+    if not total:
+        raise ProgrammingError(
+            f'no total of "{output.name}" is known yet that {planned.question.accuracy} could be a part of',
+            hint="name a number: accuracy=50; or ask with a small epsilon= first, and that answer is the total",
+        )
+    return abs(total)
+
+
+def _rows(columns: dict[str, list[int | None]]) -> int:
+    return len(next(iter(columns.values()), ()))
+
+
+def _value(estimate: Linear, columns: dict[str, list[int | None]], row: int) -> Fraction:
+    """Of one group; a group that a test refused counts for nothing."""
+    parts = [(columns[name][row], weight) for name, weight in estimate.weights]
+    if any(measure is None for measure, _ in parts):
+        return Fraction(0)
+    return estimate.constant + sum((weight * measure for measure, weight in parts if measure is not None), Fraction(0))

@@ -1,0 +1,170 @@
+"""A batch: several questions decided in advance, with one budget for all of them.
+
+A batch is a small session within the session, with a filter of its own of the same kind. Every question is made as
+precise as its weight says, in proportion, until that filter is full. So all answers together are
+(epsilon, delta)-DP by the filter's own proof, and the session is charged what the answers are, like for any other
+question. docs/proofs/accuracy.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.accounting.budget import Budget
+from dpsql.accounting.costs import price
+from dpsql.accounting.events import Composed, Gaussian
+from dpsql.accounting.filters import Basic, Filter, filter_named
+from dpsql.accounting.tally import Tally
+from dpsql.errors import ProgrammingError
+from dpsql.flow.calibrate_noise import makers, share_of, with_noise
+from dpsql.flow.question import positive, refuse_options
+from dpsql.pipeline import plan_question
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dpsql.accounting.costs import Cost, Totals
+    from dpsql.flow.calibrate_noise import Calibrated
+    from dpsql.flow.plan_query import Planned
+    from dpsql.flow.question import Question
+    from dpsql.flow.setting import Setting
+
+KINDS = ("laplace", "gaussian")
+FINER = 1 + Fraction(1, 2**8)
+HALVINGS = 8
+SMALLEST = Fraction(1, 2**40)
+SHY = 1 - Fraction(1, 10**9)
+"""The epsilon of a mu is known to some fourteen digits, from above. This much less is sure to fit."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    filter: Filter
+    parts: tuple[Calibrated, ...]
+    weights: tuple[Fraction, ...]
+
+    @property
+    def cost(self) -> Cost:
+        """What all answers together amount to, as a guarantee."""
+        return self.filter.spent(self.price)
+
+    @property
+    def price(self) -> Totals:
+        return price(Composed(tuple(part.event for part in self.parts)))
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The part of the batch's budget that each question takes beside the others."""
+        prices = [price(part.event) for part in self.parts]
+        others = [Composed(tuple(part.event for part in self.parts if part is not one)) for one in self.parts]
+        budgets = [Budget(self.filter, Tally(totals=price(rest))) for rest in others]
+        return tuple(share_of(cost, budget)[0] for cost, budget in zip(prices, budgets, strict=True))
+
+
+def weigh(weights: object, count: int) -> tuple[Fraction, ...]:
+    """A question of twice the weight has half the error."""
+    if weights is None:
+        return (Fraction(1),) * count
+    hint = f"write weights={[2] + [1] * (count - 1)}: a query of weight 2 has half the error of one of weight 1"
+    listed = list(weights) if isinstance(weights, Iterable) and not isinstance(weights, str | dict | set) else []
+    if len(listed) != count:
+        raise ProgrammingError(f"the plan has {count} queries, and weights={weights!r} not as many numbers", hint=hint)
+    try:
+        return tuple(positive(weight, "a weight") for weight in listed)
+    except ProgrammingError as error:
+        problem = ProgrammingError(error.problem, hint=hint)
+    raise problem
+
+
+def plan_batch(
+    questions: Sequence[Question],
+    weights: tuple[Fraction, ...],
+    epsilon: Fraction,
+    delta: Fraction | None,
+    setting: Setting,
+) -> Batch:
+    budget = setting.ledger.budget
+    each = None if delta is None else delta / len(questions)
+    planned = [plan_question(replace(question, delta=each), setting) for question in questions]
+    for one in planned:
+        refuse_options(one.question, ("epsilon", "delta"), "the plan")
+    limit = filter_named(budget.filter.name, epsilon, _whole_delta(budget.filter, epsilon, delta))
+    kinds = [kind for kind in KINDS if any(kind in makers(one, budget.filter) for one in planned)]
+    batches = [_filled(kind, planned, weights, limit, setting) for kind in kinds]
+    return min(batches, key=lambda batch: _waste(batch, budget))
+
+
+def _whole_delta(filter_: Filter, epsilon: Fraction, delta: Fraction | None) -> Fraction:
+    """With basic composition, what names no delta takes as much of it as of epsilon."""
+    if delta is not None:
+        return delta
+    return filter_.delta * min(Fraction(1), epsilon / filter_.epsilon) if isinstance(filter_, Basic) else filter_.delta
+
+
+def _waste(batch: Batch, budget: Budget) -> tuple[bool, float]:
+    """As for one question (calibrate_noise): what fits first, then the least variance times share of the session."""
+    share, fits = share_of(batch.price, budget)
+    spread = sum(part.candidate.spread for part in batch.parts) / len(batch.parts)
+    return not fits, spread + math.log(max(share, 1e-300))
+
+
+def _filled(
+    kind: str, planned: Sequence[Planned], weights: tuple[Fraction, ...], limit: Filter, setting: Setting
+) -> Batch:
+    """All questions with one kind of noise, as precise as the limit admits."""
+
+    def at(precision: Fraction) -> Batch:
+        parts = zip(planned, weights, strict=True)
+        return Batch(limit, tuple(_part(kind, one, precision * weight, setting) for one, weight in parts), weights)
+
+    return at(_largest(lambda precision: limit.admits(at(precision).price), _start(kind, weights, limit)))
+
+
+def _start(kind: str, weights: tuple[Fraction, ...], limit: Filter) -> Fraction:
+    """Where nothing but noise of one kind is drawn this is nearly the largest precision already."""
+    if kind == "laplace" or limit.mu_budget is None:
+        return limit.epsilon / sum(weights)
+    return limit.mu_budget / Fraction(math.sqrt(sum(weight**2 for weight in weights))) * SHY
+
+
+def _part(kind: str, planned: Planned, precision: Fraction, setting: Setting) -> Calibrated:
+    """One question: an epsilon in proportion to its precision for Laplace, a mu for Gaussian noise."""
+    budget = setting.ledger.budget
+    known = makers(planned, budget.filter)
+    kind = kind if kind in known else next(iter(known))
+    epsilon = _epsilon_of_mu(precision, planned.question, budget.filter) if kind == "gaussian" else precision
+    asked = replace(planned, question=replace(planned.question, epsilon=epsilon))
+    return with_noise(asked, known[kind](asked, budget), "as precise as the plan allows", setting)
+
+
+def _epsilon_of_mu(mu: Fraction, question: Question, filter_: Filter) -> Fraction:
+    """The epsilon at which the question is given this mu; basic composition knows nothing better than the mu itself."""
+    delta = filter_.delta if question.delta is None else question.delta
+    rules = filter_named(filter_.name, filter_.epsilon, delta).rules
+    epsilon = min(rule.spent(price(Gaussian(1 / mu))) for rule in rules)
+    return mu if math.isinf(epsilon) else Fraction(epsilon)
+
+
+def _largest(admitted: Callable[[Fraction], bool], start: Fraction) -> Fraction:
+    """The largest number that is admitted, within a thousandth or so, and never one that is not."""
+    low, high = start, start * FINER
+    if admitted(start):
+        if not admitted(high):
+            return start
+        while admitted(high):
+            low, high = high, 2 * high
+    else:
+        while not admitted(low):
+            low, high = low / 2, low
+            if low < start * SMALLEST:
+                raise ProgrammingError(
+                    "no noise would be enough for this budget", hint="name a larger epsilon or delta"
+                )
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if admitted(middle) else (low, middle)
+    return low
