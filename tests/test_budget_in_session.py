@@ -49,7 +49,7 @@ def test_epsilon_is_the_cost_of_the_whole_query(pure: dpsql.Connection) -> None:
 
 
 def test_refusal_is_free(pure: dpsql.Connection) -> None:
-    for sql in ("SELECT * FROM orders", "SELECT SUM(weight) FROM orders", "SELECT MAX(amount) FROM orders", "nonsense"):
+    for sql in ("SELECT * FROM orders", "SELECT SUM(weight) FROM orders", "SELECT MAX(note) FROM orders", "nonsense"):
         with pytest.raises(dpsql.Error):
             pure.execute(sql, epsilon=0.5)
     assert spent(pure) == 0

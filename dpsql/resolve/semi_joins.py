@@ -105,7 +105,9 @@ def _member(test: Test, value: exp.Expr, scope: Scope, *, as_value: bool) -> tup
 
 
 def _other_rows(test: Test, scope: Scope) -> Rows:
-    found = scope.resolver.query(test.query.copy(), scope.named)
+    inside = test.query.copy()
+    inside.parent = test.query.parent  # so that a name of the row outside is told from one that there is not
+    found = scope.resolver.query(inside, scope.named)
     if isinstance(found, Rows):
         rows = found
     else:

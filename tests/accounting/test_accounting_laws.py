@@ -22,6 +22,7 @@ from dpsql.accounting.events import (
     NonPrivate,
     Parallel,
     PureRelease,
+    Repeated,
     from_json,
 )
 from dpsql.accounting.filters import FILTERS, RESERVED_SHARE, Auto, Basic, Gdp, Zcdp, filter_named
@@ -112,6 +113,11 @@ class TestFree(LawsOfEvents):
 class TestNonPrivate(LawsOfEvents):
     event = NonPrivate()
     louder = Laplace(Fraction(1))
+
+
+class TestRepeated(LawsOfEvents):
+    event = Repeated((Laplace(Fraction(10)),), Fraction(3))
+    louder = Repeated((Laplace(Fraction(11)),), Fraction(3))
 
 
 def test_every_event_has_its_laws():
