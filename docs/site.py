@@ -35,6 +35,9 @@ PAGES = {
     **{f"examples/{path.name}": f"examples/{path.stem}.md" for path in NOTEBOOKS},
 }
 """Where a file of the repository is found in the site, unless it is in docs/ or keeps its name."""
+LIGHT_PICTURE = re.compile(r"!\[([^]]*)\]\(([^)]*)-light\.png\)")
+TWINS = r"![\1](\2-light.png#only-light)![\1](\2-dark.png#only-dark)"
+"""The theme shows the one that suits."""
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)")
 
 
@@ -57,7 +60,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     here = page.file.src_uri
     source = {target: name for name, target in PAGES.items()}.get(here, here if here in AS_THEY_ARE else f"docs/{here}")
-    return LINK.sub(lambda link: _link(link[1], source, here), markdown)
+    return LINK.sub(lambda link: _link(link[1], source, here), LIGHT_PICTURE.sub(TWINS, markdown))
 
 
 def _link(link: str, source: str, page: str) -> str:

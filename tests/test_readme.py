@@ -18,19 +18,22 @@ import yaml
 import dpsql
 from dpsql.cli.app import main
 from dpsql.demo.shop_data import make_shop
+from dpsql.promise import Limits
 from dpsql.schema import load_schema
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = ["README.md", *(f"docs/{name}.md" for name in ("tutorial", "owners", "analysts", "frames", "faq"))]
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 NOISY = doctest.register_optionflag("NOISY")
 
 
-def blocks(page: str) -> list[tuple[str, str]]:
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks(name: str) -> list[tuple[str, str]]:
     """Language and text, in order."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^```(\w+)\n(.*?)^```$", page(name), re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +65,12 @@ class Checker(doctest.OutputChecker):
         return super().check_output(*pair, optionflags)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("name", PAGES)
 def test_what_is_shown_runs(
-    page: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names: dict[str, Any] = {}
-    for language, text in blocks(page):
+    for language, text in blocks(name):
         match language:
             case "python":
                 run_python(text, names)
@@ -79,6 +82,9 @@ def test_what_is_shown_runs(
                 continue  # other tests look at these
             case _:
                 pytest.fail(f"nothing checks {language}")
+    for opened in names.values():
+        if isinstance(opened, dpsql.Connection):
+            opened.close()
 
 
 def run_python(text: str, names: dict[str, Any]) -> None:
@@ -114,6 +120,17 @@ def test_the_schema_that_owners_are_shown_is_one() -> None:
     assert list(load_schema(yaml.safe_load(schema)).tables) == ["customers", "orders", "order_lines", "regions"]
 
 
+def test_what_owners_are_told_of_epsilon_is_what_is_promised() -> None:
+    rows = re.findall(
+        r"^\| ([\d.]+) \| × ([\d. ]+) \| ([\d.]+) % \| ([\d.]+) % \|$", page("docs/owners.md"), re.MULTILINE
+    )
+    assert len(rows) == 4
+    for epsilon, *told in rows:
+        limits = Limits(float(epsilon), 0.0)
+        meant = (limits.factor, 100 * limits.most(0.01), 100 * limits.most(0.5))
+        assert [float(number.replace(" ", "")) for number in told] == pytest.approx(meant, rel=0.01)
+
+
 def test_the_demo_runs_and_prints_the_answer_that_is_shown() -> None:
     ran = subprocess.run([sys.executable, ROOT / "examples" / "demo.py"], capture_output=True, text=True, check=True)
     assert "\x1b" not in ran.stdout
@@ -144,15 +161,15 @@ def test_the_figures_are_those_of_explain() -> None:
         explained = conn.explain("SELECT region, COUNT(*), SUM(amount) FROM orders GROUP BY region", epsilon=1.0)
     count, centred = (measure.std * measure.quantum for measure in explained.releases[0].measures)
     total = (centred**2 + (250 * count) ** 2) ** 0.5
-    per_count, per_sum = re.findall(r"deviation of ([\d.]+) per count and ([\d ]+) per sum", README.replace("\n", " "))[
-        0
-    ]
+    per_count, per_sum = re.findall(
+        r"deviation of ([\d.]+) per count and ([\d ]+) per sum", page("README.md").replace("\n", " ")
+    )[0]
     assert float(per_count) == pytest.approx(count, rel=0.002)
     assert float(per_sum.replace(" ", "")) == pytest.approx(total, rel=0.002)
 
 
 def test_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", README)
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page("README.md"))
     assert links
     missing = [link for link in links if "://" not in link and not (ROOT / link).exists()]
     assert not missing
@@ -160,4 +177,4 @@ def test_links_lead_somewhere() -> None:
 
 def test_what_make_is_said_to_do_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert set(re.findall(r"`make ([a-z-]+)`", README)) <= targets
+    assert set(re.findall(r"`make ([a-z-]+)`", page("README.md"))) <= targets
