@@ -31,11 +31,11 @@ EPOCH = datetime(1970, 1, 1)
 
 def quantile(call: AggregateCall, context: Context) -> Answer:
     if call.distinct and call.name not in EXTREMES:
-        raise Unsupported(f"{call.name}(DISTINCT ...) cannot be asked", at=call.at, hint="leave DISTINCT out")
+        raise Unsupported(f"{call.said}(DISTINCT ...) cannot be asked", at=call.at, hint="leave DISTINCT out")
     (value,) = call.arguments
     if not isinstance(value.type, Integer | Double | Decimal | Date | Timestamp):
         raise Unsupported(
-            f"{call.name} of {value.type.name} over many people cannot be asked",
+            f"{call.said} of {value.type.name} over many people cannot be asked",
             at=call.at,
             hint="numbers, dates and timestamps can be; for text ask for MODE, or GROUP BY it",
         )

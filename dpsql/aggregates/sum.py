@@ -49,6 +49,8 @@ def sum_(call: AggregateCall, context: Context) -> Answer:
 def _clipped(call: AggregateCall, value: Expression, context: Context) -> Answer:
     """What one unit adds to a group is held within the proposal, if only few units would add more."""
     check_clip(call)
+    # However wide, there must be a range: a test of values that were cut off at the proposal would see nothing.
+    finite_range(call, value, kept_facts(value, context.known))
     assert context.propose is not None
     measure = summed(replace(call, group_bounds=(-context.propose, context.propose)), value, context, centred=False)
     return clipped(measure, measure.quantum, sum_type(value.type), context)
@@ -76,7 +78,7 @@ def summed(call: AggregateCall, value: Expression, context: Context, *, centred:
     quantum = quantum_for(value.type, low, high)
     if quantum is None:
         raise UnboundedColumn(
-            f"{call.name} cannot be exact over a range as wide as [{float(low):g}, {float(high):g}]",
+            f"{call.said} cannot be exact over a range as wide as [{float(low):g}, {float(high):g}]",
             at=call.at,
             hint="declare narrower bounds, or CAST to DOUBLE",
         )
@@ -108,9 +110,9 @@ def _in_quanta(call: AggregateCall, quantum: Fraction) -> tuple[int, int] | None
 def finite_range(call: AggregateCall, value: Expression, facts: Facts) -> tuple[Fraction, Fraction]:
     if not facts.is_number:
         raise ProgrammingError(
-            f"{call.name} takes a number, not {facts.type.name}",
+            f"{call.said} takes a number, not {facts.type.name}",
             at=call.at,
-            hint=f"to count rows, write COUNT instead of {call.name}",
+            hint=f"to count rows, write COUNT instead of {call.said}",
         )
     if facts.values == ():  # the WHERE leaves no value
         return Fraction(0), Fraction(0)
@@ -123,14 +125,14 @@ def unbounded(call: AggregateCall, value: Expression) -> UnboundedColumn:
     place = call.at if value.at is None else value.at
     if isinstance(value, Column):
         return UnboundedColumn(
-            f'{call.name} needs bounds on "{value.name}", and the schema declares none',
+            f'{call.said} needs bounds on "{value.name}", and the schema declares none',
             at=place,
             hint=f"the data owner can add  bounds: {_sample(value)}  to columns.{value.name} in the schema",
             columns=(value.name,),
         )
     names = tuple(sorted({column.name for column in columns_of(value)}))
     return UnboundedColumn(
-        f"{call.name} needs a bounded value, and this expression has no bounds",
+        f"{call.said} needs a bounded value, and this expression has no bounds",
         at=place,
         hint=f"declare bounds on {', '.join(names)}, or hold it: LEAST(GREATEST(..., 0), 500)",
         columns=names,

@@ -19,7 +19,7 @@ from dpsql.errors import BudgetExhausted, Error, SealedExecutionError
 
 FAILED = 1
 CODES: dict[type[Error], int] = {BudgetExhausted: 3, SealedExecutionError: 4}
-OPTIONS = "epsilon|delta|mechanism|max_groups|max_rows_per_group"
+OPTIONS = "epsilon|delta|accuracy|mechanism|propose|max_groups|max_rows_per_group"
 
 
 def exit_code(problem: Error) -> int:

@@ -39,6 +39,14 @@ Mechanism: TypeAlias = Annotated[
     str | None,
     typer.Option("--mechanism", help="The kind of noise, such as laplace or gaussian; the best if not given."),
 ]
+Propose: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--propose", help="How far you think one person can move the answer: tested, then noise for that."),
+]
+Accuracy: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--accuracy", help="Instead of --epsilon: the least cost for ± this at 95 %, such as 50 or 5%."),
+]
 MaxGroups: TypeAlias = Annotated[
     int | None, typer.Option("--max-groups", help="Groups that one person may count in, instead of the schema's.")
 ]

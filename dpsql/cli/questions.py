@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from dpsql.cli.options import (
+    Accuracy,
     BudgetDelta,
     BudgetEpsilon,
     Database,
@@ -15,6 +16,7 @@ from dpsql.cli.options import (
     MaxGroups,
     MaxRows,
     Mechanism,
+    Propose,
     SchemaFile,
     Sql,
     open_session,
@@ -33,7 +35,9 @@ def query(
     budget: BudgetEpsilon = None,
     delta: BudgetDelta = 0.0,
     ledger: LedgerFile = None,
+    accuracy: Accuracy = None,
     mechanism: Mechanism = None,
+    propose: Propose = None,
     max_groups: MaxGroups = None,
     max_rows_per_group: MaxRows = None,
     fresh: Fresh = False,
@@ -48,7 +52,9 @@ def query(
             connection,
             _text(sql),
             epsilon=epsilon,
+            accuracy=_accuracy(accuracy),
             mechanism=mechanism,
+            propose=propose,
             max_groups=max_groups,
             max_rows_per_group=max_rows_per_group,
             fresh=fresh,
@@ -64,7 +70,9 @@ def explain(
     budget: BudgetEpsilon = None,
     delta: BudgetDelta = 0.0,
     ledger: LedgerFile = None,
+    accuracy: Accuracy = None,
     mechanism: Mechanism = None,
+    propose: Propose = None,
     max_groups: MaxGroups = None,
     max_rows_per_group: MaxRows = None,
     form: Form = None,
@@ -75,7 +83,9 @@ def explain(
             connection.explain(
                 _text(sql),
                 epsilon=epsilon,
+                accuracy=_accuracy(accuracy),
                 mechanism=mechanism,
+                propose=propose,
                 max_groups=max_groups,
                 max_rows_per_group=max_rows_per_group,
             )
@@ -85,3 +95,11 @@ def explain(
 
 def _text(sql: str) -> str:
     return sys.stdin.read() if sql == "-" else sql
+
+
+def _accuracy(asked: str | None) -> str | float | None:
+    """A number where it is one; else the text, of which dpsql says what it should be."""
+    try:
+        return None if asked is None else float(asked)
+    except ValueError:
+        return asked

@@ -21,11 +21,10 @@ unit alone (docs/proofs/tracking.md).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.tree import Expression
     from dpsql.schema.model import Contribution
@@ -175,6 +174,11 @@ class AggregateCall:
     """What one unit adds to a group is held within these."""
     fraction: Fraction | None = None
     """Which quantile is asked for."""
+
+    @property
+    def said(self) -> str:
+        """As people call it."""
+        return "MEDIAN" if self.fraction == Fraction(1, 2) else self.name
 
 
 @dataclass(frozen=True)
