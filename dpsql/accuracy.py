@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Linear, Ratio
 from dpsql.errors import ProgrammingError, Unsupported
-from dpsql.flow.calibrate_noise import Candidate, first_answered, makers, noisy_columns, subject_of, with_noise
+from dpsql.flow.calibrate_noise import first_answered, subject_of, with_noise
+from dpsql.flow.candidates import Candidate, makers, noisy_columns
 from dpsql.flow.question import refuse_options
 from dpsql.intervals import half_width
 from dpsql.result import LEVEL

@@ -20,7 +20,8 @@ from dpsql.accounting.events import Composed, Gaussian
 from dpsql.accounting.filters import Basic, Filter, filter_named
 from dpsql.accounting.tally import Tally
 from dpsql.errors import ProgrammingError
-from dpsql.flow.calibrate_noise import makers, share_of, with_noise
+from dpsql.flow.calibrate_noise import with_noise
+from dpsql.flow.candidates import makers, share_of
 from dpsql.flow.question import positive, refuse_options
 from dpsql.pipeline import plan_question
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.costs import Cost
     from dpsql.aggregates.estimate import Estimate
-    from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease, NoisyMeasure
+    from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
+    from dpsql.flow.candidates import NoisyMeasure
     from dpsql.flow.plan_query import Output
 
 MEASURED = ("measure", "one unit moves a group by", "all groups by", "noise, standard deviation")

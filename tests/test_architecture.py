@@ -56,6 +56,9 @@ STAGES = (
     "finish_result",
 )
 
+# Files of flow/ that are a part of one stage.
+PARTS_OF_STAGES = {"candidates": "calibrate_noise", "shares": "calibrate_noise"}
+
 # Outside module (or function of one) -> where it may be used. Imports for type checkers alone do nothing and are free.
 NOWHERE: frozenset[str] = frozenset()
 FENCES = {
@@ -166,6 +169,7 @@ def skipped_stages(module: str, tree: ast.Module) -> Iterator[str]:
     if part_of(module) != "flow":
         return
     stage = module.split(".")[-1]
+    stage = PARTS_OF_STAGES.get(stage, stage)
     earlier = STAGES[: STAGES.index(stage)] if stage in STAGES else ()
     for use in uses(tree):
         there = use.name.removeprefix("dpsql.flow.").split(".")[0]

@@ -26,7 +26,6 @@ from dpsql.accounting.gaussian_dp import epsilon_at, mu_for
 from dpsql.aggregates.measure import CountRows, SumValues
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Column
-from dpsql.flow.calibrate_noise import _coarse
 from dpsql.flow.infer_sensitivity import AGGREGATORS
 from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.schema.types import Integer
@@ -289,8 +288,8 @@ def test_noise_fits_the_claims(sql: str, empty_shop: Any) -> None:
 
 @given(st.integers(-(2**62), 2**62), st.integers(0, 2**60), st.integers(0, 40))
 def test_coarse_sums_move_no_further(total: int, change: int, shift: int) -> None:
-    coarse = [(value + (1 << shift >> 1)) >> shift for value in (total, total + change)]
-    assert abs(coarse[1] - coarse[0]) <= _coarse(change, shift)
+    before, after = ((value + (1 << shift >> 1)) >> shift for value in (total, total + change))
+    assert abs(after - before) <= coarse(change, shift)
 
 
 def test_the_noise_that_wastes_less_is_chosen(empty_shop: Any) -> None:

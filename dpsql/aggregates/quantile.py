@@ -44,7 +44,7 @@ def quantile(call: AggregateCall, context: Context) -> Answer:
     column = context.drawn_as(Quantile(value, grid, fraction))
     if isinstance(value.type, Date | Timestamp):
         return Answer(Formula(from_quanta(column, value.type)), value.type)
-    kind = Double() if call.name == "QUANTILE_CONT" else value.type
+    kind = Double() if call.name == "QUANTILE_CONT" and isinstance(value.type, Integer) else value.type
     return Answer(Linear(((column, grid.quantum),)), kind)
 
 

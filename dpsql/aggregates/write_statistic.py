@@ -103,7 +103,7 @@ class QuantileWriter:
             Sql(f"count({VALUE}) AS _rows"),
             _count(f"{VALUE} < {low}", "_under"),
             _count(f"{VALUE} = {low}", "_on_low"),
-            _count(f"{VALUE} = {high}", "_on_high"),
+            _count(f"{VALUE} = {high} AND ({VALUE} > {low}) IS NOT FALSE", "_on_high"),
             Sql(f"any_value({low}) AS _low"),
             Sql(f"any_value({high}) AS _high"),
             Sql(f"list_sort(coalesce(list({VALUE}) FILTER (WHERE {inside}), [])) AS _inside"),
@@ -128,7 +128,7 @@ class QuantileWriter:
         points, counts, below, rows = self.drawn.profile
         grid = self.statistic.grid
         point = in_quanta(column(VALUE), self.statistic.argument.type, grid.quantum, grid.low, grid.high)
-        first, last = "greatest(_first - _before, 1)", "least(_last - _before, len(_inside))"
+        first, last = "greatest(_first - _before, 1)", "greatest(least(_last - _before, len(_inside)), 0)"
         inside = f"_inside[{first}:{last}]"
         low, high = "_first <= _before AND _on_low > 0", "_last > _upto AND _on_high > 0"
 
@@ -141,7 +141,7 @@ class QuantileWriter:
             *self.writer.keys,
             named(Sql(f"list_transform({values}, lambda {VALUE}: {point})"), points),
             named(joined("_on_low", f"list_transform({inside}, lambda {VALUE}: 1)", "_on_high"), counts),
-            named(Sql(f"CASE WHEN {low} THEN _under ELSE greatest(_before, _first - 1) END"), below),
+            named(Sql(f"CASE WHEN {low} THEN _under ELSE least(greatest(_before, _first - 1), _upto) END"), below),
             named(Sql("_rows"), rows),
         ]
         return select(columns, found)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpsql.draws.draw import Terms
     from dpsql.mechanisms.local_sensitivity import OrderStatistic
 
-MOST_RANKS = 1 << 18
+MOST_RANKS = 1 << 16
 """No more ranks than this are looked at on either side; beyond them anything is assumed."""
 
 

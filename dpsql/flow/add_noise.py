@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpsql.accounting.ledger import Ledger
-    from dpsql.flow.calibrate_noise import CalibratedRelease, NoisyMeasure
+    from dpsql.flow.calibrate_noise import CalibratedRelease
+    from dpsql.flow.candidates import NoisyMeasure
     from dpsql.flow.charge_budget import Charged
     from dpsql.flow.execute_query import Fetched
     from dpsql.flow.setting import Setting
