@@ -26,6 +26,7 @@ from dpsql.accounting.gaussian_dp import epsilon_at, mu_for
 from dpsql.aggregates.measure import CountRows, SumValues
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Column
+from dpsql.flow.candidates import coarse
 from dpsql.flow.infer_sensitivity import AGGREGATORS
 from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.schema.types import Integer
