@@ -64,10 +64,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _link(link: str, source: str, page: str) -> str:
-    """
-    >>> _link("../README.md", "docs/sql.md", "sql.md"), _link("docs/sql.md", "README.md", "index.md")
-    ('index.md', 'sql.md')
-    """
+    """docs/sql.md, as README.md links it, is sql.md for index.md."""
     path = posixpath.normpath(posixpath.join(posixpath.dirname(source), link))
     return posixpath.relpath(PAGES.get(path, path.removeprefix("docs/")), posixpath.dirname(page) or ".")
 

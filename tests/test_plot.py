@@ -104,6 +104,15 @@ def test_both_libraries_draw_it(visits: dpsql.Connection, name: str) -> None:
     assert png.startswith(b"\x89PNG")
 
 
+def test_a_heat_map_has_room_for_its_numbers(visits: dpsql.Connection) -> None:
+    """Two lines of 7 points in each cell are a fifth of an inch."""
+    sql = "SELECT age // 5 AS years, kind, COUNT(*) AS n FROM visits GROUP BY ALL"
+    figure = visits.execute(sql).plot("matplotlib")
+    rows = len(figure.axes[0].get_yticks())
+    assert rows > 12
+    assert figure.get_size_inches()[1] / rows > 2 * 7 / 72
+
+
 def values(chart: Any) -> list[dict[str, Any]]:
     """The rows that an altair chart carries."""
     return [row for dataset in json.loads(chart.to_json())["datasets"].values() for row in dataset]
