@@ -38,7 +38,7 @@ SCHEMA = {
     },
 }
 MOST_TIMES_PLAIN = 1.5  # the engine's SQL of a median over a million rows
-MOST_MORE_MEMORY = 64  # MB that the larger table may take beyond what it takes to hold it
+MOST_MORE_MEMORY = 64  # MB beyond the table itself, after a smaller one was asked
 
 
 def database(rows: int) -> duckdb.DuckDBPyConnection:
@@ -92,7 +92,7 @@ def main() -> int:
             shown = f"{engine:>6.0f} ({engine / plain:.2f}x) {whole:>6.0f} ({whole / plain:.2f}x)"
             print(f"{rows:>11,} {'grouped' if 'GROUP' in sql else '':>8} {plain:>12.0f} ms {shown} {more:>8.0f}")
             met &= "GROUP" in sql or engine <= MOST_TIMES_PLAIN * plain
-            met &= more <= MOST_MORE_MEMORY
+            met &= rows == ROWS[0] or more <= MOST_MORE_MEMORY
     print("targets met" if met else "targets MISSED")
     return 0 if met else 1
 
