@@ -14,7 +14,7 @@ from dpsql.aggregates.count import count_linear
 from dpsql.aggregates.estimate import Linear, Ratio
 from dpsql.aggregates.statistic import Average, Grid
 from dpsql.aggregates.sum import over_distinct, summed
-from dpsql.expressions.quanta import ROW_BITS
+from dpsql.expressions.quanta import LARGEST_BITS, ROW_BITS
 from dpsql.schema.types import Double
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ def avg(call: AggregateCall, context: Context) -> Answer:
     (argument,) = call.arguments
     measure = summed(call, argument, context, centred=True)
     if context.mechanism in Average.mechanisms and not call.distinct:
-        finer = 1 << max(0, ROW_BITS - (measure.high - measure.low).bit_length())
+        width, largest = measure.high - measure.low, max(abs(measure.low), abs(measure.high))
+        # Fine enough for an average, and every point of the grid fits into 64 bits.
+        finer = 1 << max(0, min(ROW_BITS - width.bit_length(), LARGEST_BITS - largest.bit_length()))
         grid = Grid(measure.quantum / finer, measure.low * finer, measure.high * finer)
         return Answer(Linear(((context.drawn_as(Average(argument, grid, finer)), grid.quantum),)), Double())
     count = count_linear(call, context)

@@ -59,7 +59,7 @@ def linear_sql(estimate: Linear, kind: ColumnType) -> Sql:
         case Integer():
             return binary(whole, "*", integer(int(unit)))
         case Decimal():
-            return _decimal(whole, kind.scale)
+            return _decimal(whole, unit, kind.scale)
         case _:
             return binary(cast(whole, Double()), "*", literal(unit, Double()))
 
@@ -81,8 +81,11 @@ def _common_unit(weights: list[Fraction]) -> Fraction:
     return Fraction(math.gcd(*(int(weight * below) for weight in weights)), below)
 
 
-def _decimal(whole: Sql, scale: int) -> Sql:
-    digits = try_cast(whole, Decimal(WIDEST_DECIMAL - scale - 1, 0))
+def _decimal(whole: Sql, unit: Fraction, scale: int) -> Sql:
+    steps = unit * 10**scale
+    if steps.denominator != 1:
+        return try_cast(binary(cast(whole, Double()), "*", literal(unit, Double())), Decimal(WIDEST_DECIMAL, scale))
+    digits = try_cast(binary(whole, "*", integer(int(steps))), Decimal(WIDEST_DECIMAL - scale - 1, 0))
     return binary(digits, "*", literal(Fraction(1, 10**scale), Decimal(scale + 1, scale)))
 
 

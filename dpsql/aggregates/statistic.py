@@ -57,14 +57,18 @@ class Mode:
 
 @dataclass(frozen=True)
 class Average:
-    """The mean, where its noise shall follow the number of rows; its profile is the sum and that number."""
+    """The mean, where its noise shall follow the number of rows.
+
+    Its profile is that number, and what the sum of the values, counted from the lowest, is divided by it: the whole
+    part and the rest. The sum itself might leave 64 bits.
+    """
 
     argument: Expression
     grid: Grid
     """Of the answer, which is finer than that of the values."""
     finer: int
     """So many steps of the answer are one of the values."""
-    parts: ClassVar[tuple[str, ...]] = ("sum", "rows")
+    parts: ClassVar[tuple[str, ...]] = ("whole", "rest", "rows")
     mechanisms: ClassVar[tuple[str, ...]] = ("smooth", "ptr")
 
 

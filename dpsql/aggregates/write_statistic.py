@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
 from dpsql.aggregates.write_matched import matched_sql
-from dpsql.expressions.quanta import in_quanta, saturated
-from dpsql.expressions.write import Sql, call, column, engine_type, listed, literal, named
+from dpsql.expressions.quanta import in_quanta
+from dpsql.expressions.write import Sql, call, cast, column, engine_type, huge, integer, listed, literal, named
 from dpsql.relation.write import select
 from dpsql.relation.write_scan import UNIT
-from dpsql.schema.types import Double
+from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
     from dpsql.aggregates.release import Drawn
@@ -43,7 +43,7 @@ def profile_sql(writer: Writer, drawn: Drawn, reach: int) -> Sql:
         case Mode():
             return _counted(writer, drawn, drawn.statistic)
         case Average():
-            return _summed(writer, drawn, drawn.statistic)
+            return _averaged(writer, drawn, drawn.statistic)
         case Matched():
             return matched_sql(writer, drawn, drawn.statistic)
 
@@ -172,10 +172,16 @@ def _counted(writer: Writer, drawn: Drawn, statistic: Mode) -> Sql:
     return writer.by_keys([*keys, _listed("_point", points), _listed("_count", counts)], placed)
 
 
-def _summed(writer: Writer, drawn: Drawn, statistic: Average) -> Sql:
-    total, rows = drawn.profile
+def _averaged(writer: Writer, drawn: Drawn, statistic: Average) -> Sql:
+    whole, rest, rows = drawn.profile
     grid, finer = statistic.grid, statistic.finer
-    ends = grid.low // finer, grid.high // finer
-    point = in_quanta(column(VALUE), statistic.argument.type, grid.quantum * finer, *ends)
-    columns = [named(saturated(call("sum", point)), total), named(call("count", column(VALUE)), rows)]
-    return writer.by_keys([*writer.keys, *columns], writer.values(statistic.argument, distinct=False))
+    low, high = grid.low // finer, grid.high // finer
+    point = in_quanta(column(VALUE), statistic.argument.type, grid.quantum * finer, low, high)
+    total = Sql(f"sum({huge(point)} - {integer(low)})")
+    columns = [named(total, "_total"), named(call("count", column(VALUE)), "_rows")]
+    summed = writer.by_keys([*writer.keys, *columns], writer.values(statistic.argument, distinct=False))
+    divided = [
+        named(cast(Sql(f"coalesce(_total {operator} nullif(_rows, 0), 0)"), Integer()), name)
+        for operator, name in (("//", whole), ("%", rest))
+    ]
+    return select([*writer.keys, *divided, named(Sql("_rows"), rows)], summed)

@@ -43,15 +43,15 @@ def table(profile: Sequence[NDArray[Any]], width: int) -> NDArray[np.int64]:
 
 def means(profile: Sequence[NDArray[Any]], statistic: Average) -> Iterator[tuple[Fraction, int]]:
     """The mean of each group in steps of the answer, of no rows the middle of the range; and the number of rows."""
-    middle = Fraction(statistic.grid.low + statistic.grid.high, 2)
-    for total, rows in zip(*(whole(part).tolist() for part in profile), strict=True):
-        yield (Fraction(total * statistic.finer, rows) if rows else middle), rows
+    low, high, finer = statistic.grid.low, statistic.grid.high, statistic.finer
+    for steps, rest, rows in zip(*(whole(part).tolist() for part in profile), strict=True):
+        yield (low + finer * (steps + Fraction(rest, rows)) if rows else Fraction(low + high, 2)), rows
 
 
 def most_frequent(profile: Sequence[NDArray[Any]]) -> tuple[int, int]:
     """How often the most frequent key of a join across people occurs on either side."""
     _, left, right = (whole(part) for part in profile)
-    return int(left.max()), int(right.max())
+    return int(left.max(initial=0)), int(right.max(initial=0))
 
 
 def matched_moves(statistic: Matched, left_most: int, right_most: int) -> CrossJoin:

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 ROW_BITS = 34
 """A value is rounded to this many bits of its range, so that 2^28 of the largest still fit below 2^62."""
-EXACT_INTEGER_BITS = 40
-"""Integers below this size are summed as they are."""
-DECIMAL_DIGITS = 18
-LARGEST = 2**62
+EXACT_BITS = 40
+"""Integers and decimals of up to so many bits are summed as they are, wider ones are rounded like doubles."""
+WIDEST_DECIMAL = 38
+LARGEST_BITS = 62
+LARGEST = 2**LARGEST_BITS
 """Sums are held within +-2^62 before they leave the engine: a map that never widens a difference."""
 EPOCH_DAY = literal(date(1970, 1, 1), Date())
 WIDEST_DOUBLE = 2**1000
@@ -30,11 +31,13 @@ def in_quanta(value: Sql, kind: ColumnType, quantum: Fraction, low: int, high: i
         case Double():
             held = finite_clamp(value, literal(low * quantum, kind), literal(high * quantum, kind))
             return cast(call("round", binary(held, "*", literal(1 / quantum, kind))), Integer())
-        case Decimal():
-            # Clamped first, so that the value fits into 18 digits before it is made whole.
+        case Decimal() if quantum * 10**kind.scale == 1:
+            # Clamped first, so that it has few digits; 38 of them hold the product with 10^scale, and that is whole.
             held = clamp(value, literal(low * quantum, kind), literal(high * quantum, kind))
-            fitted = cast(held, Decimal(DECIMAL_DIGITS, kind.scale))
-            return cast(binary(fitted, "*", integer(10**kind.scale)), Integer())
+            power = literal(10**kind.scale, Decimal(kind.scale + 1, 0))
+            return cast(binary(cast(held, Decimal(WIDEST_DECIMAL, kind.scale)), "*", power), Integer())
+        case Decimal():
+            return in_quanta(cast(value, Double()), Double(), quantum, low, high)
         case Date():
             return clamp(call("date_diff", text("day"), EPOCH_DAY, value), integer(low), integer(high))
         case Timestamp():
@@ -67,11 +70,10 @@ def quantum_for(kind: ColumnType, low: Fraction, high: Fraction) -> Fraction | N
     largest = max(abs(low), abs(high), Fraction(1, 2**60))
     if largest > WIDEST_DOUBLE:
         return None
-    if isinstance(kind, Decimal):
-        quantum = Fraction(1, 10**kind.scale)
-        return quantum if largest / quantum < 10**DECIMAL_DIGITS else None
-    if isinstance(kind, Integer) and largest <= 2**EXACT_INTEGER_BITS:
-        return Fraction(1)
+    if isinstance(kind, Integer | Decimal):
+        finest = Fraction(1, 10**kind.scale) if isinstance(kind, Decimal) else Fraction(1)
+        if largest / finest <= 2**EXACT_BITS:
+            return finest
     return Fraction(2) ** (_bits(largest) - ROW_BITS)
 
 

@@ -243,7 +243,10 @@ def _fingerprint(
     noises = [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures]
     draws = [(drawn.column, repr(draw)) for drawn, draw in statistics]
     # What a release reads of earlier answers is as much a part of it as its SQL.
-    read = [[part.finish, *(before[number].fingerprint for number in part.releases)] for part in release.earlier]
+    read = [
+        [part.finish, *((before[n].fingerprint, repr(before[n].planned.scratch_table.columns)) for n in part.releases)]
+        for part in release.earlier
+    ]
     text = json.dumps([setting.schema.dataset, _salted(release, statistics, 0), noises, draws, threshold, read])
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -48,6 +48,7 @@ def parse_sql(question: Question, setting: Setting) -> Parsed:
     question = with_proposal(question)
     _bind(tree, question)
     _check_numbers(tree, question.sql)
+    _check_fetch(tree)
     return Parsed(question, tree)
 
 
@@ -155,6 +156,14 @@ def _is_writable(value: int | float | Decimal) -> bool:
     if isinstance(value, int):
         return value.bit_length() < LARGEST_BITS
     return math.isfinite(value) and len(str(value)) <= LONGEST_NUMBER
+
+
+def _check_fetch(tree: exp.Query) -> None:
+    """DuckDB's SQL has no words for these, so they would get lost on the way to it."""
+    for fetch in tree.find_all(exp.Fetch):
+        options = fetch.args.get("limit_options")
+        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+            raise Unsupported("FETCH takes a number of rows, without PERCENT or WITH TIES", hint="write LIMIT 10")
 
 
 def _check_numbers(tree: exp.Query, sql: str) -> None:
