@@ -126,3 +126,78 @@ def test_a_group_below_the_threshold_does_not_change_the_types() -> None:
         somebody = connection.execute(sql, epsilon=0.01, fresh=True)
         assert nobody.fetchall() == somebody.fetchall() == []
         assert nobody.description == somebody.description
+
+
+ONE_PERSON: dict[str, Any] = {"unit": "u", "unique": True}
+
+
+@pytest.mark.parametrize("scale", range(0, 19, 3))
+@pytest.mark.parametrize("sql", ["SELECT SUM(x) FROM a", "SELECT AVG(x) FROM a", "SELECT MEDIAN(x), MIN(x) FROM a"])
+def test_no_row_is_too_long_for_a_decimal(scale: int, sql: str) -> None:
+    """Made whole, a decimal of many places left its 18 digits, and whether a query failed told of one row."""
+    most = "9" * (18 - scale) + "." + "9" * scale if scale else "9" * 18
+    columns = {"u": "integer", "x": {"type": f"decimal(18,{scale})", "bounds": [f"-{most}", most]}}
+    raw = duckdb.connect()
+    raw.execute(f"CREATE TABLE a (u BIGINT, x DECIMAL(18, {scale}))")
+    raw.execute(f"INSERT INTO a VALUES (1, '{most}'), (2, '-{most}'), (3, '{most}')")
+    schema = {"tables": {"a": {**ONE_PERSON, "columns": columns}}}
+    with dpsql.connect(raw, schema=schema, epsilon=1000) as connection:
+        (row,) = connection.execute(sql, epsilon=100).fetchall()
+    assert None not in row
+
+
+@pytest.mark.parametrize("options", [{"propose": 10}, {"mechanism": "smooth"}], ids=repr)
+def test_no_mean_is_beyond_its_grid(options: dict[str, Any]) -> None:
+    """An analyst could shift the range with a constant until only large means left 64 bits, and failed."""
+    raw = duckdb.connect()
+    raw.execute("CREATE TABLE a (u BIGINT, x BIGINT); INSERT INTO a SELECT i, i FROM range(100) AS r(i)")
+    columns = {"u": "integer", "x": {"type": "integer", "bounds": [0, 100]}}
+    schema = {"tables": {"a": {**ONE_PERSON, "columns": columns}}}
+    with dpsql.connect(raw, schema=schema, epsilon=1000, delta=1e-6) as connection:
+        for shift in (2**31, 2**36 - 50, 2**40, 2**53):
+            for person in (7, 77):
+                sql = f"SELECT AVG(x + {shift}) FROM a WHERE u = {person}"
+                assert len(connection.execute(sql, epsilon=1, **options).fetchall()) == 1
+
+
+def test_the_sum_behind_a_mean_does_not_stop_at_64_bits() -> None:
+    """Of six people near 9e17 the sum did, and the mean of what was left was far below what any of them had."""
+    low, high = 9 * 10**17, 9 * 10**17 + 2**35
+    raw = duckdb.connect()
+    raw.execute(f"CREATE TABLE a (u BIGINT, x DECIMAL(18, 0)); INSERT INTO a SELECT i, {high} FROM range(40) AS r(i)")
+    columns = {"u": "integer", "x": {"type": "decimal(18,0)", "bounds": [low, high]}}
+    schema = {"tables": {"a": {**ONE_PERSON, "columns": columns}}}
+    with dpsql.connect(raw, schema=schema, epsilon=1000) as connection:
+        ((mean,),) = connection.execute("SELECT AVG(x) FROM a", epsilon=90, mechanism="smooth").fetchall()
+    assert mean > (low + high) / 2
+
+
+def test_the_formula_of_an_answer_is_part_of_who_reads_it() -> None:
+    """A variance and a standard deviation are made of the same sums; the second question was given the first answer."""
+    raw = duckdb.connect()
+    raw.execute("CREATE TABLE a (u BIGINT, x BIGINT); INSERT INTO a SELECT i, i % 100 FROM range(1000) AS r(i)")
+    columns = {"u": "integer", "x": {"type": "integer", "bounds": [0, 100]}}
+    schema = {"tables": {"a": {**ONE_PERSON, "columns": columns}}}
+    with dpsql.connect(raw, schema=schema, epsilon=1e6) as connection:
+        for aggregate in ("VAR_POP", "STDDEV_POP"):
+            sql = f"SELECT COUNT(*) FROM a WHERE x > (SELECT {aggregate}(x) AS z FROM a)"
+            assert connection.execute(sql, epsilon=1e4).fetchall() == raw.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize("rest", ["FETCH FIRST 1 ROWS WITH TIES", "FETCH FIRST 50 PERCENT ROWS ONLY"])
+def test_fetch_is_read_whole(rest: str) -> None:
+    """The engine has no words for these, and they were left out."""
+    raw = duckdb.connect()
+    raw.execute("CREATE TABLE a (u BIGINT, x BIGINT); CREATE TABLE b (u BIGINT, x BIGINT)")
+    schema = two_tables(x={"type": "integer", "bounds": [0, 3]})
+    with dpsql.connect(raw, schema=schema, epsilon=1) as connection, pytest.raises(dpsql.Unsupported, match="FETCH"):
+        connection.execute(f"SELECT x, COUNT(*) AS n FROM a GROUP BY x ORDER BY n {rest}")
+
+
+def test_a_clip_looks_at_values_that_are_not_cut_yet() -> None:
+    """Without declared bounds the proposal itself would bound the values, and nobody would ever exceed it."""
+    raw = duckdb.connect()
+    raw.execute("CREATE TABLE a (u BIGINT, x DOUBLE); CREATE TABLE b (u BIGINT, x DOUBLE)")
+    schema = two_tables(x="double")
+    with dpsql.connect(raw, schema=schema, epsilon=1) as connection, pytest.raises(dpsql.UnboundedColumn):
+        connection.execute("SELECT SUM(x) FROM a", propose=90)

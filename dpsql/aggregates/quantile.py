@@ -17,13 +17,14 @@ from dpsql.aggregates.sum import finite_range, unbounded
 from dpsql.errors import Unsupported
 from dpsql.expressions.facts import midnight
 from dpsql.expressions.narrow import kept_facts
-from dpsql.expressions.quanta import from_quanta, quantum_for
+from dpsql.expressions.quanta import WIDEST_DECIMAL, from_quanta, quantum_for
 from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.tree import Expression
     from dpsql.relation.relation import AggregateCall
+    from dpsql.schema.types import ColumnType
 
 EXTREMES = {"MIN": Fraction(0), "MAX": Fraction(1)}
 EPOCH = datetime(1970, 1, 1)
@@ -44,8 +45,15 @@ def quantile(call: AggregateCall, context: Context) -> Answer:
     column = context.drawn_as(Quantile(value, grid, fraction))
     if isinstance(value.type, Date | Timestamp):
         return Answer(Formula(from_quanta(column, value.type)), value.type)
-    kind = Double() if call.name == "QUANTILE_CONT" and isinstance(value.type, Integer) else value.type
-    return Answer(Linear(((column, grid.quantum),)), kind)
+    return Answer(Linear(((column, grid.quantum),)), _answer_type(call, value.type, grid))
+
+
+def _answer_type(call: AggregateCall, kind: ColumnType, grid: Grid) -> ColumnType:
+    if isinstance(kind, Integer) and call.name == "QUANTILE_CONT":
+        return Double()
+    if isinstance(kind, Decimal) and grid.quantum * 10**kind.scale != 1:
+        return Decimal(WIDEST_DECIMAL, kind.scale)  # the ends of a coarser grid may have one digit more
+    return kind
 
 
 def grid_of(call: AggregateCall, value: Expression, context: Context) -> Grid:
