@@ -22,7 +22,7 @@ from dpsql.accounting.tally import Tally
 from dpsql.errors import ProgrammingError
 from dpsql.flow.calibrate_noise import with_noise
 from dpsql.flow.candidates import makers, share_of
-from dpsql.flow.question import positive, refuse_options
+from dpsql.flow.question import NOISES, positive, refuse_options
 from dpsql.pipeline import plan_question
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
 
-KINDS = ("laplace", "gaussian")
 FINER = 1 + Fraction(1, 2**8)
 HALVINGS = 8
 SMALLEST = Fraction(1, 2**40)
@@ -94,7 +93,7 @@ def plan_batch(
     for one in planned:
         refuse_options(one.question, ("epsilon", "delta"), "the plan")
     limit = filter_named(budget.filter.name, epsilon, _whole_delta(budget.filter, epsilon, delta))
-    kinds = [kind for kind in KINDS if any(kind in makers(one, budget.filter) for one in planned)]
+    kinds = [kind for kind in NOISES if any(kind in makers(one, budget.filter) for one in planned)]
     batches = [_filled(kind, planned, weights, limit, setting) for kind in kinds]
     return min(batches, key=lambda batch: _waste(batch, budget))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql import pipeline
 from dpsql.accounting.costs import price
 from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.ledger_file import MEMORY
 from dpsql.batch import plan_batch, weigh
 from dpsql.engines.scratch import Scratch
 from dpsql.errors import InterfaceError, ProgrammingError
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from dpsql.result import Result
     from dpsql.schema import Schema
 
-MEMORY = ":memory:"
 DEFAULT_SHARE = Fraction(1, 10)
 """A query that names no cost spends a tenth of the session's epsilon."""
 OPTIONS = frozenset(

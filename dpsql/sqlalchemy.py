@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchTableError
 import dpsql
 import dpsql.schema as declared
 from dpsql import dbapi
+from dpsql.accounting.ledger_file import MEMORY
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -50,7 +51,7 @@ class DpsqlDialect(DefaultDialect):
         options = dict(url.query)
         for name in options.keys() - set(IN_URL):
             raise ArgumentError(f"dpsql:// knows no option {name}; it takes {', '.join(IN_URL)}")
-        if options.get("ledger") == ":memory:":
+        if options.get("ledger") == MEMORY:
             # Every connection of the pool would begin with a whole budget of its own.
             raise ArgumentError("a pool of connections shares one ledger: give ledger= a file, or leave it out")
         return [url.database or ""], options

@@ -20,13 +20,11 @@ from dpsql.expressions.write import (
     try_cast,
     when,
 )
-from dpsql.schema.types import Decimal, Double, Integer
+from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Double, Integer
 
 if TYPE_CHECKING:
     from dpsql.aggregates.answer import Answer
     from dpsql.schema.types import ColumnType
-
-WIDEST_DECIMAL = 38
 
 
 def answer_type(answer: Answer) -> str:

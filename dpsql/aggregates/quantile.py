@@ -17,8 +17,8 @@ from dpsql.aggregates.sum import finite_range, unbounded
 from dpsql.errors import Unsupported
 from dpsql.expressions.facts import midnight
 from dpsql.expressions.narrow import kept_facts
-from dpsql.expressions.quanta import WIDEST_DECIMAL, from_quanta, quantum_for
-from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
+from dpsql.expressions.quanta import from_quanta, quantum_for
+from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts

@@ -20,7 +20,7 @@ from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
 from dpsql.expressions.narrow import kept_facts
 from dpsql.expressions.quanta import quantum_for
 from dpsql.expressions.tree import Column, columns_of
-from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
+from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dpsql.relation.relation import AggregateCall
     from dpsql.schema.types import ColumnType
 
-WIDEST_DECIMAL = 38
 LARGEST_SUM = 2**93
 """More than 2^31 values below 2^61 quanta."""
 

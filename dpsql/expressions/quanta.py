@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.write import Sql, binary, call, cast, clamp, column, finite_clamp, huge, integer, literal, text
-from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
+from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
@@ -16,7 +16,6 @@ ROW_BITS = 34
 """A value is rounded to this many bits of its range, so that 2^28 of the largest still fit below 2^62."""
 EXACT_BITS = 40
 """Integers and decimals of up to so many bits are summed as they are, wider ones are rounded like doubles."""
-WIDEST_DECIMAL = 38
 LARGEST_BITS = 62
 LARGEST = 2**LARGEST_BITS
 """Sums are held within +-2^62 before they leave the engine: a map that never widens a difference."""

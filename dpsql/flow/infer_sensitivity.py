@@ -23,6 +23,7 @@ from dpsql.aggregates.release import Bounded, Drawn, Release
 from dpsql.aggregates.statistic import Matched, Statistic
 from dpsql.aggregates.sum import sum_
 from dpsql.errors import Unsupported
+from dpsql.flow.question import NOISES
 from dpsql.relation.units import joined_across, one_row_per_unit, scans_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ AGGREGATORS: dict[str, Aggregator] = {
     **dict.fromkeys(("QUANTILE_CONT", "QUANTILE_DISC", "MIN", "MAX"), quantile),
     "MODE": mode,
 }
-NOISES = ("laplace", "gaussian")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 PERCENT = "%"
-MECHANISMS = ("laplace", "gaussian", "exponential", "ptr", "smooth", "stable")
+NOISES = ("laplace", "gaussian")
+MECHANISMS = (*NOISES, "exponential", "ptr", "smooth", "stable")
 
 
 @dataclass(frozen=True)

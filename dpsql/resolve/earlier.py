@@ -22,7 +22,7 @@ from dpsql.expressions.write import engine_type
 from dpsql.relation.earlier import EarlierTable, known_kind, known_rows
 from dpsql.relation.relation import Listed
 from dpsql.resolve.rows import Answer, Rows, inner_name
-from dpsql.schema.types import Decimal, Integer
+from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,7 +146,7 @@ def _call_type(call: AggregateCall) -> str:
     if call.name == "COUNT":
         return "BIGINT"
     if call.name == "SUM" and isinstance(kind, Integer | Decimal):
-        return "HUGEINT" if isinstance(kind, Integer) else f"DECIMAL(38, {kind.scale})"
+        return "HUGEINT" if isinstance(kind, Integer) else f"DECIMAL({WIDEST_DECIMAL}, {kind.scale})"
     plain = str(engine_type(kind))
     return "DOUBLE" if plain == "BIGINT" or plain.startswith("DECIMAL") else plain
 
