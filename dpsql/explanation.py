@@ -15,7 +15,6 @@ from dpsql.result import LEVEL
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dpsql.accounting.budget import Budget
     from dpsql.accounting.costs import Cost
     from dpsql.aggregates.estimate import Estimate
     from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
@@ -107,7 +106,7 @@ class Explanation:
         return explanation_card(self)
 
 
-def explain_calibrated(calibrated: Calibrated, budget: Budget, after: Cost) -> Explanation:
+def explain_calibrated(calibrated: Calibrated, after: Cost) -> Explanation:
     return Explanation(
         calibrated.cost,
         calibrated.cost_if_refused,

@@ -93,7 +93,7 @@ class Session:
         calibrated = pipeline.compile_question(self.question(sql, parameters, **options), self.setting)
         budget = self.budget
         after = budget.filter.remaining(budget.tally.totals + price(calibrated.event))
-        return explain_calibrated(calibrated, budget, after)
+        return explain_calibrated(calibrated, after)
 
     def plan(self, queries: object, weights: object, epsilon: object, delta: object) -> Plan:
         questions = [self.question(*query) for query in planned_queries(queries)]
@@ -108,7 +108,7 @@ class Session:
         after = budget.filter.remaining(budget.tally.totals + batch.price)
         return Plan(
             tuple(
-                PlannedQuery(part.question.sql, float(weight), share, explain_calibrated(part, budget, after))
+                PlannedQuery(part.question.sql, float(weight), share, explain_calibrated(part, after))
                 for part, weight, share in zip(batch.parts, batch.weights, batch.shares, strict=True)
             ),
             batch.cost,

@@ -34,10 +34,6 @@ class Bounded:
         return self.l0 * self.linf
 
     @property
-    def l2_squared(self) -> int:
-        return self.l0 * self.linf**2
-
-    @property
     def l2(self) -> float:
         return math.sqrt(self.l0) * self.linf
 

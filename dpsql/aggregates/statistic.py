@@ -28,10 +28,6 @@ class Grid:
     low: int
     high: int
 
-    @property
-    def size(self) -> int:
-        return self.high - self.low + 1
-
 
 @dataclass(frozen=True)
 class Quantile:
