@@ -23,6 +23,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.flow.calibrate_noise import with_noise
 from dpsql.flow.candidates import makers, share_of
 from dpsql.flow.question import NOISES, positive, refuse_options
+from dpsql.flow.shares import whole_delta
 from dpsql.pipeline import plan_question
 
 if TYPE_CHECKING:
@@ -92,17 +93,13 @@ def plan_batch(
     planned = [plan_question(replace(question, delta=each), setting) for question in questions]
     for one in planned:
         refuse_options(one.question, ("epsilon", "delta"), "the plan")
-    limit = filter_named(budget.filter.name, epsilon, _whole_delta(budget.filter, epsilon, delta))
+    whole = budget.filter.delta if delta is None else delta
+    if isinstance(budget.filter, Basic):
+        whole = whole_delta(epsilon, delta, budget.filter)
+    limit = filter_named(budget.filter.name, epsilon, whole)
     kinds = [kind for kind in NOISES if any(kind in makers(one, budget.filter) for one in planned)]
     batches = [_filled(kind, planned, weights, limit, setting) for kind in kinds]
     return min(batches, key=lambda batch: _waste(batch, budget))
-
-
-def _whole_delta(filter_: Filter, epsilon: Fraction, delta: Fraction | None) -> Fraction:
-    """With basic composition, what names no delta takes as much of it as of epsilon."""
-    if delta is not None:
-        return delta
-    return filter_.delta * min(Fraction(1), epsilon / filter_.epsilon) if isinstance(filter_, Basic) else filter_.delta
 
 
 def _waste(batch: Batch, budget: Budget) -> tuple[bool, float]:

@@ -27,7 +27,7 @@ from dpsql.flow.question import NOISES
 from dpsql.relation.units import joined_across, one_row_per_unit, scans_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from sqlglot import exp
 
@@ -152,9 +152,8 @@ def _rows_of(relation: Relation, question: Question) -> int:
     """How many rows of a side one unit may have in all."""
     if one_row_per_unit(relation):
         return 1
-    declared = [scan.contribution for scan in scans_of(relation) if scan.unit is not None]
-    groups = question.max_groups or max(contribution.max_groups for contribution in declared)
-    return groups * (question.max_rows_per_group or max(part.max_rows_per_group for part in declared))
+    groups, rows = _groups_and_rows((scan for scan in scans_of(relation) if scan.unit is not None), question)
+    return groups * rows
 
 
 def _check_mechanism(question: Question, releases: tuple[Release, ...]) -> None:
@@ -213,11 +212,16 @@ def is_count(measure: Measure) -> bool:
 def _contribution(release: TrackedRelease, question: Question) -> tuple[int, int]:
     if release.one_row_per_unit:
         return 1, 1
-    # Tables that meet in a query may declare different bounds: the widest count.
-    declared = [scan.contribution for scan in release.scans]
-    groups = question.max_groups or max(contribution.max_groups for contribution in declared)
-    rows = question.max_rows_per_group or max(contribution.max_rows_per_group for contribution in declared)
+    groups, rows = _groups_and_rows(release.scans, question)
     if not release.aggregate.grouped:
         return 1, rows
     # Fewer public groups than a unit may reach: it cannot reach more than there are.
     return (min(groups, max(1, release.domain.size)) if release.domain else groups), rows
+
+
+def _groups_and_rows(scans: Iterable[Scan], question: Question) -> tuple[int, int]:
+    """What may count of one unit. Tables that meet in a query may declare different bounds: the widest count."""
+    declared = [scan.contribution for scan in scans]
+    groups = question.max_groups or max(contribution.max_groups for contribution in declared)
+    rows = question.max_rows_per_group or max(contribution.max_rows_per_group for contribution in declared)
+    return groups, rows

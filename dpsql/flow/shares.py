@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dpsql.accounting.filters import Filter
     from dpsql.flow.candidates import Candidate
     from dpsql.flow.plan_query import Planned
-    from dpsql.flow.question import Question
 
 
 def measure_count(planned: Planned) -> int:
@@ -35,24 +34,24 @@ def curve_delta(planned: Planned, filter_: Filter) -> Fraction:
     """The delta of the noise itself; what is left of the query's delta is for key selection and tests."""
     question = planned.question
     if isinstance(filter_, Basic):
-        whole = _whole_delta(question, filter_)
-        return whole / 2 if selecting(planned) or testing(planned) else whole
+        whole = whole_delta(question.epsilon, question.delta, filter_)
+        return whole / 2 if selection_count(planned) or test_count(planned) else whole
     return filter_.curve_delta if question.delta is None else question.delta * (1 - RESERVED_SHARE)
 
 
-def _whole_delta(question: Question, filter_: Filter) -> Fraction:
-    """In basic composition a query that names no delta takes as much of it as of epsilon."""
-    if question.delta is not None:
-        return question.delta
-    return filter_.delta * (min(Fraction(1), question.epsilon / filter_.epsilon) if filter_.epsilon else Fraction(1))
+def whole_delta(epsilon: Fraction, delta: Fraction | None, filter_: Basic) -> Fraction:
+    """In basic composition what names no delta takes as much of it as of epsilon."""
+    if delta is not None:
+        return delta
+    return filter_.delta * (min(Fraction(1), epsilon / filter_.epsilon) if filter_.epsilon else Fraction(1))
 
 
-def selecting(planned: Planned) -> int:
+def selection_count(planned: Planned) -> int:
     """How many releases have groups whose very keys tell about people."""
     return sum(release.release.domain is None for release in planned.releases)
 
 
-def testing(planned: Planned) -> int:
+def test_count(planned: Planned) -> int:
     """How many statistics may be drawn by a mechanism that needs a delta."""
     return 0 if planned.question.mechanism is None else statistic_count(planned)
 
@@ -62,16 +61,16 @@ def reserved_delta(planned: Planned, filter_: Filter, candidate: Candidate) -> F
 
     In a session that is the part of what is reserved that the query is of the session.
     """
-    uses, question = selecting(planned) + testing(planned), planned.question
+    uses, question = selection_count(planned) + test_count(planned), planned.question
     if not uses:
         return Fraction(0)
     if isinstance(filter_, Basic):
-        reserved = _whole_delta(question, filter_) - candidate.delta
+        reserved = whole_delta(question.epsilon, question.delta, filter_) - candidate.delta
     elif question.delta is None:
         reserved = filter_.reserved_delta * Fraction(min(1.0, candidate.share))
     else:
         reserved = question.delta * RESERVED_SHARE
-    if not reserved and selecting(planned):
+    if not reserved and selection_count(planned):
         raise ProgrammingError(
             "the groups are not public, and choosing which to show needs a delta",
             hint="begin the session with delta=1e-6, or let the data owner declare  values: [...]  for the keys",
