@@ -24,7 +24,7 @@ from dpsql.aggregates.statistic import Matched, Statistic
 from dpsql.aggregates.sum import sum_
 from dpsql.errors import Unsupported
 from dpsql.flow.question import NOISES
-from dpsql.relation.units import joined_across, one_row_per_unit, scans_of
+from dpsql.relation.units import different_units, one_row_per_unit, scans_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -131,7 +131,8 @@ def _release(
 def _matched(release: TrackedRelease, across: Across, question: Question) -> Release:
     """Totals over pairs of people: by smooth sensitivity or propose-test-release, and over public groups only."""
     if question.mechanism not in Matched.mechanisms:
-        raise joined_across(across, 'or count the pairs of people with mechanism="smooth", or "ptr" and propose=...')
+        otherwise = 'or count the pairs of people with mechanism="smooth", or "ptr" and propose=...'
+        raise different_units(across.same_unit, across.at, otherwise)
     if release.domain is None or question.min_units is not None or release.aggregate.totals:
         raise Unsupported(
             "totals over people joined with others need public groups",

@@ -17,7 +17,7 @@ from dpsql.expressions.write import Sql, column, engine_type, named
 from dpsql.relation.earlier import with_earlier
 from dpsql.relation.write import select
 from dpsql.relation.write_scan import scan_sql
-from dpsql.resolve.selection import release_name
+from dpsql.resolve.inner import release_name
 from dpsql.resolve.syntax import is_interval_end
 
 if TYPE_CHECKING:

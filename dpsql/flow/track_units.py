@@ -11,7 +11,7 @@ from dpsql.relation.domain import Domain, ListedKeys, public_domain
 from dpsql.relation.earlier import with_earlier
 from dpsql.relation.knowledge import Knowledge, knowledge_of
 from dpsql.relation.relation import Across, Filter, Project
-from dpsql.relation.units import joined_across, one_row_per_unit, parts_of, scans_of
+from dpsql.relation.units import different_units, one_row_per_unit, parts_of, scans_of
 from dpsql.relation.write_domain import listed_keys_sql
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _across(relation: Relation) -> Across | None:
     above = (relation.left, relation.right) if isinstance(relation, Across) else (relation,)
     for inner in (part for side in above for part in parts_of(side)):
         if isinstance(inner, Across):
-            raise joined_across(inner, "only totals can be asked of people joined with others")
+            raise different_units(inner.same_unit, inner.at, "only totals can be asked of people joined with others")
     return relation if isinstance(relation, Across) else None
 
 

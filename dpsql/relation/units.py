@@ -25,6 +25,8 @@ from dpsql.relation.relation import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dpsql.source import Place
+
 
 def scans_of(relation: Relation) -> Iterator[Scan]:
     """Every table that the relation's own rows come from."""
@@ -49,12 +51,13 @@ def parts_of(relation: Relation) -> Iterator[Relation]:
             yield from parts_of(value)
 
 
-def joined_across(across: Across, way: str) -> Unsupported:
+def different_units(same_unit: str, at: Place | None, otherwise: str | None = None) -> Unsupported:
+    """The refusal of a join that may put people beside others; `same_unit` is the equality that it lacks."""
+    hint = f"add the equality of their units to the condition ({same_unit}): people are not joined with others"
     return Unsupported(
         "a join of private tables must say that both rows are of the same unit",
-        at=across.at,
-        hint=f"add the equality of their units to the condition ({across.same_unit}): people are not joined with "
-        f"others; {way}",
+        at=at,
+        hint=f"{hint}; {otherwise}" if otherwise else hint,
     )
 
 

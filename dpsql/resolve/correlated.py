@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import ProgrammingError
 from dpsql.expressions.lower import Lowering
 from dpsql.expressions.tree import Call, Column, Expression, columns_of
 from dpsql.relation.relation import Filter, Join, PerUnit
+from dpsql.relation.units import different_units
 from dpsql.resolve.calls import aggregate_call, per_unit_call
 from dpsql.resolve.inner import INNER, inner_column
-from dpsql.resolve.joins import across_people, all_of, equal, same_unit
+from dpsql.resolve.joins import all_of, equal, same_unit, same_unit_said
 from dpsql.resolve.syntax import conditions_of, extra_clauses, from_nodes, has_aggregate, is_aggregate, unaliased
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Inside:
     """The subquery's own rows, and the conditions that also read the row outside."""
 
     rows: Rows
-    across: list[Expression]
+    linking: list[Expression]
     lowering: Lowering
 
 
@@ -49,17 +49,7 @@ def read_inside(select: exp.Expr, scope: Scope, node: exp.Expr) -> Inside:
     source = resolver.source(select, items, scope.named, taken=scope.inner_names)
 
     def resolve(column: exp.Column) -> Expression:
-        name = (f"{column.table}.{column.name}" if column.table else column.name).lower()
-        if name not in source.columns:
-            return scope.resolve(column)
-        found = source.columns[name]
-        if found is None:
-            raise ProgrammingError(
-                f'"{column.name}" is a column of several tables',
-                at=resolver.place(column),
-                hint=f"write  table.{column.name}",
-            )
-        return Column(found.name, found.type, resolver.place(column))
+        return source.column(column, resolver.place(column)) or scope.resolve(column)
 
     lowering = Lowering(resolver.text, resolve, scope.constant)
     parts = [lowering.lower(part) for part in conditions_of(select.args.get("where"))]
@@ -69,10 +59,10 @@ def read_inside(select: exp.Expr, scope: Scope, node: exp.Expr) -> Inside:
     whole = all_of(inside)
     if whole is not None:
         rows = replace(rows, relation=Filter(rows.relation, whole))
-    across = [part for part in parts if part not in inside]
-    if rows.is_private and not any(same_unit(part, scope.outside, rows) for part in across):
-        raise across_people(scope.outside, rows, resolver.place(node))
-    return Inside(rows, across, lowering)
+    linking = [part for part in parts if part not in inside]
+    if rows.is_private and not any(same_unit(part, scope.outside, rows) for part in linking):
+        raise different_units(same_unit_said(scope.outside, rows), resolver.place(node))
+    return Inside(rows, linking, lowering)
 
 
 def correlated_value(select: exp.Expr, scope: Scope, node: exp.Expr) -> Expression:
@@ -82,7 +72,7 @@ def correlated_value(select: exp.Expr, scope: Scope, node: exp.Expr) -> Expressi
         raise refusal
     inside = read_inside(select, scope, node)
     own = {column.name for column in inside.rows.columns.values()}
-    pairs = [_key(part, own) for part in inside.across]
+    pairs = [_key(part, own) for part in inside.linking]
     if not inside.rows.is_private or None in pairs:
         raise refusal
     name = scope.new_name()

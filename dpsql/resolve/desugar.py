@@ -118,10 +118,9 @@ def _as_values(select: exp.Select, join: exp.Join) -> None:
 def _is_of(column: exp.Column, alias: str, select: exp.Select) -> bool:
     """Whether a column names the lateral query: by its alias, or alone where nothing else can be meant."""
     if column.table:
-        inner = [column.parent_select] if column.parent_select is not select else []
-        hidden = any(
-            part.alias_or_name.lower() == alias.lower() for query in inner if query for part in from_nodes(query)
-        )
+        inner = column.parent_select
+        own = from_nodes(inner) if inner is not None and inner is not select else []
+        hidden = any(item.alias_or_name.lower() == alias.lower() for item in own)
         return column.table.lower() == alias.lower() and not hidden
     aliases = {item.alias.lower() for item in select.selects if isinstance(item, exp.Alias)}
     return column.parent_select is select and column.name.lower() not in aliases

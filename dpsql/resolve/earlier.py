@@ -21,6 +21,7 @@ from dpsql.expressions.tree import Column, Earlier, Expression, Literal
 from dpsql.expressions.write import engine_type
 from dpsql.relation.earlier import EarlierTable, known_kind, known_rows
 from dpsql.relation.relation import Listed
+from dpsql.resolve.inner import release_name
 from dpsql.resolve.rows import Answer, Rows, inner_name
 from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Integer
 
@@ -132,7 +133,7 @@ def _facts(table: EarlierTable, number: int) -> Facts:
 
 def _release_tables(resolver: Resolver) -> Iterator[ScratchTable]:
     for number, (aggregate, _) in enumerate(resolver.releases):
-        yield ScratchTable(f"_release_{number}", {}, _columns(aggregate))
+        yield ScratchTable(release_name(number), {}, _columns(aggregate))
 
 
 def _columns(aggregate: Aggregate) -> dict[str, tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Nodes of our own making, which name a column whatever analysts call theirs."""
+"""Names of our own making, for columns and releases, whatever analysts call theirs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ if TYPE_CHECKING:
     from dpsql.expressions.tree import Column
 
 INNER = "inner"
-"""The mark of such a node."""
+"""The mark of a node that is such a name."""
 
 
 def inner_column(column: Column) -> exp.Column:
     node = exp.column(exp.to_identifier(column.name, quoted=True))
     node.meta[INNER] = column
     return node
+
+
+def release_name(number: int) -> str:
+    """The table under which the finish reads a release."""
+    return f"_release_{number}"

@@ -15,6 +15,7 @@ from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, Expression, columns_of
 from dpsql.relation.relation import Across, Join, Project
+from dpsql.relation.units import different_units
 from dpsql.resolve.kept_rows import Kept
 from dpsql.resolve.rows import Rows
 from dpsql.resolve.syntax import extra_clauses
@@ -60,6 +61,18 @@ class Source:
     @property
     def inner_names(self) -> set[str]:
         return {column.name for rows in self.items for column in rows.columns.values()}
+
+    def column(self, node: exp.Column, place: Place | None) -> Column | None:
+        """The column that a name means; None if no item has it."""
+        name = (f"{node.table}.{node.name}" if node.table else node.name).lower()
+        if name not in self.columns:
+            return None
+        found = self.columns[name]
+        if found is None:
+            raise ProgrammingError(
+                f'"{node.name}" is a column of several tables', at=place, hint=f"write  table.{node.name}"
+            )
+        return Column(found.name, found.type, place)
 
     def joined(self, lower: Callable[[exp.Expr], Expression], where: list[Expression]) -> Rows:
         """One relation. A comma or CROSS JOIN finds its condition among the parts of the WHERE."""
@@ -199,8 +212,8 @@ def _across(left: Rows, step: Step, condition: Expression | None, where: list[Ex
     pairs = tuple(pair for part in parts if (pair := _pair(part, *sides)) is not None)
     linking = all_of([part for part in parts if {used.name for used in columns_of(part)} <= sides[0] | sides[1]])
     if not pairs or linking is None or step.kind != "INNER":
-        raise across_people(left, right, step.at)
-    relation = Across(left.relation, right.relation, pairs, linking, _equality(left, right), step.at)
+        raise different_units(same_unit_said(left, right), step.at)
+    relation = Across(left.relation, right.relation, pairs, linking, same_unit_said(left, right), step.at)
     return Rows(relation, {**right.columns, **left.columns}, unit_type=left.unit_type)
 
 
@@ -219,16 +232,7 @@ def _pair(part: Expression, left: frozenset[str], right: frozenset[str]) -> tupl
     return None
 
 
-def across_people(left: Rows, right: Rows, at: Place | None) -> Unsupported:
-    return Unsupported(
-        "a join of private tables must say that both rows are of the same unit",
-        at=at,
-        hint=f"add the equality of their units to the condition ({_equality(left, right)}): "
-        "people are not joined with others",
-    )
-
-
-def _equality(left: Rows, right: Rows) -> str:
+def same_unit_said(left: Rows, right: Rows) -> str:
     """What the condition should say; a subquery that leaves the unit out has to select it first."""
     mine, its = (" or ".join(rows.unit_names) or "the unit, selected too" for rows in (left, right))
     return f"{mine} = {its}"

@@ -17,7 +17,7 @@ from dpsql.resolve.inner import INNER
 from dpsql.resolve.joins import all_of
 from dpsql.resolve.rows import Rows
 from dpsql.resolve.semi_joins import as_test, match_of, semi_joined
-from dpsql.resolve.syntax import conditions_of
+from dpsql.resolve.syntax import conditions_of, from_nodes
 from dpsql.schema.types import Boolean, Text
 from dpsql.source import did_you_mean
 
@@ -184,17 +184,7 @@ class Scope:
             return inner
         if node.args.get("db") is not None:
             raise self.unknown(node)
-        name = (f"{node.table}.{node.name}" if node.table else node.name).lower()
-        if name not in self.source.columns:
-            return None
-        found = self.source.columns[name]
-        if found is None:
-            raise ProgrammingError(
-                f'"{node.name}" is a column of several tables',
-                at=self.resolver.place(node),
-                hint=f"write  table.{node.name}",
-            )
-        return Column(found.name, found.type, self.resolver.place(node))
+        return self.source.column(node, self.resolver.place(node))
 
     def is_alias(self, node: exp.Column) -> bool:
         return not node.table and node.name.lower() in self.aliases
@@ -221,8 +211,7 @@ def _is_outside(node: exp.Column) -> bool:
     own = node.find_ancestor(exp.Select)
     outer = own.find_ancestor(exp.Select) if own is not None else None
     while outer is not None:
-        items = [outer.args.get("from_"), *(outer.args.get("joins") or ())]
-        if any(item is not None and item.this.alias_or_name.lower() == node.table.lower() for item in items):
+        if any(item.alias_or_name.lower() == node.table.lower() for item in from_nodes(outer)):
             return True
         outer = outer.find_ancestor(exp.Select)
     return False

@@ -12,7 +12,7 @@ from dpsql.expressions.tree import Column, Expression
 from dpsql.relation.relation import Aggregate, AggregateCall, Filter, PerUnit, Relation
 from dpsql.resolve.calls import aggregate_calls, per_unit_call
 from dpsql.resolve.grouping import read_grouping
-from dpsql.resolve.inner import INNER, inner_column
+from dpsql.resolve.inner import INNER, inner_column, release_name
 from dpsql.resolve.projection import Projection
 from dpsql.resolve.rows import Answer, Item, Rows, inner_name
 from dpsql.resolve.syntax import (
@@ -24,11 +24,6 @@ from dpsql.resolve.syntax import (
     output_name,
     unaliased,
 )
-
-
-def release_name(number: int) -> str:
-    """The table under which the finish reads a release."""
-    return f"_release_{number}"
 
 
 @dataclass

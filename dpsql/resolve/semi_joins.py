@@ -72,7 +72,7 @@ def match_of(test: Test, scope: Scope, *, as_value: bool = False) -> tuple[Match
             "EXISTS over an aggregate is always true", test.node, "compare the aggregate: (SELECT COUNT(*) ...) > 0"
         )
     inside = read_inside(test.query, scope, test.node)
-    return (inside.rows.relation, all_of(inside.across)), None
+    return (inside.rows.relation, all_of(inside.linking)), None
 
 
 def _member(test: Test, value: exp.Expr, scope: Scope, *, as_value: bool) -> tuple[Match, Expression | None]:
