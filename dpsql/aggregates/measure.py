@@ -37,38 +37,11 @@ class CountUnits:
         return 1
 
 
-@dataclass(frozen=True)
-class CountRows:
-    """How many rows a group has."""
+class _Count:
+    """What counts of rows and of values have in common."""
 
-    most: int | None = None
+    most: int | None
     """A unit counts for at most so many, if the aggregate says so itself."""
-
-    def partial(self, name: str) -> list[Sql]:
-        return [named(Sql("count(*)"), name)]
-
-    def bounded(self, name: str, rows: int) -> Sql:
-        return call("least", column(name), integer(self.linf(rows)))
-
-    def linf(self, rows: int) -> int:
-        return rows if self.most is None else min(rows, self.most)
-
-    def unclipped(self, rows: int) -> int:
-        return rows
-
-
-@dataclass(frozen=True)
-class CountValues:
-    """How many values that are not NULL a group has."""
-
-    argument: Expression
-    most: int | None = None
-
-    def input(self, argument: Sql) -> Sql:
-        return argument
-
-    def partial(self, name: str) -> list[Sql]:
-        return [named(call("count", column(name)), name)]
 
     def bounded(self, name: str, rows: int) -> Sql:
         return call("least", column(name), integer(self.linf(rows)))
@@ -79,6 +52,30 @@ class CountValues:
     def unclipped(self, rows: int) -> int:
         """What a unit could add if the aggregate had no bound of its own."""
         return rows
+
+
+@dataclass(frozen=True)
+class CountRows(_Count):
+    """How many rows a group has."""
+
+    most: int | None = None
+
+    def partial(self, name: str) -> list[Sql]:
+        return [named(Sql("count(*)"), name)]
+
+
+@dataclass(frozen=True)
+class CountValues(_Count):
+    """How many values that are not NULL a group has."""
+
+    argument: Expression
+    most: int | None = None
+
+    def input(self, argument: Sql) -> Sql:
+        return argument
+
+    def partial(self, name: str) -> list[Sql]:
+        return [named(call("count", column(name)), name)]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from dpsql.aggregates.measure import SumValues
+from dpsql.expressions.quanta import LARGEST
 
 if TYPE_CHECKING:
     from dpsql.aggregates.measure import CountRows, CountValues
@@ -86,8 +87,10 @@ class Matched:
     mechanisms: ClassVar[tuple[str, ...]] = ("smooth", "ptr")
 
     @property
-    def quantum(self) -> Fraction:
-        return self.measure.quantum if isinstance(self.measure, SumValues) else Fraction(1)
+    def grid(self) -> Grid:
+        """Of the answer, whose only range is that of sums which leave the engine."""
+        quantum = self.measure.quantum if isinstance(self.measure, SumValues) else Fraction(1)
+        return Grid(quantum, -LARGEST, LARGEST)
 
 
 Statistic: TypeAlias = Quantile | Mode | Average | Matched

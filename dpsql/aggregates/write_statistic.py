@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 VALUE = "_value"
 SAMPLED = 64
+"""One unit in so many is in the sample that the fences come from."""
 CHANCE = 2
 """A sampled rank is expected to be off by less than this times the root of the sample: four standard deviations."""
 MARGIN = 2
@@ -41,9 +42,9 @@ def profile_sql(writer: Writer, drawn: Drawn, reach: int) -> Sql:
         case Quantile():
             return QuantileWriter(writer, drawn, drawn.statistic, reach).sql()
         case Mode():
-            return _counted(writer, drawn, drawn.statistic)
+            return _occurrences(writer, drawn, drawn.statistic)
         case Average():
-            return _averaged(writer, drawn, drawn.statistic)
+            return _mean(writer, drawn, drawn.statistic)
         case Matched():
             return matched_sql(writer, drawn, drawn.statistic)
 
@@ -152,11 +153,12 @@ def _count(condition: str, name: str) -> Sql:
     return Sql(f"CAST(coalesce(count_if({condition}), 0) AS BIGINT) AS {name}")
 
 
-def _listed(part: str, name: str) -> Sql:
+def _by_point(part: str, name: str) -> Sql:
+    """The parts of a group as a list, in the order of their points."""
     return named(Sql(f"list({part} ORDER BY _point) FILTER (WHERE _point IS NOT NULL)"), name)
 
 
-def _counted(writer: Writer, drawn: Drawn, statistic: Mode) -> Sql:
+def _occurrences(writer: Writer, drawn: Drawn, statistic: Mode) -> Sql:
     """Which of the public values occur, by their place in the list, and how often."""
     points, counts = drawn.profile
     kind = statistic.argument.type
@@ -169,10 +171,11 @@ def _counted(writer: Writer, drawn: Drawn, statistic: Mode) -> Sql:
     placed = select(
         [*keys, Sql("_count"), Sql(f"CAST(list_position([{places}], {value}) - 1 AS BIGINT) AS _point")], by_value
     )
-    return writer.by_keys([*keys, _listed("_point", points), _listed("_count", counts)], placed)
+    return writer.by_keys([*keys, _by_point("_point", points), _by_point("_count", counts)], placed)
 
 
-def _averaged(writer: Writer, drawn: Drawn, statistic: Average) -> Sql:
+def _mean(writer: Writer, drawn: Drawn, statistic: Average) -> Sql:
+    """The sum from the lowest value, divided by the rows: the whole part, the rest, and the rows."""
     whole, rest, rows = drawn.profile
     grid, finer = statistic.grid, statistic.finer
     low, high = grid.low // finer, grid.high // finer

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.accounting.events import Composed, Event, Laplace
-from dpsql.aggregates.statistic import Grid
 from dpsql.draws.draw import Spared
 from dpsql.draws.profile import matched_moves, means, most_frequent, whole
 from dpsql.draws.quantile import MOST_RANKS, Around
 from dpsql.errors import ProgrammingError
-from dpsql.expressions.quanta import LARGEST
 from dpsql.mechanisms import local_sensitivity
 from dpsql.mechanisms.laplace import LaplaceNoise
 from dpsql.mechanisms.propose_test_release import StabilityTest
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.aggregates.statistic import Average, Matched, Quantile
+    from dpsql.aggregates.statistic import Average, Grid, Matched, Quantile
     from dpsql.draws.draw import Terms
 
 HALF = Fraction(1, 2)
@@ -80,7 +78,7 @@ class Proposed:
         return np.ma.masked_array(released, mask=~passed)
 
 
-def _terms(terms: Terms) -> tuple[StabilityTest, Fraction]:
+def _halved(terms: Terms) -> tuple[StabilityTest, Fraction]:
     """Half of the price is for the test, half for what is released."""
     terms.needs_delta()
     return StabilityTest(terms.epsilon / 2, terms.delta), terms.epsilon / 2
@@ -96,13 +94,13 @@ class ProposedQuantile(Proposed):
 
     def found(self, profile: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         statistics = list(self.around.read(profile))
-        middle = [part.values[len(part.values) // 2] for part in statistics]
+        answers = [part.value for part in statistics]
         distances = [part.distance(self.beta, self.test.limit) for part in statistics]
-        return np.array(middle, dtype=np.int64), np.array(distances, dtype=np.int64)
+        return np.array(answers, dtype=np.int64), np.array(distances, dtype=np.int64)
 
 
 def proposed_quantile(statistic: Quantile, terms: Terms) -> ProposedQuantile:
-    test, epsilon = _terms(terms)
+    test, epsilon = _halved(terms)
     if terms.rows * test.limit > MOST_RANKS:
         raise ValueError(f"a test of more than {MOST_RANKS:,} ranks would be nothing but noise")
     grid = statistic.grid
@@ -123,7 +121,7 @@ class ProposedAverage(Proposed):
 
 
 def proposed_average(statistic: Average, terms: Terms) -> ProposedAverage:
-    return ProposedAverage(statistic.grid, terms.rows, terms.proposed_steps(statistic.grid), *_terms(terms), statistic)
+    return ProposedAverage(statistic.grid, terms.rows, terms.proposed_steps(statistic.grid), *_halved(terms), statistic)
 
 
 @dataclass(frozen=True)
@@ -137,13 +135,13 @@ class ProposedMatched(Proposed):
 
 def proposed_matched(statistic: Matched, terms: Terms) -> ProposedMatched:
     assert terms.propose is not None
-    test, epsilon = _terms(terms)
-    beta = terms.propose // statistic.quantum
+    test, epsilon = _halved(terms)
+    grid = statistic.grid
+    beta = terms.propose // grid.quantum
     if beta < matched_moves(statistic, 0, 0).at(0):
-        enough = float(matched_moves(statistic, 1, 1).at(test.threshold) * statistic.quantum)
+        enough = float(matched_moves(statistic, 1, 1).at(test.threshold) * grid.quantum)
         raise ProgrammingError(
             f"propose={float(terms.propose):g} is less than one unit can change on any data",
             hint=f"propose how much you think it can change, at the very least {enough:g}",
         )
-    grid = Grid(statistic.quantum, -LARGEST, LARGEST)
     return ProposedMatched(grid, terms.rows, beta, test, epsilon, statistic)

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.aggregates.statistic import Grid
 from dpsql.draws.profile import matched_moves, means, most_frequent, whole
 from dpsql.draws.quantile import MOST_RANKS, Around
 from dpsql.errors import ProgrammingError
-from dpsql.expressions.quanta import LARGEST
 from dpsql.mechanisms import local_sensitivity, smooth_sensitivity
 from dpsql.mechanisms.local_sensitivity import smooth_reach
 from dpsql.mechanisms.ranks import share
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpsql.accounting.events import Event
-    from dpsql.aggregates.statistic import Average, Matched, Quantile
+    from dpsql.aggregates.statistic import Average, Grid, Matched, Quantile
     from dpsql.draws.draw import Terms
     from dpsql.mechanisms.local_sensitivity import LocalSensitivity
     from dpsql.mechanisms.smooth_sensitivity import SmoothNoise
@@ -64,7 +62,7 @@ class Smooth:
         return np.ma.masked_array(np.array(drawn, dtype=np.int64))
 
 
-def noise_for(terms: Terms, cells: int = 1) -> SmoothNoise:
+def _noise_for(terms: Terms, cells: int = 1) -> SmoothNoise:
     """Without a delta the tails have to be heavy. `cells`: so many numbers have the same scale."""
     if not terms.delta:
         return smooth_sensitivity.cauchy(terms.epsilon)
@@ -81,7 +79,7 @@ class SmoothAverage(Smooth):
 
 
 def smooth_average(statistic: Average, terms: Terms) -> SmoothAverage:
-    return SmoothAverage(statistic.grid, terms.rows, noise_for(terms), statistic)
+    return SmoothAverage(statistic.grid, terms.rows, _noise_for(terms), statistic)
 
 
 @dataclass(frozen=True)
@@ -94,11 +92,11 @@ class SmoothQuantile(Smooth):
 
     def found(self, profile: Sequence[NDArray[Any]]) -> Iterator[tuple[Fraction, LocalSensitivity]]:
         for statistic in self.around.read(profile):
-            yield Fraction(int(statistic.values[len(statistic.values) // 2])), statistic
+            yield Fraction(statistic.value), statistic
 
 
 def smooth_quantile(statistic: Quantile, terms: Terms) -> SmoothQuantile:
-    added, grid = noise_for(terms), statistic.grid
+    added, grid = _noise_for(terms), statistic.grid
     steps = min(smooth_reach(added.b, grid.low, grid.high), max(MOST_RANKS // terms.rows, 1))
     return SmoothQuantile(grid, terms.rows, added, Around(grid, share(statistic.fraction), terms.rows, steps))
 
@@ -122,5 +120,5 @@ def smooth_matched(statistic: Matched, terms: Terms) -> SmoothMatched:
             f"smooth sensitivity over more than {MOST_GROUPS:,} groups would be nothing but noise",
             hint='group by less, or use mechanism="ptr" and propose=...',
         )
-    added = noise_for(terms, max(statistic.groups, 1))
-    return SmoothMatched(Grid(statistic.quantum, -LARGEST, LARGEST), terms.rows, added, statistic)
+    added = _noise_for(terms, max(statistic.groups, 1))
+    return SmoothMatched(statistic.grid, terms.rows, added, statistic)

@@ -70,6 +70,11 @@ class OrderStatistic(LocalSensitivity):
             raise ValueError("an order statistic needs as many values on either side, and at least one row per unit")
 
     @property
+    def value(self) -> int:
+        """The statistic itself."""
+        return int(self.values[len(self.values) // 2])
+
+    @property
     def reach(self) -> int:
         """The number of k for which the values are known."""
         return len(self.values) // (2 * self.rows_per_unit)
