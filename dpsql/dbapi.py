@@ -215,8 +215,9 @@ class Cursor:
         """Asks the question and pays for it.
 
         Options: epsilon, delta (the cost of the whole query), or accuracy (how wide its error bars may be: 50, or "5%"
-        of the total in the first answer to it), mechanism ("laplace" or "gaussian"), max_groups,
-        max_rows_per_group (how much of one unit counts), fresh=True (draw again instead of recalling the same answer).
+        of the total in the first answer to it), mechanism (such as "gaussian" or "smooth"), propose (for
+        propose-test-release: how far one unit can move the answer), max_groups, max_rows_per_group (how much of one
+        unit counts), fresh=True (draw again instead of recalling the same answer).
         `EXPLAIN <query>` shows what the query would do, free.
         """
         session = self._session()

@@ -61,7 +61,7 @@ class ExplainedTest:
 @dataclass(frozen=True)
 class ExplainedRelease:
     sql: str
-    """Runs as it stands on the raw database: one row per group, keys first, then an integer per measure, no noise."""
+    """Runs as it stands on the raw database: a row per group, keys first, then measures and profiles, without noise."""
     unit: str
     keys: tuple[str, ...]
     public_keys: bool

@@ -1,1 +1,1 @@
-"""COUNT, SUM, AVG: what each is measured by, how far one unit can move that, and how the answer follows from it."""
+"""COUNT, SUM, MEDIAN, ...: what each is made of, how far one unit can move that, and how the answer follows from it."""

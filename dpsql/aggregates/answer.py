@@ -1,4 +1,4 @@
-"""The shape of an aggregate's answer: an estimate over measures, and the type that SQL gives it."""
+"""The shape of an aggregate's answer: an estimate over measures and statistics, and the type that SQL gives it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine SQL of a release: one row per group, the keys first, then an integer for each measure.
+"""The engine SQL of a release: one row per group, the keys, an integer for each measure, the profiles of statistics.
 
     rows      each unit's rows: _unit, the keys, every measured value as a whole number of quanta
     partials  one row per unit and group: counts and sums

@@ -1,1 +1,1 @@
-"""How statistics are drawn from their profiles: one file for each, with the mechanisms that fit it."""
+"""How statistics are drawn from their profiles: chosen (quantile, mode), or with noise by what the data allows."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Noisy:
     charged: Charged
     columns: tuple[Mapping[str, np.ndarray] | None, ...]
-    """For each release its keys and noisy measures; None where the engine failed."""
+    """For each release its keys, noisy measures and drawn statistics; None where the engine failed."""
     spared: Fraction = Fraction(0)
     """What of the charge was given back, because tests refused."""
 

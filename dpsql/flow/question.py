@@ -1,4 +1,4 @@
-"""The question that walks through the stages."""
+"""The question that walks through the stages, and how each of its options is read."""
 
 from __future__ import annotations
 

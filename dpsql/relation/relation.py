@@ -1,4 +1,4 @@
-"""Relations whose every row belongs to exactly one unit, and public ones whose rows belong to nobody.
+"""Relations whose every row belongs to one unit (to two in Across), and public ones whose rows belong to nobody.
 
     Scan       a declared table, its declared facts enforced on every row
     Listed     public rows that are known before the release runs: constants, or an earlier answer
@@ -14,8 +14,8 @@
     PerUnit    one row per unit and keys: aggregates within one unit
 
 and on top of them the one thing that may leave: an `Aggregate`, which merges the rows of many units into groups. What
-has no node here has no private meaning and is refused. In all of them the rows of one unit depend on the rows of that
-unit alone (docs/proofs/tracking.md).
+has no node here has no private meaning and is refused. In all of them but Across the rows of one unit depend on the
+rows of that unit alone (docs/proofs/tracking.md).
 """
 
 from __future__ import annotations
