@@ -129,17 +129,14 @@ def _total(output: Output, estimate: Linear, release: int, planned: Planned, set
     answers = setting.ledger.answers
     answer = None if planned.question.fresh else answers.first(subject_of(planned, release, setting))
     columns = {} if answer is None else json.loads(answer)
-    total = sum((_value(estimate, columns, row) for row in range(_rows(columns))), Fraction(0))
+    rows = len(next(iter(columns.values()), ()))
+    total = sum((_value(estimate, columns, row) for row in range(rows)), Fraction(0))
     if not total:
         raise ProgrammingError(
             f'no total of "{output.name}" is known yet that {planned.question.accuracy} could be a part of',
             hint="name a number: accuracy=50; or ask with a small epsilon= first, and that answer is the total",
         )
     return abs(total)
-
-
-def _rows(columns: dict[str, list[int | None]]) -> int:
-    return len(next(iter(columns.values()), ()))
 
 
 def _value(estimate: Linear, columns: dict[str, list[int | None]], row: int) -> Fraction:

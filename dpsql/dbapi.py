@@ -175,11 +175,9 @@ class Connection:
         """Every entry of the ledger, oldest first."""
         import pandas as pd
 
-        columns = ("number", "time", "analyst", "state", "epsilon", "delta", "sql")
-        entries = self.session.setting.ledger.history()
-        return pd.DataFrame(
-            [{name: _shown(getattr(entry, name)) for name in columns} for entry in entries], columns=columns
-        )
+        from dpsql.accounting.entries import SHOWN
+
+        return pd.DataFrame([entry.shown() for entry in self.session.setting.ledger.history()], columns=SHOWN)
 
     def commit(self) -> None:
         """Nothing to do: a charge is on disk when it is made, and data is never written."""
@@ -333,10 +331,3 @@ class Cursor:
         if self._explanation is not None:
             return [(line,) for line in str(self._explanation).splitlines()]
         return self.result.rows
-
-
-def _shown(value: object) -> object:
-    """Exact fractions as the numbers that people read."""
-    from fractions import Fraction
-
-    return float(value) if isinstance(value, Fraction) else value

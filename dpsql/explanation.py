@@ -233,8 +233,12 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
         )
 
 
+def price_figures(cost: Cost, left: Cost) -> Iterator[tuple[str, str]]:
+    yield f"ε {cost.epsilon:.4g}", "cost" if not cost.delta else f"cost, with δ {cost.delta:.3g}"
+    yield f"ε {left.epsilon:.4g}", "left after it"
+
+
 def explanation_card(explanation: Explanation) -> str:
-    cost, left = explanation.cost, explanation.remaining
     columns = [
         (column.name, f"± {column.half_width:,.4g}" if column.half_width is not None else column.note)
         for column in explanation.columns
@@ -242,13 +246,7 @@ def explanation_card(explanation: Explanation) -> str:
     ]
     return card(
         "What the query would do; asking costs nothing",
-        figures(
-            (
-                (f"ε {cost.epsilon:.4g}", "cost" if not cost.delta else f"cost, with δ {cost.delta:.3g}"),
-                (f"ε {left.epsilon:.4g}", "left after it"),
-                (explanation.mechanism, "noise"),
-            )
-        ),
+        figures((*price_figures(explanation.cost, explanation.remaining), (explanation.mechanism, "noise"))),
         facts(_price_facts(explanation)),
         grid(("column", "error at 95 %"), columns) if columns else "",
         *(_release_part(release) for release in explanation.releases),

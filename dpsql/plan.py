@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dpsql.display.card import card, figures, grid
+from dpsql.explanation import price_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,17 +62,10 @@ class Plan:
             yield f"           {' '.join(query.sql.split())}"
 
     def _repr_html_(self) -> str:
-        cost, left = self.cost, self.remaining
         names = ("query", "weight", "part of the cost", "error at 95 %")
         return card(
             "What the queries would cost together; nothing is spent yet",
-            figures(
-                (
-                    (f"ε {cost.epsilon:.4g}", "cost" if not cost.delta else f"cost, with δ {cost.delta:.3g}"),
-                    (f"ε {left.epsilon:.4g}", "left after it"),
-                    (str(len(self.queries)), "queries"),
-                )
-            ),
+            figures((*price_figures(self.cost, self.remaining), (str(len(self.queries)), "queries"))),
             grid(
                 names,
                 ((query.sql, f"{query.weight:g}", f"{query.share:.1%}", query.errors) for query in self.queries),

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 State = Literal["budget", "charged", "released", "refused"]
 GENESIS = "0" * 64
+SHOWN = ("number", "time", "analyst", "state", "epsilon", "delta", "sql")
+"""What people see of an entry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +76,11 @@ class Entry(Record):
             "event": None if values["event"] is None else from_json(str(values["event"])),
         }
         return cls(**(values | revived))  # type: ignore[arg-type]
+
+    def shown(self) -> dict[str, object]:
+        """Exact fractions as the numbers that people read."""
+        seen = {name: getattr(self, name) for name in SHOWN}
+        return {name: float(value) if isinstance(value, Fraction) else value for name, value in seen.items()}
 
     def sealed(self, previous: str) -> Entry:
         return replace(self, hash=seal(previous, self.to_row()))

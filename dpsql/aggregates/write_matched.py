@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpsql.expressions.tree import Expression
     from dpsql.relation.relation import Relation
 
-PLACE = column("_place")
+PLACE = "_place"
 
 
 def matched_sql(writer: Writer, drawn: Drawn, statistic: Matched) -> Sql:
@@ -63,9 +63,9 @@ def _bounded(writer: Writer, side: Relation, rows: int, statistic: Matched) -> S
     if one_row_per_unit(side):
         return below
     order = listed([writer.hashed(columns), *columns])
-    place = named(Sql(f"row_number() OVER (PARTITION BY {column(UNIT)} ORDER BY {order})"), "_place")
+    place = named(Sql(f"row_number() OVER (PARTITION BY {column(UNIT)} ORDER BY {order})"), PLACE)
     placed = select([*columns, place], below)
-    return Sql(f"{select(columns, placed)} WHERE {PLACE} BETWEEN 1 AND {integer(rows)}")
+    return Sql(f"{select(columns, placed)} WHERE {column(PLACE)} BETWEEN 1 AND {integer(rows)}")
 
 
 def _read(writer: Writer, statistic: Matched) -> set[str]:

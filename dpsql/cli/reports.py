@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from dpsql.accounting.entries import SHOWN
 from dpsql.cli.output import Report, table
 from dpsql.result import LEVEL, with_error
 from dpsql.source import split_explain
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from dpsql.dbapi import Connection
     from dpsql.explanation import Explanation
     from dpsql.result import Receipt, Result
-
-ENTRY = ("number", "time", "analyst", "state", "epsilon", "delta", "sql")
 
 
 def ask(connection: Connection, sql: str, **options: Any) -> Report:
@@ -106,19 +105,15 @@ def account(budget: Budget) -> Report:
 
 
 def entries(history: list[Entry], budget: Budget) -> Report:
-    rows = [[_shown(entry, name) for name in ENTRY] for entry in history]
-    document = {"entries": [dict(zip(ENTRY, row, strict=True)) for row in rows], "budget": account(budget).document}
+    seen = [entry.shown() for entry in history]
+    rows = [list(entry.values()) for entry in seen]
+    document = {"entries": seen, "budget": account(budget).document}
     cells = [
-        [number, time, state, *(f"{cost:.4g}" if cost else "" for cost in costs), " ".join((sql or "").split())]
+        [number, time, state, *(f"{cost:.4g}" if cost else "" for cost in costs), " ".join(str(sql or "").split())]
         for number, time, _, state, *costs, sql in rows
     ]
-    shown = [name for name in ENTRY if name != "analyst"]
-    return Report(document, ENTRY, rows, table(shown, cells, numbers=(True, False, False, True, True)), str(budget))
-
-
-def _shown(entry: Entry, name: str) -> Any:
-    value = getattr(entry, name)
-    return float(value) if name in ("epsilon", "delta") else value
+    names = [name for name in SHOWN if name != "analyst"]
+    return Report(document, SHOWN, rows, table(names, cells, numbers=(True, False, False, True, True)), str(budget))
 
 
 def verified(found: VerifyReport) -> Report:

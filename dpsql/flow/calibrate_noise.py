@@ -247,8 +247,7 @@ def _fingerprint(
         [part.finish, *((before[n].fingerprint, repr(before[n].planned.scratch_table.columns)) for n in part.releases)]
         for part in release.earlier
     ]
-    text = json.dumps([setting.schema.dataset, _salted(release, statistics, 0), noises, draws, threshold, read])
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _digest([setting.schema.dataset, _salted(release, statistics, 0), noises, draws, threshold, read])
 
 
 def subject_of(planned: Planned, number: int, setting: Setting) -> str:
@@ -257,8 +256,11 @@ def subject_of(planned: Planned, number: int, setting: Setting) -> str:
     read = [
         [part.finish, *(subject_of(planned, number, setting) for number in part.releases)] for part in release.earlier
     ]
-    text = json.dumps(["subject", setting.schema.dataset, release.salted(0, {}), read])
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _digest(["subject", setting.schema.dataset, release.salted(0, {}), read])
+
+
+def _digest(parts: list[object]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _reason(best: Candidate, candidates: list[Candidate], planned: Planned) -> str:

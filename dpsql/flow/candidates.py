@@ -134,23 +134,24 @@ def _gaussian(planned: Planned, budget: Budget) -> Candidate:
     measures: list[tuple[NoisyMeasure, ...]] = []
     events: list[Event] = []
     for release in planned.releases:
-        part = Fraction(len(release.release.measures), count)
+        bounds = release.release.measures
         if isinstance(filter_, Basic):
-            # Basic composition knows (epsilon, delta) only, so every release gets its part of both.
-            mu_squared = mu_for(epsilon * part, delta * part) ** 2 / max(1, len(release.release.measures))
-        else:
-            mu_squared = _mu_squared(epsilon, delta, filter_) / count
-        multiplier = Fraction(root_up(1 / mu_squared))
-        alone = Spared(Gaussian(multiplier), epsilon * _less_without_one(count))
-        if isinstance(filter_, Basic):
+            # Basic composition knows (epsilon, delta) only: a release gets its part of both, as one price.
+            part = Fraction(len(bounds), count)
+            multiplier = _multiplier(mu_for(epsilon * part, delta * part) ** 2 / max(1, len(bounds)))
             alone = Spared(Free(), Fraction(0))
-        noisy = tuple(_with_gaussian(bounded, multiplier, alone, planned) for bounded in release.release.measures)
-        measures.append(noisy)
-        if isinstance(filter_, Basic):
             events.append(ApproximateRelease(epsilon * part, delta * part))
         else:
-            events.append(Composed((alone.event,) * len(noisy)))
+            multiplier = _multiplier(_mu_squared(epsilon, delta, filter_) / count)
+            alone = Spared(Gaussian(multiplier), epsilon * _less_without_one(count))
+            events.append(Composed((alone.event,) * len(bounds)))
+        measures.append(tuple(_with_gaussian(bounded, multiplier, alone, planned) for bounded in bounds))
     return Candidate("gaussian", tuple(measures), tuple(events), delta, _drawing(planned), budget)
+
+
+def _multiplier(mu_squared: Fraction) -> Fraction:
+    """The standard deviation over the sensitivity: 1/mu, or a bit more."""
+    return Fraction(root_up(1 / mu_squared))
 
 
 def _less_without_one(count: int) -> Fraction:
