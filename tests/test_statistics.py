@@ -563,3 +563,12 @@ def test_any_epsilon_is_answered_or_refused_before_the_charge(
         connection.execute("SELECT MEDIAN(x) FROM visits", mechanism=mechanism, epsilon=epsilon, **options)
     except dpsql.ProgrammingError:
         assert connection.budget.spent.epsilon == 0
+
+
+@pytest.mark.parametrize("composition", ["auto", "gdp", "zcdp", "basic"])
+def test_a_release_of_statistics_alone_stands_beside_one_of_measures(composition: str) -> None:
+    session = connect(database([]), composition=composition)
+    sql = "SELECT (SELECT MEDIAN(x) FROM people) AS middle, (SELECT COUNT(*) FROM people) AS people"
+    cost = session.explain(sql, epsilon=1.0, mechanism="gaussian").cost
+    assert cost.epsilon == pytest.approx(1.0)
+    assert 0 < cost.delta <= 1e-6

@@ -135,10 +135,10 @@ def _gaussian(planned: Planned, budget: Budget) -> Candidate:
     events: list[Event] = []
     for release in planned.releases:
         bounds = release.release.measures
-        if isinstance(filter_, Basic):
+        if isinstance(filter_, Basic) and bounds:
             # Basic composition knows (epsilon, delta) only: a release gets its part of both, as one price.
             part = Fraction(len(bounds), count)
-            multiplier = _multiplier(mu_for(epsilon * part, delta * part) ** 2 / max(1, len(bounds)))
+            multiplier = _multiplier(mu_for(epsilon * part, delta * part) ** 2 / len(bounds))
             alone = Spared(Free(), Fraction(0))
             events.append(ApproximateRelease(epsilon * part, delta * part))
         else:
