@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.display import numbers
 from dpsql.display.table import MOST_ROWS, Cell, table
-from dpsql.errors import NotSupportedError
+from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.intervals import NoisyColumns, half_width, interval
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Receipt:
     recalled: bool
     """Whether the answer was drawn earlier and cost nothing now."""
     refused: bool
-    """Whether a propose-test-release refused to answer."""
+    """Whether a test refused some of the answer."""
     number: int | None
     """The ledger's entry."""
     budget: Budget = field(repr=False, compare=False)
@@ -162,8 +162,6 @@ def with_error(value: Any, ends: tuple[float, float] | None) -> str:
 
 
 def _check_level(level: float) -> None:
-    from dpsql.errors import ProgrammingError
-
     if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
         raise ProgrammingError(
             f"a confidence level lies between 0 and 1, unlike {level!r}", hint="write intervals(0.95)"

@@ -16,12 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.costs import Cost, price
-from dpsql.accounting.events import (
-    ApproximateRelease,
-    Composed,
-    Event,
-    Repeated,
-)
+from dpsql.accounting.events import ApproximateRelease, Composed, Event, Repeated
 from dpsql.accounting.exact import rounded_up
 from dpsql.draws.choose import draw_for
 from dpsql.draws.draw import Spared, Terms
@@ -117,17 +112,17 @@ class Calibrated:
     @property
     def cost(self) -> Cost:
         """The whole query as (epsilon, delta)."""
-        return Cost(
-            rounded_up(sum((release.epsilon for release in self.releases), Fraction(0))),
-            rounded_up(sum((release.delta for release in self.releases), Fraction(0))),
-        )
+        return self._cost_without(Fraction(0))
 
     @property
     def cost_if_refused(self) -> Cost:
         """What is left of that when every test refuses."""
-        spared = [part.epsilon for release in self.releases for part in release.refusable.values()]
-        epsilon = sum((release.epsilon for release in self.releases), Fraction(0)) - sum(spared, Fraction(0))
-        return Cost(rounded_up(epsilon), self.cost.delta)
+        spared = (part.epsilon for release in self.releases for part in release.refusable.values())
+        return self._cost_without(sum(spared, Fraction(0)))
+
+    def _cost_without(self, spared: Fraction) -> Cost:
+        epsilon = sum((release.epsilon for release in self.releases), -spared)
+        return Cost(rounded_up(epsilon), rounded_up(sum((release.delta for release in self.releases), Fraction(0))))
 
 
 def calibrate_noise(planned: Planned, setting: Setting) -> Calibrated:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 FINEST_STD = 2**26
 """Noise is drawn on a grid of at least 1/2^26 of its standard deviation; finer digits would be noise anyway."""
-SPARED_BITS = 11
+KEPT_BITS = 11
 """One unit's bound keeps this many bits, so that rounding it up to the grid costs less than a thousandth."""
 
 
@@ -177,7 +177,7 @@ def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
     """How many low bits drown in the noise; a count of units that selects groups keeps all of its bits."""
     if std < FINEST_STD or any(release.release.selection == bounded.column for release in planned.releases):
         return 0
-    return max(0, min(int(math.log2(std / FINEST_STD)), bounded.linf.bit_length() - SPARED_BITS))
+    return max(0, min(int(math.log2(std / FINEST_STD)), bounded.linf.bit_length() - KEPT_BITS))
 
 
 def coarse(linf: int, shift: int) -> int:

@@ -111,8 +111,7 @@ class Resolver:
         if not isinstance(node, exp.Select):
             raise self.refuse(f"{node.key.upper()} cannot be asked", node, "write a SELECT")
         named = self.with_clause(node, named)
-        nodes = from_nodes(node)
-        items = [self.item(part, named) for part in nodes]
+        items = [self.item(part, named) for part in from_nodes(node)]
         if not any(isinstance(item, Rows) for item in items):
             return self.over_answers(node, items, named)
         self.only(node, SELECT_CLAUSES)
