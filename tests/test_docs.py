@@ -407,6 +407,7 @@ def test_average_of_nothing(shop: dpsql.Connection) -> None:
     assert seen == {True, False}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_intervals_cover(mechanism: str, shop: dpsql.Connection) -> None:
     """95 % intervals of a count, a sum, a difference and an average hold the answer without noise often enough."""

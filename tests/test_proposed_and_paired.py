@@ -21,9 +21,9 @@ from dpsql.schema.types import Integer
 def test_means_that_are_one_step_apart_stay_so_when_they_are_rounded() -> None:
     """1/2, 3/2, 5/2, ...: rounded to even, two of them would be two steps apart."""
     terms = Terms("ptr", Fraction(1), Fraction(1), Fraction(1, 10**6), 1)
-    draw = proposed_average(Average(Column("x", Integer()), Grid(Fraction(1), 0, 10)), terms)
+    draw = proposed_average(Average(Column("x", Integer()), Grid(Fraction(1), 0, 10), finer=1), terms)
     sums = np.array([1, 3, 5, 7, 9])
-    answers, _ = draw.found([sums, np.full_like(sums, 2)])
+    answers, _ = draw.found([sums // 2, sums % 2, np.full_like(sums, 2)])
     assert all(later - earlier == 1 for earlier, later in pairwise(answers))
 
 

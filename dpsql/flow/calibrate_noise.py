@@ -150,7 +150,7 @@ def with_noise(planned: Planned, chosen: Candidate, reason: str, setting: Settin
             f"at epsilon {float(planned.question.epsilon):.3g} the answer would be nothing but noise",
             hint="name a larger epsilon",
         )
-    delta = reserved_delta(planned, setting.ledger.budget.filter, chosen)
+    delta = reserved_delta(planned, chosen.budget.filter, chosen)
     releases: list[CalibratedRelease] = []
     for number in range(len(planned.releases)):
         releases.append(_release(planned, number, chosen, delta, setting, releases))
