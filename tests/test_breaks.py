@@ -201,3 +201,14 @@ def test_a_clip_looks_at_values_that_are_not_cut_yet() -> None:
     schema = two_tables(x="double")
     with dpsql.connect(raw, schema=schema, epsilon=1) as connection, pytest.raises(dpsql.UnboundedColumn):
         connection.execute("SELECT SUM(x) FROM a", propose=90)
+
+
+@pytest.mark.parametrize(
+    "condition", ["db.i.x > 1", "EXISTS (SELECT 1 FROM b WHERE b.u = i.u AND db.b.x > 1)", "i.x > db.i.x"]
+)
+def test_the_name_of_a_database_is_not_passed_over(condition: str) -> None:
+    raw = duckdb.connect()
+    raw.execute("CREATE TABLE a (u BIGINT, x BIGINT); CREATE TABLE b (u BIGINT, x BIGINT)")
+    schema = two_tables(x={"type": "integer", "bounds": [0, 3]})
+    with dpsql.connect(raw, schema=schema, epsilon=1) as connection, pytest.raises(dpsql.Error):
+        connection.execute(f"SELECT COUNT(*) FROM a AS i WHERE {condition}")

@@ -65,7 +65,7 @@ class Source:
     def column(self, node: exp.Column, place: Place | None) -> Column | None:
         """The column that a name means; None if no item has it."""
         name = (f"{node.table}.{node.name}" if node.table else node.name).lower()
-        if name not in self.columns:
+        if name not in self.columns or node.args.get("db") is not None:
             return None
         found = self.columns[name]
         if found is None:

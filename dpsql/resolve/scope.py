@@ -182,8 +182,6 @@ class Scope:
         if INNER in node.meta:
             inner: Column = node.meta[INNER]
             return inner
-        if node.args.get("db") is not None:
-            raise self.unknown(node)
         return self.source.column(node, self.resolver.place(node))
 
     def is_alias(self, node: exp.Column) -> bool:
