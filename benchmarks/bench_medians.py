@@ -38,7 +38,7 @@ SCHEMA = {
     },
 }
 MOST_TIMES_PLAIN = 1.5  # the engine's SQL of a median over a million rows
-MOST_MORE_MEMORY = 64  # MB beyond the table itself, after a smaller one was asked
+MOST_MORE_MEMORY = 96  # MB beyond the table itself, after a smaller one was asked
 
 
 def database(rows: int) -> duckdb.DuckDBPyConnection:

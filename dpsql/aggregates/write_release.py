@@ -139,7 +139,9 @@ class Writer:
         """_unit, the keys and a value, or NULL, for each row that counts: each unit's first `rows`, in its groups."""
         release, value = self.release, column(VALUE)
         written = (emit_value if distinct else emit)(argument, release.knowledge.always)
-        written = finite(written) if isinstance(argument.type, Double) else written
+        facts = release.knowledge.always_of(argument)
+        if isinstance(argument.type, Double) and (facts.low is None or facts.high is None):
+            written = finite(written)
         rows = self.rows([named(written, VALUE)], [argument])
         if release.one_row_per_unit:
             return rows
