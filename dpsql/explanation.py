@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Ratio
 from dpsql.aggregates.measure import OverDistinct, SumValues
+from dpsql.aggregates.statistic import Matched
 from dpsql.display.card import card, code, facts, figures, folded, grid
 from dpsql.intervals import half_width
 from dpsql.result import LEVEL
@@ -69,6 +70,8 @@ class ExplainedRelease:
     max_groups: int
     max_rows_per_group: int
     one_row_per_unit: bool
+    pairs: bool
+    """Whether it is about pairs of different units."""
     epsilon: float
     """Its part of the query's cost."""
     reads: tuple[int, ...]
@@ -145,6 +148,7 @@ def _release(release: CalibratedRelease) -> ExplainedRelease:
         plan.groups,
         plan.rows,
         plan.one_row_per_unit,
+        any(isinstance(drawn.statistic, Matched) for drawn in plan.statistics),
         float(release.epsilon),
         tuple(sorted({number for part in release.planned.earlier for number in part.releases})),
         tuple(_measure(measure) for measure in release.measures),
@@ -217,6 +221,8 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
     yield "unit", release.unit
     if release.one_row_per_unit:
         yield "bounds", "one row per unit, guaranteed by the database"
+    elif release.pairs:
+        yield "bounds", f"at most {release.max_rows_per_group} rows of a unit on either side of the join, in all"
     else:
         yield "bounds", f"{release.max_groups} groups per unit, {release.max_rows_per_group} rows per group"
     if release.threshold is not None:

@@ -249,6 +249,13 @@ def test_an_average_moves_by_the_rows_of_one_person() -> None:
         assert abs(whole[0] - part[0]) <= 2 * HIGH
 
 
+def test_explain_says_what_counts_of_a_unit_in_a_join_across_people() -> None:
+    sql = "SELECT COUNT(*) FROM visits a JOIN visits b ON a.x = b.x"
+    explained = connect(database([])).explain(sql, mechanism="smooth", epsilon=1)
+    rows = explained.releases[0].max_rows_per_group
+    assert f"at most {rows} rows of a unit on either side of the join" in str(explained)
+
+
 @pytest.mark.parametrize("select", ["COUNT(*)", "SUM(b.x)"])
 def test_pairs_of_people_move_no_further_than_the_local_sensitivity(select: str) -> None:
     """Over all groups together, from the frequencies that the engine found; those move by a unit's rows at most."""
