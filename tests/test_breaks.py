@@ -212,3 +212,43 @@ def test_the_name_of_a_database_is_not_passed_over(condition: str) -> None:
     schema = two_tables(x={"type": "integer", "bounds": [0, 3]})
     with dpsql.connect(raw, schema=schema, epsilon=1) as connection, pytest.raises(dpsql.Error):
         connection.execute(f"SELECT COUNT(*) FROM a AS i WHERE {condition}")
+
+
+@pytest.mark.parametrize(
+    ("select", "options"),
+    [
+        ("MEDIAN(x)", {}),
+        ("COUNT(*), MODE(w), MIN(x)", {}),
+        ("AVG(x)", {"mechanism": "smooth"}),
+        ("AVG(x)", {"propose": 50}),
+        ("MEDIAN(x)", {"propose": 50}),
+        ("MODE(w)", {"mechanism": "stable"}),
+        ("SUM(x)", {"propose": 60}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["decimal(5,2)", "integer", "double"])
+def test_a_group_that_nobody_is_in_is_answered_like_any_other(select: str, options: dict[str, Any], kind: str) -> None:
+    """Beside keys that are decimals, the NULL of an empty group was read as text, and one person less made it fail."""
+    raw = duckdb.connect()
+    raw.execute(f"CREATE TABLE a (u BIGINT, k {kind}, x DOUBLE, w VARCHAR)")
+    raw.execute("INSERT INTO a SELECT i, i % 2 + 1, i % 50, 'v' FROM range(200) AS r(i)")
+    columns: dict[str, Any] = {
+        "u": "integer",
+        "k": kind,
+        "x": {"type": "double", "bounds": [0, 100]},
+        "w": {"type": "text", "values": ["v", "w"]},
+    }
+    schema = {"tables": {"a": {**ONE_PERSON, "columns": columns}}}
+    sql = f"SELECT k, {select} FROM a WHERE k IN (1, 2, 3) GROUP BY k"
+    with dpsql.connect(raw, schema=schema, epsilon=1000, delta=1e-6) as connection:
+        assert len(connection.execute(sql, epsilon=10, **options).fetchall()) == 3
+
+
+@pytest.mark.parametrize("options", [{"mechanism": "smooth"}, {"propose": 5000}], ids=repr)
+def test_nor_do_pairs_of_people_fail_in_a_group_without_any(options: dict[str, Any]) -> None:
+    raw = duckdb.connect()
+    raw.execute("CREATE TABLE a (u BIGINT, k DECIMAL(5, 2), x BIGINT); INSERT INTO a VALUES (1, 1, 5), (2, 2, 5)")
+    schema = {"tables": {"a": {"unit": "u", "columns": {"u": "integer", "k": "decimal(5,2)", "x": "integer"}}}}
+    sql = "SELECT p.k, COUNT(*) FROM a AS p JOIN a AS q ON p.x = q.x WHERE p.k IN (1, 2, 3) GROUP BY p.k"
+    with dpsql.connect(raw, schema=schema, epsilon=1000, delta=1e-6) as connection:
+        assert len(connection.execute(sql, epsilon=10, **options).fetchall()) == 3

@@ -308,8 +308,9 @@ def _from_rows(described: list[tuple[str, str]], rows: list[tuple[Any, ...]]) ->
     columns: dict[str, np.ndarray] = {}
     for position, (name, kind) in enumerate(described):
         values = [row[position] for row in rows]
-        if kind == "BIGINT" and None not in values:
-            columns[name] = np.array(values, dtype=np.int64)
+        if kind == "BIGINT":
+            missing = [value is None for value in values]
+            columns[name] = np.ma.masked_array(np.array([value or 0 for value in values], dtype=np.int64), mask=missing)
         elif kind == "BIGINT[]":
             columns[name] = np.empty(len(values), dtype=object)
             columns[name][:] = [None if value is None else np.array(value, dtype=np.int64) for value in values]
