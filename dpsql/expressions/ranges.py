@@ -101,3 +101,16 @@ def double_below(value: Exact) -> Exact | None:
 def double_above(value: Exact) -> Exact | None:
     below = double_below(-value)
     return None if below is None else -below
+
+
+def power_above(value: Exact) -> int:
+    """The least b with value <= 2^b.
+
+    >>> power_above(8), power_above(9), power_above(Fraction(1, 3))
+    (3, 4, -1)
+    """
+    exact = Fraction(value)
+    bits = exact.numerator.bit_length() - exact.denominator.bit_length() - 1
+    while Fraction(2) ** bits < exact:
+        bits += 1
+    return bits
