@@ -33,7 +33,7 @@ from dpsql.schema.types import ColumnType
 
 TABLE = runpy.run_path(str(Path(__file__).parent / "test_expression_table.py"))
 CASES, KINDS, lowered = TABLE["CASES"], TABLE["KINDS"], TABLE["lowered"]
-WORLDS = range(8)
+WORLDS = range(4)
 
 # -- one expression ---------------------------------------------------------------------------------------------------
 
