@@ -1,4 +1,7 @@
-"""+ - * / // % and the sign: ranges by their corners, integers that cannot overflow, division by zero gives NULL."""
+"""+ - * / // % and the sign: ranges by their corners; what overflows, and division by zero, is NULL.
+
+What is written never depends on what is known of the values: an engine does not evaluate as it is told.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, corners, double_range, magnitude, range_of, rounded_out
 from dpsql.expressions.types import number_type, written_as
-from dpsql.expressions.write import Sql, binary, call, huge, integer, literal, try_cast
+from dpsql.expressions.write import Sql, binary, call, integer, literal, wide
 from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
@@ -55,16 +58,11 @@ def sum_facts(operation: Callable[[Exact, Exact], Exact], name: str, arguments: 
     return number(arguments, corners(operation, left, right), whole=all(facts.whole for facts in arguments))
 
 
-def total(operator: str, facts: Callable[[Sequence[Facts]], Facts], arguments: Sequence[Written]) -> Sql:
-    """The operation in 64 bits where it provably fits, in 128 bits and back otherwise; doubles never fail."""
-    known = [argument.facts for argument in arguments]
-    if isinstance(number_type(known), Double):
-        left, right = (written_as(Double(), argument) for argument in arguments)
-        return binary(left, operator, right)
-    left, right = (argument.sql for argument in arguments)
-    if fits(facts(known)):
-        return binary(left, operator, right)
-    return try_cast(binary(huge(left), operator, huge(right)), Integer())
+def sum_sql(operator: str, arguments: Sequence[Written]) -> Sql:
+    """Doubles become infinite and never fail."""
+    kind = number_type([argument.facts for argument in arguments])
+    left, right = (written_as(kind, argument) for argument in arguments)
+    return binary(left, operator, right) if isinstance(kind, Double) else wide(left, operator, right)
 
 
 def divisors(facts: Facts, low_high: Range) -> list[Exact | None]:
@@ -127,10 +125,9 @@ def remainder_facts(arguments: Sequence[Facts]) -> Facts:
 
 
 def by_nonzero(operator: str, arguments: Sequence[Written]) -> Sql:
-    """// and % with zero made NULL; 128 bits, because the least integer divided by -1 leaves 64."""
-    left, right = arguments
-    divisor = call("nullif", huge(right.sql), integer(0))
-    return try_cast(binary(huge(left.sql), operator, divisor), Integer())
+    """// and % with zero made NULL; the least integer divided by -1 leaves 64 bits."""
+    left, right = (argument.sql for argument in arguments)
+    return wide(left, operator, call("nullif", right, integer(0)))
 
 
 def negate_facts(arguments: Sequence[Facts]) -> Facts:
@@ -143,14 +140,13 @@ def negate_facts(arguments: Sequence[Facts]) -> Facts:
 def negate_sql(arguments: Sequence[Written]) -> Sql:
     (argument,) = arguments
     kind = number_type([argument.facts])
-    if isinstance(kind, Integer) and not fits(negate_facts([argument.facts])):
-        return try_cast(Sql(f"-{huge(argument.sql)}"), kind)
+    if isinstance(kind, Integer):
+        return wide(integer(0), "-", argument.sql)
     return Sql(f"(-{written_as(kind, argument)})")
 
 
 def _arithmetic(name: str, operation: Callable[[Exact, Exact], Exact]) -> Function:
-    facts = partial(sum_facts, operation, name)
-    return Function(name, f"a {name} b", facts, partial(total, name, facts))
+    return Function(name, f"a {name} b", partial(sum_facts, operation, name), partial(sum_sql, name))
 
 
 FUNCTIONS = (

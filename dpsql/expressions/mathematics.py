@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.arithmetic import argument_ranges, fits, need_numbers, number
+from dpsql.expressions.arithmetic import argument_ranges, need_numbers, number
 from dpsql.expressions.facts import Facts, bounded, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, double_range, magnitude, monotone, nearby, range_of
@@ -34,7 +34,7 @@ def abs_facts(arguments: Sequence[Facts]) -> Facts:
 def abs_sql(arguments: Sequence[Written]) -> Sql:
     (argument,) = arguments
     kind = number_type([argument.facts])
-    if isinstance(kind, Integer) and not fits(abs_facts([argument.facts])):
+    if isinstance(kind, Integer):
         return try_cast(call("abs", huge(argument.sql)), kind)
     return call("abs", written_as(kind, argument))
 

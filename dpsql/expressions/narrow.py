@@ -35,7 +35,7 @@ def narrow(known: Known, condition: Expression) -> Known:
 def kept_facts(expression: Expression, known: Known) -> Facts:
     """What is known of the expression on rows that are kept; in CASE WHEN amount < 10 THEN amount END, at most 10.
 
-    Unlike `facts_of` this may not be used to decide what can fail: an engine may evaluate a branch that is not taken.
+    Unlike `facts_of` this says nothing of rows that an engine may look at in passing: those of branches not taken.
     """
     if not isinstance(expression, Call):
         return facts_of(expression, known)

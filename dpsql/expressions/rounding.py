@@ -15,7 +15,7 @@ from dpsql.expressions.facts import LONGEST_LIST, Facts, bounded, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import Exact, double_range, magnitude, monotone, range_of, rounded_out
 from dpsql.expressions.types import written_as
-from dpsql.expressions.write import Sql, binary, call, cast, huge, integer, literal, try_cast, when
+from dpsql.expressions.write import Sql, binary, call, cast, huge, integer, literal, try_cast, when, wide
 from dpsql.schema.types import Decimal, Double, Integer
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def bucket_sql(arguments: Sequence[Written]) -> Sql:
         width = literal(Fraction(float(high) - float(low)), Double())
         share = binary(binary(binary(value, "-", first), "/", width), "*", literal(count, Double()))
         inside = call("least", call("floor", share), integer(count - 1))
-    found = binary(try_cast(inside, Integer()), "+", integer(1))
+    found = wide(try_cast(inside, Integer()), "+", integer(1))
     # LEAST passes over NULL, so NULL is no bucket only because no condition holds for it.
     outside = f"WHEN {value} < {first} THEN 0 WHEN {value} >= {last} THEN {count + 1}"
     return Sql(f"CASE {outside} WHEN {value} IS NOT NULL THEN {found} END")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.facts import NUMBERS
-from dpsql.expressions.write import cast
+from dpsql.expressions.write import try_cast
 from dpsql.schema.types import Date, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
@@ -44,4 +44,4 @@ def number_type(arguments: Sequence[Facts]) -> ColumnType:
 
 def written_as(kind: ColumnType, argument: Written) -> Sql:
     """The argument's SQL, converted to `kind` where it is of another type."""
-    return argument.sql if argument.facts.type == kind else cast(argument.sql, kind)
+    return argument.sql if argument.facts.type == kind else try_cast(argument.sql, kind)

@@ -87,7 +87,7 @@ def _decimal_parts(value: Sql, kind: Decimal, average: bool) -> Parts:
     if not average:
         return Parts((call("sum", fitted),), lambda parts: cast(parts[0], sum_type(kind)))
     wide = cast(fitted, Decimal(WIDEST_DECIMAL, kind.scale))
-    digits = cast(binary(wide, "*", literal(10**kind.scale, Decimal(kind.scale + 1, 0))), Integer())
+    digits = try_cast(binary(wide, "*", literal(10**kind.scale, Decimal(kind.scale + 1, 0))), Integer())
     return _average_parts(call("sum", digits), value, 10**kind.scale)
 
 
