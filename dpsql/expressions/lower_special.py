@@ -12,7 +12,7 @@ from dpsql.errors import ProgrammingError, SchemaError, SqlSyntaxError, Unsuppor
 from dpsql.expressions.casts import NARROW_INTEGERS, cast_to
 from dpsql.expressions.moments import read_moment
 from dpsql.expressions.tree import Expression, Literal
-from dpsql.schema.types import Boolean, Date, Double, Integer, Text, Timestamp, parse_type
+from dpsql.schema.types import WIDEST_DECIMAL, Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +45,10 @@ def lower_literal(lowering: Lowering, node: exp.Expr) -> Expression:
         raise SqlSyntaxError(f"{node.this} is no number", at=place) from None
     if node.this.isdigit() and number < 2**63:
         return Literal(int(number), Integer(), place)
+    digits, _, after = node.this.replace("_", "").partition(".")
+    precision = len(digits) + len(after)
+    if (digits + after).isdigit() and precision <= WIDEST_DECIMAL:
+        return Literal(number, Decimal(precision, len(after)), place)
     return Literal(Fraction(float(number)), Double(), place)
 
 

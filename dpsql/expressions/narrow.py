@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dpsql.expressions.facts import NUMBERS, Facts, chosen, midnight, narrowed, not_null
 from dpsql.expressions.ranges import next_doubles
 from dpsql.expressions.tree import Call, Column, Expression, Literal, facts_of, type_facts
-from dpsql.expressions.types import common_type
+from dpsql.expressions.types import compared_type
 from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
@@ -80,15 +80,26 @@ def _constraint(part: Expression, known: Known) -> Iterator[tuple[str, Facts]]:
 
 
 def _comparable(facts: Facts, *literals: Expression) -> bool:
-    """Whether these are compared as what they are: numbers with numbers, dates with dates or timestamps."""
+    """Whether these are compared as what they are: numbers with numbers, dates with dates or timestamps.
+
+    A long decimal beside doubles is compared as one of the doubles near it.
+    """
     return all(
-        literal.type == facts.type or any(isinstance(facts.type, k) and isinstance(literal.type, k) for k in COMPARED)
+        literal.type == facts.type
+        or (
+            any(isinstance(facts.type, k) and isinstance(literal.type, k) for k in COMPARED)
+            and not (isinstance(facts.type, Double) and isinstance(literal.type, Decimal))
+        )
         for literal in literals
     )
 
 
 def _as_compared(facts: Facts, value: Value) -> Value:
-    """A date beside timestamps is its midnight; a timestamp beside dates is its day, which leaves no date out."""
+    """A number beside doubles is the nearest of them; a date beside timestamps is its midnight; a timestamp beside
+    dates is its day, which leaves no date out.
+    """
+    if isinstance(facts.type, Double) and isinstance(value, int | Fraction):
+        return Fraction(float(value))
     if isinstance(facts.type, Timestamp) and isinstance(value, date):
         return midnight(value)
     return value.date() if isinstance(facts.type, Date) and isinstance(value, datetime) else value
@@ -118,9 +129,9 @@ def _compared(facts: Facts, operator: str, value: Value, literal: Expression) ->
 
 
 def _in_doubles(facts: Facts, *literals: Expression) -> bool:
-    """Whether numbers are rounded before they are compared: what is equal then need not be equal."""
-    types = {facts.type, *(literal.type for literal in literals)}
-    return len(types) > 1 and isinstance(common_type([facts, *map(type_facts, literals)]), Double)
+    """Whether the column is rounded to doubles before it is compared: what is equal then need not be equal."""
+    compared = compared_type([facts, *map(type_facts, literals)])
+    return isinstance(compared, Double) and not isinstance(facts.type, Double)
 
 
 def _around(facts: Facts, value: Value) -> tuple[Exact, Exact]:
@@ -130,8 +141,6 @@ def _around(facts: Facts, value: Value) -> tuple[Exact, Exact]:
     """
     assert isinstance(value, int | Fraction)
     nearest = Fraction(float(value))
-    if isinstance(facts.type, Double):
-        return nearest, nearest
     least, most = (nearest if end is None else end for end in next_doubles((nearest, nearest)))
     step = Fraction(1, 10**facts.type.scale) if isinstance(facts.type, Decimal) else 1
     return -(-least // step) * step, most // step * step
