@@ -75,12 +75,13 @@ def _mark(charged: Charged, columns: list[Mapping[str, np.ndarray] | None], ledg
 
 def _noisy_or_none(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray] | None:
     try:
-        return _noisy(exact, release)
+        return with_noise(exact, release)
     except Exception:
         return None  # an error from here could show exact numbers
 
 
-def _noisy(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
+def with_noise(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
+    """All that is shown of a release: the keys, noisy measures and drawn statistics of the groups that may be seen."""
     shown, counted = _selected(exact, release)
     keys = {name: shown[name] for name in release.planned.release.key_names}
     measures = {
