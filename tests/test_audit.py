@@ -199,8 +199,8 @@ PLANTED = [
     (count_every_row, COUNT, {}),
     (show_every_group, BY_NOTE, {"delta": 0.001}),
     (do_not_select, BY_NOTE, {}),
-    (halve_the_score, MODE, {"runs": 20_000}),
-    (do_not_charge_delta, BY_NOTE.replace("SELECT", LAPLACE), {"delta": 0.9, "runs": 20_000}),
+    (halve_the_score, MODE, {"runs": 16_000}),
+    (do_not_charge_delta, BY_NOTE.replace("SELECT", LAPLACE), {"delta": 0.2}),
 ]
 
 

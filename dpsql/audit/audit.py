@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dpsql import pipeline
 from dpsql.accounting.costs import Cost, price
-from dpsql.accounting.gaussian_dp import delta_at
 from dpsql.audit.draws import noisy_cells
 from dpsql.audit.lower_bound import apart, certain_epsilon
 from dpsql.audit.neighbours import moved_too_far, wrong_shape
@@ -78,11 +76,11 @@ class Auditor:
         return [self._release(sql, release, claims) for release, claims in pairs]
 
     def _session(self) -> Session:
-        """One question has all of it, so that what is claimed for it is what is asked for."""
+        """Each question has all of it, and its price is an epsilon and a delta: what is claimed is what is asked for."""
         price_tag = {"epsilon": self.epsilon, "delta": self.delta, "query_epsilon": self.epsilon}
         whole = self.worlds[0].whole.raw
         return Session(
-            whole, self.schema, **price_tag, ledger=None, composition="auto", analyst=None, analyst_epsilon=None
+            whole, self.schema, **price_tag, ledger=None, composition="basic", analyst=None, analyst_epsilon=None
         )
 
     def _release(self, sql: str, release: CalibratedRelease, claims: ExplainedRelease) -> Audited:
@@ -110,9 +108,6 @@ class Auditor:
 
 
 def _claimed(release: CalibratedRelease) -> Cost:
-    """What is charged. A Gaussian has a curve instead of an epsilon: then its delta at the query's epsilon."""
+    """What is charged, whatever is shown."""
     charged = price(release.event)
-    if charged.epsilon < math.inf:
-        return Cost(float(charged.epsilon), float(charged.delta))
-    epsilon = float(release.epsilon)
-    return Cost(epsilon, delta_at(math.sqrt(charged.mu_squared), epsilon) + float(charged.delta))
+    return Cost(float(charged.epsilon), float(charged.delta))
