@@ -104,11 +104,9 @@ def test_a_question_that_is_refused_releases_nothing(auditor: Auditor) -> None:
 
 
 def test_worlds_hold_what_is_declared_and_what_is_not(auditor: Auditor) -> None:
-    wild, _, tame = (world.whole.raw for world in auditor.worlds)
+    _, wild, tame = (world.whole.raw for world in auditor.worlds)
     outside = "SELECT COUNT(*) FROM visits WHERE NOT cost BETWEEN 0 AND 500"
-    assert wild.execute(outside).fetchall() != [(0,)] or auditor.worlds[1].whole.raw.execute(outside).fetchall() != [
-        (0,)
-    ]
+    assert wild.execute(outside).fetchall() > [(0,)]
     assert tame.execute(outside).fetchall() == [(0,)]
     reached = "SELECT COUNT(*) FROM bills JOIN visits ON visit = number"
     assert tame.execute(reached).fetchall() == [(24,)]

@@ -76,7 +76,7 @@ class Auditor:
         return [self._release(sql, release, claims) for release, claims in pairs]
 
     def _session(self) -> Session:
-        """Each question has all of it, and its price is an epsilon and a delta: what is claimed is what is asked for."""
+        """Each question has all of it, at a price of an epsilon and a delta: what is claimed is what is asked for."""
         price_tag = {"epsilon": self.epsilon, "delta": self.delta, "query_epsilon": self.epsilon}
         whole = self.worlds[0].whole.raw
         return Session(
