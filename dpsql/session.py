@@ -59,7 +59,6 @@ class Session:
         share = positive(query_epsilon, "query_epsilon") if query_epsilon is not None else None
         engine = DuckDBEngine.open(database, loaded)
         try:
-            engine.check(loaded)
             opened = Ledger.open(
                 default_ledger(database) if ledger is None else ledger,
                 dataset=loaded.dataset,
@@ -80,8 +79,7 @@ class Session:
         from dpsql.engines.duckdb_engine import DuckDBEngine
 
         assert isinstance(self.setting.engine, DuckDBEngine)
-        engine = self.setting.engine.over(frames)
-        engine.check(schema)
+        engine = self.setting.engine.over(frames, schema)
         other = copy(self)
         other.setting = replace(self.setting, schema=schema, engine=engine)
         return other
