@@ -6,6 +6,7 @@ import os
 from copy import copy
 from dataclasses import replace
 from fractions import Fraction
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +151,8 @@ class Session:
 
 def default_ledger(database: object) -> str:
     """A file database has its ledger beside it, so that reopening a notebook does not reset privacy."""
+    if isinstance(database, list | tuple) or (isinstance(database, str) and has_magic(database)):
+        raise InterfaceError("several files have no ledger of their own", hint='name one: ledger="orders.ledger"')
     if isinstance(database, str | os.PathLike) and str(database) != MEMORY:
         return f"{Path(database)}.ledger"
     return MEMORY

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 CODECS = {"utf-8": "utf-8-sig", "latin-1": "latin-1", "windows-1252": "cp1252"}
 LONGEST_LINE = 2**21
 MOST_REPORTED = 100_000
+BLANK = (b"\n", b"\r\n")
 BROKEN, REJECTS, SCANS = "broken.line", "_dpsql_rejects", "_dpsql_scans"
 """Names of our own, as far as the engine lets us choose with a dot, which no declared name has."""
 # Windows-1252 is Latin-1 but for these; the five bytes that it leaves open stay control characters, as in browsers.
@@ -77,11 +78,12 @@ def load(
         flags = " OR ".join(f"contains({quoted(name)}, chr({code}))" for name in names for code in (10, 13))
         try:
             with in_utf8(path, options) as readable:
-                rejecting = _reader(path, readable, names, options)
-                connection.execute(f"{into} SELECT {columns}, ({flags}) AS {quoted(BROKEN)} FROM {rejecting}")
-            all_rows, found = _problems(connection, table, rows, options)
-            rows = all_rows
-        except (duckdb.Error, OSError):
+                reading = _reader(path, readable, names, options)
+                connection.execute(f"{into} SELECT {columns}, ({flags}) AS {quoted(BROKEN)} FROM {reading}")
+            after, broken = _counts(connection, table)
+            found = _problems(_rejected(connection), after - rows, broken, _rows_expected(path, options), options)
+            rows = after
+        except (duckdb.Error, OSError, csv.Error):
             found = ["its lines end in different ways, or their fields cannot be told apart"]
         if found:
             raise OperationalError(
@@ -92,23 +94,41 @@ def load(
     connection.execute(f"ALTER TABLE {quoted(table)} DROP COLUMN {quoted(BROKEN)}")
 
 
-def _problems(connection: duckdb.DuckDBPyConnection, table: str, before: int, options: Csv) -> tuple[int, list[str]]:
-    """The number of rows that the table has now, and what is wrong with those after the first ones."""
-    rejected = connection.execute(
-        f"SELECT error_type, count(DISTINCT line) FROM {quoted(REJECTS)} GROUP BY 1 ORDER BY 1"
-    ).fetchall()
-    ((rows, broken),) = connection.execute(
-        f"SELECT count(*), count_if({quoted(BROKEN)}) FROM {quoted(table)}"
-    ).fetchall()
+def _counts(connection: duckdb.DuckDBPyConnection, table: str) -> tuple[int, int]:
+    """All rows, and those that were more than a line."""
+    sql = f"SELECT count(*), count_if({quoted(BROKEN)}) FROM {quoted(table)}"
+    ((rows, broken),) = connection.execute(sql).fetchall()
+    return rows, broken
+
+
+def _rejected(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, int]]:
+    sql = f"SELECT error_type, count(DISTINCT line) FROM {quoted(REJECTS)} GROUP BY 1 ORDER BY 1"
+    found = connection.execute(sql).fetchall()
     connection.execute(f"DROP TABLE {quoted(REJECTS)}; DROP TABLE {quoted(SCANS)}")
-    lines = rows - before + sum(count for _, count in rejected)
+    return found
+
+
+def _problems(rejected: list[tuple[str, int]], rows: int, broken: int, expected: int, options: Csv) -> list[str]:
     found = [
-        f"{count} of {lines} lines {PROBLEMS.get(kind, 'cannot be read').format(encoding=options.encoding)}"
+        f"{count} of {expected} lines {PROBLEMS.get(kind, 'cannot be read').format(encoding=options.encoding)}"
         for kind, count in rejected
     ]
     if broken and not options.line_breaks:
-        found.append(f"{broken} of {lines} rows have a line break within quotes")
-    return rows, found
+        found.append(f"{broken} rows have a line break within quotes")
+    if not found and rows != expected:
+        found.append(f"of {expected} lines {rows} are rows: a quote does not end where its field ends")
+    return found
+
+
+def _rows_expected(path: Path, options: Csv) -> int:
+    """How many rows there must be, counted apart from the engine: it passes over what follows an open quote."""
+    with opened(path) as file:
+        if options.line_breaks:
+            text = TextIOWrapper(cast("IO[bytes]", file), CODECS[options.encoding], errors="replace", newline="")
+            count = sum(1 for record in _records(text, path, options) if record)
+        else:
+            count = sum(1 for line in file if line not in BLANK)
+    return count - (options.header is True)
 
 
 def _reader(path: Path, readable: Path, names: list[str], options: Csv) -> str:

@@ -11,10 +11,10 @@ import os
 import shutil
 import threading
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import duckdb
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from dpsql.engines.catalog import Place, current_place, found_tables, unique_columns
 from dpsql.engines.copies import copy_table
 from dpsql.engines.declared_tables import check_table, declared_columns, quoted
-from dpsql.engines.files import names_files, table_name
+from dpsql.engines.files import files_of, names_files, table_name
 from dpsql.engines.lock import MEANING, fix_meaning, is_set, lock
 from dpsql.engines.stored_types import declared_type, stays_apart
 from dpsql.errors import InterfaceError, OperationalError, SchemaError
@@ -39,6 +39,8 @@ LOCKING = threading.Lock()
 # Given when a database is opened, they hold for every connection to it.
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     **{name: accepted[0] for name, accepted in MEANING.items()},
+    "python_enable_replacements": False,
+    "pandas_analyze_sample": 0,  # a column of objects is text, whatever a sample of it holds
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "allow_community_extensions": False,
@@ -64,6 +66,7 @@ class DuckDBEngine:
         self._shared = shared
         self._frames = frames or {}
         self._schema = schema
+        self._forget: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
 
     @classmethod
@@ -78,7 +81,7 @@ class DuckDBEngine:
         spill = mkdtemp(prefix="dpsql_")
         connection = duckdb.connect(":memory:", config=SETTINGS | {"temp_directory": str(Path(spill) / "spill")})
         engine = cls(connection)
-        weakref.finalize(engine, shutil.rmtree, spill, ignore_errors=True)
+        engine._forget = weakref.finalize(engine, shutil.rmtree, spill, ignore_errors=True)
         _copy_tables(connection, _sources(database, schema), schema)
         connection.execute("SET enable_external_access = false")
         lock(connection)
@@ -126,6 +129,7 @@ class DuckDBEngine:
 
     def close(self) -> None:
         self._connection.close()
+        self._forget()
 
 
 def column_types(columns: Mapping[str, object]) -> dict[str, ColumnType]:
@@ -212,7 +216,7 @@ def _sources(database: object, schema: Schema) -> dict[str, object]:
     """Name -> frame or path. One frame or file stands for the only declared table, a file else for its own name."""
     if isinstance(database, Mapping):
         return {str(name): source for name, source in database.items()}
-    if str(database) == ":memory:":
+    if isinstance(database, str | os.PathLike) and str(database) == ":memory:":
         raise InterfaceError(
             'a new ":memory:" database has no tables', hint="give an open duckdb connection, a file, or frames"
         )
@@ -231,6 +235,8 @@ def _copy_tables(connection: duckdb.DuckDBPyConnection, sources: Mapping[str, ob
         for name, source in sources.items():
             if (table := schema.table(name)) is not None:
                 copy_table(connection, table, source)
+            elif names_files(source):
+                files_of(cast("Any", source))  # the better complaint, if there are none
         for table in schema.tables.values():
             if table.name.lower() not in map(str.lower, sources):
                 raise _no_such_table(table.name, sources)

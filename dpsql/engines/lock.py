@@ -24,8 +24,6 @@ MEANING: dict[str, tuple[str, ...]] = {
     "preserve_identifier_case": ("preserve_case",),
     "regex_match_operator_semantics": ("partial",),
     "dialect_compatibility_mode": ("none",),
-    "python_enable_replacements": ("false",),
-    "pandas_analyze_sample": ("0",),  # a column of objects is text, whatever a sample of it holds
     "max_execution_time": ("0",),
     "max_expression_depth": ("1000",),
 }
@@ -41,10 +39,10 @@ def fix_meaning(connection: duckdb.DuckDBPyConnection) -> None:
     found = dict(connection.execute("SELECT name, lower(value) FROM duckdb_settings()").fetchall())
     differing = [name for name, accepted in MEANING.items() if name in found and found[name] not in accepted]
     if differing and is_set(connection, "lock_configuration"):
-        name = differing[0]
+        wanted = "; ".join(f"SET {name} = '{MEANING[name][0]}'" for name in differing)
         raise SchemaError(
-            f"the database is locked with another {name} than {MEANING[name][0]!r}",
-            hint=f"SET {name} = '{MEANING[name][0]}' before it is locked: queries would mean something else",
+            f"the database is locked, with other settings than ours: {', '.join(differing)}",
+            hint=f"before it is locked: {wanted}",
         )
     for name in differing:
         connection.execute(f"SET SESSION {name} = '{MEANING[name][0]}'")
