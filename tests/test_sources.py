@@ -339,13 +339,14 @@ def test_a_moment_lies_in_the_microsecond_that_it_began(tmp_path: Path) -> None:
     raw.executemany("INSERT INTO t VALUES (?, CAST(? AS TIMESTAMP_NS))", list(enumerate(NANOSECONDS)))
     raw.execute("INSERT INTO t VALUES (9, 'infinity'), (9, NULL)")
     schema = {"tables": {"t": {"unit": "u", "columns": {"u": "integer", "seen": "timestamp"}}}}
+    conditions = (
+        "CAST(seen AS DATE) = DATE '2024-01-01'",
+        "seen < TIMESTAMP '1970-01-01'",
+        "DATE_TRUNC('day', seen) = DATE '1969-12-31'",
+    )
+    counts = ", ".join(f"COUNT_IF({condition})" for condition in conditions)
     for source in (moments, pl.from_pandas(moments), pa.Table.from_pandas(moments), tmp_path / "t.parquet", raw):
-        for when, count in (
-            ("CAST(seen AS DATE) = DATE '2024-01-01'", 2),
-            ("seen < TIMESTAMP '1970-01-01'", 1),
-            ("DATE_TRUNC('day', seen) = DATE '1969-12-31'", 1),
-        ):
-            assert asked(source, f"SELECT COUNT(*) FROM t WHERE {when}", schema) == [(count,)]
+        assert asked(source, f"SELECT {counts} FROM t", schema) == [(2, 1, 1)]
 
 
 # -- a caller's connection ---------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from dpsql.schema import Schema, Table, load_schema, parse_type
 from dpsql.schema.read_yaml import read_yaml
 from dpsql.source import did_you_mean
 
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="A DuckDB, Parquet or CSV file.")]
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="A DuckDB, Parquet or CSV file, or a folder of such.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The schema's file; DATA with .yaml at its end if not given.")]
 Units = Annotated[
     list[str] | None,
@@ -37,7 +37,7 @@ MaybeDatabase = Annotated[Path | None, typer.Argument(metavar="[DB]", help="The 
 def init(data: Data, out: Out = None, unit: Units = None, yes: Yes = False, form: Form = None) -> None:
     """Begin a schema from the tables and types of a file; asks for units and bounds.
 
-    No value is looked at, except that the types of a CSV file are guessed from its first rows.
+    No value is shown. How a CSV file is written, and its types, are guessed from its rows: look whether they are right.
     """
     target = out or data.with_suffix(".yaml")
     if target.exists():

@@ -98,11 +98,14 @@ class DuckDBEngine:
 
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
+        with self._lock:
+            self._compare_tables()
+
+    def _compare_tables(self) -> None:
         if self._shared is None:
             return
         place, before = self._shared
-        with self._lock:
-            now = found_tables(self._connection, place)
+        now = found_tables(self._connection, place)
         if any(now.get(name) != found for name, found in before.items()):
             raise OperationalError(
                 "a declared table was changed since the connection was opened", hint="connect again: it is checked anew"
@@ -116,11 +119,13 @@ class DuckDBEngine:
         # One connection, one query at a time: temporary tables are seen by the connection alone.
         with self._lock:
             self._fill_tables()
-            found = self._connection.execute(sql)
-            described = [(item[0], str(item[1])) for item in found.description or ()]
-            if any(kind.startswith("DECIMAL") for _, kind in described):
-                return _from_rows(described, found.fetchall())
-            return {name: np.ma.asanyarray(column) for name, column in found.fetchnumpy().items()}
+            # Within a transaction the tables that are compared are those that are read.
+            self._connection.begin()
+            try:
+                self._compare_tables()
+                return _fetched(self._connection.execute(sql))
+            finally:
+                self._connection.rollback()
 
     def _fill_tables(self) -> None:
         if self._schema is not None:
@@ -244,6 +249,13 @@ def _copy_tables(connection: duckdb.DuckDBPyConnection, sources: Mapping[str, ob
     except BaseException:
         connection.close()
         raise
+
+
+def _fetched(found: duckdb.DuckDBPyConnection) -> Mapping[str, np.ndarray]:
+    described = [(item[0], str(item[1])) for item in found.description or ()]
+    if any(kind.startswith("DECIMAL") for _, kind in described):
+        return _from_rows(described, found.fetchall())
+    return {name: np.ma.asanyarray(column) for name, column in found.fetchnumpy().items()}
 
 
 def _from_rows(described: list[tuple[str, str]], rows: list[tuple[Any, ...]]) -> dict[str, np.ndarray]:
