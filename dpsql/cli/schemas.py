@@ -37,7 +37,7 @@ MaybeDatabase = Annotated[Path | None, typer.Argument(metavar="[DB]", help="The 
 def init(data: Data, out: Out = None, unit: Units = None, yes: Yes = False, form: Form = None) -> None:
     """Begin a schema from the tables and types of a file; asks for units and bounds.
 
-    No value is shown. How a CSV file is written, and its types, are guessed from its rows: look whether they are right.
+    No value is shown. How a CSV file is written is guessed from its rows, as its types are.
     """
     target = out or data.with_suffix(".yaml")
     if target.exists():
