@@ -95,7 +95,11 @@ def _comparable(facts: Facts, *literals: Expression) -> bool:
 
 
 def _as_compared(facts: Facts, value: Value) -> Value:
-    """A date beside timestamps is its midnight; a timestamp beside dates is its day, which leaves no date out."""
+    """A number beside doubles is the nearest of them; a date beside timestamps is its midnight; a timestamp beside
+    dates is its day, which leaves no date out.
+    """
+    if isinstance(facts.type, Double) and isinstance(value, int | Fraction):
+        return Fraction(float(value))
     if isinstance(facts.type, Timestamp) and isinstance(value, date):
         return midnight(value)
     return value.date() if isinstance(facts.type, Date) and isinstance(value, datetime) else value
@@ -103,14 +107,14 @@ def _as_compared(facts: Facts, value: Value) -> Value:
 
 def _chosen(facts: Facts, values: Sequence[Value], literals: Sequence[Expression]) -> Facts:
     if _in_doubles(facts, *literals):
-        ends = [end for value in values for end in _around(facts, value)]
+        ends = [end for value in values for end in _around(value)]
         return narrowed(facts, low=min(ends), high=max(ends))
     return chosen(facts, (_as_compared(facts, value) for value in values))
 
 
 def _compared(facts: Facts, operator: str, value: Value, literal: Expression) -> Facts:
     if _in_doubles(facts, literal):
-        least, most = _around(facts, value)
+        least, most = _around(value)
         return narrowed(facts, low=None if operator in ("<", "<=") else least, high=None if ">" in operator else most)
     value = _as_compared(facts, value)
     if operator == "=":
@@ -123,21 +127,20 @@ def _compared(facts: Facts, operator: str, value: Value, literal: Expression) ->
 
 
 def _in_doubles(facts: Facts, *literals: Expression) -> bool:
-    """Whether a number is rounded before it is compared: what is equal then need not be equal."""
-    compared = compared_type([facts, *map(type_facts, literals)])
+    """Whether the column is rounded to doubles before it is compared: what is equal then need not be equal."""
+    if isinstance(facts.type, Double) or not isinstance(compared_type([facts, *map(type_facts, literals)]), Double):
+        return False
     small = isinstance(facts.type, Integer) and all(
         isinstance(literal, Literal) and isinstance(literal.value, int | Fraction) and magnitude(literal.value) < 2**53
         for literal in literals
     )
-    return isinstance(compared, Double) and len({facts.type, *(literal.type for literal in literals)}) > 1 and not small
+    return not small
 
 
-def _around(facts: Facts, value: Value) -> tuple[Exact, Exact]:
+def _around(value: Value) -> tuple[Exact, Exact]:
     """Where the numbers lie that may be equal to this one as doubles."""
     assert isinstance(value, int | Fraction)
     nearest = Fraction(float(value))
-    if isinstance(facts.type, Double):
-        return nearest, nearest
     least, most = next_doubles((nearest, nearest))
     return nearest if least is None else least, nearest if most is None else most
 
