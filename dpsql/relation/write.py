@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.tree import columns_of
 from dpsql.expressions.write import NULL, Sql, binary, column, listed, named
+from dpsql.expressions.write import call as function
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.per_unit import BY_POSITION, per_unit_sql
 from dpsql.relation.relation import (
@@ -160,10 +161,11 @@ def _per_unit(relation: PerUnit, names: list[str]) -> Sql:
     keys = [(name, emit_value(key, known)) for name, key in relation.keys]
     calls = [(name, call) for name, call in relation.calls if name in names]
     below = relation_sql(relation.source, _used(*(key for _, key in relation.keys), *_arguments(calls)))
-    columns = [named(sql, name) for name, sql in keys if name in names]
+    # One row per unit is no claim about the keys, which then are functions of the unit, but how the rows are made.
+    grouped = [] if relation.by_unit_alone else [sql for _, sql in keys]
+    columns = [named(sql if grouped else function("min", sql), name) for name, sql in keys if name in names]
     columns += [named(per_unit_sql(call, known), name) for name, call in calls]
-    grouping = listed([column(UNIT), *(sql for _, sql in keys)])
-    return Sql(f"{select([column(UNIT), *columns], below)} GROUP BY {grouping}")
+    return Sql(f"{select([column(UNIT), *columns], below)} GROUP BY {listed([column(UNIT), *grouped])}")
 
 
 def _arguments(calls: list[tuple[str, AggregateCall]]) -> list[Expression]:
