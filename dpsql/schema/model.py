@@ -354,7 +354,7 @@ class Table(Declared):
             raise complaint(
                 "a table with one row per unit has no contribution to bound",
                 "contribution",
-                hint="remove contribution, or  unique: true",
+                hint="remove contribution, or  unique: true; where a join multiplies its rows, the schema's own holds",
             )
         return self
 
@@ -469,7 +469,8 @@ def _spelled(kind: str, name: str, declared: Mapping[str, object], *at: str) -> 
 
 
 def _resolved_contribution(table: Table, defaults: Contribution) -> Contribution:
-    if table.unique or table.public:
+    """A unique table needs bounds too: a join may give a unit more rows than its table has."""
+    if table.public:
         return Contribution()
     return defaults.model_copy(update=table.contribution.model_dump(exclude_unset=True))
 
