@@ -11,7 +11,7 @@ from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, corners, double_range, magnitude, range_of, rounded_out
 from dpsql.expressions.types import number_type, written_as
-from dpsql.expressions.write import Sql, binary, call, huge, integer, literal, try_cast
+from dpsql.expressions.write import Sql, binary, huge, integer, literal, nonzero, try_cast
 from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _may_be_zero(facts: Facts) -> bool:
 def divide_sql(arguments: Sequence[Written]) -> Sql:
     left, right = (written_as(Double(), argument) for argument in arguments)
     if _may_be_zero(arguments[1].facts):
-        right = call("nullif", right, literal(0, Double()))
+        right = nonzero(right, literal(0, Double()))
     return binary(left, "/", right)
 
 
@@ -129,7 +129,7 @@ def remainder_facts(arguments: Sequence[Facts]) -> Facts:
 def by_nonzero(operator: str, arguments: Sequence[Written]) -> Sql:
     """// and % with zero made NULL; 128 bits, because the least integer divided by -1 leaves 64."""
     left, right = arguments
-    divisor = call("nullif", huge(right.sql), integer(0))
+    divisor = nonzero(huge(right.sql), integer(0))
     return try_cast(binary(huge(left.sql), operator, divisor), Integer())
 
 

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
 from dpsql.expressions import lower_dates, lower_special
+from dpsql.expressions.emit import check_depth, check_parts
 from dpsql.expressions.function import Function, Misfit
 from dpsql.expressions.moments import read_dates
 from dpsql.expressions.refusals import refusal
@@ -59,7 +60,10 @@ class Lowering:
             facts = function.facts([type_facts(argument) for argument in arguments])
         except Misfit as problem:
             raise ProgrammingError(str(problem), at=place, hint=f"write it like  {function.takes}") from None
-        return Call(function, arguments, facts.type, place)
+        built = Call(function, arguments, facts.type, place)
+        check_depth(built)
+        check_parts(built.parts, place)
+        return built
 
     def only(self, node: exp.Expr, keys: Iterable[str]) -> None:
         """Refuses a node that carries anything besides these arguments: no clause is ever dropped."""

@@ -19,6 +19,7 @@ from dpsql.expressions.emit import VALUE
 from dpsql.expressions.facts import fact_of, one_of
 from dpsql.expressions.tree import Column, Earlier, Expression, Literal
 from dpsql.expressions.write import engine_type
+from dpsql.limits import LONGEST_LIST
 from dpsql.relation.earlier import EarlierTable, known_kind, known_rows
 from dpsql.relation.relation import Listed
 from dpsql.resolve.inner import release_name
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from dpsql.resolve.query import Resolver
     from dpsql.resolve.rows import Named
     from dpsql.schema.types import ColumnType
-
-LONGEST_LIST = 10_000
 
 
 @dataclass(frozen=True)
