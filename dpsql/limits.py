@@ -22,7 +22,7 @@ LONGEST_PATTERN = 1_000
 """Characters of a constant that is looked for in texts."""
 LONGEST_COMPARED = 100
 """Characters of a constant that texts are compared with letter by letter: the work is the product of both lengths."""
-MOST_PARTS = 10_000
+MOST_PARTS = 1_000
 """Functions and operators of one value, with the names of subqueries and aliases replaced by what they stand for."""
 MOST_TABLES = 100
 """Tables that one aggregate reads. What a WITH query reads counts wherever the WITH query is read."""

@@ -9,6 +9,8 @@ operand is pasted, which is what engines evaluate fastest, and a long one gets a
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,6 +30,7 @@ VALUE = "value"
 """The column of an earlier answer that is one value."""
 SHORT = 16
 """Operands of up to so many functions are pasted."""
+MARK = re.compile("\0(\\d+)\0")
 OPERANDS = column("_operands")
 ONE = Sql("1")
 
@@ -59,27 +62,28 @@ def emit_into(write: Callable[[Sql], Sql], expression: Expression, known: Known)
 
 def _applied(write: Callable[[Sequence[Written]], Sql], operands: list[Written]) -> tuple[Sql, int]:
     """The SQL with its operands in place, and of how many parts it is then."""
-    # No text that anybody gives can hold a NUL, so a mark is nothing else.
-    marks = {f"\0{number}\0": operand for number, operand in enumerate(operands) if operand.parts}
-    if not marks:
+    if not any(operand.parts for operand in operands):
         return write(operands), 1
-    names = iter(marks)
-    sql = write([replace(part, sql=Sql(next(names))) if part.parts else part for part in operands])
-    copies = {mark: sql.count(mark) for mark in marks}
-    if any(copies[mark] > 1 and operand.parts > SHORT for mark, operand in marks.items()):
-        return _named(sql, marks), 1 + sum(operand.parts for operand in marks.values())
-    for mark, operand in marks.items():
-        sql = Sql(sql.replace(mark, operand.sql))
-    return sql, 1 + sum(copies[mark] * operand.parts for mark, operand in marks.items())
+    marked = [replace(part, sql=_mark(number)) if part.parts else part for number, part in enumerate(operands)]
+    sql = write(marked)
+    copies = Counter(int(number) for number in MARK.findall(sql))
+    if any(count > 1 and operands[number].parts > SHORT for number, count in copies.items()):
+        parts = sum(operands[number].parts for number in copies)
+        return _named(sql, {number: operands[number].sql for number in copies}), 1 + parts
+    whole = MARK.sub(lambda mark: operands[int(mark[1])].sql, sql)
+    return Sql(whole), 1 + sum(count * operands[number].parts for number, count in copies.items())
 
 
-def _named(sql: Sql, marks: dict[str, Written]) -> Sql:
+def _mark(number: int) -> Sql:
+    """Stands for an operand while its function is written. No text that anybody gives can hold a NUL."""
+    return Sql(f"\0{number}\0")
+
+
+def _named(sql: Sql, values: dict[int, Sql]) -> Sql:
     """All operands get a name: one that asks for an earlier answer cannot stand inside a lambda."""
-    fields = {mark: text(f"v{number}") for number, mark in enumerate(marks)}
-    for mark in marks:
-        sql = Sql(sql.replace(mark, call("struct_extract", OPERANDS, fields[mark])))
-    values = ", ".join(f"{fields[mark]}: {operand.sql}" for mark, operand in marks.items())
-    return call("list_extract", call("list_transform", Sql(f"[{{{values}}}]"), Sql(f"lambda {OPERANDS}: {sql}")), ONE)
+    fields = ", ".join(f"{text(f'v{number}')}: {value}" for number, value in values.items())
+    body = MARK.sub(lambda mark: call("struct_extract", OPERANDS, text(f"v{mark[1]}")), sql)
+    return call("list_extract", call("list_transform", Sql(f"[{{{fields}}}]"), Sql(f"lambda {OPERANDS}: {body}")), ONE)
 
 
 def check_parts(parts: int, at: Place | None) -> None:

@@ -22,6 +22,7 @@ from dpsql.limits import (
     LONGEST_PARAMETERS,
     LONGEST_QUERY,
     MOST_NODES,
+    MOST_PARTS,
 )
 from dpsql.resolve.options import SqlOptions, read_options
 from dpsql.source import Place
@@ -53,6 +54,7 @@ def parse_sql(question: Question, setting: Setting) -> Parsed:
     """
     tree, options = _one_query(question.sql)
     _check_size(tree)
+    _check_aliases(tree)
     _check_parameters(question.parameters)
     if options.options:
         question = with_options(question, options, setting.ledger.budget.filter.delta)
@@ -115,6 +117,22 @@ def _check_size(tree: exp.Query) -> None:
                 hint="let the values be a public table, and write IN (SELECT x FROM it)",
             )
         pending.extend((child, depth + (not _is_link(child))) for child in node.iter_expressions())
+
+
+def _check_aliases(tree: exp.Query) -> None:
+    """SELECT x AS a, a + a AS b, b + b AS c, ...: an engine puts in the place of an alias what it stands for."""
+    for select in tree.find_all(exp.Select):
+        sizes: dict[str, int] = {}
+        for item in select.expressions:
+            names = [node.name.lower() for node in item.find_all(exp.Column) if not node.table]
+            inherited = sum(sizes.get(name, 0) for name in names)
+            if inherited > MOST_PARTS:
+                raise SqlSyntaxError(
+                    f"an alias stands for more than {MOST_PARTS:,} functions and operators",
+                    hint="each use of an alias counts as what it stands for: compute it in a subquery first",
+                )
+            if item.alias:
+                sizes[item.alias.lower()] = len(names) + inherited
 
 
 def _is_link(node: exp.Expr) -> bool:
