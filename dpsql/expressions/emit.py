@@ -1,4 +1,4 @@
-"""From our expressions to engine SQL, written so that no row can make it fail, and no operand twice unless it is short.
+"""From our expressions to engine SQL, written so that no row can make it fail, in whatever order it is evaluated.
 
 Most functions write their operand more than once: `CASE WHEN x >= 0 THEN sqrt(x) END`. Nested in each other they would
 double the SQL with every level, and so would an engine that puts the expression behind a name in its place. So a short
