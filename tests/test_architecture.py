@@ -40,6 +40,7 @@ LAYERS = (
     {"engines"},
     {"accounting", "sampling", "schema"},
     {"display"},
+    {"limits"},
     {"errors"},
     {"source"},
 )

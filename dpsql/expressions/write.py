@@ -134,6 +134,11 @@ def when(condition: Sql, then: Sql, otherwise: Sql = NULL) -> Sql:
     return Sql(f"CASE WHEN {condition} THEN {then} ELSE {otherwise} END")
 
 
+def nonzero(sql: Sql, zero: Sql) -> Sql:
+    """NULL instead of zero. Not by nullif(), which the engine itself writes out so: copies that nobody counts."""
+    return when(binary(sql, "=", zero), NULL, sql)
+
+
 def between(sql: Sql, low: Sql, high: Sql) -> Sql:
     return Sql(f"({sql} BETWEEN {low} AND {high})")
 

@@ -15,6 +15,7 @@ from dpsql.aggregates.write_release import release_sql
 from dpsql.engines.scratch import ScratchTable
 from dpsql.expressions.write import Sql, column, engine_type, named
 from dpsql.relation.earlier import with_earlier
+from dpsql.relation.size import check_length
 from dpsql.relation.write import select
 from dpsql.relation.write_scan import scan_sql
 from dpsql.resolve.inner import reads_release, release_name
@@ -129,6 +130,8 @@ def plan_query(measured: Measured, setting: Setting) -> Planned:
         PlannedRelease(release_name(number), part, ends[number], _earlier(number, measured))
         for number, part in enumerate(measured.releases)
     )
+    for release in releases:
+        check_length(release.salted(0, {}))
     outputs = _outputs(finish, measured)
     sql = finish.sql("duckdb", copy=False)
     public = tuple(map(PublicTable, measured.public))

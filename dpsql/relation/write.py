@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.emit import emit, emit_value
+from dpsql.expressions.emit import as_value, emit, emit_value
 from dpsql.expressions.tree import Column, columns_of
 from dpsql.expressions.write import NULL, Sql, binary, column, listed, named
 from dpsql.expressions.write import call as function
-from dpsql.relation.knowledge import knowledge_of
+from dpsql.relation.knowledge import knowledge_of, values_of
 from dpsql.relation.per_unit import BY_POSITION, per_unit_parts
 from dpsql.relation.relation import (
     Across,
@@ -28,6 +28,7 @@ from dpsql.relation.relation import (
     WindowCall,
     WindowOrder,
 )
+from dpsql.relation.size import check_length
 from dpsql.relation.units import is_tracked
 from dpsql.relation.write_scan import UNIT, scan_sql
 
@@ -44,7 +45,12 @@ WHOLE_PARTITION = " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 
 def relation_sql(relation: Relation, needed: Iterable[str]) -> Sql:
     """The relation's `needed` columns, and _unit."""
-    names = sorted(set(needed))
+    sql = _written(relation, sorted(set(needed)))
+    check_length(sql)
+    return sql
+
+
+def _written(relation: Relation, names: list[str]) -> Sql:
     match relation:
         case Scan():
             return scan_sql(relation, names)
@@ -56,9 +62,9 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Sql:
             return Sql(f"{_select(relation, names, below)} WHERE {condition_sql}")
         case Project(source, columns):
             kept = [(name, expression) for name, expression in columns if name in names]
-            known = knowledge_of(source).always
+            values = values_of(relation)
             below = relation_sql(source, _used(*(expression for _, expression in kept)))
-            return select([*_unit(relation), *(named(emit_value(value, known), name) for name, value in kept)], below)
+            return select([*_unit(relation), *(named(as_value(values[n], e), n) for n, e in kept)], below)
         case Join():
             return _join(relation, names)
         case Across():

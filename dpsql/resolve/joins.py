@@ -130,10 +130,9 @@ def equal(left: Expression, right: Expression) -> Expression:
 
 def all_of(parts: list[Expression]) -> Expression | None:
     """All parts joined by AND; None if there are none."""
-    whole: Expression | None = None
-    for part in parts:
-        whole = part if whole is None else Call(FUNCTIONS["AND"], (whole, part), Boolean())
-    return whole
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return Call(FUNCTIONS["AND"], tuple(parts), Boolean())
 
 
 def _together(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Rows:

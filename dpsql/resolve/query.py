@@ -9,7 +9,9 @@ from sqlglot import exp
 
 from dpsql.errors import Error, ProgrammingError, UnknownName, Unsupported
 from dpsql.expressions.lower import place_of
+from dpsql.limits import MOST_RELEASES
 from dpsql.relation.relation import Scan
+from dpsql.relation.size import check_size
 from dpsql.resolve.bounds import is_wrapper
 from dpsql.resolve.desugar import desugar
 from dpsql.resolve.earlier import EarlierAnswer, earlier_rows
@@ -77,6 +79,10 @@ class Resolver:
         """The release's number; what is asked twice is released once."""
         release = (aggregate, unit_columns)
         if release not in self.releases:
+            if len(self.releases) == MOST_RELEASES:
+                raise Unsupported(
+                    f"the query aggregates more than {MOST_RELEASES} times over people", hint="ask in several queries"
+                )
             self.releases.append(release)
         return self.releases.index(release)
 
@@ -104,6 +110,13 @@ class Resolver:
         return finish
 
     def query(self, node: exp.Expr, named: Named) -> Item:
+        found = self.item_of(node, named)
+        rows = found if isinstance(found, Rows) else found.rows
+        if rows is not None:
+            check_size(rows.relation, self.place(node))
+        return found
+
+    def item_of(self, node: exp.Expr, named: Named) -> Item:
         if isinstance(node, exp.Subquery) and not extra_clauses(node, {"this", "alias"}):
             return self.query(node.this, named)
         if isinstance(node, exp.SetOperation):

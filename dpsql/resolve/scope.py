@@ -45,6 +45,7 @@ class Scope:
         items = self.select.expressions
         self.aliases = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
         self.open_aliases: set[str] = set()
+        self.known_aliases: dict[str, Expression] = {}
         self.found: dict[str, Expression] = {}
         self.pending: list[Callable[[Rows], Rows]] = []
         self.names = 0
@@ -89,11 +90,13 @@ class Scope:
         alias = node.name.lower()
         if not self.is_alias(node) or alias in self.open_aliases:
             raise self.unknown(node)
-        self.open_aliases.add(alias)
-        try:
-            return self.lowering.lower(self.aliases[alias])
-        finally:
-            self.open_aliases.remove(alias)
+        if alias not in self.known_aliases:
+            self.open_aliases.add(alias)
+            try:
+                self.known_aliases[alias] = self.lowering.lower(self.aliases[alias])
+            finally:
+                self.open_aliases.remove(alias)
+        return self.known_aliases[alias]
 
     # -- subqueries that stand for a value or a condition -------------------------------------------------------------
 
