@@ -13,6 +13,7 @@ import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from dpsql.accounting.holds import holds_on
 from dpsql.accounting.ledger_schema import connect
 from dpsql.accounting.transactions import in_plain_words, transaction
 from dpsql.errors import InterfaceError, LedgerError
@@ -27,6 +28,9 @@ MEMORY = ":memory:"
 class LedgerFile:
     def __init__(self, path: str) -> None:
         self.path = path
+        # Opened again after a fork, perhaps from another folder; and by all its names it is one file.
+        self._location = path if path == MEMORY else os.path.realpath(path)
+        self.holds = holds_on(None if path == MEMORY else self._location)
         self._lock = threading.RLock()
         self._closed = False
         self._connection: sqlite3.Connection | None = None
@@ -73,7 +77,7 @@ class LedgerFile:
 
     def _connect(self) -> sqlite3.Connection:
         self._process = os.getpid()
-        self._connection = connect(self.path)
+        self._connection = connect(self._location)
         return self._connection
 
     def _disconnect(self) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
 
+INTERRUPTED = "Query interrupted"
 LOCKING = threading.Lock()
 """Threads that open one file share its settings: what one has locked another cannot lock again."""
 # Given when a database is opened, they hold for every connection to it.
@@ -101,6 +102,15 @@ class DuckDBEngine:
         return stored in APART.get(type(kind), FITTING[type(kind)])
 
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
+        try:
+            return self._run(sql)
+        except RuntimeError as error:
+            # How DuckDB tells of Ctrl-C. It is the analyst's own act, and not the failure that other errors are.
+            if str(error) != INTERRUPTED:
+                raise
+        raise KeyboardInterrupt
+
+    def _run(self, sql: str) -> Mapping[str, np.ndarray]:
         # One connection, one query at a time: registered frames are seen by the connection alone.
         with self._lock:
             found = self._connection.execute(sql)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
     from dpsql.accounting.ledger import Ledger
@@ -21,3 +24,12 @@ class Setting:
     ledger: Ledger
     scratch: Scratch
     max_public_groups: int = MAX_PUBLIC_GROUPS
+    process: int = field(default_factory=os.getpid)
+
+    def check_process(self) -> None:
+        """DuckDB's threads do not survive a fork: in a child it would wait for them for ever."""
+        if self.process != os.getpid():
+            raise InterfaceError(
+                "this connection was opened by the process that this one was forked from",
+                hint="connect in this process; an account in a file is found again",
+            )
