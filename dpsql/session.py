@@ -165,8 +165,10 @@ def default_ledger(database: object) -> str:
     """
     if not isinstance(database, str | os.PathLike) or str(database) == MEMORY:
         return MEMORY
-    ledger, by_this_name = f"{os.path.realpath(database)}.ledger", f"{Path(database)}.ledger"
-    if Path(by_this_name).exists() and os.path.realpath(by_this_name) != os.path.realpath(ledger):
+    by_this_name, ledger = f"{Path(database)}.ledger", f"{os.path.realpath(database)}.ledger"
+    if os.path.realpath(by_this_name) == os.path.realpath(ledger):
+        return by_this_name
+    if Path(by_this_name).exists():
         raise LedgerError(
             f"{database} is a link, and what was spent through it is in {by_this_name}, not in {ledger}",
             hint="name the ledger that holds the account, with ledger=; or move it, if the other is not there yet",

@@ -43,12 +43,10 @@ class Book:
         row = self._one(f"{SELECT} WHERE number = ?", number)
         return None if row is None else Entry.from_row(row)
 
-    def open_charges(self, analyst: str | None) -> list[Entry]:
-        """Charges of this analyst that no mark has ended yet."""
-        rows = self.connection.execute(
-            f"{SELECT} WHERE number IN (SELECT number FROM open_charges WHERE analyst IS ?) ORDER BY number", (analyst,)
-        )
-        return [Entry.from_row(row) for row in rows]
+    def open_charges(self, analyst: str | None) -> list[int]:
+        """The numbers of the charges of this analyst that no mark has ended yet."""
+        rows = self.connection.execute("SELECT number FROM open_charges WHERE analyst IS ? ORDER BY number", (analyst,))
+        return [number for (number,) in rows]
 
     def suspensions(self) -> list[Suspension]:
         """Of every analyst whose last such entry is no `resumed`."""

@@ -121,8 +121,7 @@ class Ledger:
         """
         if not charges:
             return []
-        with self._file.writing() as connection:
-            self._count_the_lost(Book(connection), self.analyst)
+        self._look_for_the_lost()
         with self._held() as held, self._file.writing() as connection:
             book = Book(connection)
             self._refuse_the_suspended(book)
@@ -215,11 +214,22 @@ class Ledger:
                 )
             return book.append(_marking(charge, record))
 
+    def _look_for_the_lost(self) -> None:
+        with self._file.reading() as connection:
+            found = self._lost(Book(connection), self.analyst)
+        if found:
+            with self._file.writing() as connection:
+                self._count_the_lost(Book(connection), self.analyst)
+
     def _count_the_lost(self, book: Book, analyst: str | None) -> None:
-        """A charge that is open while nobody works on it: its process died, or could not record how it ended."""
-        for charge in book.open_charges(analyst):
-            if not self._file.holds.has(charge.number):
-                book.append(_marking(charge, self._failure(analyst)))
+        for number in self._lost(book, analyst):
+            charge = book.entry(number)
+            assert charge is not None
+            book.append(_marking(charge, self._failure(analyst)))
+
+    def _lost(self, book: Book, analyst: str | None) -> list[int]:
+        """Charges that are open while nobody works on them: the process died, or could not record how it ended."""
+        return [number for number in book.open_charges(analyst) if not self._file.holds.has(number)]
 
     def _refuse_the_suspended(self, book: Book) -> None:
         suspension = book.suspension(self.analyst)
