@@ -121,6 +121,7 @@ class Session:
         )
 
     def question(self, sql: str, parameters: object, **options: Any) -> Question:
+        self.setting.check_process()
         if not isinstance(sql, str):
             raise ProgrammingError(f"a query is a text, not {type(sql).__name__}")
         for name in options.keys() - OPTIONS:

@@ -11,6 +11,7 @@ import os
 import threading
 import weakref
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.holds import holds_on
@@ -73,12 +74,26 @@ class LedgerFile:
                 f"the ledger {self.path} was opened by the process that this one was forked from",
                 hint="keep the ledger in a file, and open it after the fork",
             )
+        if self._identity != self._found():
+            raise LedgerError(
+                f"the ledger {self.path} was deleted or replaced while it was open",
+                hint="nothing was charged; put the file back that was there, and connect again",
+            )
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
         self._process = os.getpid()
         self._connection = connect(self._location)
+        self._identity = self._found()
         return self._connection
+
+    def _found(self) -> tuple[int, int] | None:
+        """Which file its name leads to now; None if there is none. What SQLite has open would outlive its name."""
+        try:
+            found = Path(self._location).stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _disconnect(self) -> None:
         if self._connection is not None:

@@ -195,6 +195,7 @@ class PrivateFrame(Vocabulary):
     def _session(self) -> Session:
         """The account's session, over the frame as it is now."""
         account = self._account()
+        account.session.setting.check_process()
         schema = narrowed(account.schema, self._labels())
         rows = self._chosen(list(schema.tables[TABLE].columns))
         try:

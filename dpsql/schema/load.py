@@ -10,11 +10,13 @@ import os
 import re
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import SchemaError
 from dpsql.schema.model import Schema
-from dpsql.schema.problems import Document
+
+if TYPE_CHECKING:
+    from dpsql.schema.problems import Document
 
 # A file that cannot be parsed is taken for a schema if a line of it says so.
 NAMES_TABLES = re.compile(r"""^[\s{]*["']?tables["']?\s*:""", re.MULTILINE)
