@@ -1,8 +1,9 @@
 """What is known of a relation's columns, in two strengths.
 
 `always` holds for every row that an engine may look at while it evaluates an expression: engines are free to evaluate a
-projection before a filter, so a WHERE does not count. It decides whether arithmetic can overflow. `kept` holds for the
-rows that survive the filters; it chooses clamps and public groups.
+projection before a filter, so a WHERE does not count. Expressions are written with it (where can there be a NULL?),
+and fail on no row whatever it says. `kept` holds for the rows that survive the filters; it chooses clamps and public
+groups.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from dpsql.schema.types import Boolean
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.tree import Expression, Known
+    from dpsql.relation.relation import WindowCall
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,11 @@ def _by_unit(relation: PerUnit | Window) -> Knowledge:
             | {name: per_unit_facts(call, below.kept, single) for name, call in relation.calls},
         )
     return Knowledge(
-        {**below.always, **{name: per_unit_facts(w.call, below.always, single) for name, w in relation.columns}},
-        {**below.kept, **{name: per_unit_facts(w.call, below.kept, single) for name, w in relation.columns}},
+        {**below.always, **{name: _window_facts(w, below.always, single) for name, w in relation.columns}},
+        {**below.kept, **{name: _window_facts(w, below.kept, single) for name, w in relation.columns}},
     )
+
+
+def _window_facts(window: WindowCall, known: Known, single: bool) -> Facts:
+    empty = window.frame is not None and window.frame.may_be_empty
+    return per_unit_facts(window.call, known, single, empty)
