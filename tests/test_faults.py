@@ -92,7 +92,7 @@ def test_a_full_disk_releases_nothing_uncharged(opened: Any, small_disk: Path) -
 
     def ask_until_it_is_full() -> None:
         for _ in range(1000):
-            answered.append(ask(connection))  # noqa: PERF401 - what was answered before the error counts
+            answered.append(ask(connection))
 
     with pytest.raises(dpsql.LedgerError, match="disk"):
         ask_until_it_is_full()

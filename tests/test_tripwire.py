@@ -166,7 +166,7 @@ def test_in_a_plan_nothing_after_the_first_failure_is_told(opened: Any, broken: 
 
 
 def test_an_answer_that_is_ready_after_the_suspension_is_withheld(opened: Any, broken: Any) -> None:
-    """Another question of the analyst failed meanwhile: this one looks as if it had failed too, and is no second bit."""
+    """Another question of the analyst failed meanwhile: this one looks as if it had failed too: no second bit."""
     connection, other = opened(), opened()
     run = DuckDBEngine.run
 
