@@ -6,6 +6,7 @@ import os
 from copy import copy
 from dataclasses import replace
 from fractions import Fraction
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,6 @@ class Session:
         share = positive(query_epsilon, "query_epsilon") if query_epsilon is not None else None
         engine = DuckDBEngine.open(database, loaded)
         try:
-            engine.check(loaded)
             opened = Ledger.open(
                 default_ledger(database) if ledger is None else ledger,
                 dataset=loaded.dataset,
@@ -84,8 +84,7 @@ class Session:
 
         self.setting.check_process()
         assert isinstance(self.setting.engine, DuckDBEngine)
-        engine = self.setting.engine.over(frames)
-        engine.check(schema)
+        engine = self.setting.engine.over(frames, schema)
         other = copy(self)
         other.setting = replace(self.setting, schema=schema, engine=engine)
         return other
@@ -164,6 +163,8 @@ def default_ledger(database: object) -> str:
 
     Whatever name leads to the file, its ledger is found under the one that links and folders resolve to.
     """
+    if isinstance(database, list | tuple) or (isinstance(database, str) and has_magic(database)):
+        raise InterfaceError("several files have no ledger of their own", hint='name one: ledger="orders.ledger"')
     if not isinstance(database, str | os.PathLike) or str(database) == MEMORY:
         return MEMORY
     by_this_name, ledger = f"{Path(database)}.ledger", f"{os.path.realpath(database)}.ledger"

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dpsql.errors import InterfaceError
+from dpsql.limits import MOST_PUBLIC_GROUPS
 
 if TYPE_CHECKING:
     from dpsql.accounting.ledger import Ledger
     from dpsql.engines.engine import Engine
     from dpsql.engines.scratch import Scratch
     from dpsql.schema.model import Schema
-
-MAX_PUBLIC_GROUPS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class Setting:
     engine: Engine
     ledger: Ledger
     scratch: Scratch
-    max_public_groups: int = MAX_PUBLIC_GROUPS
+    max_public_groups: int = MOST_PUBLIC_GROUPS
     process: int = field(default_factory=os.getpid)
 
     def check_process(self) -> None:
