@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.measure import (
     CountRows,
     CountUnits,
+    CountUnitsWith,
     CountValues,
     OverDistinct,
     SumValues,
@@ -213,7 +214,7 @@ def row_total(name: str, measure: ByUnit) -> Sql:
     match measure:
         case CountUnits() | CountRows():
             return Sql("count(*)")
-        case CountValues():
+        case CountUnitsWith() | CountValues():
             return call("count", column(name))
         case SumValues():
             value = column(name)

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from dpsql.errors import Unsupported
+from dpsql.expressions.tree import columns_of
 from dpsql.relation.once import once_per_node
 from dpsql.relation.relation import (
     Across,
@@ -26,6 +27,7 @@ from dpsql.relation.relation import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dpsql.expressions.tree import Expression
     from dpsql.source import Place
 
 
@@ -70,6 +72,32 @@ def different_units(same_unit: str, at: Place | None, otherwise: str | None = No
 def is_tracked(relation: Relation) -> bool:
     """Whether the rows belong to units; else they are public."""
     return any(scan.unit is not None for scan in scans_of(relation))
+
+
+def reads_unit(expression: Expression, relation: Relation) -> bool:
+    """Whether the expression over the relation's columns is computed from the column by which units are known."""
+    return any(_is_from_unit(column.name, relation) for column in columns_of(expression))
+
+
+def _is_from_unit(name: str, relation: Relation) -> bool:
+    match relation:
+        case Scan(_, unit, columns):
+            own = unit and (unit.path[0].column if unit.path else unit.column)
+            return any(column.name == name and column.declared == own for column in columns)
+        case Listed():
+            return False
+        case Join(left, right) | Across(left, right) | SetOp(_, left, right):
+            return _is_from_unit(name, left) or _is_from_unit(name, right)
+        case Project(source, columns):
+            return any(reads_unit(value, source) for column, value in columns if column == name)
+        case PerUnit(source, keys, calls):
+            made = [(column, (key,)) for column, key in keys] + [(column, call.arguments) for column, call in calls]
+            return any(reads_unit(value, source) for column, values in made if column == name for value in values)
+        case Window(source, columns):
+            arguments = [value for column, window in columns if column == name for value in window.call.arguments]
+            return _is_from_unit(name, source) or any(reads_unit(value, source) for value in arguments)
+        case _:
+            return _is_from_unit(name, relation.source)
 
 
 @once_per_node

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dpsql.expressions.emit import as_value, emit, emit_value
 from dpsql.expressions.tree import Column, columns_of
 from dpsql.expressions.write import NULL, Sql, binary, column, listed, named
+from dpsql.expressions.write import call as function
 from dpsql.relation.knowledge import knowledge_of, values_of
 from dpsql.relation.per_unit import BY_POSITION, per_unit_parts
 from dpsql.relation.relation import (
@@ -170,10 +171,12 @@ def _per_unit(relation: PerUnit, names: list[str]) -> Sql:
     known = knowledge_of(source).always
     grouping = [(name, emit_value(key, known)) for name, key in relation.keys]
     parts = [(name, per_unit_parts(call, known)) for name, call in calls]
-    shown = [named(sql, name) for name, sql in grouping if name in names]
+    # One row per unit is no claim about the keys, which then are functions of the unit, but how the rows are made.
+    apart = [] if relation.by_unit_alone else [sql for _, sql in grouping]
+    shown = [named(sql if apart else function("min", sql), name) for name, sql in grouping if name in names]
     below = relation_sql(source, _used(*keys, *_arguments(calls)))
     computed = [sql for name, each in parts for sql in _computed(name, each)]
-    by = listed([column(UNIT), *(sql for _, sql in grouping)])
+    by = listed([column(UNIT), *apart])
     grouped = Sql(f"{select([column(UNIT), *shown, *computed], below)} GROUP BY {by}")
     passed = [column(name) for name, _ in grouping if name in names]
     return select([column(UNIT), *passed, *(_combined(name, each) for name, each in parts)], grouped)

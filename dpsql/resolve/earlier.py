@@ -25,7 +25,7 @@ from dpsql.relation.earlier import EarlierTable, known_kind, known_rows
 from dpsql.relation.relation import Listed
 from dpsql.resolve.inner import release_name
 from dpsql.resolve.rows import Answer, Rows, inner_name
-from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Integer
+from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,6 +159,8 @@ def _call_type(call: AggregateCall) -> str:
         return "BIGINT"
     if call.name == "SUM" and isinstance(kind, Integer | Decimal):
         return "HUGEINT" if isinstance(kind, Integer) else f"DECIMAL({WIDEST_DECIMAL}, {kind.scale})"
+    if call.name == "QUANTILE_CONT" and isinstance(kind, Date):
+        return "TIMESTAMP"
     plain = str(engine_type(kind))
     return "DOUBLE" if plain == "BIGINT" or plain.startswith("DECIMAL") else plain
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -179,7 +179,7 @@ class Resolver:
             raise ProgrammingError(
                 "two columns have the same name", at=self.place(part.args["alias"]), hint="rename one"
             )
-        return Rows(rows.relation, columns, rows.unit_columns, rows.unit_keys, rows.unit_type)
+        return replace(rows, columns=columns)
 
     def set_operation(self, node: exp.SetOperation, named: Named) -> Item:
         named = self.with_clause(node, named)

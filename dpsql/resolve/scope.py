@@ -175,11 +175,7 @@ class Scope:
         """All that the items of FROM say of units, for what is checked before they are joined."""
         items = self.source.items
         private = next((rows for rows in items if rows.is_private), items[0])
-        return replace(
-            private,
-            met_units=frozenset(name for rows in items for name in rows.all_units),
-            met_keys={name: key for rows in items for name, key in rows.all_keys.items()},
-        )
+        return replace(private, unit_keys={name: key for rows in items for name, key in rows.unit_keys.items()})
 
     def lookup(self, node: exp.Column) -> Column | None:
         if INNER in node.meta:
@@ -189,14 +185,6 @@ class Scope:
 
     def is_alias(self, node: exp.Column) -> bool:
         return not node.table and node.name.lower() in self.aliases
-
-    def is_unit(self, expression: Expression) -> bool:
-        return isinstance(expression, Column) and expression.name in self.rows.unit_columns
-
-    def is_one_unit(self, expression: Expression) -> bool:
-        """Whether rows with the same value are of the same unit: the unit itself, or the key that leads to it."""
-        keys = self.rows.unit_keys or {}
-        return self.is_unit(expression) or (isinstance(expression, Column) and expression.name in keys)
 
     def unknown(self, node: exp.Column) -> UnknownName | Unsupported:
         if node.table and _is_outside(node):
