@@ -105,7 +105,8 @@ class SumValues:
         """The expectation of keeping `rows` random rows, without the randomness; rounded half away from zero."""
         total, count = column(name), column(f"{name}_count")
         half = when(Sql(f"{total} >= 0"), count, Sql(f"-{count}"))
-        scaled = Sql(f"({total} * {integer(2 * rows)} + {half}) // (2 * {count})")
+        # An engine may divide before it asks for the count; of zero rows there is no sum to be scaled.
+        scaled = Sql(f"({total} * {integer(2 * rows)} + {half}) // (2 * greatest({count}, 1))")
         return when(Sql(f"{count} <= {integer(rows)}"), total, scaled)
 
     def bounded(self, name: str, rows: int) -> Sql:

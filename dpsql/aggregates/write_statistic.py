@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
 from dpsql.aggregates.write_matched import matched_sql
 from dpsql.expressions.quanta import in_quanta
-from dpsql.expressions.write import Sql, call, cast, column, engine_type, huge, integer, listed, literal, named
+from dpsql.expressions.write import Sql, call, column, engine_type, huge, integer, listed, literal, named, try_cast
 from dpsql.relation.write import select
 from dpsql.relation.write_scan import UNIT
 from dpsql.schema.types import Double, Integer
@@ -76,8 +76,8 @@ class QuantileWriter:
             [*keys, Sql(f"list_sort(list({VALUE}) FILTER (WHERE {VALUE} IS NOT NULL)) AS _sample")], sample
         )
         off = f"{self.reach // SAMPLED + 1} + {CHANCE} * sqrt({self.writer.release.rows} * len(_sample))"
-        low = f"CAST(floor({fraction} * len(_sample) - ({off})) AS BIGINT)"
-        high = f"CAST(ceil({fraction} * len(_sample) + ({off})) AS BIGINT)"
+        low = f"TRY_CAST(floor({fraction} * len(_sample) - ({off})) AS BIGINT)"
+        high = f"TRY_CAST(ceil({fraction} * len(_sample) + ({off})) AS BIGINT)"
         fences = [
             Sql(f"CASE WHEN {low} >= 1 THEN _sample[{low}] END AS _low"),
             Sql(f"CASE WHEN {high} <= len(_sample) THEN _sample[{high}] END AS _high"),
@@ -112,8 +112,8 @@ class QuantileWriter:
         counted = self.writer.by_keys([*self.writer.keys, *columns], source)
         middle = f"{literal(self.statistic.fraction, Double())} * _rows"
         ranks = [
-            Sql(f"CAST(floor({middle}) AS BIGINT) - {self.reach + MARGIN} AS _first"),
-            Sql(f"CAST(ceil({middle}) AS BIGINT) + {self.reach + MARGIN} AS _last"),
+            Sql(f"TRY_CAST(floor({middle}) AS BIGINT) - {self.reach + MARGIN} AS _first"),
+            Sql(f"TRY_CAST(ceil({middle}) AS BIGINT) + {self.reach + MARGIN} AS _last"),
             Sql("_under + _on_low AS _before"),
             Sql("_under + _on_low + len(_inside) AS _upto"),
         ]
@@ -184,7 +184,7 @@ def _mean(writer: Writer, drawn: Drawn, statistic: Average) -> Sql:
     columns = [named(total, "_total"), named(call("count", column(VALUE)), "_rows")]
     summed = writer.by_keys([*writer.keys, *columns], writer.values(statistic.argument, distinct=False))
     divided = [
-        named(cast(Sql(f"coalesce(_total {operator} nullif(_rows, 0), 0)"), Integer()), name)
+        named(try_cast(Sql(f"coalesce(_total {operator} nullif(_rows, 0), 0)"), Integer()), name)
         for operator, name in (("//", whole), ("%", rest))
     ]
     return select([*writer.keys, *divided, named(Sql("_rows"), rows)], summed)

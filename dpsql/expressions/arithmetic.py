@@ -1,4 +1,7 @@
-"""+ - * / // % and the sign: ranges by their corners, integers that cannot overflow, division by zero gives NULL."""
+"""+ - * / // % and the sign: ranges by their corners; what overflows, and division by zero, is NULL.
+
+What is written never depends on what is known of the values: an engine does not evaluate as it is told.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,20 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dpsql.expressions.decimals import largest, operation_sql, product_decimal, sum_decimal
 from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, corners, double_range, magnitude, range_of, rounded_out
 from dpsql.expressions.types import number_type, written_as
-from dpsql.expressions.write import Sql, binary, call, huge, integer, literal, try_cast
-from dpsql.schema.types import Double, Integer
+from dpsql.expressions.write import Sql, binary, call, integer, literal, wide
+from dpsql.schema.types import Decimal, Double, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-FITTING = (-(2**62), 2**62)
+    from dpsql.schema.types import ColumnType
+
+FITTING = 2**62
 """What certainly fits into 64 bits: far from their ends, so that no slip in a range of doubles can matter."""
 
 
@@ -28,43 +34,48 @@ def need_numbers(name: str, arguments: Sequence[Facts], count: int) -> None:
 
 
 def fits(result: Facts) -> bool:
-    """Whether an integer result certainly fits into 64 bits."""
+    """Whether an integer or decimal certainly fits into its type."""
     low, high = range_of(result)
-    return low is not None and high is not None and FITTING[0] <= low and high <= FITTING[1]
+    most = largest(result.type) if isinstance(result.type, Decimal) else FITTING
+    return low is not None and high is not None and -most <= low and high <= most
 
 
 def argument_ranges(arguments: Sequence[Facts]) -> list[Range]:
     """The ranges in the type in which the operation is done."""
-    whole = isinstance(number_type(arguments), Integer)
-    return [range_of(facts) if whole else double_range(facts) for facts in arguments]
+    doubles = any(isinstance(facts.type, Double) for facts in arguments)
+    return [double_range(facts) if doubles else range_of(facts) for facts in arguments]
 
 
-def number(arguments: Sequence[Facts], low_high: Range, *, whole: bool, nullable: bool = False) -> Facts:
-    kind = number_type(arguments)
+def number(
+    arguments: Sequence[Facts], kind: ColumnType, low_high: Range, *, whole: bool, nullable: bool = False
+) -> Facts:
+    """What is known of a result of this type."""
     nullable = nullable or any(facts.nullable for facts in arguments)
     if isinstance(kind, Double):
         return bounded(kind, *rounded_out(low_high), nullable=nullable, whole=whole)
     facts = bounded(kind, *low_high, nullable=nullable, whole=whole)
     # Overflow becomes NULL, and what is left fits.
-    return facts if fits(facts) else bounded(kind, None, None, nullable=True)
+    return facts if fits(facts) else bounded(kind, None, None, nullable=True, whole=whole)
+
+
+DECIMAL_RULES = {"+": sum_decimal, "-": sum_decimal, "*": product_decimal}
 
 
 def sum_facts(operation: Callable[[Exact, Exact], Exact], name: str, arguments: Sequence[Facts]) -> Facts:
     need_numbers(name, arguments, 2)
+    kind = number_type(arguments, DECIMAL_RULES[name])
     left, right = argument_ranges(arguments)
-    return number(arguments, corners(operation, left, right), whole=all(facts.whole for facts in arguments))
+    return number(arguments, kind, corners(operation, left, right), whole=all(facts.whole for facts in arguments))
 
 
-def total(operator: str, facts: Callable[[Sequence[Facts]], Facts], arguments: Sequence[Written]) -> Sql:
-    """The operation in 64 bits where it provably fits, in 128 bits and back otherwise; doubles never fail."""
-    known = [argument.facts for argument in arguments]
-    if isinstance(number_type(known), Double):
-        left, right = (written_as(Double(), argument) for argument in arguments)
-        return binary(left, operator, right)
-    left, right = (argument.sql for argument in arguments)
-    if fits(facts(known)):
-        return binary(left, operator, right)
-    return try_cast(binary(huge(left), operator, huge(right)), Integer())
+def sum_sql(operator: str, arguments: Sequence[Written]) -> Sql:
+    """Doubles become infinite and never fail."""
+    kind = number_type([argument.facts for argument in arguments])
+    if isinstance(kind, Decimal):
+        left, right = (argument.sql for argument in arguments)
+        return operation_sql(left, operator, right, [argument.facts.type for argument in arguments])
+    left, right = (written_as(kind, argument) for argument in arguments)
+    return binary(left, operator, right) if isinstance(kind, Double) else wide(left, operator, right)
 
 
 def divisors(facts: Facts, low_high: Range) -> list[Exact | None]:
@@ -107,50 +118,51 @@ def whole_divide_facts(arguments: Sequence[Facts]) -> Facts:
         raise Misfit("// takes two integers; use FLOOR(a / b) for other numbers")
     left, right = (range_of(facts) for facts in arguments)
     low_high = corners(lambda a, b: int(Fraction(a) / b), left, divisors(arguments[1], right))
-    return number(arguments, low_high, whole=True, nullable=_may_be_zero(arguments[1]))
+    return number(arguments, Integer(), low_high, whole=True, nullable=_may_be_zero(arguments[1]))
 
 
 def remainder_facts(arguments: Sequence[Facts]) -> Facts:
     need_numbers("%", arguments, 2)
-    if not all(isinstance(facts.type, Integer) for facts in arguments):
-        raise Misfit("% takes two integers")
+    kind = number_type(arguments)
+    if isinstance(kind, Double):
+        raise Misfit("% takes integers and decimals")
     left, right = arguments
+    whole = left.whole and right.whole
     low, high = range_of(left)
     ends = range_of(right)
     if None in ends:
-        return number(arguments, UNKNOWN, whole=True, nullable=True)
+        return number(arguments, kind, UNKNOWN, whole=whole, nullable=True)
     # The remainder takes the sign of the dividend and stays below the divisor and within the dividend.
-    most = max(0, max(magnitude(end) for end in ends if end is not None) - 1)
+    most = max(0, max(magnitude(end) for end in ends if end is not None) - whole)
     below = -most if low is None else max(min(low, 0), -most)
     above = most if high is None else min(max(high, 0), most)
-    return number(arguments, (below, above), whole=True, nullable=_may_be_zero(right))
+    return number(arguments, kind, (below, above), whole=whole, nullable=_may_be_zero(right))
 
 
 def by_nonzero(operator: str, arguments: Sequence[Written]) -> Sql:
-    """// and % with zero made NULL; 128 bits, because the least integer divided by -1 leaves 64."""
-    left, right = arguments
-    divisor = call("nullif", huge(right.sql), integer(0))
-    return try_cast(binary(huge(left.sql), operator, divisor), Integer())
+    """// and % with zero made NULL; the least integer divided by -1 leaves 64 bits."""
+    kind = number_type([argument.facts for argument in arguments])
+    left, right = (written_as(kind, argument) for argument in arguments)
+    divisor = call("nullif", right, literal(0, kind))
+    return wide(left, operator, divisor) if isinstance(kind, Integer) else binary(left, operator, divisor)
 
 
 def negate_facts(arguments: Sequence[Facts]) -> Facts:
     need_numbers("-", arguments, 1)
     ((low, high),) = argument_ranges(arguments)
     mirrored = (None if high is None else -high, None if low is None else -low)
-    return number(arguments, mirrored, whole=arguments[0].whole)
+    return number(arguments, arguments[0].type, mirrored, whole=arguments[0].whole)
 
 
 def negate_sql(arguments: Sequence[Written]) -> Sql:
     (argument,) = arguments
-    kind = number_type([argument.facts])
-    if isinstance(kind, Integer) and not fits(negate_facts([argument.facts])):
-        return try_cast(Sql(f"-{huge(argument.sql)}"), kind)
-    return Sql(f"(-{written_as(kind, argument)})")
+    if isinstance(argument.facts.type, Integer):
+        return wide(integer(0), "-", argument.sql)
+    return Sql(f"(-{argument.sql})")
 
 
 def _arithmetic(name: str, operation: Callable[[Exact, Exact], Exact]) -> Function:
-    facts = partial(sum_facts, operation, name)
-    return Function(name, f"a {name} b", facts, partial(total, name, facts))
+    return Function(name, f"a {name} b", partial(sum_facts, operation, name), partial(sum_sql, name))
 
 
 FUNCTIONS = (

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.dates import in_calendar
+from dpsql.expressions.decimals import largest
 from dpsql.expressions.facts import NUMBERS, Facts, bounded, converted, fact_of, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, double_range, monotone, nearby, range_of
@@ -90,7 +91,7 @@ def _fitted(facts: Facts, to: ColumnType, low_high: Range, bits: int) -> Facts:
 def _largest(to: ColumnType, bits: int) -> Exact | None:
     if isinstance(to, Integer):
         return (1 << (bits - 1)) - 1
-    return Fraction(10**to.precision - 1, 10**to.scale) if isinstance(to, Decimal) else None
+    return largest(to) if isinstance(to, Decimal) else None
 
 
 def cast_sql(to: ColumnType, narrow: str | None, arguments: Sequence[Written]) -> Sql:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.expressions.facts import Facts, one_of
 from dpsql.expressions.function import Function, Misfit, Written
-from dpsql.expressions.types import common_type, is_null, written_as
+from dpsql.expressions.types import compared_type, is_null, written_as
 from dpsql.expressions.write import Sql, binary, listed
 from dpsql.schema.types import Boolean
 
@@ -20,14 +20,14 @@ def truth(*, nullable: bool) -> Facts:
 
 
 def compare_facts(name: str, arguments: Sequence[Facts]) -> Facts:
-    if common_type(arguments) is None:
+    if compared_type(arguments) is None:
         types = " and ".join(dict.fromkeys(facts.type.name for facts in arguments))
         raise Misfit(f"{name} cannot compare {types}")
     return truth(nullable=any(facts.nullable for facts in arguments))
 
 
 def same_type(arguments: Sequence[Written]) -> list[Sql]:
-    kind = common_type([argument.facts for argument in arguments])
+    kind = compared_type([argument.facts for argument in arguments])
     assert kind is not None
     return [written_as(kind, argument) for argument in arguments]
 

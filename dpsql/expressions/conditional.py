@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dpsql.expressions.comparison import compare_facts
 from dpsql.expressions.facts import Facts, converted, union
 from dpsql.expressions.function import Function, Misfit, Written
-from dpsql.expressions.types import common_type, is_null, written_as
+from dpsql.expressions.types import common_type, compared_type, is_null, written_as
 from dpsql.expressions.write import NULL, Sql, binary, call, when
 from dpsql.schema.types import Boolean
 
@@ -58,7 +58,7 @@ def nullif_facts(arguments: Sequence[Facts]) -> Facts:
 
 def nullif_sql(arguments: Sequence[Written]) -> Sql:
     value, other = arguments
-    kind = common_type([value.facts, other.facts])
+    kind = compared_type([value.facts, other.facts])
     assert kind is not None
     return when(binary(written_as(kind, value), "=", written_as(kind, other)), NULL, value.sql)
 

@@ -11,7 +11,7 @@ from dpsql.expressions.facts import Facts, bounded, midnight
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import corners, range_of
 from dpsql.expressions.types import written_as
-from dpsql.expressions.write import Sql, between, binary, call, integer, literal, when
+from dpsql.expressions.write import Sql, binary, call, integer
 from dpsql.schema.types import Date, Integer, Timestamp
 
 if TYPE_CHECKING:
@@ -55,13 +55,13 @@ def _day(ordinal: Exact | None) -> date | None:
 
 
 def days_sql(arguments: Sequence[Written]) -> Sql:
+    """Held within the length of the calendar the days cannot carry a date out of what the engine can add to."""
     day, days = arguments
-    if _within(*corners(lambda a, b: a + b, ordinals(day.facts), range_of(days.facts))):
-        return binary(day.sql, "+", Sql(f"CAST({days.sql} AS INTEGER)"))
-    # Held within the length of the calendar the sum cannot fail, and where it was held it is not needed.
+    # NULL is held too, and leads out of the calendar like all that is too far.
     held = call("least", call("greatest", days.sql, integer(-LAST_ORDINAL)), integer(LAST_ORDINAL))
-    first, last = (binary(literal(end, Date()), "-", day.sql) for end in (date.min, date.max))
-    return when(between(days.sql, first, last), binary(day.sql, "+", Sql(f"CAST({held} AS INTEGER)")))
+    moved = binary(day.sql, "+", Sql(f"TRY_CAST({held} AS INTEGER)"))
+    facts = days_facts([day.facts, days.facts])
+    return in_calendar(moved, Date()) if facts.nullable else moved
 
 
 def interval_facts(arguments: Sequence[Facts]) -> Facts:
@@ -115,6 +115,7 @@ def _held(moved: datetime | int | None) -> datetime | None:
 def interval_sql(arguments: Sequence[Written]) -> Sql:
     facts = [argument.facts for argument in arguments]
     amount, unit = _interval(facts)
+    # At most 10000 years from a moment in the calendar: far from where the engine's timestamps end.
     moved = binary(written_as(Timestamp(), arguments[0]), "+", Sql(f"INTERVAL ({amount}) {unit}"))
     certain = all(isinstance(end, datetime) for end in _interval_ends(facts))
     return moved if certain else in_calendar(moved, Timestamp())

@@ -1,4 +1,4 @@
-"""From our expressions to engine SQL, written so that no row can make it fail."""
+"""From our expressions to engine SQL, written so that no row can make it fail, in whatever order it is evaluated."""
 
 from __future__ import annotations
 

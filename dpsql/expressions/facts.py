@@ -140,6 +140,8 @@ def converted(facts: Facts, type: ColumnType) -> Facts:  # noqa: A002
     if isinstance(type, Double) and facts.is_number and facts.values is None:
         low_double, high_double = double_range(facts)
         return replace(facts, type=type, low=low_double, high=high_double)
+    if isinstance(type, DecimalType) and isinstance(facts.type, DecimalType) and type.scale < facts.type.scale:
+        return _coarser(facts, type)
     if not (isinstance(type, Timestamp) and isinstance(facts.type, Date)):
         return facts
     days = facts.listed()
@@ -147,6 +149,14 @@ def converted(facts: Facts, type: ColumnType) -> Facts:  # noqa: A002
         return one_of(type, (midnight(day) for day in days), nullable=facts.nullable)
     low, high = (None if end is None else midnight(end) for end in (facts.low, facts.high))
     return bounded(type, low, high, nullable=facts.nullable)
+
+
+def _coarser(facts: Facts, type: DecimalType) -> Facts:  # noqa: A002
+    """A decimal with fewer digits after the point."""
+    step, low, high = Fraction(1, 10**type.scale), facts.low, facts.high
+    low = None if low is None or isinstance(low, date) else low // step * step
+    high = None if high is None or isinstance(high, date) else -(-high // step) * step
+    return bounded(type, low, high, nullable=facts.nullable, whole=facts.whole)
 
 
 def midnight(day: object) -> datetime:

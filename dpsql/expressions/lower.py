@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import ProgrammingError
+from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions import lower_dates, lower_special
+from dpsql.expressions.arithmetic import DECIMAL_RULES
+from dpsql.expressions.constants import folded, read_numbers
+from dpsql.expressions.decimals import is_certain
 from dpsql.expressions.function import Function, Misfit
 from dpsql.expressions.moments import read_dates
 from dpsql.expressions.refusals import refusal
 from dpsql.expressions.table import FUNCTIONS as FUNCTIONS
 from dpsql.expressions.table import NODES, PARSER_NOTES
-from dpsql.expressions.tree import Call, Expression, type_facts
+from dpsql.expressions.tree import Call, Expression, reads_earlier, type_facts
+from dpsql.schema.types import Decimal
 from dpsql.source import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from dpsql.errors import Unsupported
 
 SPECIAL = {**lower_special.SPECIAL, **lower_dates.SPECIAL}
 
@@ -54,12 +56,14 @@ class Lowering:
     def build(self, name: str | Function, node: exp.Expr, arguments: tuple[Expression, ...]) -> Expression:
         function = name if isinstance(name, Function) else FUNCTIONS[name]
         place = self.place(node)
-        arguments = read_dates(function.name, arguments)
+        arguments = read_numbers(function.name, read_dates(function.name, arguments))
         try:
             facts = function.facts([type_facts(argument) for argument in arguments])
         except Misfit as problem:
             raise ProgrammingError(str(problem), at=place, hint=f"write it like  {function.takes}") from None
-        return Call(function, arguments, facts.type, place)
+        call = Call(function, arguments, facts.type, place)
+        _check_tried(call)
+        return folded(call)
 
     def only(self, node: exp.Expr, keys: Iterable[str]) -> None:
         """Refuses a node that carries anything besides these arguments: no clause is ever dropped."""
@@ -72,6 +76,16 @@ class Lowering:
 
     def refuse(self, node: exp.Expr) -> Unsupported:
         return refusal(node, self.place(node))
+
+
+def _check_tried(call: Call) -> None:
+    """Wide decimals are computed inside TRY, which takes no value of an earlier answer."""
+    kinds = [argument.type for argument in call.arguments]
+    wide = isinstance(call.type, Decimal) and call.function.name in DECIMAL_RULES
+    if wide and not is_certain(call.function.name, kinds) and any(map(reads_earlier, call.arguments)):
+        raise Unsupported(
+            f"{call.type.name} has no digits to spare for this", at=call.at, hint="CAST the subquery's value to DOUBLE"
+        )
 
 
 def arguments_of(node: exp.Expr, keys: Iterable[str]) -> list[exp.Expr]:

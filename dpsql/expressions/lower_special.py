@@ -9,10 +9,9 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, SchemaError, SqlSyntaxError, Unsupported
 from dpsql.expressions.casts import NARROW_INTEGERS, cast_to
-from dpsql.expressions.facts import NUMBERS
 from dpsql.expressions.moments import read_dates, read_moment
 from dpsql.expressions.tree import Expression, Literal
-from dpsql.schema.types import Boolean, Date, Double, Integer, Text, Timestamp, parse_type
+from dpsql.schema.types import WIDEST_DECIMAL, Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,19 +44,19 @@ def lower_literal(lowering: Lowering, node: exp.Expr) -> Expression:
         raise SqlSyntaxError(f"{node.this} is no number", at=place) from None
     if node.this.isdigit() and number < 2**63:
         return Literal(int(number), Integer(), place)
+    digits, _, after = node.this.replace("_", "").partition(".")
+    precision = len(digits) + len(after)
+    if (digits + after).isdigit() and precision <= WIDEST_DECIMAL:
+        return Literal(number, Decimal(precision, len(after)), place)
     return Literal(Fraction(float(number)), Double(), place)
 
 
 def lower_negative(lowering: Lowering, node: exp.Expr) -> Expression:
-    """-5 is a literal, so that `x > -5` narrows x."""
+    """-9223372036854775808 is one number, though it is written with a larger one."""
     lowering.only(node, ("this",))
-    value = lowering.lower(node.this)
-    if not isinstance(value, Literal) or isinstance(value.value, bool) or not isinstance(value.type, NUMBERS):
-        return lowering.build("negate", node, (value,))
-    assert isinstance(value.value, int | Fraction)
-    if value.value == 2**63 and node.this.name.isdigit():
-        return Literal(-(2**63), Integer(), value.at)
-    return Literal(-value.value, value.type, lowering.place(node))
+    if isinstance(node.this, exp.Literal) and node.this.name == str(2**63):
+        return Literal(-(2**63), Integer(), lowering.place(node))
+    return lowering.call("negate", node, (node.this,))
 
 
 def lower_between(lowering: Lowering, node: exp.Expr) -> Expression:

@@ -8,11 +8,11 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.arithmetic import argument_ranges, fits, need_numbers, number
+from dpsql.expressions.arithmetic import argument_ranges, need_numbers, number
 from dpsql.expressions.facts import Facts, bounded, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, double_range, magnitude, monotone, nearby, range_of
-from dpsql.expressions.types import number_type, written_as
+from dpsql.expressions.types import written_as
 from dpsql.expressions.write import Sql, call, cast, huge, literal, try_cast, when
 from dpsql.schema.types import Double, Integer
 
@@ -25,18 +25,19 @@ LARGEST_POWER = 64
 def abs_facts(arguments: Sequence[Facts]) -> Facts:
     need_numbers("ABS", arguments, 1)
     ((low, high),) = argument_ranges(arguments)
+    kind, whole = arguments[0].type, arguments[0].whole
     if low is None or high is None:
-        return number(arguments, UNKNOWN, whole=arguments[0].whole)
+        return number(arguments, kind, UNKNOWN, whole=whole)
     least: Exact = 0 if low <= 0 <= high else min(magnitude(low), magnitude(high))
-    return number(arguments, (least, max(magnitude(low), magnitude(high))), whole=arguments[0].whole)
+    return number(arguments, kind, (least, max(magnitude(low), magnitude(high))), whole=whole)
 
 
 def abs_sql(arguments: Sequence[Written]) -> Sql:
     (argument,) = arguments
-    kind = number_type([argument.facts])
-    if isinstance(kind, Integer) and not fits(abs_facts([argument.facts])):
+    kind = argument.facts.type
+    if isinstance(kind, Integer):
         return try_cast(call("abs", huge(argument.sql)), kind)
-    return call("abs", written_as(kind, argument))
+    return call("abs", argument.sql)
 
 
 def sign_facts(arguments: Sequence[Facts]) -> Facts:

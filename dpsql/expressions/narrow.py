@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.expressions.facts import NUMBERS, Facts, chosen, midnight, narrowed, not_null
 from dpsql.expressions.tree import Call, Column, Expression, Literal, facts_of
-from dpsql.schema.types import Date, Integer, Timestamp
+from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ def narrow(known: Known, condition: Expression) -> Known:
 def kept_facts(expression: Expression, known: Known) -> Facts:
     """What is known of the expression on rows that are kept; in CASE WHEN amount < 10 THEN amount END, at most 10.
 
-    Unlike `facts_of` this may not be used to decide what can fail: an engine may evaluate a branch that is not taken.
+    Unlike `facts_of` this says nothing of rows that an engine may look at in passing: those of branches not taken.
     """
     if not isinstance(expression, Call):
         return facts_of(expression, known)
@@ -76,9 +76,16 @@ def _constraint(part: Expression, known: Known) -> Iterator[tuple[str, Facts]]:
 
 
 def _comparable(facts: Facts, *literals: Expression) -> bool:
-    """Whether these are compared as what they are: numbers with numbers, dates with dates or timestamps."""
+    """Whether these are compared as what they are: numbers with numbers, dates with dates or timestamps.
+
+    A long decimal beside doubles is compared as one of the doubles near it.
+    """
     return all(
-        literal.type == facts.type or any(isinstance(facts.type, k) and isinstance(literal.type, k) for k in COMPARED)
+        literal.type == facts.type
+        or (
+            any(isinstance(facts.type, k) and isinstance(literal.type, k) for k in COMPARED)
+            and not (isinstance(facts.type, Double) and isinstance(literal.type, Decimal))
+        )
         for literal in literals
     )
 

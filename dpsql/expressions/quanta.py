@@ -6,8 +6,21 @@ from datetime import date
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.write import Sql, binary, call, cast, clamp, column, finite_clamp, huge, integer, literal, text
-from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Timestamp
+from dpsql.expressions.write import (
+    Sql,
+    binary,
+    call,
+    cast,
+    clamp,
+    column,
+    finite_clamp,
+    huge,
+    integer,
+    literal,
+    text,
+    try_cast,
+)
+from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
@@ -29,12 +42,11 @@ def in_quanta(value: Sql, kind: ColumnType, quantum: Fraction, low: int, high: i
     match kind:
         case Double():
             held = finite_clamp(value, literal(low * quantum, kind), literal(high * quantum, kind))
-            return cast(call("round", binary(held, "*", literal(1 / quantum, kind))), Integer())
+            return _rounded(binary(held, "*", literal(1 / quantum, kind)))
         case Decimal() if quantum * 10**kind.scale == 1:
-            # Clamped first, so that it has few digits; 38 of them hold the product with 10^scale, and that is whole.
+            # So few quanta (EXACT_BITS) that doubles are off by far less than half of one: rounding makes it exact.
             held = clamp(value, literal(low * quantum, kind), literal(high * quantum, kind))
-            power = literal(10**kind.scale, Decimal(kind.scale + 1, 0))
-            return cast(binary(cast(held, Decimal(WIDEST_DECIMAL, kind.scale)), "*", power), Integer())
+            return _rounded(binary(cast(held, Double()), "*", literal(10**kind.scale, Double())))
         case Decimal():
             return in_quanta(cast(value, Double()), Double(), quantum, low, high)
         case Date():
@@ -48,13 +60,17 @@ def in_quanta(value: Sql, kind: ColumnType, quantum: Fraction, low: int, high: i
                 return held
             # x >> b rounds down; half a quantum more makes it round to the nearest.
             raised = binary(huge(held), "+", integer(step // 2))
-            return cast(binary(raised, ">>", integer(step.bit_length() - 1)), Integer())
+            return try_cast(binary(raised, ">>", integer(step.bit_length() - 1)), Integer())
+
+
+def _rounded(number: Sql) -> Sql:
+    return try_cast(call("round", number), Integer())
 
 
 def saturated(total: Sql) -> Sql:
     """A sum as 64 bits; of nothing it is 0."""
     held = call("greatest", call("coalesce", total, integer(0)), integer(-LARGEST))
-    return cast(call("least", held, integer(LARGEST)), Integer())
+    return try_cast(call("least", held, integer(LARGEST)), Integer())
 
 
 def from_quanta(name: str, kind: Date | Timestamp) -> Sql:

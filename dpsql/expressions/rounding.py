@@ -1,6 +1,6 @@
 """FLOOR, CEIL, ROUND, TRUNC and WIDTH_BUCKET: bins of numbers. Their ranges are whole, so bins are public groups.
 
-Decimals are rounded as decimals (1.005 is half way between 1.00 and 1.01, the nearest double is not), then cast.
+Decimals are rounded as decimals (1.005 is half way between 1.00 and 1.01, the nearest double is not) and stay decimals.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dpsql.expressions.facts import LONGEST_LIST, Facts, bounded, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import Exact, double_range, magnitude, monotone, range_of, rounded_out
 from dpsql.expressions.types import written_as
-from dpsql.expressions.write import Sql, binary, call, cast, huge, integer, literal, try_cast, when
-from dpsql.schema.types import Decimal, Double, Integer
+from dpsql.expressions.write import Sql, binary, call, cast, huge, integer, literal, try_cast, when, wide
+from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Double, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,18 +40,37 @@ def half_away(value: Exact) -> int:
 def to_whole_facts(name: str, whole: Whole, arguments: Sequence[Facts]) -> Facts:
     need_numbers(name, arguments, 1)
     (facts,) = arguments
-    ends = range_of(facts) if isinstance(facts.type, Decimal) else double_range(facts)
-    return bounded(Double(), *rounded_out(monotone(whole, ends)), nullable=facts.nullable, whole=True)
+    if isinstance(facts.type, Decimal):
+        return _decimal_digits(facts, whole, 0)
+    ends = monotone(whole, double_range(facts))
+    return bounded(Double(), *rounded_out(ends), nullable=facts.nullable, whole=True)
+
+
+def _decimal_digits(value: Facts, whole: Whole, digits: int) -> Facts:
+    """So many digits after the point are left. Rounding up may need one more before it, which those left out give."""
+    assert isinstance(value.type, Decimal)
+    if digits >= value.type.scale:
+        return value
+    precision = value.type.precision + (value.type.scale == 0)
+    if precision > WIDEST_DECIMAL:
+        raise Misfit(f"{value.type.name} has no room for rounding up; CAST it to DOUBLE, or to fewer digits")
+    step = Fraction(10) ** -digits
+    ends = monotone(lambda end: whole(Fraction(end) / step) * step, range_of(value))
+    return bounded(Decimal(precision, max(0, digits)), *ends, nullable=value.nullable, whole=digits <= 0)
 
 
 def to_whole_sql(name: str, arguments: Sequence[Written]) -> Sql:
-    return _rounded(name, arguments[0])
+    return _rounded(name, arguments[0], 0)
 
 
-def _rounded(name: str, argument: Written, *digits: Sql) -> Sql:
-    if isinstance(argument.facts.type, Decimal):
-        return cast(call(name, argument.sql, *digits), Double())
-    return call(name, written_as(Double(), argument), *digits)
+def _rounded(name: str, argument: Written, digits: int, *said: Sql) -> Sql:
+    kind = argument.facts.type
+    if not isinstance(kind, Decimal):
+        return call(name, written_as(Double(), argument), *said)
+    if digits >= kind.scale:
+        return argument.sql
+    wider = cast(argument.sql, Decimal(kind.precision + 1, 0)) if kind.scale == 0 else argument.sql
+    return call(name, wider, *said)
 
 
 def digits_facts(name: str, whole: Whole, arguments: Sequence[Facts]) -> Facts:
@@ -63,10 +82,8 @@ def digits_facts(name: str, whole: Whole, arguments: Sequence[Facts]) -> Facts:
     if isinstance(value.type, Integer):
         return _whole_digits(value, whole, digits)
     if isinstance(value.type, Decimal):
-        step = Fraction(10) ** -digits
-        ends = rounded_out(monotone(lambda end: whole(Fraction(end) / step) * step, range_of(value)))
-    else:
-        ends = monotone(lambda end: _as_engine(whole, end, digits), range_of(value))
+        return stepped(_decimal_digits(value, whole, digits), -digits)
+    ends = monotone(lambda end: _as_engine(whole, end, digits), range_of(value))
     return stepped(bounded(Double(), *ends, nullable=value.nullable, whole=digits <= 0), -digits)
 
 
@@ -83,7 +100,8 @@ def _whole_digits(value: Facts, whole: Whole, digits: int) -> Facts:
     if digits >= 0:
         return value
     step = 10**-digits
-    return number([value], monotone(lambda end: whole(Fraction(end, step)) * step, range_of(value)), whole=True)
+    ends = monotone(lambda end: whole(Fraction(end, step)) * step, range_of(value))
+    return number([value], value.type, ends, whole=True)
 
 
 def _as_engine(whole: Whole, end: Exact, digits: int) -> Exact:
@@ -101,7 +119,7 @@ def digits_sql(name: str, arguments: Sequence[Written]) -> Sql:
     digits = rest[0].facts.constant if rest else 0
     assert isinstance(digits, int)
     if not isinstance(value.facts.type, Integer):
-        return _rounded(name, value, *([integer(digits)] if rest else []))
+        return _rounded(name, value, digits, *([integer(digits)] if rest else []))
     if digits >= 0:
         return value.sql
     # In 128 bits, because rounding up can leave 64; // cuts off towards zero.
@@ -117,6 +135,8 @@ def bucket_facts(arguments: Sequence[Facts]) -> Facts:
     need_numbers("WIDTH_BUCKET", [value], 1)
     low, high, count = _buckets(rest)
     exact = _in_integers(arguments)
+    if not exact:
+        low, high = Fraction(float(low)), Fraction(float(high))
 
     def bucket(end: Exact) -> int:
         if end < low or end >= high:
@@ -155,7 +175,7 @@ def bucket_sql(arguments: Sequence[Written]) -> Sql:
         width = literal(Fraction(float(high) - float(low)), Double())
         share = binary(binary(binary(value, "-", first), "/", width), "*", literal(count, Double()))
         inside = call("least", call("floor", share), integer(count - 1))
-    found = binary(try_cast(inside, Integer()), "+", integer(1))
+    found = wide(try_cast(inside, Integer()), "+", integer(1))
     # LEAST passes over NULL, so NULL is no bucket only because no condition holds for it.
     outside = f"WHEN {value} < {first} THEN 0 WHEN {value} >= {last} THEN {count + 1}"
     return Sql(f"CASE {outside} WHEN {value} IS NOT NULL THEN {found} END")

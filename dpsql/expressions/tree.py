@@ -90,6 +90,11 @@ def columns_of(expression: Expression) -> Iterator[Column]:
                 yield from columns_of(argument)
 
 
+def reads_earlier(expression: Expression) -> bool:
+    """Whether a value of an earlier answer stands in it."""
+    return isinstance(expression, Earlier) or any(map(reads_earlier, getattr(expression, "arguments", ())))
+
+
 def substituted(expression: Expression, renamed: Mapping[Expression, Column]) -> Expression:
     """The expression with these parts replaced by columns that hold them."""
     if expression in renamed:

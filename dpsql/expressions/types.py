@@ -1,34 +1,42 @@
-"""Which types meet, and as what: numbers as the widest number, a date and a timestamp as a timestamp."""
+"""Which types meet, and as what: numbers as the wider kind of number, a date and a timestamp as a timestamp."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from dpsql.expressions.decimals import common_decimal, compared_decimal
 from dpsql.expressions.facts import NUMBERS
-from dpsql.expressions.write import cast
+from dpsql.expressions.write import try_cast
 from dpsql.schema.types import Date, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.function import Written
     from dpsql.expressions.write import Sql
-    from dpsql.schema.types import ColumnType
+    from dpsql.schema.types import ColumnType, Decimal
+
+    DecimalRule: TypeAlias = Callable[[Iterable[ColumnType]], Decimal]
 
 
-def common_type(arguments: Sequence[Facts]) -> ColumnType | None:
-    """The type in which all of these can be compared or chosen from; None if there is none. NULL fits every type."""
+def common_type(arguments: Sequence[Facts], decimals: DecimalRule = common_decimal) -> ColumnType | None:
+    """The type in which all of these can be chosen from; None if there is none. NULL fits every type."""
     kinds = {facts.type for facts in arguments if not is_null(facts)}
     if not kinds:
         return arguments[0].type
     if len(kinds) == 1:
         return kinds.pop()
     if all(isinstance(kind, NUMBERS) for kind in kinds):
-        return Double()
+        return Double() if Double() in kinds else decimals(kinds)
     if all(isinstance(kind, Date | Timestamp) for kind in kinds):
         return Timestamp()
     return None
+
+
+def compared_type(arguments: Sequence[Facts]) -> ColumnType | None:
+    """The type in which all of these can be compared."""
+    return common_type(arguments, compared_decimal)
 
 
 def is_null(facts: Facts) -> bool:
@@ -36,12 +44,16 @@ def is_null(facts: Facts) -> bool:
     return facts.values == () and facts.nullable
 
 
-def number_type(arguments: Sequence[Facts]) -> ColumnType:
-    """Integers stay integers; all other arithmetic is done in double."""
-    whole = all(isinstance(facts.type, Integer) or is_null(facts) for facts in arguments)
-    return Integer() if whole else Double()
+def number_type(arguments: Sequence[Facts], decimals: DecimalRule = common_decimal) -> ColumnType:
+    """Integers stay integers, decimals become what the operation makes of them; with a double all is double."""
+    kinds = [facts.type for facts in arguments if not is_null(facts)]
+    if all(isinstance(kind, Integer) for kind in kinds):
+        return Integer()
+    if Double() in kinds:
+        return Double()
+    return decimals(Integer() if is_null(facts) else facts.type for facts in arguments)
 
 
 def written_as(kind: ColumnType, argument: Written) -> Sql:
     """The argument's SQL, converted to `kind` where it is of another type."""
-    return argument.sql if argument.facts.type == kind else cast(argument.sql, kind)
+    return argument.sql if argument.facts.type == kind else try_cast(argument.sql, kind)

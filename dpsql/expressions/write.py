@@ -58,7 +58,7 @@ def binary(left: Sql, operator: str, right: Sql) -> Sql:
 
 
 def cast(sql: Sql, kind: ColumnType) -> Sql:
-    """A cast that cannot fail because every value fits."""
+    """A cast that cannot fail: of a constant, or to a type that holds every value of the one before."""
     return Sql(f"CAST({sql} AS {engine_type(kind)})")
 
 
@@ -70,6 +70,15 @@ def try_cast(sql: Sql, kind: ColumnType) -> Sql:
 def huge(sql: Sql) -> Sql:
     """128 bits, so that sums and products of 64-bit integers cannot overflow."""
     return Sql(f"CAST({sql} AS HUGEINT)")
+
+
+def wide(left: Sql, operator: str, right: Sql) -> Sql:
+    """One operation on 64-bit integers, done in 128 bits; NULL where the result does not fit into 64.
+
+    Engines move constants together, (x * a) * b -> x * (a * b), and fold them before or after any filter. The TRY_CAST
+    keeps neighbouring operations apart, so that nothing which an engine could make of them overflows.
+    """
+    return try_cast(binary(huge(left), operator, huge(right)), Integer())
 
 
 def integer(value: int) -> Sql:

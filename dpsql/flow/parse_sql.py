@@ -184,6 +184,14 @@ def _check_numbers(tree: exp.Query, sql: str) -> None:
             raise SqlSyntaxError("the number is too large", at=place, hint="write one below 1e308")
 
 
+def _digits(value: int | float | Decimal) -> str:
+    """The number without its sign, as a literal of its own type: floats have an exponent, decimals have none."""
+    if isinstance(value, float):
+        digits = repr(abs(float(value)))
+        return digits if "e" in digits else f"{digits}e0"
+    return format(value.copy_abs(), "f") if isinstance(value, Decimal) else str(abs(value))
+
+
 def _literal(value: object) -> exp.Expr:
     match value:
         case None:
@@ -198,7 +206,7 @@ def _literal(value: object) -> exp.Expr:
         case date():
             return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
         case int() | float() | Decimal() if _is_writable(value):
-            number = exp.Literal.number(str(abs(value)))
+            number = exp.Literal.number(_digits(value))
             return exp.Paren(this=exp.Neg(this=number)) if value < 0 else number
     raise ProgrammingError(
         f"a parameter cannot be {type(value).__name__} {value!r}"[:120],

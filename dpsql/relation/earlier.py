@@ -14,7 +14,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.expressions.write import Sql, column, listed, literal, named
-from dpsql.schema.types import Boolean, Date, Double, Integer, Text, Timestamp
+from dpsql.schema import types
+from dpsql.schema.types import Boolean, Date, Double, Integer, Text, Timestamp, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +29,7 @@ INT64 = 2**63 - 1
 WITH = "WITH "
 KINDS: dict[str, ColumnType] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), Integer()),
-    **dict.fromkeys(("FLOAT", "DOUBLE", "DECIMAL"), Double()),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), Double()),
     "VARCHAR": Text(),
     "BOOLEAN": Boolean(),
     "DATE": Date(),
@@ -72,7 +73,8 @@ def with_earlier(tables: Iterable[EarlierTable], query: Sql) -> Sql:
 
 def known_kind(engine_type: str) -> ColumnType | None:
     """The type in which a column of an answer is read, by the scratch database's name for its own."""
-    return KINDS.get(engine_type.partition("(")[0])
+    name = engine_type.partition("(")[0]
+    return parse_type(engine_type) if name == "DECIMAL" else KINDS.get(name)
 
 
 def known_rows(rows: Iterable[tuple[object, ...]], kinds: list[ColumnType]) -> tuple[Row, ...]:
@@ -87,6 +89,8 @@ def known_value(value: object, kind: ColumnType) -> Value | None:
     """
     match kind:
         case Double() if isinstance(value, int | float | Decimal) and math.isfinite(value):
+            return Fraction(value)
+        case types.Decimal() if isinstance(value, Decimal):
             return Fraction(value)
         case Integer() if isinstance(value, int):
             return max(-INT64, min(INT64, value))

@@ -1,8 +1,9 @@
 """What is known of a relation's columns, in two strengths.
 
 `always` holds for every row that an engine may look at while it evaluates an expression: engines are free to evaluate a
-projection before a filter, so a WHERE does not count. It decides whether arithmetic can overflow. `kept` holds for the
-rows that survive the filters; it chooses clamps and public groups.
+projection before a filter, so a WHERE does not count. Expressions are written with it (where can there be a NULL?),
+and fail on no row whatever it says. `kept` holds for the rows that survive the filters; it chooses clamps and public
+groups.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, Unsupported
+from dpsql.expressions.constants import as_beside
 from dpsql.relation.per_unit import AGGREGATES, check_per_unit, result_type
 from dpsql.relation.relation import AggregateCall
 from dpsql.resolve.bounds import take_bounds, with_bounds
@@ -118,7 +119,8 @@ def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> Aggr
         nodes = plain.this.expressions
     if len(nodes) not in COUNTS.get(name, (1,)) or (distinct and plain.this.args.get("on")):
         raise Unsupported(f"{name} takes one column there", at=place, hint="ask about one column at a time")
-    return AggregateCall(name, tuple(_argument(part, lowering, place) for part in nodes), distinct, place)
+    value, *rest = (_argument(part, lowering, place) for part in nodes)
+    return AggregateCall(name, (value, *(as_beside(part, [value]) for part in rest)), distinct, place)
 
 
 def _argument(node: exp.Expr, lowering: Lowering, place: Place | None) -> Expression:
