@@ -21,6 +21,10 @@ import pytest
 import yaml
 
 import dpsql
+from dpsql.flow.parse_sql import parse_sql
+from dpsql.flow.question import Question
+from dpsql.flow.resolve_names import resolve_names
+from dpsql.relation.relation import Relation
 from dpsql.schema.model import Column, Schema, Table
 
 CASES = Path(__file__).parent / "cases"
@@ -327,6 +331,18 @@ def tame() -> Callable[[str], duckdb.DuckDBPyConnection]:
             made[name].execute("SET threads = 1")
             fill(made[name], CASE_FILES[name], tame_tables(CASE_FILES[name], random.Random(f"tame {name}"), 1500))
         return made[name]
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def relation_of() -> Callable[[dpsql.Connection, str], Relation]:
+    """The rows of people below the one aggregate of a question."""
+
+    def of(connection: dpsql.Connection, sql: str) -> Relation:
+        setting = connection.session.setting
+        (release,) = resolve_names(parse_sql(Question(sql), setting), setting).releases
+        return release.source
 
     return of
 

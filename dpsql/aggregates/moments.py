@@ -52,7 +52,7 @@ def covariance(asked: AggregateCall, context: Context) -> Answer:
 
 
 def correlation(asked: AggregateCall, context: Context) -> Answer:
-    """CORR, and its square REGR_R2."""
+    """CORR, and its square REGR_R2, which explains all of a y that does not vary."""
     pairs = _pair_sums(asked, context)
     scale = call("sqrt", binary(pairs.of_y, "*", pairs.of_x))
     held = call(
@@ -60,8 +60,11 @@ def correlation(asked: AggregateCall, context: Context) -> Answer:
         call("greatest", binary(pairs.together, "/", scale), literal(-1, Double())),
         literal(1, Double()),
     )
-    positive = Sql(f"{_enough(asked, pairs.count)} AND {pairs.of_y} > 0 AND {pairs.of_x} > 0")
-    return Answer(Formula(when(positive, binary(held, "*", held) if asked.name == "REGR_R2" else held)), Double())
+    known = Sql(f"{_enough(asked, pairs.count)} AND {pairs.of_x} > 0")
+    y_varies = Sql(f"{pairs.of_y} > 0")
+    if asked.name == "REGR_R2":
+        return Answer(Formula(when(known, when(y_varies, binary(held, "*", held), literal(1, Double())))), Double())
+    return Answer(Formula(when(Sql(f"{known} AND {y_varies}"), held)), Double())
 
 
 def regression(asked: AggregateCall, context: Context) -> Answer:

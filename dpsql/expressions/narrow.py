@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.facts import NUMBERS, Facts, chosen, midnight, narrowed, not_null
-from dpsql.expressions.tree import Call, Column, Expression, Literal, facts_of
+from dpsql.expressions.ranges import magnitude, next_doubles
+from dpsql.expressions.tree import Call, Column, Expression, Literal, facts_of, type_facts
+from dpsql.expressions.types import compared_type
 from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from dpsql.expressions.facts import Limit, Value
+    from dpsql.expressions.ranges import Exact
     from dpsql.expressions.tree import Known
 
 COMPARED = (NUMBERS, (Date, Timestamp))
@@ -63,13 +67,13 @@ def _constraint(part: Expression, known: Known) -> Iterator[tuple[str, Facts]]:
         case Call(function, (Column(name, _), *rest), _) if function.name == "IN":
             values = [choice.value for choice in rest if isinstance(choice, Literal) and choice.value is not None]
             if len(values) == len(rest) and _comparable(known[name], *rest):
-                yield name, chosen(known[name], (_as_compared(known[name], value) for value in values))
+                yield name, _chosen(known[name], values, rest)
         case Call(function, (Column(name, _), Literal(value, _) as literal), _) if function.name in MIRRORED:
             if value is not None and _comparable(known[name], literal):
-                yield name, _compared(known[name], function.name, value)
+                yield name, _compared(known[name], function.name, value, literal)
         case Call(function, (Literal(value, _) as literal, Column(name, _)), _) if function.name in MIRRORED:
             if value is not None and _comparable(known[name], literal):
-                yield name, _compared(known[name], MIRRORED[function.name], value)
+                yield name, _compared(known[name], MIRRORED[function.name], value, literal)
         case Call(function, (Call(inner, (Column(name, _),), _),), _):
             if function.name == "NOT" and inner.name == "IS NULL":
                 yield name, not_null(known[name])
@@ -97,7 +101,17 @@ def _as_compared(facts: Facts, value: Value) -> Value:
     return value.date() if isinstance(facts.type, Date) and isinstance(value, datetime) else value
 
 
-def _compared(facts: Facts, operator: str, value: Value) -> Facts:
+def _chosen(facts: Facts, values: Sequence[Value], literals: Sequence[Expression]) -> Facts:
+    if _in_doubles(facts, *literals):
+        ends = [end for value in values for end in _around(facts, value)]
+        return narrowed(facts, low=min(ends), high=max(ends))
+    return chosen(facts, (_as_compared(facts, value) for value in values))
+
+
+def _compared(facts: Facts, operator: str, value: Value, literal: Expression) -> Facts:
+    if _in_doubles(facts, literal):
+        least, most = _around(facts, value)
+        return narrowed(facts, low=None if operator in ("<", "<=") else least, high=None if ">" in operator else most)
     value = _as_compared(facts, value)
     if operator == "=":
         return chosen(facts, (value,))
@@ -106,6 +120,26 @@ def _compared(facts: Facts, operator: str, value: Value) -> Facts:
     if operator in ("<", "<="):
         return narrowed(facts, high=_just_below(facts, value) if operator == "<" else value)
     return narrowed(facts, low=_just_above(facts, value) if operator == ">" else value)
+
+
+def _in_doubles(facts: Facts, *literals: Expression) -> bool:
+    """Whether a number is rounded before it is compared: what is equal then need not be equal."""
+    compared = compared_type([facts, *map(type_facts, literals)])
+    small = isinstance(facts.type, Integer) and all(
+        isinstance(literal, Literal) and isinstance(literal.value, int | Fraction) and magnitude(literal.value) < 2**53
+        for literal in literals
+    )
+    return isinstance(compared, Double) and len({facts.type, *(literal.type for literal in literals)}) > 1 and not small
+
+
+def _around(facts: Facts, value: Value) -> tuple[Exact, Exact]:
+    """Where the numbers lie that may be equal to this one as doubles."""
+    assert isinstance(value, int | Fraction)
+    nearest = Fraction(float(value))
+    if isinstance(facts.type, Double):
+        return nearest, nearest
+    least, most = next_doubles((nearest, nearest))
+    return nearest if least is None else least, nearest if most is None else most
 
 
 def _just_below(facts: Facts, value: Limit) -> Limit:

@@ -6,6 +6,7 @@ from datetime import date
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpsql.expressions.ranges import power_above
 from dpsql.expressions.write import (
     Sql,
     binary,
@@ -89,12 +90,4 @@ def quantum_for(kind: ColumnType, low: Fraction, high: Fraction) -> Fraction | N
         finest = Fraction(1, 10**kind.scale) if isinstance(kind, Decimal) else Fraction(1)
         if largest / finest <= 2**EXACT_BITS:
             return finest
-    return Fraction(2) ** (_bits(largest) - ROW_BITS)
-
-
-def _bits(value: Fraction) -> int:
-    """The least b with value <= 2^b."""
-    bits = value.numerator.bit_length() - value.denominator.bit_length() - 1
-    while Fraction(2) ** bits < value:
-        bits += 1
-    return bits
+    return Fraction(2) ** (power_above(largest) - ROW_BITS)

@@ -71,13 +71,24 @@ def rounded_out(low_high: Range) -> Range:
 def nearby(low_high: Range) -> Range:
     """Two doubles further out, for functions of the reals that are not rounded correctly.
 
-    A whole result stays: the libraries are exact there, and FLOOR(LOG10(x)) should not get one more group.
+    A whole result stays, where doubles have fractions: the libraries are exact there, and FLOOR(LOG10(x)) should not
+    get one more group.
     """
+    (low, high), (below, above) = low_high, next_doubles(low_high)
+    return (low if low is None or _stays(low) else below, high if high is None or _stays(high) else above)
+
+
+def next_doubles(low_high: Range) -> Range:
+    """Two doubles further out."""
     low, high = low_high
     return (
-        low if low is None or low == int(low) else double_below(_steps(low, -math.inf)),
-        high if high is None or high == int(high) else double_above(_steps(high, math.inf)),
+        None if low is None else double_below(_steps(low, -math.inf)),
+        None if high is None else double_above(_steps(high, math.inf)),
     )
+
+
+def _stays(value: Exact) -> bool:
+    return value == int(value) and magnitude(value) < 2**52
 
 
 def _steps(value: Exact, towards: float) -> Exact:
@@ -101,3 +112,16 @@ def double_below(value: Exact) -> Exact | None:
 def double_above(value: Exact) -> Exact | None:
     below = double_below(-value)
     return None if below is None else -below
+
+
+def power_above(value: Exact) -> int:
+    """The least b with value <= 2^b.
+
+    >>> power_above(8), power_above(9), power_above(Fraction(1, 3))
+    (3, 4, -1)
+    """
+    exact = Fraction(value)
+    bits = exact.numerator.bit_length() - exact.denominator.bit_length() - 1
+    while Fraction(2) ** bits < exact:
+        bits += 1
+    return bits

@@ -36,6 +36,7 @@ from dpsql.schema.types import Boolean
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.tree import Expression, Known
+    from dpsql.relation.relation import WindowCall
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,11 @@ def _by_unit(relation: PerUnit | Window) -> Knowledge:
             | {name: per_unit_facts(call, below.kept, single) for name, call in relation.calls},
         )
     return Knowledge(
-        {**below.always, **{name: per_unit_facts(w.call, below.always, single) for name, w in relation.columns}},
-        {**below.kept, **{name: per_unit_facts(w.call, below.kept, single) for name, w in relation.columns}},
+        {**below.always, **{name: _window_facts(w, below.always, single) for name, w in relation.columns}},
+        {**below.kept, **{name: _window_facts(w, below.kept, single) for name, w in relation.columns}},
     )
+
+
+def _window_facts(window: WindowCall, known: Known, single: bool) -> Facts:
+    empty = window.frame is not None and window.frame.may_be_empty
+    return per_unit_facts(window.call, known, single, empty)

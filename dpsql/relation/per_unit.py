@@ -1,26 +1,26 @@
 """Aggregates and window functions over the rows of one unit: what their results can be, and their SQL.
 
 They are sound because they look at one unit's rows alone, and they must be *functions* of these rows: an engine may
-read rows in another order when somebody else's are gone. So numbers with fractions are summed as whole quanta,
-ANY_VALUE is the least value, and a window's order is completed by all columns that are read.
+read rows in another order when somebody else's are gone. So sums are exact (unit_sums.py), ANY_VALUE is the least
+value, and a window's order is completed by all columns that are read.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
+from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.emit import emit_value
 from dpsql.expressions.facts import Facts, bounded, fact_of, union
-from dpsql.expressions.quanta import in_quanta, quantum_for
+from dpsql.expressions.ranges import double_range, range_of
 from dpsql.expressions.tree import Literal, facts_of
-from dpsql.expressions.write import Sql, binary, call, cast, literal, try_cast
+from dpsql.expressions.write import Sql, call
+from dpsql.relation.unit_sums import Parts, sum_parts, sum_type
 from dpsql.schema.types import Boolean, Decimal, Double, Integer
 
 if TYPE_CHECKING:
-    from dpsql.expressions.tree import Expression, Known
+    from dpsql.expressions.tree import Known
     from dpsql.relation.relation import AggregateCall
 
 POSITIONS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
@@ -77,16 +77,19 @@ def result_type(asked: AggregateCall) -> Facts:
     if asked.name in SHARES:
         return fact_of(Double(), nullable=False)
     (value, *_) = asked.arguments
-    if asked.name == "AVG" or (asked.name == "SUM" and not isinstance(value.type, Integer)):
+    if asked.name == "AVG":
         return fact_of(Double(), nullable=True)
-    return fact_of(value.type, nullable=True)
+    return fact_of(sum_type(value.type) if asked.name == "SUM" else value.type, nullable=True)
 
 
-def per_unit_facts(asked: AggregateCall, known: Known, single: bool) -> Facts:
-    """`single`: the unit has one row at most, so that sums are values."""
+def per_unit_facts(asked: AggregateCall, known: Known, single: bool, empty: bool = False) -> Facts:
+    """`single`: the unit has one row at most, so that sums are values. `empty`: a frame may hold no row.
+
+    A group is there because it has a row, and a frame that holds its own row has one.
+    """
     if asked.name == "COUNT":
-        # A group is there because it has a row.
-        return bounded(Integer(), 0 if asked.arguments else 1, _most_counted(asked, known, single), nullable=False)
+        least = 0 if asked.arguments or empty else 1
+        return bounded(Integer(), least, _most_counted(asked, known, single), nullable=False)
     if asked.name in POSITIONS:
         return bounded(Integer(), 1, 1 if single else None, nullable=False)
     if asked.name in SHARES:
@@ -97,15 +100,13 @@ def per_unit_facts(asked: AggregateCall, known: Known, single: bool) -> Facts:
     if len(asked.arguments) == 3:
         return replace(union([facts, facts_of(asked.arguments[2], known)], facts.type), nullable=True)
     if asked.name == "AVG":
-        return bounded(Double(), facts.low, facts.high, nullable=True)
+        return bounded(Double(), *double_range(facts), nullable=True)
     if asked.name == "SUM":
-        kind = result_type(asked).type
-        if single:
-            return bounded(kind, facts.low, facts.high, nullable=True)
-        # Values of one sign have a sum of that sign.
-        low = 0 if isinstance(facts.low, int | Fraction) and facts.low >= 0 else None
-        high = 0 if isinstance(facts.high, int | Fraction) and facts.high <= 0 else None
-        return bounded(kind, low, high, nullable=True)
+        kind, (low, high) = sum_type(facts.type), range_of(facts)
+        if not single:
+            # Values of one sign have a sum of that sign.
+            low, high = (0 if low is not None and low >= 0 else None, 0 if high is not None and high <= 0 else None)
+        return bounded(kind, low, high, nullable=True, whole=facts.whole)
     return replace(facts, nullable=True)
 
 
@@ -115,42 +116,21 @@ def _most_counted(asked: AggregateCall, known: Known, single: bool) -> int | Non
     return facts_of(asked.arguments[0], known).size if asked.distinct else None
 
 
-def per_unit_sql(asked: AggregateCall, known: Known, over: str = "") -> Sql:
-    """The call over columns of these names; with `over` it is a window function."""
+def per_unit_parts(asked: AggregateCall, known: Known) -> Parts:
+    """The call over columns of these names."""
     arguments = [emit_value(argument, known) for argument in asked.arguments]
     match asked.name:
         case "COUNT" if not arguments:
-            return Sql(f"count(*){over}")
+            return _as_it_is(Sql("count(*)"))
         case "COUNT":
-            return Sql(f"count({'DISTINCT ' if asked.distinct else ''}{arguments[0]}){over}")
+            return _as_it_is(Sql(f"count({'DISTINCT ' if asked.distinct else ''}{arguments[0]})"))
         case "SUM" | "AVG":
-            return _sum_sql(asked, asked.arguments[0], arguments[0], known, over)
+            return sum_parts(asked, arguments[0], facts_of(asked.arguments[0], known))
         case "ANY_VALUE":
-            return Sql(f"{call('min', *arguments)}{over}")
+            return _as_it_is(call("min", *arguments))
         case _:
-            return Sql(f"{call(asked.name.lower(), *arguments)}{over}")
+            return _as_it_is(call(asked.name.lower(), *arguments))
 
 
-def _sum_sql(asked: AggregateCall, value: Expression, sql: Sql, known: Known, over: str) -> Sql:
-    facts = facts_of(value, known)
-    whole = isinstance(value.type, Integer)
-    quanta, quantum = (sql, Fraction(1)) if whole else _quanta(asked, value, sql, facts)
-    total = Sql(f"sum({quanta}){over}")
-    if whole and asked.name == "SUM":
-        return try_cast(total, Integer())
-    worth = binary(cast(total, Double()), "*", literal(quantum, Double()))
-    return worth if asked.name == "SUM" else Sql(f"({worth} / nullif(count({sql}){over}, 0))")
-
-
-def _quanta(asked: AggregateCall, value: Expression, sql: Sql, facts: Facts) -> tuple[Sql, Fraction]:
-    """The value as a whole number of quanta, and what a quantum is worth."""
-    low, high = facts.low, facts.high
-    if isinstance(low, int | Fraction) and isinstance(high, int | Fraction):
-        quantum = quantum_for(value.type, Fraction(low), Fraction(high))
-        if quantum is not None:
-            return in_quanta(sql, value.type, quantum, int(low // quantum), -int(-high // quantum)), quantum
-    raise UnboundedColumn(
-        f"{asked.name} within one unit needs a bounded value, so that its sum is exact",
-        at=asked.at,
-        hint="declare bounds on the column, or hold it: LEAST(GREATEST(..., 0), 500)",
-    )
+def _as_it_is(sql: Sql) -> Parts:
+    return Parts((sql,), lambda parts: parts[0])

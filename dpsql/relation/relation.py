@@ -209,6 +209,11 @@ class Frame:
     start: str
     end: str
 
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether it may lie beside its own row, where there may be no other."""
+        return self.start.endswith("FOLLOWING") or self.end.endswith("PRECEDING")
+
 
 @dataclass(frozen=True)
 class WindowCall:

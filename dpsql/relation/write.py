@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.expressions.tree import Call, columns_of, facts_of
+from dpsql.expressions.tree import Call, Column, columns_of, facts_of
 from dpsql.expressions.write import NULL, Sql, binary, column, listed, named
 from dpsql.relation.knowledge import knowledge_of
-from dpsql.relation.per_unit import BY_POSITION, per_unit_sql
+from dpsql.relation.per_unit import BY_POSITION, per_unit_parts
 from dpsql.relation.relation import (
     Across,
     Distinct,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from dpsql.expressions.tree import Expression, Known
     from dpsql.relation.knowledge import Knowledge
     from dpsql.relation.relation import AggregateCall
+    from dpsql.relation.unit_sums import Parts
 
 
 WHOLE_PARTITION = " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
@@ -199,29 +201,70 @@ def _exists(semi: SemiJoin, condition: Expression | None, known: Knowledge) -> S
 
 
 def _per_unit(relation: PerUnit, names: list[str]) -> Sql:
-    known = knowledge_of(relation.source).always
-    keys = [(name, emit_value(key, known)) for name, key in relation.keys]
-    calls = [(name, call) for name, call in relation.calls if name in names]
-    below = relation_sql(relation.source, _used(*(key for _, key in relation.keys), *_arguments(calls)))
-    columns = [named(sql, name) for name, sql in keys if name in names]
-    columns += [named(per_unit_sql(call, known), name) for name, call in calls]
-    grouping = listed([column(UNIT), *(sql for _, sql in keys)])
-    return Sql(f"{select([column(UNIT), *columns], below)} GROUP BY {grouping}")
+    keys = [key for _, key in relation.keys]
+    wanted = [(name, call) for name, call in relation.calls if name in names]
+    source, calls = _with_arguments(relation.source, wanted, _used(*keys, *_arguments(wanted)))
+    known = knowledge_of(source).always
+    grouping = [(name, emit_value(key, known)) for name, key in relation.keys]
+    parts = [(name, per_unit_parts(call, known)) for name, call in calls]
+    shown = [named(sql, name) for name, sql in grouping if name in names]
+    below = relation_sql(source, _used(*keys, *_arguments(calls)))
+    computed = [sql for name, each in parts for sql in _computed(name, each)]
+    by = listed([column(UNIT), *(sql for _, sql in grouping)])
+    grouped = Sql(f"{select([column(UNIT), *shown, *computed], below)} GROUP BY {by}")
+    passed = [column(name) for name, _ in grouping if name in names]
+    return select([column(UNIT), *passed, *(_combined(name, each) for name, each in parts)], grouped)
+
+
+def _window(relation: Window, names: list[str]) -> Sql:
+    windows = [(name, window) for name, window in relation.columns if name in names]
+    passed = [name for name in names if name in knowledge_of(relation.source).always]
+    # Where positions count, every column that is read breaks ties: the order does not depend on who else is there.
+    read = sorted({*passed, *_used(*(part for _, window in windows for part in _window_parts(window)))})
+    source, calls = _with_arguments(relation.source, [(name, window.call) for name, window in windows], set(read))
+    known = knowledge_of(source).always
+    parts = [(name, per_unit_parts(call, known)) for name, call in calls]
+    over = {name: _over(window, known, read) for name, window in windows}
+    below = relation_sql(source, {*read, *_used(*_arguments(calls))})
+    computed = [sql for name, each in parts for sql in _computed(name, each, over[name])]
+    framed = select([column(UNIT), *map(column, passed), *computed], below)
+    return select([column(UNIT), *map(column, passed), *(_combined(name, each) for name, each in parts)], framed)
+
+
+def _with_arguments(
+    source: Relation, calls: list[tuple[str, AggregateCall]], used: set[str]
+) -> tuple[Relation, list[tuple[str, AggregateCall]]]:
+    """Sums read their argument several times, so it is computed once: as a column, beside those that are used."""
+    computed = {
+        name: call.arguments[0]
+        for name, call in calls
+        if call.name in ("SUM", "AVG") and not isinstance(call.arguments[0], Column)
+    }
+    if not computed:
+        return source, calls
+    known = knowledge_of(source).always
+    arguments = {name: Column(f"{name}.argument", value.type) for name, value in computed.items()}
+    passed = [(name, Column(name, known[name].type)) for name in sorted(used)]
+    project = Project(source, (*passed, *((arguments[name].name, value) for name, value in computed.items())))
+    return project, [
+        (name, replace(call, arguments=(arguments[name],)) if name in arguments else call) for name, call in calls
+    ]
 
 
 def _arguments(calls: list[tuple[str, AggregateCall]]) -> list[Expression]:
     return [argument for _, call in calls for argument in call.arguments]
 
 
-def _window(relation: Window, names: list[str]) -> Sql:
-    known = knowledge_of(relation.source).always
-    windows = [(name, window) for name, window in relation.columns if name in names]
-    passed = [name for name in names if name in known]
-    parts = [part for _, window in windows for part in _window_parts(window)]
-    # Where positions count, every column that is read breaks ties: the order does not depend on who else is there.
-    read = sorted({*passed, *_used(*parts)})
-    computed = [named(_over(window, known, read), name) for name, window in windows]
-    return select([column(UNIT), *map(column, passed), *computed], relation_sql(relation.source, read))
+def _computed(name: str, parts: Parts, over: str = "") -> list[Sql]:
+    return [named(Sql(f"{call}{over}"), _part(name, number)) for number, call in enumerate(parts.calls)]
+
+
+def _combined(name: str, parts: Parts) -> Sql:
+    return named(parts.whole([column(_part(name, number)) for number in range(len(parts.calls))]), name)
+
+
+def _part(name: str, number: int) -> str:
+    return f"{name}.{number}"
 
 
 def _window_parts(window: WindowCall) -> list[Expression]:
@@ -233,7 +276,7 @@ def _ordered(order: WindowOrder, known: Known) -> Sql:
     return Sql(f"{emit(order.expression, known)} {direction} NULLS {'FIRST' if order.nulls_first else 'LAST'}")
 
 
-def _over(window: WindowCall, known: Known, read: list[str]) -> Sql:
+def _over(window: WindowCall, known: Known, read: list[str]) -> str:
     partition = listed([column(UNIT), *(emit(key, known) for key in window.keys)])
     order = [_ordered(order, known) for order in window.order]
     if window.call.name in BY_POSITION or (window.frame is not None and window.frame.kind == "ROWS"):
@@ -243,4 +286,4 @@ def _over(window: WindowCall, known: Known, read: list[str]) -> Sql:
     frame = "" if window.order or not ordered else WHOLE_PARTITION
     if window.frame is not None:
         frame = f" {window.frame.kind} BETWEEN {window.frame.start} AND {window.frame.end}"
-    return per_unit_sql(window.call, known, f" OVER (PARTITION BY {partition}{ordered}{frame})")
+    return f" OVER (PARTITION BY {partition}{ordered}{frame})"

@@ -37,6 +37,8 @@ def extra_clauses(node: exp.Expr, known: set[str]) -> list[str]:
 def is_aggregate(node: exp.Expr) -> bool:
     """Whether the node itself aggregates the rows below; the function of a window does not."""
     mean = isinstance(node, exp.Anonymous) and node.name.upper() == "MEAN"
+    if isinstance(node, exp.IgnoreNulls):  # which the parser puts around ANY_VALUE
+        return is_aggregate(node.this)
     if not (mean or isinstance(node, exp.AggFunc | exp.Filter) or is_quantile(node)):
         return False
     above = node.parent.parent if isinstance(node.parent, exp.Filter | exp.IgnoreNulls) else node.parent

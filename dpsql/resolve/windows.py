@@ -79,6 +79,8 @@ def _frame(spec: exp.Expr, refuse: Refuse) -> Frame:
     steps = any(part[0].isdigit() for part in (start, end))
     if kind not in ("ROWS", "RANGE") or spec.args.get("exclude") or (kind == "RANGE" and steps):
         raise refuse("this frame cannot be used over rows of people", spec.parent or spec, FRAME_HINT)
+    if start == "UNBOUNDED FOLLOWING" or end == "UNBOUNDED PRECEDING" or _side(end) < _side(start):
+        raise refuse("a frame ends after it starts", spec.parent or spec, FRAME_HINT)
     return Frame("ROWS" if kind == "ROWS" else "RANGE", start, end)
 
 
@@ -93,3 +95,8 @@ def _frame_end(spec: exp.Expr, key: str, refuse: Refuse) -> str:
         if isinstance(value, exp.Literal) and value.is_int and int(value.this) < LARGEST_OFFSET:
             return f"{int(value.this)} {side}"
     raise refuse("the ends of a frame are constants", spec.parent or spec, FRAME_HINT)
+
+
+def _side(end: str) -> int:
+    """Before the row, at it, after it: in this order the ends of a frame must come."""
+    return ("PRECEDING", "ROW", "FOLLOWING").index(end.rpartition(" ")[2])
