@@ -126,6 +126,7 @@ def moments() -> Iterator[str]:
     for unit, pair in product(("day", "hour"), ("d, '2024-02-29 12:00:00'", "'2024-02-28 23:00:00', ts", "d, ts")):
         yield from (f"{name}('{unit}', {pair}) = 1" for name in ("DATE_DIFF", "DATE_SUB"))
     yield "NULLIF(d, '2024-02-29 12:00:00') IS NULL"
+    yield "NULLIF('2024-02-29 12:00:00', d) = '2024-02-29 12:00:00'"
     yield "CASE d WHEN '2024-02-29 12:00:00' THEN x WHEN ts THEN 2 ELSE 3 END = 1"
     yield "(d, x) IN (('2024-02-29 12:00:00', 1))"
     yield "(d, x) IN ((DATE '2024-02-29', 1))"

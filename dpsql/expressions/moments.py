@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.errors import ProgrammingError, SchemaError
 from dpsql.expressions.tree import Expression, Literal
-from dpsql.schema.types import Date, Timestamp
+from dpsql.schema.types import Date, Text, Timestamp
 
 if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
@@ -28,6 +28,8 @@ def read_dates(function: str, arguments: tuple[Expression, ...]) -> tuple[Expres
     kinds = {type(argument.type) for argument in arguments}
     if function not in OF_ONE_TYPE or not kinds & {Date, Timestamp}:
         return arguments
+    if function == "NULLIF" and isinstance(arguments[0].type, Text):
+        return arguments  # it would stay a text
     wanted: ColumnType = Timestamp() if Timestamp in kinds else Date()
     return tuple(
         read_moment(argument, wanted)
