@@ -270,6 +270,7 @@ class Maker:
             "s": [
                 lambda: f"{self.pick(['UPPER', 'LOWER', 'TRIM'])}({down('s')})",
                 lambda: f"{down('s')}[{self.pick([1, 2, 3])}]",
+                lambda: f"{self.pick(['UPPER', 'LOWER'])}({down('s')})[{self.pick([1, 2, 3])}]",
                 lambda: f"({down('s')} || {down('s')})",
                 lambda: f"CAST({down(self.pick('nbdtmf'))} AS VARCHAR)",
                 lambda: f"SUBSTRING({down('s')}, 1, 2)",
