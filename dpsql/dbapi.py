@@ -92,7 +92,8 @@ def connect(
 ) -> Connection:
     """Opens a private session on a database.
 
-    `database` is a DuckDB file or open connection, a Parquet or CSV file, a frame, or a dict of name -> frame or path.
+    `database` is a DuckDB file or open connection; a Parquet or CSV file, a folder, a pattern or a list of such; a
+    frame; or a dict of name -> frame or files. Files and frames are read now, and never again.
     `epsilon` and `delta` are the whole session's budget; without them the ledger's is used. The ledger is a file beside
     a file database, and in memory otherwise.
     """

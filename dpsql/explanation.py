@@ -70,6 +70,8 @@ class ExplainedRelease:
     max_groups: int
     max_rows_per_group: int
     one_row_per_unit: bool
+    rows_per_unit: int | None
+    """How many rows the schema and public rows let a unit have, where that is known."""
     pairs: bool
     """Whether it is about pairs of different units."""
     epsilon: float
@@ -148,6 +150,7 @@ def _release(release: CalibratedRelease) -> ExplainedRelease:
         plan.groups,
         plan.rows,
         plan.one_row_per_unit,
+        plan.rows_per_unit,
         any(isinstance(drawn.statistic, Matched) for drawn in plan.statistics),
         float(release.epsilon),
         tuple(sorted({number for part in release.planned.earlier for number in part.releases})),
@@ -225,6 +228,9 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
         yield "bounds", f"at most {release.max_rows_per_group} rows of a unit on either side of the join, in all"
     else:
         yield "bounds", f"{release.max_groups} groups per unit, {release.max_rows_per_group} rows per group"
+        most = release.rows_per_unit or 0
+        if most > release.max_rows_per_group or (release.keys and most > release.max_groups):
+            yield "cut", f"the join gives a unit up to {most} rows: those beyond the bounds do not count"
     if release.threshold is not None:
         why = "as asked for" if release.public_keys else "the keys are not public"
         yield "groups", f"shown from a noisy {release.threshold} units on: {why}"

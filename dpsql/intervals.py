@@ -51,26 +51,37 @@ def interval(
 
 
 def ends(
-    estimate: Estimate, rows: Iterable[Mapping[str, int]], noises: NoisyColumns, level: float
+    estimate: Estimate, rows: Iterable[Mapping[str, int | None]], noises: NoisyColumns, level: float
 ) -> Iterator[tuple[float, float] | None]:
     """The interval around the estimate itself, for each row of noisy measures; None where the answer is NULL."""
-    if not _known(estimate, noises):
-        yield from (None for _ in rows)
-    elif isinstance(estimate, Linear):
-        width = _linear(estimate, noises, level)
-        yield from ((value - width, value + width) for value in (_value(estimate, row) for row in rows))
-    else:
-        for row in rows:
-            below = _value(estimate.below, row)
-            # An average over fewer than no rows is NULL; a quotient that the analyst wrote is one unless it is by zero.
-            answered = below > 0 or (below < 0 and estimate.low is None)
-            yield interval(estimate, math.nan, row, noises, level) if answered else None
+    used = _parts(estimate)
+    known = used <= noises.keys()
+    for row in rows:
+        # What a test refused is None.
+        measures = {name: value for name in used if (value := row.get(name)) is not None}
+        yield _around(estimate, measures, noises, level) if known and len(measures) == len(used) else None
+
+
+def _around(
+    estimate: Estimate, measures: Mapping[str, int], noises: NoisyColumns, level: float
+) -> tuple[float, float] | None:
+    if isinstance(estimate, Linear):
+        return interval(estimate, _value(estimate, measures), measures, noises, level)
+    below = _value(estimate.below, measures)
+    # An average over fewer than no rows is NULL; a quotient that the analyst wrote is one unless it is by zero.
+    answered = below > 0 or (below < 0 and estimate.low is None)
+    return interval(estimate, math.nan, measures, noises, level) if answered else None
 
 
 def _known(estimate: Estimate, noises: NoisyColumns) -> bool:
     """Whether every part has a noise that everybody knows; a quantile that was chosen has none."""
-    parts = (estimate,) if isinstance(estimate, Linear) else (estimate.above, estimate.below)
-    return all(name in noises for part in parts for name, _ in part.weights)
+    return _parts(estimate) <= noises.keys()
+
+
+def _parts(estimate: Estimate) -> set[str]:
+    """The columns that it is made of."""
+    sides = (estimate,) if isinstance(estimate, Linear) else (estimate.above, estimate.below)
+    return {name for side in sides for name, _ in side.weights}
 
 
 def _linear(linear: Linear, noises: NoisyColumns, level: float) -> float:

@@ -19,14 +19,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dpsql.accuracy import meet_accuracy
-from dpsql.errors import SqlSyntaxError
 from dpsql.flow.add_noise import add_noise
 from dpsql.flow.calibrate_noise import calibrate_noise
 from dpsql.flow.charge_budget import charge_budget, charge_together
 from dpsql.flow.execute_query import execute_query
 from dpsql.flow.finish_result import finish_result
 from dpsql.flow.infer_sensitivity import infer_sensitivity
-from dpsql.flow.parse_sql import parse_sql
+from dpsql.flow.parse_sql import parse_sql, too_deep
 from dpsql.flow.plan_query import Planned, plan_query
 from dpsql.flow.resolve_names import resolve_names
 from dpsql.flow.track_units import track_units
@@ -69,9 +68,7 @@ def plan_question(question: Question, setting: Setting) -> Planned:
         assert isinstance(planned, Planned)
         return planned
     except RecursionError:
-        problem = SqlSyntaxError(
-            "the query is nested too deeply", hint="use WITH to name its parts, or IN for long lists"
-        )
+        problem = too_deep()
     raise problem
 
 

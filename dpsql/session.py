@@ -6,6 +6,7 @@ import os
 from copy import copy
 from dataclasses import replace
 from fractions import Fraction
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,6 @@ class Session:
         share = positive(query_epsilon, "query_epsilon") if query_epsilon is not None else None
         engine = DuckDBEngine.open(database, loaded)
         try:
-            engine.check(loaded)
             opened = Ledger.open(
                 default_ledger(database) if ledger is None else ledger,
                 dataset=loaded.dataset,
@@ -80,8 +80,7 @@ class Session:
         from dpsql.engines.duckdb_engine import DuckDBEngine
 
         assert isinstance(self.setting.engine, DuckDBEngine)
-        engine = self.setting.engine.over(frames)
-        engine.check(schema)
+        engine = self.setting.engine.over(frames, schema)
         other = copy(self)
         other.setting = replace(self.setting, schema=schema, engine=engine)
         return other
@@ -152,6 +151,8 @@ class Session:
 
 def default_ledger(database: object) -> str:
     """A file database has its ledger beside it, so that reopening a notebook does not reset privacy."""
+    if isinstance(database, list | tuple) or (isinstance(database, str) and has_magic(database)):
+        raise InterfaceError("several files have no ledger of their own", hint='name one: ledger="orders.ledger"')
     if isinstance(database, str | os.PathLike) and str(database) != MEMORY:
         return f"{Path(database)}.ledger"
     return MEMORY

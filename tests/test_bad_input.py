@@ -342,12 +342,10 @@ def test_parameters(sql: str, parameters: Any, kind: type[dpsql.Error], shop: dp
 @pytest.mark.parametrize(
     "value", [10**400, -(10**30), 1e300, "\ud800", "x" * 100_000, Decimal("1E+500")], ids=lambda v: str(v)[:9]
 )
-def test_extreme_parameters(value: Any, shop: dpsql.Connection) -> None:
+def test_extreme_parameters(value: Any, shop: dpsql.Connection, shop_database: Any) -> None:
     """Refused before the charge, or answered; never an error of another kind, never a failure after the charge."""
     column = "note" if isinstance(value, str) else "amount"
-    with dpsql.connect(
-        shop.session.setting.engine._connection, schema=shop.session.setting.schema, epsilon=1
-    ) as connection:
+    with dpsql.connect(shop_database, schema=shop.session.setting.schema, epsilon=1) as connection:
         with suppress(dpsql.ProgrammingError):
             connection.execute(f"SELECT COUNT(*) FROM orders WHERE {column} = ?", [value])
             return

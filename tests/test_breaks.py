@@ -60,7 +60,7 @@ def test_no_subquery_is_overlooked(sql: str) -> None:
         connection.execute(sql)
 
 
-@pytest.mark.parametrize("odd", ["60000,unknown", "60000,1,2,3", "unknown,3"])
+@pytest.mark.parametrize("odd", ["60000,unknown", "unknown,3"])
 def test_no_line_of_a_csv_file_makes_queries_fail(odd: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("u,x\n" + "".join(f"{i},{i % 5}\n" for i in range(60_000)) + odd + "\n")

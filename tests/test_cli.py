@@ -383,6 +383,38 @@ def test_init_of_what_is_not_there(arguments: tuple[str, ...], said: str, run: R
     assert not list(csv_folder.glob("*.yaml"))
 
 
+def test_init_says_how_a_csv_is_written(run: Run, csv_folder: Path) -> None:
+    """Guessed once, by the owner's command, and fixed from then on."""
+    lines = "".join(f"{i};Orl\xe9ans;{i % 7}.5\n" for i in range(60))
+    (csv_folder / "french.csv").write_bytes(f"person;ville;x\n{lines}".encode("latin-1"))
+    (csv_folder / "bare.csv").write_text(lines.replace(";", ",").replace("\xe9", "e"))
+    for name, options in (
+        ("french", 'csv: {"delimiter": ";", "encoding": "windows-1252"}'),
+        ("bare", 'csv: {"header": ["column0", "column1", "column2"]}'),
+    ):
+        unit = "person" if name == "french" else "column0"
+        assert run("init", f"{name}.csv", "--unit", unit, "--yes").code == 0
+        assert options in (csv_folder / f"{name}.yaml").read_text()
+        assert run("check", f"{name}.yaml", f"{name}.csv").code == 0
+
+
+def test_check_tells_counts_and_no_values(run: Run, csv_folder: Path) -> None:
+    run("init", "visits.csv", "--unit", "person", "--yes")
+    with (csv_folder / "visits.csv").open("a") as file:
+        file.write("999999,secret,1,2,3,4,5,6\n")
+    checked = run("check", "visits.yaml", "visits.csv")
+    assert checked.code == 1
+    assert "lines have more fields than columns" in checked.err
+    assert "secret" not in checked.err
+
+
+def test_init_leaves_a_view_to_be_vouched_for(run: Run, tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "v.duckdb")) as raw:
+        raw.execute("CREATE TABLE t (u BIGINT); CREATE VIEW seen AS FROM t")
+    begun = run("init", str(tmp_path / "v.duckdb"), "--unit", "u", "--yes")
+    assert "tables.seen.view" in begun.out
+
+
 def test_check(run: Run, folder: Path) -> None:
     (table,) = json.loads(run("check", "people.yaml", "people.duckdb", "--json").out)["tables"]
     assert table == {

@@ -375,3 +375,13 @@ def assert_claims(raw: duckdb.DuckDBPyConnection, relation: Relation, known: Kno
     for row in raw.execute(f"SELECT {shown} FROM ({relation_sql(relation, names)})").fetchall():
         for name, value in zip(names, row, strict=True):
             assert is_claimed(value, known[name]), (name, value, known[name])
+
+
+@pytest.mark.parametrize(
+    "frame", ["CURRENT ROW AND 1 PRECEDING", "1 FOLLOWING AND CURRENT ROW", "UNBOUNDED FOLLOWING AND 1 FOLLOWING"]
+)
+def test_a_frame_that_ends_before_it_starts_is_refused(frame: str, people: People) -> None:
+    """The engine would refuse it too, but after the charge."""
+    inner = f"SELECT u, COUNT(*) OVER (PARTITION BY u ORDER BY d ROWS BETWEEN {frame}) AS c FROM t"
+    with pytest.raises(dpsql.Unsupported, match="a frame ends after it starts"):
+        people.connection.explain(f"SELECT COUNT(*) FROM ({inner}) AS q WHERE c > 0")

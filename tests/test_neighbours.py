@@ -8,7 +8,6 @@ THEORY 12.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,9 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpsql
-
-Answer = tuple[list[tuple[str, str]], list[tuple[Any, ...]]]
-Run = Callable[[str, str], Answer]
+from dpsql.audit.neighbours import keys_of, moved_too_far, wrong_shape
+from dpsql.audit.worlds import Answer, answer
 
 
 @pytest.fixture(scope="module")
@@ -64,44 +62,11 @@ def test_no_neighbour_moves_further(
 
 
 def check_shape(release: Any, answers: list[Answer]) -> None:
-    """Key columns first, then one BIGINT for each measure; the same groups everywhere if they are public."""
-    columns, _ = answers[0]
-    assert [name for name, _ in columns] == [*release.keys, *(measure.column for measure in release.measures)]
-    assert {kind for _, kind in columns[len(release.keys) :]} <= {"BIGINT"}
-    for other, rows in answers:
-        assert other == columns
-        if not release.keys:
-            assert len(rows) == 1
-        if release.public_keys:
-            assert keys_of(release, rows) == keys_of(release, answers[0][1])
+    assert list(wrong_shape(release, answers)) == []
 
 
 def check_neighbour(release: Any, whole: Answer, neighbour: Answer) -> None:
-    assert neighbour[0] == whole[0]
-    if release.public_keys or not release.keys:
-        assert keys_of(release, neighbour[1]) == keys_of(release, whole[1])
-    here, there = by_key(release, whole[1]), by_key(release, neighbour[1])
-    nothing = (0,) * len(release.measures)
-    moved = [
-        [abs(a - b) for a, b in zip(here.get(key, nothing), there.get(key, nothing), strict=True)]
-        for key in {**here, **there}
-    ]
-    assert sum(any(row) for row in moved) <= max(measure.l0 for measure in release.measures), "groups"
-    for measure, differences in zip(release.measures, zip(*moved, strict=True), strict=False):
-        assert max(differences) <= measure.linf, measure
-        assert sum(differences) <= measure.l1, measure
-        assert math.sqrt(sum(difference**2 for difference in differences)) <= measure.l2 * (1 + 1e-12), measure
-
-
-def keys_of(release: Any, rows: list[tuple[Any, ...]]) -> list[tuple[str, ...]]:
-    return [tuple(map(repr, row[: len(release.keys)])) for row in rows]
-
-
-def by_key(release: Any, rows: list[tuple[Any, ...]]) -> dict[tuple[str, ...], tuple[int, ...]]:
-    """Keys by their repr, since NaN is not equal to itself."""
-    found = dict(zip(keys_of(release, rows), (row[len(release.keys) :] for row in rows), strict=True))
-    assert len(found) == len(rows), "one row for each group"
-    return found
+    assert list(moved_too_far(release, whole, neighbour)) == []
 
 
 # -- data that hypothesis thinks of ----------------------------------------------------------------------------------
@@ -159,11 +124,6 @@ def test_hypothetical_neighbours(sql: str, raw: Any, session: dpsql.Connection, 
         raw.execute("BEGIN; DELETE FROM orders WHERE customer_id = ?", [person])
         check_neighbour(release, whole, answer(raw, release.sql))
         raw.execute("ROLLBACK")
-
-
-def answer(connection: duckdb.DuckDBPyConnection, sql: str) -> Answer:
-    found = connection.execute(sql)
-    return [(item[0], str(item[1])) for item in found.description or ()], found.fetchall()
 
 
 # -- what no row may bring about -------------------------------------------------------------------------------------
@@ -348,6 +308,6 @@ def test_a_group_does_not_show_how_one_person_spells_it(declared: str, kind: str
     whole = answer(raw, release.sql)
     for person in (0, 1):
         raw.execute(f"BEGIN; DELETE FROM visits WHERE person = {person}")
-        shown = set(keys_of(release, answer(raw, release.sql)[1]))
-        assert shown <= set(keys_of(release, whole[1])), "the group would change its name with one person"
+        shown = set(keys_of(release, answer(raw, release.sql)))
+        assert shown <= set(keys_of(release, whole)), "the group would change its name with one person"
         raw.execute("ROLLBACK")

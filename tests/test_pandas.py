@@ -492,10 +492,10 @@ def test_the_unit_must_stay(unspent: pd.DataFrame) -> None:
 
 
 def test_a_column_of_another_type_is_refused_without_a_word_of_what_it_holds(people: pd.DataFrame) -> None:
-    people["age"] = pd.Categorical(["alice", "bob"] * 400)
+    people["age"] = pd.to_timedelta([1234, 5678] * 400, unit="s")
     with pytest.raises(dpsql.SchemaError, match="protect it again") as caught:
         people.dp.count()
-    assert "alice" not in str(caught.value)
+    assert "20:34" not in str(caught.value)
 
 
 # -- what pandas can hold ---------------------------------------------------------------------------------------------
@@ -571,6 +571,7 @@ def test_public_frames_can_be_joined(plain: pd.DataFrame) -> None:
 def test_every_frame_is_read_in_a_locked_engine(orders: pd.DataFrame) -> None:
     engine = orders.dp._session().setting.engine
     settings = ("enable_external_access", "python_enable_replacements", "error_on_division_by_zero")
-    assert engine._rows(f"SELECT {', '.join(f'current_setting({name!r})' for name in settings)}") == [(False,) * 3]
+    asked = engine._connection.execute(f"SELECT {', '.join(f'current_setting({name!r})' for name in settings)}")
+    assert asked.fetchall() == [(False,) * 3]
     with pytest.raises(Exception, match="configuration has been locked"):
-        engine._rows("SET enable_external_access = true")
+        engine._connection.execute("SET enable_external_access = true")

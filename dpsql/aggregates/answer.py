@@ -30,6 +30,8 @@ class Answer:
     estimate: Estimate | Formula
     type: ColumnType
     test: Test | None = None
+    wide: bool = False
+    """Whether a whole number is as wide as the engine makes a sum of integers."""
 
 
 @dataclass(frozen=True)

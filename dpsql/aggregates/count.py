@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.clip import check_clip, clipped
 from dpsql.aggregates.estimate import Linear
-from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, Measure, OverDistinct
+from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.narrow import kept_facts
 from dpsql.expressions.tree import Call, Column, Expression, Known, Literal
@@ -41,7 +41,7 @@ def _clipped(call: AggregateCall, measure: CountRows | CountValues, context: Con
 
 def _held(measure: Measure, call: AggregateCall) -> Measure:
     assert call.group_bounds is not None
-    if isinstance(measure, CountUnits):
+    if isinstance(measure, CountUnits | CountUnitsWith):
         return measure  # a unit is counted once anyway
     if not isinstance(measure, CountRows | CountValues):
         raise Unsupported(
@@ -61,23 +61,22 @@ def count_measure(call: AggregateCall, context: Context) -> Measure:
     (argument,) = call.arguments or (None,)
     if not call.distinct or argument is None:
         return count_of(argument, context.known)
-    if call.name == "COUNT" and isinstance(argument, Column) and argument.name in context.unit_columns:
-        return CountUnits()
     if call.name == "COUNT" and _is_unit_or_null(argument, context):
-        return CountValues(argument, most=1)
+        return CountUnitsWith(argument) if kept_facts(argument, context.known).nullable else CountUnits()
     return OverDistinct(argument, CountValues(argument))
 
 
 def _is_unit_or_null(argument: Expression, context: Context) -> bool:
-    """CASE WHEN ... THEN unit END: of one unit's rows no two have different values."""
+    """The unit, or CASE WHEN ... THEN unit END: of one unit's rows no two have different values."""
     match argument:
+        case Column(name):
+            return name in context.unit_columns
+        case Literal(value):
+            return value is None
         case Call(function, (*branches, otherwise)) if function.name == "CASE":
-            values = [*branches[1::2], otherwise]
-            return all(
-                (isinstance(value, Column) and value.name in context.unit_columns)
-                or (isinstance(value, Literal) and value.value is None)
-                for value in values
-            )
+            return all(_is_unit_or_null(value, context) for value in (*branches[1::2], otherwise))
+        case Call(function, arguments) if function.name == "COALESCE":
+            return all(_is_unit_or_null(value, context) for value in arguments)
     return False
 
 

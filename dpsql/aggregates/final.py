@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 
 
 def answer_type(answer: Answer) -> str:
-    """In the engine's words; a sum of integers is as wide as the engine's own."""
-    if isinstance(answer.type, Integer):
-        return "BIGINT" if _is_plain(answer.estimate) else "HUGEINT"
-    return str(engine_type(answer.type))
+    """In the engine's words."""
+    return "HUGEINT" if answer.wide and isinstance(answer.type, Integer) else str(engine_type(answer.type))
 
 
 def _is_plain(estimate: Estimate | Formula) -> bool:

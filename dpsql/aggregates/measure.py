@@ -37,6 +37,25 @@ class CountUnits:
         return 1
 
 
+@dataclass(frozen=True)
+class CountUnitsWith:
+    """How many units of a group have a value that is not NULL."""
+
+    argument: Expression
+
+    def input(self, argument: Sql) -> Sql:
+        return argument
+
+    def partial(self, name: str) -> list[Sql]:
+        return [named(call("count", column(name)), name)]
+
+    def bounded(self, name: str, rows: int) -> Sql:
+        return call("least", column(name), integer(1))
+
+    def linf(self, rows: int) -> int:
+        return 1
+
+
 class _Count:
     """What counts of rows and of values have in common."""
 
@@ -174,12 +193,12 @@ class OverDistinct:
         return self.inner.linf(rows)
 
 
-ByUnit: TypeAlias = CountUnits | CountRows | CountValues | SumValues | UnitsBeyond
+ByUnit: TypeAlias = CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | UnitsBeyond
 """Measures that are sums of what each unit contributes."""
 Measure: TypeAlias = ByUnit | OverDistinct
 
 
-def read_by(measure: ByUnit) -> CountValues | SumValues | None:
+def read_by(measure: ByUnit) -> CountUnitsWith | CountValues | SumValues | None:
     """The part of a measure that reads a value of every row, if it does."""
     part = measure.inner if isinstance(measure, UnitsBeyond) else measure
-    return part if isinstance(part, CountValues | SumValues) else None
+    return part if isinstance(part, CountUnitsWith | CountValues | SumValues) else None

@@ -44,7 +44,10 @@ def quantile(call: AggregateCall, context: Context) -> Answer:
     grid = grid_of(call, value, context)
     column = context.drawn_as(Quantile(value, grid, fraction))
     if isinstance(value.type, Date | Timestamp):
-        return Answer(Formula(from_quanta(column, value.type)), value.type)
+        # Between two days lies a moment, so a continuous quantile of dates is one.
+        return Answer(
+            Formula(from_quanta(column, value.type)), Timestamp() if call.name == "QUANTILE_CONT" else value.type
+        )
     return Answer(Linear(((column, grid.quantum),)), _answer_type(call, value.type, grid))
 
 

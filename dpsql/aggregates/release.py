@@ -72,6 +72,8 @@ class Release:
     groups: int
     """One unit reaches at most so many groups, each with at most `rows` rows."""
     rows: int
+    rows_per_unit: int | None
+    """How many rows a unit can have at most, if the schema is right and says so."""
     measures: tuple[Bounded, ...]
     statistics: tuple[Drawn, ...]
     answers: tuple[Answer, ...]

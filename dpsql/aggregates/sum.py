@@ -42,7 +42,7 @@ def sum_(call: AggregateCall, context: Context) -> Answer:
         )
     if context.mechanism == "ptr":
         return _clipped(call, argument, context)
-    return Answer(sum_linear(call, argument, context), sum_type(argument.type))
+    return Answer(sum_linear(call, argument, context), sum_type(argument.type), wide=True)
 
 
 def _clipped(call: AggregateCall, value: Expression, context: Context) -> Answer:
@@ -52,7 +52,7 @@ def _clipped(call: AggregateCall, value: Expression, context: Context) -> Answer
     finite_range(call, value, kept_facts(value, context.known))
     assert context.propose is not None
     measure = summed(replace(call, group_bounds=(-context.propose, context.propose)), value, context, centred=False)
-    return clipped(measure, measure.quantum, sum_type(value.type), context)
+    return replace(clipped(measure, measure.quantum, sum_type(value.type), context), wide=True)
 
 
 def sum_linear(call: AggregateCall, value: Expression, context: Context) -> Linear:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.measure import (
     CountRows,
     CountUnits,
+    CountUnitsWith,
     CountValues,
     OverDistinct,
     SumValues,
@@ -26,7 +27,7 @@ from dpsql.aggregates.measure import (
     read_by,
 )
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
-from dpsql.expressions.emit import emit, emit_value
+from dpsql.expressions.emit import emit, emit_into, emit_value
 from dpsql.expressions.quanta import saturated
 from dpsql.expressions.tree import Column, columns_of, substituted
 from dpsql.expressions.write import Sql, binary, call, column, finite, integer, listed, named, when
@@ -86,7 +87,7 @@ class Writer:
         release = self.release
         inputs = [(name, part) for name, measure in measures if (part := read_by(measure)) is not None]
         known = release.knowledge.always
-        values = [named(part.input(emit(part.argument, known)), name) for name, part in inputs]
+        values = [named(emit_into(part.input, part.argument, known), name) for name, part in inputs]
         rows = self.rows(values, [part.argument for _, part in inputs])
         if release.one_row_per_unit:
             totals = [named(saturated(row_total(name, part)), name) for name, part in measures]
@@ -213,7 +214,7 @@ def row_total(name: str, measure: ByUnit) -> Sql:
     match measure:
         case CountUnits() | CountRows():
             return Sql("count(*)")
-        case CountValues():
+        case CountUnitsWith() | CountValues():
             return call("count", column(name))
         case SumValues():
             value = column(name)

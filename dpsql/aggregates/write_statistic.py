@@ -21,7 +21,6 @@ from dpsql.aggregates.write_matched import matched_sql
 from dpsql.expressions.quanta import in_quanta
 from dpsql.expressions.write import Sql, call, column, engine_type, huge, integer, listed, literal, named, try_cast
 from dpsql.relation.write import select
-from dpsql.relation.write_scan import UNIT
 from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class QuantileWriter:
     def guess(self) -> Sql:
         """Two fences for each group that was sampled; none where the sample does not reach as far."""
         keys, fraction = self.writer.keys, literal(self.statistic.fraction, Double())
-        sample = Sql(f"SELECT * FROM _values WHERE hash({column(UNIT)}) & {SAMPLED - 1} = 0")
+        sample = Sql(f"SELECT * FROM _values WHERE {self.writer.hashed([])} & {SAMPLED - 1} = 0")
         sampled = self.writer.by_keys(
             [*keys, Sql(f"list_sort(list({VALUE}) FILTER (WHERE {VALUE} IS NOT NULL)) AS _sample")], sample
         )

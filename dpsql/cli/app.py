@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import typer
 
 from dpsql.cli.accounts import budget, ledger_app
+from dpsql.cli.audit import audit
 from dpsql.cli.errors import exit_code, show_error
 from dpsql.cli.questions import explain, query
 from dpsql.cli.schemas import check, init
@@ -35,6 +36,7 @@ def demo() -> None:
 
 app.command()(init)
 app.command()(check)
+app.command()(audit)
 app.command()(query)
 app.command()(explain)
 app.command()(shell)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dpsql.engines.duckdb_engine import declared_type
+from dpsql.engines.stored_types import declared_type
 from dpsql.schema.types import parse_type
 
 if TYPE_CHECKING:
@@ -47,14 +48,17 @@ def schema_text(dataset: str, tables: Mapping[str, Described], chosen: Chosen) -
         "tables:",
     ]
     for name, table in tables.items():
-        lines += [f"  {_scalar(name)}:", *_unit_lines(name, tables, chosen), "    columns:"]
+        lines += [f"  {_scalar(name)}:", *_unit_lines(name, tables, chosen), *_source_lines(table), "    columns:"]
         lines += [f"      {line}" for line in _column_lines(name, table, chosen)]
         lines.append("")
     return "\n".join(lines)
 
 
 def missing(tables: Mapping[str, Described], chosen: Chosen) -> list[str]:
-    """The paths still to be filled in: without a unit nothing can be asked, without bounds nothing summed."""
+    """The paths still to be filled in: without a unit nothing can be asked, without bounds nothing summed.
+
+    A view must be vouched for.
+    """
     units = [f"tables.{name}.unit" for name in tables if not _unit(name, tables, chosen)]
     bounds = [
         f"tables.{name}.columns.{column}.bounds"
@@ -62,7 +66,8 @@ def missing(tables: Mapping[str, Described], chosen: Chosen) -> list[str]:
         for column in measures(table, chosen.units.get(name))
         if (name, column) not in chosen.bounds
     ]
-    return units + bounds
+    views = [f"tables.{name}.view" for name, table in tables.items() if table.is_view]
+    return units + views + bounds
 
 
 def measures(table: Described, unit: str | None) -> list[str]:
@@ -96,6 +101,14 @@ def _unit_lines(name: str, tables: Mapping[str, Described], chosen: Chosen) -> I
         yield f"    unit: {unit}"
         if chosen.units.get(name) in tables[name].unique:
             yield "    unique: true             # the database has one row per person"
+
+
+def _source_lines(table: Described) -> Iterator[str]:
+    said = table.csv.model_dump(exclude_defaults=True)
+    if said:
+        yield f"    csv: {json.dumps(said, ensure_ascii=False)}"
+    if table.is_view:
+        yield "    # FILL IN  view: trusted  if a row follows from one person's rows alone, and none can make it fail"
 
 
 def _column_lines(name: str, table: Described, chosen: Chosen) -> Iterator[str]:

@@ -10,13 +10,14 @@ from dpsql.cli.options import Form
 from dpsql.cli.output import Report, publish, table
 from dpsql.cli.scaffold import PUBLIC, Chosen, measures, missing, schema_text
 from dpsql.engines.describe import Described, describe
-from dpsql.engines.duckdb_engine import DuckDBEngine, declared_type
+from dpsql.engines.duckdb_engine import DuckDBEngine
+from dpsql.engines.stored_types import declared_type
 from dpsql.errors import OperationalError, SchemaError, UnknownName
 from dpsql.schema import Schema, Table, load_schema, parse_type
 from dpsql.schema.read_yaml import read_yaml
 from dpsql.source import did_you_mean
 
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="A DuckDB, Parquet or CSV file.")]
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="A DuckDB, Parquet or CSV file, or a folder of such.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The schema's file; DATA with .yaml at its end if not given.")]
 Units = Annotated[
     list[str] | None,
@@ -36,7 +37,7 @@ MaybeDatabase = Annotated[Path | None, typer.Argument(metavar="[DB]", help="The 
 def init(data: Data, out: Out = None, unit: Units = None, yes: Yes = False, form: Form = None) -> None:
     """Begin a schema from the tables and types of a file; asks for units and bounds.
 
-    No value is looked at, except that the types of a CSV file are guessed from its first rows.
+    No value is shown. How a CSV file is written is guessed from its rows, as its types are.
     """
     target = out or data.with_suffix(".yaml")
     if target.exists():
@@ -117,11 +118,7 @@ def check(schema: SchemaArgument, db: MaybeDatabase = None, form: Form = None) -
     """Check a schema, and that it fits the data if that is given; see what it allows."""
     loaded = load_schema(schema)
     if db is not None:
-        engine = DuckDBEngine.open(db, loaded)
-        try:
-            engine.check(loaded)
-        finally:
-            engine.close()
+        DuckDBEngine.open(db, loaded).close()
     fitting = "" if db is None else f", and fits {db}"
     publish(replace(describe_schema(loaded), note=f"{schema} is right{fitting}"), form)
 

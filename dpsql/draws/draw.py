@@ -80,6 +80,11 @@ class Draw(Protocol):
         ...
 
     @property
+    def work(self) -> int:
+        """How many numbers it handles for one group, whatever the data."""
+        ...
+
+    @property
     def noise(self) -> Noise | None:
         """The noise around the answer, where it is known to everybody."""
         ...

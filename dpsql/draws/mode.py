@@ -10,7 +10,7 @@ import numpy as np
 
 from dpsql.accounting.events import Event, Free
 from dpsql.draws.draw import Spared
-from dpsql.draws.profile import table
+from dpsql.draws.profile import tallies
 from dpsql.mechanisms.permute_and_flip import MostFrequent
 from dpsql.mechanisms.propose_test_release import StabilityTest
 from dpsql.mechanisms.stable_value import distances
@@ -42,9 +42,12 @@ class ChosenMode:
         rows = self.choice.shortfall(max(self.size, 1), 0.95)
         return f"at 95 % it occurs less than {rows} rows less often than the most frequent value"
 
+    @property
+    def work(self) -> int:
+        return self.size
+
     def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
-        counts = table(profile, self.size)
-        chosen = [self.choice.sample(row.tolist()) if self.size else 0 for row in counts]
+        chosen = [self.choice.sample(counts) if self.size else 0 for counts in tallies(profile, self.size)]
         return np.ma.masked_array(np.array(chosen, dtype=np.int64))
 
 
@@ -70,11 +73,21 @@ class StableMode:
     def note(self) -> str:
         return f"exact, if it leads by more than about {self.test.threshold * self.rows} rows; else NULL"
 
+    @property
+    def work(self) -> int:
+        return self.size
+
     def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
-        counts = table(profile, max(self.size, 2))
-        second, first = np.partition(counts, (-2, -1), axis=1)[:, -2:].T
-        limited = np.minimum(distances(first - second, self.rows), self.test.limit)
-        return np.ma.masked_array(counts.argmax(axis=1), mask=~self.test.passes(limited))
+        found = [_winner(counts) for counts in tallies(profile, max(self.size, 2))]
+        winners, leads = np.array(found, dtype=np.int64).reshape(-1, 2).T
+        limited = np.minimum(distances(leads, self.rows), self.test.limit)
+        return np.ma.masked_array(winners, mask=~self.test.passes(limited))
+
+
+def _winner(counts: NDArray[np.int64]) -> tuple[int, int]:
+    """The place of the most frequent value, and how far it is ahead of the second."""
+    second, first = np.partition(counts, (-2, -1))[-2:].tolist()
+    return int(counts.argmax()), first - second
 
 
 def stable_mode(statistic: Mode, terms: Terms) -> StableMode:

@@ -33,12 +33,12 @@ def _merged(points: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[NDArr
     return points[first], np.add.reduceat(counts, first) if len(first) else counts
 
 
-def table(profile: Sequence[NDArray[Any]], width: int) -> NDArray[np.int64]:
-    """Counts by group and place; what does not occur counts 0."""
-    counted = np.zeros((len(profile[0]), width), dtype=np.int64)
-    for row, (places, counts) in enumerate(zip(*profile, strict=True)):
-        counted[row, _list(places)] = _list(counts)
-    return counted
+def tallies(profile: Sequence[NDArray[Any]], width: int) -> Iterator[NDArray[np.int64]]:
+    """For each group the counts by place; what does not occur counts 0."""
+    for places, counts in zip(*profile, strict=True):
+        counted = np.zeros(width, dtype=np.int64)
+        counted[_list(places)] = _list(counts)
+        yield counted
 
 
 def means(profile: Sequence[NDArray[Any]], statistic: Average) -> Iterator[tuple[Fraction, int]]:

@@ -20,6 +20,7 @@ from dpsql.draws.quantile import MOST_RANKS, Around
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms import local_sensitivity
 from dpsql.mechanisms.laplace import LaplaceNoise
+from dpsql.mechanisms.noise import LARGEST_STD
 from dpsql.mechanisms.propose_test_release import StabilityTest
 from dpsql.mechanisms.ranks import share
 
@@ -46,6 +47,11 @@ class Proposed:
     epsilon: Fraction
     name = "ptr"
     reach = 0
+    work = 1
+
+    def __post_init__(self) -> None:
+        if self.beta > LARGEST_STD * self.epsilon:
+            raise ValueError("the answer would be nothing but noise")
 
     @property
     def noise(self) -> LaplaceNoise:
@@ -91,6 +97,10 @@ class ProposedQuantile(Proposed):
     @property
     def reach(self) -> int:  # type: ignore[override]
         return self.around.reach
+
+    @property
+    def work(self) -> int:  # type: ignore[override]
+        return self.around.work
 
     def found(self, profile: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         statistics = list(self.around.read(profile))

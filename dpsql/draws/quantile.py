@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from dpsql.mechanisms.local_sensitivity import OrderStatistic
 
 MOST_RANKS = 1 << 16
-"""No more ranks than this are looked at on either side; beyond them anything is assumed."""
+"""Mechanisms with noise look at no more ranks than this on either side; beyond them anything is assumed."""
+MOST_CHOICES = 1 << 22
+"""The exponential mechanism looks at no more ranks than this on either side, if a group has as many."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,10 @@ class ChosenQuantile:
         return self.choice.reach
 
     @property
+    def work(self) -> int:
+        return 1  # per row that a group has, and no more
+
+    @property
     def note(self) -> str:
         return f"off by at most {self.choice.rank_error(0.95)} ranks at 95 %; its error in value depends on the data"
 
@@ -56,8 +62,12 @@ class ChosenQuantile:
 def chosen_quantile(statistic: Quantile, terms: Terms) -> ChosenQuantile:
     low, high = statistic.grid.low, statistic.grid.high
     if statistic.fraction in (0, 1):
-        return ChosenQuantile(extreme(terms.epsilon, terms.rows, low, high, greatest=statistic.fraction == 1))
-    return ChosenQuantile(QuantileChoice(share(statistic.fraction), terms.epsilon, terms.rows, low, high))
+        choice = extreme(terms.epsilon, terms.rows, low, high, greatest=statistic.fraction == 1)
+    else:
+        choice = QuantileChoice(share(statistic.fraction), terms.epsilon, terms.rows, low, high)
+    if choice.reach > MOST_CHOICES:
+        raise ValueError(f"the answer could be off by {MOST_CHOICES:,} ranks and more")
+    return ChosenQuantile(choice)
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,10 @@ class Around:
     def reach(self) -> int:
         # The target rank is a whole number, so up to 1 away from the fraction of the rows.
         return self.rows * self.steps + 1
+
+    @property
+    def work(self) -> int:
+        return 2 * self.reach
 
     def read(self, profile: Sequence[NDArray[Any]]) -> Iterator[OrderStatistic]:
         found, width = windows(profile), self.rows * self.steps

@@ -43,6 +43,7 @@ class Smooth:
     noise = None
     spared = None
     reach = 0
+    work = 1
 
     @property
     def event(self) -> Event:
@@ -90,6 +91,10 @@ class SmoothQuantile(Smooth):
     def reach(self) -> int:  # type: ignore[override]
         return self.around.reach
 
+    @property
+    def work(self) -> int:  # type: ignore[override]
+        return self.around.work
+
     def found(self, profile: Sequence[NDArray[Any]]) -> Iterator[tuple[Fraction, LocalSensitivity]]:
         for statistic in self.around.read(profile):
             yield Fraction(statistic.value), statistic
@@ -97,7 +102,9 @@ class SmoothQuantile(Smooth):
 
 def smooth_quantile(statistic: Quantile, terms: Terms) -> SmoothQuantile:
     added, grid = _noise_for(terms), statistic.grid
-    steps = min(smooth_reach(added.b, grid.low, grid.high), max(MOST_RANKS // terms.rows, 1))
+    if terms.rows > MOST_RANKS:
+        raise ValueError(f"what a unit with more than {MOST_RANKS:,} rows can do is hidden by nothing but noise")
+    steps = min(smooth_reach(added.b, grid.low, grid.high), MOST_RANKS // terms.rows)
     return SmoothQuantile(grid, terms.rows, added, Around(grid, share(statistic.fraction), terms.rows, steps))
 
 

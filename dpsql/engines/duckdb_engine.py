@@ -1,144 +1,140 @@
-"""DuckDB: a file, a connection, a Parquet or CSV file, or frames in memory.
+"""DuckDB runs the engine SQL. Its connection sees the declared tables alone, each by its declared name.
 
-What dpsql opens itself is opened read-only and locked: no other file can be reached, no setting changed. A connection
-that the caller opened keeps the caller's settings; only SQL that dpsql wrote is ever sent to it.
+Files and frames are copied when they are opened, and then no longer read: every question finds the same table. A DuckDB
+file is opened read-only and locked. A connection that the caller opened gives us one of our own to the same database;
+there a declared table is a temporary view of the table in the schema that was in use.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import threading
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any, cast
 
 import duckdb
 import numpy as np
 
-from dpsql.engines.lock import is_set, lock
+from dpsql.engines.catalog import Place, current_place, found_tables, unique_columns
+from dpsql.engines.copies import copy_table
+from dpsql.engines.declared_tables import check_table, declared_columns, quoted
+from dpsql.engines.files import files_of, names_files, table_name
+from dpsql.engines.lock import MEANING, fix_meaning, is_set, lock
+from dpsql.engines.stored_types import declared_type, stays_apart
 from dpsql.errors import InterfaceError, OperationalError, SchemaError
-from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
+from dpsql.schema.types import parse_type
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from dpsql.schema.model import Schema, Table
+    from dpsql.engines.declared_tables import Found
+    from dpsql.schema.model import Schema
     from dpsql.schema.types import ColumnType
 
 LOCKING = threading.Lock()
 """Threads that open one file share its settings: what one has locked another cannot lock again."""
 # Given when a database is opened, they hold for every connection to it.
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    **{name: accepted[0] for name, accepted in MEANING.items()},
     "python_enable_replacements": False,
     "pandas_analyze_sample": 0,  # a column of objects is text, whatever a sample of it holds
-    "error_on_division_by_zero": False,
-    "scalar_subquery_error_on_multiple_rows": False,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "allow_community_extensions": False,
 }
-# A text file is read as text and typed by the scan: else one odd cell, guessed wrong from a sample, fails the query.
-AS_TEXT = "read_csv({}, all_varchar = true, ignore_errors = true, null_padding = true)"
-READERS = {".parquet": "read_parquet({})", ".csv": AS_TEXT, ".tsv": AS_TEXT}
-INTEGERS = {sign + size for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")}
-# Which of the engine's types can stand for a declared one without losing what it holds.
-FITTING: dict[type, set[str]] = {
-    Integer: INTEGERS,
-    Double: {"FLOAT", "DOUBLE", "DECIMAL", *INTEGERS},
-    Decimal: {"DECIMAL", *INTEGERS},
-    Text: {"VARCHAR", "ENUM", "UUID"},
-    Boolean: {"BOOLEAN"},
-    Date: {"DATE"},
-    Timestamp: {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "DATE"},
-}
-
-
-# Types whose different values stay different as the declared type: the others are rounded when they are read.
-APART: dict[type, set[str]] = {
-    Double: {"FLOAT", "DOUBLE"},
-    Timestamp: {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "DATE"},
-}
 
 
 class DuckDBEngine:
-    def __init__(self, connection: duckdb.DuckDBPyConnection, *, untyped: bool = False) -> None:
-        """`untyped`: the tables come from files or frames whose texts may stand for any type."""
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        *,
+        unique: Mapping[tuple[str, str], str] | None = None,
+        shared: tuple[Place, Mapping[str, Found]] | None = None,
+        frames: Mapping[str, object] | None = None,
+        schema: Schema | None = None,
+    ) -> None:
+        """`shared`: where a database that others can change has the declared tables, and how they were found.
+
+        `frames`: what the tables of a schema are filled with when the first question has been paid for.
+        """
         self._connection = connection
-        self._untyped = untyped
+        self._unique = unique or {}
+        self._shared = shared
+        self._frames = frames or {}
+        self._schema = schema
+        self._forget: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
-        # Read once, when connecting: whoever replaces a table of an open session connects anew.
-        self._unique = self._unique_columns()
 
     @classmethod
     def open(cls, database: object, schema: Schema) -> DuckDBEngine:
+        """Raises SchemaError unless every declared table and column is there, with a type that fits."""
         if isinstance(database, duckdb.DuckDBPyConnection):
-            return cls(_own_cursor(database))
-        if isinstance(database, str | os.PathLike) and str(database) != ":memory:":
-            path = Path(database)
-            if path.suffix.lower() not in READERS:
-                return cls(open_file(path))
-        return cls(_open_tables(_tables(database, schema)), untyped=True)
+            return _over_tables(*_own_cursor(database), schema, shared=True)
+        if isinstance(database, str | os.PathLike) and str(database) != ":memory:" and not names_files(database):
+            connection = open_file(Path(database))
+            return _over_tables(connection, current_place(connection), schema, shared=False)
+        # What does not fit into memory is put there; nobody else may read it, and it is gone with the engine.
+        spill = mkdtemp(prefix="dpsql_")
+        connection = duckdb.connect(":memory:", config=SETTINGS | {"temp_directory": str(Path(spill) / "spill")})
+        engine = cls(connection)
+        engine._forget = weakref.finalize(engine, shutil.rmtree, spill, ignore_errors=True)
+        _copy_tables(connection, _sources(database, schema), schema)
+        connection.execute("SET enable_external_access = false")
+        lock(connection)
+        return engine
 
-    def over(self, frames: Mapping[str, object]) -> DuckDBEngine:
-        """The same database, locked as it is, with frames that this connection alone sees."""
+    def over(self, frames: Mapping[str, Any], schema: Schema) -> DuckDBEngine:
+        """The same database, locked as it is, with frames that this connection alone sees.
+
+        Their rows are read by `run`, which follows a charge; until then the tables are empty.
+        """
         connection = self._connection.cursor()
-        for name, frame in frames.items():
-            _register(connection, name, frame)
-        return DuckDBEngine(connection, untyped=True)
+        _copy_tables(connection, {name: frame.head(0) for name, frame in frames.items()}, schema)
+        return DuckDBEngine(connection, frames=frames, schema=schema)
 
-    def check(self, schema: Schema) -> None:
-        found = self._columns()
-        for table in schema.tables.values():
-            columns = found.get(table.name.lower())
-            if columns is None:
-                raise SchemaError(
-                    f'tables.{table.name}: the database has no table "{table.name}"',
-                    hint=did_you_mean(table.name, found) or "the database has no tables at all",
-                )
-            _check_table(table, columns, untyped=self._untyped)
+    def check_unchanged(self) -> None:
+        """Raises OperationalError if a declared table is no longer the one that was opened."""
+        with self._lock:
+            self._compare_tables()
+
+    def _compare_tables(self) -> None:
+        if self._shared is None:
+            return
+        place, before = self._shared
+        now = found_tables(self._connection, place)
+        if any(now.get(name) != found for name, found in before.items()):
+            raise OperationalError(
+                "a declared table was changed since the connection was opened", hint="connect again: it is checked anew"
+            )
 
     def is_unique(self, table: str, column: str, kind: ColumnType) -> bool:
-        stored = self._unique.get((table.lower(), column.lower()), "").partition("(")[0]
-        return stored in APART.get(type(kind), FITTING[type(kind)])
+        stored = self._unique.get((table.lower(), column.lower()))
+        return stored is not None and stays_apart(kind, stored)
 
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
-        # One connection, one query at a time: registered frames are seen by the connection alone.
+        # One connection, one query at a time: temporary tables are seen by the connection alone.
         with self._lock:
-            found = self._connection.execute(sql)
-            described = [(item[0], str(item[1])) for item in found.description or ()]
-            if any(kind.startswith("DECIMAL") for _, kind in described):
-                return _from_rows(described, found.fetchall())
-            return {name: np.ma.asanyarray(column) for name, column in found.fetchnumpy().items()}
+            self._fill_tables()
+            # Within a transaction the tables that are compared are those that are read.
+            self._connection.begin()
+            try:
+                self._compare_tables()
+                return _fetched(self._connection.execute(sql))
+            finally:
+                self._connection.rollback()
+
+    def _fill_tables(self) -> None:
+        if self._schema is not None:
+            _copy_tables(self._connection, self._frames, self._schema)
+            self._schema = None
 
     def close(self) -> None:
         self._connection.close()
-
-    def _columns(self) -> dict[str, dict[str, str]]:
-        """The type of every column, by table; names in lower case, as SQL compares them.
-
-        The connection is our own, so the only temporary tables are the frames that were registered.
-        """
-        rows = self._rows(
-            "SELECT table_name, column_name, data_type FROM duckdb_columns() "
-            "WHERE database_name IN (current_database(), 'temp') AND schema_name = current_schema() AND NOT internal"
-        )
-        found: dict[str, dict[str, str]] = {}
-        for table, column, kind in rows:
-            found.setdefault(table.lower(), {})[column.lower()] = kind
-        return found
-
-    def _unique_columns(self) -> dict[tuple[str, str], str]:
-        """Tables and columns that a constraint keeps unique, with the columns' types."""
-        rows = self._rows(
-            "SELECT table_name, constraint_column_names[1] FROM duckdb_constraints() "
-            "WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND len(constraint_column_names) = 1 "
-            "AND database_name = current_database() AND schema_name = current_schema()"
-        )
-        types = self._columns() if rows else {}
-        return {(t.lower(), c.lower()): types.get(t.lower(), {}).get(c.lower(), "") for t, c in rows}
-
-    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        with self._lock:
-            return self._connection.execute(sql).fetchall()
+        self._forget()
 
 
 def column_types(columns: Mapping[str, object]) -> dict[str, ColumnType]:
@@ -156,62 +152,45 @@ def column_types(columns: Mapping[str, object]) -> dict[str, ColumnType]:
     return found
 
 
-def _own_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """A connection of our own to the caller's database."""
-    problem: InterfaceError | SchemaError
+def _own_cursor(connection: duckdb.DuckDBPyConnection) -> tuple[duckdb.DuckDBPyConnection, Place]:
+    """A connection of our own to the caller's database, and the schema that the caller uses."""
     try:
-        cursor = connection.cursor()
-        (collation,) = cursor.execute("SELECT current_setting('default_collation')").fetchone() or ("",)
-        if collation.lower() in ("", "binary", "c", "posix"):
-            return cursor
-        problem = SchemaError(
-            f'the database compares texts by the collation "{collation}"',
-            hint="SET default_collation = '' first: texts that are equal to it may be spelled differently",
-        )
+        return connection.cursor(), current_place(connection)
     except duckdb.Error:
-        problem = InterfaceError("the duckdb connection is closed", hint="open it again")
+        problem = InterfaceError("the duckdb connection is closed, or its transaction failed", hint="open it again")
     raise problem
 
 
-def _check_table(table: Table, columns: Mapping[str, str], *, untyped: bool) -> None:
-    for column in table.columns.values():
-        path = f"tables.{table.name}.columns.{column.name}"
-        kind = columns.get(column.name.lower())
-        if kind is None:
-            raise SchemaError(
-                f'{path}: the database has no column "{column.name}"', hint=did_you_mean(column.name, columns)
+def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Schema, *, shared: bool) -> DuckDBEngine:
+    """Temporary views of the declared tables, in a database that has them already."""
+    try:
+        fix_meaning(connection)
+        found = found_tables(connection, place)
+        for table in schema.tables.values():
+            if table.name.lower() not in found:
+                raise _no_such_table(table.name, found)
+            check_table(table, found[table.name.lower()])
+            columns = declared_columns(table, found[table.name.lower()], copied=False)
+            connection.execute(
+                f"CREATE TEMP VIEW {quoted(table.name)} AS SELECT {columns} FROM {place.qualified(table.name)}"
             )
-        if not (_fits(column.type, kind) or (untyped and kind == "VARCHAR")):
-            # The name of an ENUM lists what the column holds.
-            kind = kind if kind.startswith("DECIMAL") else kind.partition("(")[0]
-            raise SchemaError(
-                f"{path}: declared as {column.type.name}, and the database has {kind}", hint=_type_hint(kind, path)
-            )
+        declared = {table.name.lower(): found[table.name.lower()] for table in schema.tables.values()}
+        unique = unique_columns(connection, place, declared)
+        return DuckDBEngine(connection, unique=unique, shared=(place, declared) if shared else None)
+    except duckdb.Error:
+        problem = OperationalError("a declared view of the database cannot be read", hint="try it with DuckDB alone")
+    except BaseException:
+        connection.close()
+        raise
+    connection.close()
+    raise problem
 
 
-def _fits(declared: ColumnType, kind: str) -> bool:
-    name = kind.partition("(")[0]
-    if isinstance(declared, Decimal) and name == "DECIMAL":
-        scale = int(kind.partition(",")[2].rstrip(")"))
-        return scale <= declared.scale
-    return name in FITTING[type(declared)]
-
-
-def declared_type(kind: str) -> str | None:
-    """The type to declare for one of the engine's; None if no declared type can stand for it.
-
-    >>> declared_type("UBIGINT"), declared_type("DECIMAL(18,2)"), declared_type("BLOB")
-    ('integer', 'decimal(18,2)', None)
-    """
-    name = kind.partition("(")[0]
-    if name == "DECIMAL":
-        return kind.lower()
-    return next((declared.__name__.lower() for declared, kinds in FITTING.items() if name in kinds), None)
-
-
-def _type_hint(kind: str, path: str) -> str:
-    fitting = declared_type(kind)
-    return f"write  type: {fitting}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
+def _no_such_table(name: str, found: Collection[str]) -> SchemaError:
+    return SchemaError(
+        f'tables.{name}: the database has no table "{name}"',
+        hint=did_you_mean(name, found) or "the database has no tables at all",
+    )
 
 
 def open_file(path: Path) -> duckdb.DuckDBPyConnection:
@@ -238,69 +217,45 @@ def open_file(path: Path) -> duckdb.DuckDBPyConnection:
     raise problem
 
 
-def _tables(database: object, schema: Schema) -> dict[str, object]:
+def _sources(database: object, schema: Schema) -> dict[str, object]:
     """Name -> frame or path. One frame or file stands for the only declared table, a file else for its own name."""
     if isinstance(database, Mapping):
         return {str(name): source for name, source in database.items()}
-    if str(database) == ":memory:":
+    if isinstance(database, str | os.PathLike) and str(database) == ":memory:":
         raise InterfaceError(
             'a new ":memory:" database has no tables', hint="give an open duckdb connection, a file, or frames"
         )
     names = list(schema.tables)
-    if isinstance(database, str | os.PathLike) and len(names) > 1:
-        return {Path(database).stem: database}
-    if len(names) > 1:
-        raise InterfaceError(
-            f"the schema declares {len(names)} tables, and one frame was given", hint="give a dict of name -> frame"
-        )
-    return {names[0]: database}
+    if len(names) == 1:
+        return {names[0]: database}
+    if isinstance(database, str | os.PathLike):
+        return {table_name(Path(database)): database}
+    raise InterfaceError(
+        f"the schema declares {len(names)} tables, and one source was given", hint="give a dict of name -> source"
+    )
 
 
-def _open_tables(tables: Mapping[str, object]) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:", config=SETTINGS)
-    paths = [str(Path(source).resolve()) for source in tables.values() if isinstance(source, str | os.PathLike)]
-    connection.execute("SET allowed_paths = [" + ", ".join(quoted(path, "'") for path in paths) + "]")
-    for name, source in tables.items():
-        if isinstance(source, str | os.PathLike):
-            _view_file(connection, name, Path(source).resolve())
-        else:
-            _register(connection, name, source)
-    connection.execute("SET enable_external_access = false")
-    lock(connection)
-    return connection
-
-
-def _view_file(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> None:
-    reader = READERS.get(path.suffix.lower())
-    if not path.exists():
-        raise OperationalError(f"there is no file {path}", hint="check the path")
-    if reader is None:
-        raise OperationalError(f"{path} is no Parquet or CSV file", hint="give a .parquet or .csv file")
+def _copy_tables(connection: duckdb.DuckDBPyConnection, sources: Mapping[str, object], schema: Schema) -> None:
     try:
-        connection.execute(
-            f"CREATE VIEW {quoted(name, chr(34))} AS SELECT * FROM {reader.format(quoted(str(path), chr(39)))}"
-        )
-        return
-    except duckdb.Error:
-        problem = OperationalError(
-            f"{path} cannot be read", hint=f"it should be a {path.suffix} file with named columns"
-        )
-    raise problem
+        for name, source in sources.items():
+            if (table := schema.table(name)) is not None:
+                copy_table(connection, table, source)
+            elif names_files(source):
+                files_of(cast("Any", source))  # the better complaint, if there are none
+        for table in schema.tables.values():
+            if table.name.lower() not in map(str.lower, sources):
+                raise _no_such_table(table.name, sources)
+        fix_meaning(connection)
+    except BaseException:
+        connection.close()
+        raise
 
 
-def _register(connection: duckdb.DuckDBPyConnection, name: str, frame: Any) -> None:
-    try:
-        connection.register(name, frame)
-        return
-    except (duckdb.Error, TypeError):
-        problem = InterfaceError(
-            f'"{name}" cannot be read: {type(frame).__name__}', hint="give a pandas, polars or Arrow table, or a path"
-        )
-    raise problem
-
-
-def quoted(text: str, mark: str) -> str:
-    return mark + text.replace(mark, mark * 2) + mark
+def _fetched(found: duckdb.DuckDBPyConnection) -> Mapping[str, np.ndarray]:
+    described = [(item[0], str(item[1])) for item in found.description or ()]
+    if any(kind.startswith("DECIMAL") for _, kind in described):
+        return _from_rows(described, found.fetchall())
+    return {name: np.ma.asanyarray(column) for name, column in found.fetchnumpy().items()}
 
 
 def _from_rows(described: list[tuple[str, str]], rows: list[tuple[Any, ...]]) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""What dpsql needs of a database: its columns' types, its own uniqueness guarantees, and to run one SELECT."""
+"""What dpsql needs of a database: that its tables stay, its own uniqueness guarantees, and to run one SELECT."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from dpsql.schema.model import Schema
     from dpsql.schema.types import ColumnType
 
 
 class Engine(Protocol):
-    def check(self, schema: Schema) -> None:
-        """Raises SchemaError unless every declared table and column is there, with a type that fits."""
+    def check_unchanged(self) -> None:
+        """Raises OperationalError if a declared table is no longer the one that was opened."""
 
     def is_unique(self, table: str, column: str, kind: ColumnType) -> bool:
         """Whether the database itself guarantees that no two rows have the same value there, read as `kind`."""

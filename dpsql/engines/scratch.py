@@ -115,8 +115,10 @@ def _view(table: ScratchTable, *, filled: bool) -> str:
 
 
 def _total(table: ScratchTable, name: str) -> str:
-    """A key as it is, and a measure summed over the groups of a total."""
-    return f'sum("{name}")' if table.totals and not name.startswith("_k") else f'"{name}"'
+    """A key as it is, and a measure summed over the groups of a total: 0 where there is none."""
+    if not table.totals or name.startswith("_k"):
+        return f'"{name}"'
+    return f'sum("{name}")' if name.startswith("_") else f'coalesce(sum("{name}"), 0)'
 
 
 def _complaint(error: duckdb.Error) -> ProgrammingError:

@@ -15,7 +15,7 @@ from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, corners, double_range, magnitude, range_of, rounded_out
 from dpsql.expressions.types import number_type, written_as
-from dpsql.expressions.write import Sql, binary, call, integer, literal, wide
+from dpsql.expressions.write import Sql, binary, integer, literal, nonzero, wide
 from dpsql.schema.types import Decimal, Double, Integer
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _may_be_zero(facts: Facts) -> bool:
 def divide_sql(arguments: Sequence[Written]) -> Sql:
     left, right = (written_as(Double(), argument) for argument in arguments)
     if _may_be_zero(arguments[1].facts):
-        right = call("nullif", right, literal(0, Double()))
+        right = nonzero(right, literal(0, Double()))
     return binary(left, "/", right)
 
 
@@ -143,7 +143,7 @@ def by_nonzero(operator: str, arguments: Sequence[Written]) -> Sql:
     """// and % with zero made NULL; the least integer divided by -1 leaves 64 bits."""
     kind = number_type([argument.facts for argument in arguments])
     left, right = (written_as(kind, argument) for argument in arguments)
-    divisor = call("nullif", right, literal(0, kind))
+    divisor = nonzero(right, literal(0, kind))
     return wide(left, operator, divisor) if isinstance(kind, Integer) else binary(left, operator, divisor)
 
 

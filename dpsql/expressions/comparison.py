@@ -63,8 +63,7 @@ def logic_facts(name: str, arguments: Sequence[Facts]) -> Facts:
 
 
 def logic_sql(operator: str, arguments: Sequence[Written]) -> Sql:
-    left, right = (written_as(Boolean(), argument) for argument in arguments)
-    return binary(left, operator, right)
+    return Sql(f"({f' {operator} '.join(written_as(Boolean(), argument) for argument in arguments)})")
 
 
 def not_sql(arguments: Sequence[Written]) -> Sql:

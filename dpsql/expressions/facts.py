@@ -7,7 +7,7 @@ cost accuracy, never privacy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -36,7 +36,8 @@ class Facts:
     """Every value is NULL (if `nullable`), or lies in [low, high], and is one of `values` if these are known.
 
     `whole` numbers have no fraction, whatever their type. A text is at most `growth` times as long as the longest text
-    that the row or the query holds.
+    that the row or the query holds. `parts` is how many functions an engine sees that puts what a column is computed
+    from in the place of its name.
     """
 
     type: ColumnType
@@ -46,6 +47,7 @@ class Facts:
     values: tuple[Value, ...] | None = None
     whole: bool = False
     growth: int = 1
+    parts: int = field(default=0, compare=False)
 
     @property
     def is_number(self) -> bool:

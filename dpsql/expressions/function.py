@@ -27,6 +27,8 @@ class Written:
 
     sql: Sql
     facts: Facts
+    parts: int = 0
+    """How many functions and operators it is made of."""
 
 
 @dataclass(frozen=True)

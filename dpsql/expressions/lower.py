@@ -16,6 +16,7 @@ from dpsql.expressions import lower_dates, lower_special
 from dpsql.expressions.arithmetic import DECIMAL_RULES
 from dpsql.expressions.constants import folded, read_numbers
 from dpsql.expressions.decimals import is_certain
+from dpsql.expressions.emit import check_depth, check_parts
 from dpsql.expressions.function import Function, Misfit
 from dpsql.expressions.moments import read_dates
 from dpsql.expressions.refusals import refusal
@@ -62,6 +63,8 @@ class Lowering:
         except Misfit as problem:
             raise ProgrammingError(str(problem), at=place, hint=f"write it like  {function.takes}") from None
         call = Call(function, arguments, facts.type, place)
+        check_depth(call)
+        check_parts(call.parts, place)
         _check_tried(call)
         return folded(call)
 

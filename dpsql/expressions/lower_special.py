@@ -82,6 +82,14 @@ def lower_is(lowering: Lowering, node: exp.Expr) -> Expression:
     raise lowering.refuse(node)
 
 
+def lower_chain(lowering: Lowering, node: exp.Expr) -> Expression:
+    """a AND b AND c is one function of three conditions, however long the chain is."""
+    for link in node.walk(prune=lambda part: type(part) is not type(node)):
+        if type(link) is type(node):
+            lowering.only(link, ("this", "expression"))
+    return lowering.call("AND" if isinstance(node, exp.And) else "OR", node, node.flatten())
+
+
 def lower_case(lowering: Lowering, node: exp.Expr) -> Expression:
     lowering.only(node, ("this", "ifs", "default"))
     subject = lowering.lower(node.this) if node.this else None
@@ -211,6 +219,8 @@ SPECIAL: dict[type[exp.Expr], Callable[[Lowering, exp.Expr], Expression]] = {
     exp.Null: lambda lowering, node: Literal(None, Text(), lowering.place(node)),
     exp.Paren: lambda lowering, node: lowering.lower(node.this),
     exp.Column: lambda lowering, node: lowering.resolve(node),  # type: ignore[arg-type]
+    exp.And: lower_chain,
+    exp.Or: lower_chain,
     exp.Neg: lower_negative,
     exp.Between: lower_between,
     exp.Is: lower_is,

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.facts import NUMBERS, Facts, chosen, midnight, narrowed, not_null
-from dpsql.expressions.ranges import magnitude, next_doubles
+from dpsql.expressions.ranges import next_doubles
 from dpsql.expressions.tree import Call, Column, Expression, Literal, facts_of, type_facts
 from dpsql.expressions.types import compared_type
 from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
@@ -95,26 +95,32 @@ def _comparable(facts: Facts, *literals: Expression) -> bool:
 
 
 def _as_compared(facts: Facts, value: Value) -> Value:
-    """A date beside timestamps is its midnight; a timestamp beside dates is its day, which leaves no date out."""
+    """A number beside doubles is the nearest of them; a date beside timestamps is its midnight; a timestamp beside
+    dates is its day, which leaves no date out.
+    """
+    if isinstance(facts.type, Double) and isinstance(value, int | Fraction):
+        return Fraction(float(value))
     if isinstance(facts.type, Timestamp) and isinstance(value, date):
         return midnight(value)
     return value.date() if isinstance(facts.type, Date) and isinstance(value, datetime) else value
 
 
 def _chosen(facts: Facts, values: Sequence[Value], literals: Sequence[Expression]) -> Facts:
-    if _in_doubles(facts, *literals):
-        ends = [end for value in values for end in _around(facts, value)]
-        return narrowed(facts, low=min(ends), high=max(ends))
-    return chosen(facts, (_as_compared(facts, value) for value in values))
+    if not _in_doubles(facts, *literals):
+        return chosen(facts, (_as_compared(facts, value) for value in values))
+    ranges = [_around(facts, value) for value in values]
+    if all(least >= most for least, most in ranges):
+        return chosen(facts, (least for least, most in ranges if least == most))
+    return narrowed(facts, low=min(least for least, _ in ranges), high=max(most for _, most in ranges))
 
 
 def _compared(facts: Facts, operator: str, value: Value, literal: Expression) -> Facts:
+    if operator == "=":
+        return _chosen(facts, (value,), (literal,))
     if _in_doubles(facts, literal):
         least, most = _around(facts, value)
-        return narrowed(facts, low=None if operator in ("<", "<=") else least, high=None if ">" in operator else most)
+        return narrowed(facts, high=most) if "<" in operator else narrowed(facts, low=least)
     value = _as_compared(facts, value)
-    if operator == "=":
-        return chosen(facts, (value,))
     if isinstance(value, str | bool):
         return not_null(facts)
     if operator in ("<", "<="):
@@ -123,23 +129,21 @@ def _compared(facts: Facts, operator: str, value: Value, literal: Expression) ->
 
 
 def _in_doubles(facts: Facts, *literals: Expression) -> bool:
-    """Whether a number is rounded before it is compared: what is equal then need not be equal."""
+    """Whether the column is rounded to doubles before it is compared: what is equal then need not be equal."""
     compared = compared_type([facts, *map(type_facts, literals)])
-    small = isinstance(facts.type, Integer) and all(
-        isinstance(literal, Literal) and isinstance(literal.value, int | Fraction) and magnitude(literal.value) < 2**53
-        for literal in literals
-    )
-    return isinstance(compared, Double) and len({facts.type, *(literal.type for literal in literals)}) > 1 and not small
+    return isinstance(compared, Double) and not isinstance(facts.type, Double)
 
 
 def _around(facts: Facts, value: Value) -> tuple[Exact, Exact]:
-    """Where the numbers lie that may be equal to this one as doubles."""
+    """The least and the greatest number of the column's type that may be equal to this one as doubles.
+
+    There may be one, several, or none: then the first is above the second.
+    """
     assert isinstance(value, int | Fraction)
     nearest = Fraction(float(value))
-    if isinstance(facts.type, Double):
-        return nearest, nearest
-    least, most = next_doubles((nearest, nearest))
-    return nearest if least is None else least, nearest if most is None else most
+    least, most = (nearest if end is None else end for end in next_doubles((nearest, nearest)))
+    step = Fraction(1, 10**facts.type.scale) if isinstance(facts.type, Decimal) else 1
+    return -(-least // step) * step, most // step * step
 
 
 def _just_below(facts: Facts, value: Limit) -> Limit:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from dpsql.expressions.comparison import truth
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.regex import BadPattern, check_pattern
-from dpsql.expressions.text import call_sql, grown, need_text
+from dpsql.expressions.text import call_sql, grown, need_length, need_text
 from dpsql.expressions.write import Sql, binary
+from dpsql.limits import LONGEST_PATTERN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,7 @@ def like_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     need_text(name, text)
     if len(constants) not in (1, 2) or not all(isinstance(facts.constant, str) for facts in constants):
         raise Misfit(f"{name} takes a text and a constant pattern")
+    need_length(name, constants[0], LONGEST_PATTERN)
     if len(constants) == 2:
         check_escapes(name, *(str(facts.constant) for facts in constants))
     return truth(nullable=text.nullable)
@@ -81,6 +83,7 @@ def glob_facts(arguments: Sequence[Facts]) -> Facts:
     need_text("GLOB", text)
     if not isinstance(pattern.constant, str) or set(pattern.constant) & set("[]\\"):
         raise Misfit("GLOB takes a text and a constant pattern of * and ?")
+    need_length("GLOB", pattern, LONGEST_PATTERN)
     return truth(nullable=text.nullable)
 
 

@@ -65,8 +65,6 @@ NODES: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.GTE: (">=", PAIR),
     exp.NullSafeEQ: ("IS NOT DISTINCT FROM", PAIR),
     exp.NullSafeNEQ: ("IS DISTINCT FROM", PAIR),
-    exp.And: ("AND", PAIR),
-    exp.Or: ("OR", PAIR),
     exp.Not: ("NOT", THIS),
     exp.Coalesce: ("COALESCE", ("this", "expressions")),
     exp.Nullif: ("NULLIF", PAIR),

@@ -12,6 +12,7 @@ from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written, need_count
 from dpsql.expressions.types import is_null
 from dpsql.expressions.write import Sql, binary, call, cast, integer
+from dpsql.limits import LONGEST_COMPARED, LONGEST_PATTERN
 from dpsql.schema.types import Integer, Text
 
 if TYPE_CHECKING:
@@ -37,6 +38,13 @@ def need_constants(name: str, arguments: Sequence[Facts], kind: type) -> None:
     for facts in arguments:
         if not isinstance(facts.constant, kind):
             raise Misfit(f"{name} takes constants there, not values from rows")
+        need_length(name, facts, LONGEST_PATTERN)
+
+
+def need_length(name: str, facts: Facts, most: int) -> None:
+    """The work for each row grows with the length of the constant that its text is compared with."""
+    if len(str(facts.constant)) > most:
+        raise Misfit(f"{name} takes a constant of at most {most:,} characters")
 
 
 def grown(nullable: bool, growth: int) -> Facts:
@@ -119,6 +127,8 @@ def position_facts(arguments: Sequence[Facts]) -> Facts:
 def distance_facts(arguments: Sequence[Facts]) -> Facts:
     need_text("LEVENSHTEIN", arguments[0])
     need_constants("LEVENSHTEIN", arguments[1:], str)
+    for facts in arguments[1:]:
+        need_length("LEVENSHTEIN", facts, LONGEST_COMPARED)
     return bounded(Integer(), 0, None, nullable=arguments[0].nullable)
 
 

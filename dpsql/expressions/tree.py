@@ -7,6 +7,7 @@ Everything that an analyst can write below an aggregate is one of these; what ha
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.expressions.facts import Facts, Value, fact_of, one_of
@@ -50,6 +51,16 @@ class Call:
     arguments: tuple[Expression, ...]
     type: ColumnType
     at: Place | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def parts(self) -> int:
+        """How many functions and operators it is made of."""
+        return 1 + sum(argument.parts for argument in self.arguments if isinstance(argument, Call))
+
+    @cached_property
+    def depth(self) -> int:
+        """How many of them stand inside each other."""
+        return 1 + max((argument.depth for argument in self.arguments if isinstance(argument, Call)), default=0)
 
 
 Expression: TypeAlias = Column | Literal | Earlier | Call

@@ -9,7 +9,8 @@ from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, NewType
 
-from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
+from dpsql.engines import stored_types
+from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Value
@@ -18,18 +19,10 @@ if TYPE_CHECKING:
 Sql = NewType("Sql", str)
 
 NULL = Sql("NULL")
-ENGINE_TYPES: dict[type, str] = {
-    Integer: "BIGINT",
-    Double: "DOUBLE",
-    Text: "VARCHAR",
-    Boolean: "BOOLEAN",
-    Date: "DATE",
-    Timestamp: "TIMESTAMP",
-}
 
 
 def engine_type(kind: ColumnType) -> Sql:
-    return Sql(f"DECIMAL({kind.precision}, {kind.scale})" if isinstance(kind, Decimal) else ENGINE_TYPES[type(kind)])
+    return Sql(stored_types.engine_type(kind))
 
 
 def column(name: str, table: str | None = None) -> Sql:
@@ -139,6 +132,11 @@ def _digits(scaled: int, scale: int) -> str:
 
 def when(condition: Sql, then: Sql, otherwise: Sql = NULL) -> Sql:
     return Sql(f"CASE WHEN {condition} THEN {then} ELSE {otherwise} END")
+
+
+def nonzero(sql: Sql, zero: Sql) -> Sql:
+    """NULL instead of zero. Not by nullif(), which the engine itself writes out so: copies that nobody counts."""
+    return when(binary(sql, "=", zero), NULL, sql)
 
 
 def between(sql: Sql, low: Sql, high: Sql) -> Sql:

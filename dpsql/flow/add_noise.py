@@ -1,8 +1,9 @@
 """add_noise: exact integers in, noisy integers out. Groups that too few people share end here.
 
 The noise is exact (docs/proofs/exact_sampling.md); statistics are drawn from their profiles. A group whose keys are not
-public is kept if its noisy number of units reaches the threshold, and that very number decides. What is kept is stored,
-so that the same question has the same answer; nothing else of what the engine said outlives this stage.
+public is kept if its noisy number of units reaches the threshold, and that very number decides. It is drawn first, and
+nothing else is drawn for a group that is not kept: its data costs no time. What is kept is stored, so that the same
+question has the same answer; nothing else of what the engine said outlives this stage.
 """
 
 from __future__ import annotations
@@ -74,21 +75,35 @@ def _mark(charged: Charged, columns: list[Mapping[str, np.ndarray] | None], ledg
 
 def _noisy_or_none(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray] | None:
     try:
-        return _noisy(exact, release)
+        return with_noise(exact, release)
     except Exception:
         return None  # an error from here could show exact numbers
 
 
-def _noisy(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
-    keys = {name: exact[name] for name in release.planned.release.key_names}
-    measures = {measure.bounded.column: noised(exact[measure.bounded.column], measure) for measure in release.measures}
-    noisy = keys | measures | _drawn(exact, release) | _tested(measures, release)
+def with_noise(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
+    """All that is shown of a release: the keys, noisy measures and drawn statistics of the groups that may be seen."""
+    shown, counted = _selected(exact, release)
+    keys = {name: shown[name] for name in release.planned.release.key_names}
+    measures = {
+        measure.bounded.column: noised(shown[measure.bounded.column], measure)
+        for measure in release.measures
+        if measure.bounded.column not in counted
+    }
+    return keys | counted | measures | _drawn(shown, release) | _tested(counted | measures, release)
+
+
+def _selected(
+    exact: Mapping[str, np.ndarray], release: CalibratedRelease
+) -> tuple[Mapping[str, np.ndarray], dict[str, np.ndarray]]:
+    """What the engine said of the groups that are shown, and the noisy number of units that decided it."""
     selection = release.planned.release.selection
     if selection is None:
-        return noisy
+        return exact, {}
     assert release.threshold is not None
-    shown = measures[selection] >= release.threshold
-    return {name: column[shown] for name, column in noisy.items()}
+    (counting,) = (measure for measure in release.measures if measure.bounded.column == selection)
+    noisy = noised(exact[selection], counting)
+    passed = noisy >= release.threshold
+    return {name: column[passed] for name, column in exact.items()}, {selection: noisy[passed]}
 
 
 def _drawn(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:

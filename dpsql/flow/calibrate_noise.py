@@ -23,6 +23,7 @@ from dpsql.draws.draw import Spared, Terms
 from dpsql.errors import ProgrammingError
 from dpsql.flow.candidates import Candidate, NoisyMeasure, makers, noisy_columns
 from dpsql.flow.shares import each_epsilon, measure_count, reserved_delta
+from dpsql.mechanisms.noise import LARGEST_STD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
 PASSING = 0.98
 """Of the noise in a test; half of what is outside makes it fail."""
-LARGEST_STD = 2.0**56
-"""Beyond this the noise would leave 64 bits, and the answer would be nothing but noise."""
+MOST_WORK = 1 << 25
+"""All public groups together may need so many numbers to be handled, whatever the data: some seconds."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,13 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
         reserved / release.groups,
         release.rows,
     )
-    return drawn, draw_for(drawn.statistic, terms)
+    draw = draw_for(drawn.statistic, terms)
+    if release.domain is not None and release.domain.size * draw.work > MOST_WORK:
+        raise ProgrammingError(
+            f"{release.domain.size:,} groups, each with {draw.work:,} numbers to be looked at, are too much work",
+            hint="ask for fewer groups, name a larger epsilon, or count fewer rows of one unit: max_rows_per_group=1",
+        )
+    return drawn, draw
 
 
 def _salted(release: PlannedRelease, statistics: tuple[tuple[Drawn, Draw], ...], salt: int) -> Sql:

@@ -15,7 +15,7 @@ from dpsql.aggregates.clip import check_proposal
 from dpsql.aggregates.count import count
 from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.matched import matched
-from dpsql.aggregates.measure import CountRows, CountUnits, CountValues, Measure, OverDistinct
+from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct
 from dpsql.aggregates.mode import mode
 from dpsql.aggregates.moments import correlation, covariance, regression, variance
 from dpsql.aggregates.quantile import quantile
@@ -27,7 +27,7 @@ from dpsql.flow.question import NOISES
 from dpsql.relation.units import different_units, one_row_per_unit, scans_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from sqlglot import exp
 
@@ -70,11 +70,14 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
         return _matched(release, release.across, question)
     columns: dict[Measure, str] = {}
     statistics: dict[Statistic, str] = {}
+    is_single = release.one_row_per_unit
     counts_alone = all(call.name == "COUNT" for call in release.aggregate.calls)
 
     def column_of(measure: Measure) -> str:
-        if release.one_row_per_unit and isinstance(measure, CountUnits):
+        if is_single and isinstance(measure, CountUnits):
             measure = CountRows()
+        elif is_single and isinstance(measure, CountUnitsWith):
+            measure = CountValues(measure.argument)
         return columns.setdefault(measure, f"m{len(columns)}")
 
     def drawn_as(statistic: Statistic) -> str:
@@ -92,7 +95,7 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
     # Twice: once to see which counts are taken anyway, so that sums of the same values can lean on them.
     answered(frozenset())
     answers = answered(frozenset(measure for measure in columns if is_count(measure)))
-    _check_totals(release, [*columns, *statistics])
+    _check_totals(release, [*columns, *statistics], answers)
     selecting = release.domain is None or question.min_units is not None
     selection = column_of(CountUnits()) if selecting else None
     groups, rows = _contribution(release, question)
@@ -120,6 +123,7 @@ def _release(
         release.one_row_per_unit,
         groups,
         rows,
+        release.rows_per_unit[0] if release.across is None else None,
         measures,
         tuple(Drawn(column, statistic) for statistic, column in statistics.items()),
         answers,
@@ -139,22 +143,23 @@ def _matched(release: TrackedRelease, across: Across, question: Question) -> Rel
             at=across.at,
             hint="group by columns with declared values, or not at all, and without ROLLUP",
         )
-    rows = tuple(_rows_of(side, question) for side in (across.left, across.right))
+    sides = zip((across.left, across.right), release.rows_per_unit, strict=True)
+    rows = tuple(_rows_of(side, most, question) for side, most in sides)
     statistics: dict[Statistic, str] = {}
     answers = []
     for call in release.aggregate.calls:
         statistic, kind = matched(call, release.knowledge.kept, across, (*rows, release.domain.size))
         column = statistics.setdefault(statistic, f"s{len(statistics)}")
-        answers.append(Answer(Linear(((column, statistic.grid.quantum),)), kind))
+        answers.append(Answer(Linear(((column, statistic.grid.quantum),)), kind, wide=call.name == "SUM"))
     return _release(release, question, 1, max(rows), {}, statistics, tuple(answers), None)
 
 
-def _rows_of(relation: Relation, question: Question) -> int:
+def _rows_of(relation: Relation, most: int | None, question: Question) -> int:
     """How many rows of a side one unit may have in all."""
     if one_row_per_unit(relation):
         return 1
-    groups, rows = _groups_and_rows((scan for scan in scans_of(relation) if scan.unit is not None), question)
-    return groups * rows
+    groups, rows = _groups_and_rows([scan for scan in scans_of(relation) if scan.unit is not None], most, question)
+    return groups * rows if most is None else min(groups * rows, most)
 
 
 def _check_mechanism(question: Question, releases: tuple[Release, ...]) -> None:
@@ -173,15 +178,18 @@ def _check_mechanism(question: Question, releases: tuple[Release, ...]) -> None:
         )
 
 
-def _check_totals(release: TrackedRelease, parts: list[Measure | Statistic]) -> None:
+def _check_totals(release: TrackedRelease, parts: list[Measure | Statistic], answers: tuple[Answer, ...]) -> None:
     """A total is the sum of its groups, which for people, distinct values and quantiles is not the total."""
-    if not release.aggregate.totals:
+    if not release.aggregate.totals or not release.aggregate.calls:
         return
     hint = "ask for the totals in a query of their own, without ROLLUP"
     at = release.aggregate.calls[0].at
     if any(isinstance(part, Statistic) for part in parts):
         raise Unsupported("the median, the mode or the MIN of a total is no sum of its groups", at=at, hint=hint)
-    if any(isinstance(part, CountUnits | OverDistinct) for part in parts):
+    if any(answer.test for answer in answers):
+        raise Unsupported("a total has no value where the test refuses one of its groups", at=at, hint=hint)
+    counted_apart = (OverDistinct,) if release.rows_per_unit == (1,) else (OverDistinct, CountUnits, CountUnitsWith)
+    if any(isinstance(part, counted_apart) for part in parts):
         raise Unsupported(
             "COUNT(DISTINCT ...) cannot have totals: who is in several groups would be counted several times",
             at=at,
@@ -213,16 +221,23 @@ def is_count(measure: Measure) -> bool:
 def _contribution(release: TrackedRelease, question: Question) -> tuple[int, int]:
     if release.one_row_per_unit:
         return 1, 1
-    groups, rows = _groups_and_rows(release.scans, question)
+    (most,) = release.rows_per_unit
+    groups, rows = _groups_and_rows(release.scans, most, question)
     if not release.aggregate.grouped:
         return 1, rows
     # Fewer public groups than a unit may reach: it cannot reach more than there are.
     return (min(groups, max(1, release.domain.size)) if release.domain else groups), rows
 
 
-def _groups_and_rows(scans: Iterable[Scan], question: Question) -> tuple[int, int]:
-    """What may count of one unit. Tables that meet in a query may declare different bounds: the widest count."""
-    declared = [scan.contribution for scan in scans]
-    groups = question.max_groups or max(contribution.max_groups for contribution in declared)
-    rows = question.max_rows_per_group or max(contribution.max_rows_per_group for contribution in declared)
-    return groups, rows
+def _groups_and_rows(scans: Collection[Scan], most: int | None, question: Question) -> tuple[int, int]:
+    """What may count of one unit, which has no more than `most` rows if that is known.
+
+    Tables that meet in a query may declare different bounds: the widest count. A table with one row per unit has none
+    of its own; where a join multiplies its rows and no other table says how often, the schema's hold.
+    """
+    declared = [scan.contribution for scan in [scan for scan in scans if not scan.declared_unique] or scans]
+    groups = max(contribution.max_groups for contribution in declared)
+    rows = max(contribution.max_rows_per_group for contribution in declared)
+    if most is not None:
+        groups, rows = min(groups, most), min(rows, most)
+    return question.max_groups or groups, question.max_rows_per_group or rows

@@ -14,6 +14,16 @@ from sqlglot.errors import ParseError, TokenError
 
 from dpsql.errors import ProgrammingError, SqlSyntaxError, Unsupported
 from dpsql.flow.question import with_options, with_proposal
+from dpsql.limits import (
+    DEEPEST,
+    LONGEST_LIST,
+    LONGEST_NUMBER,
+    LONGEST_PARAMETER,
+    LONGEST_PARAMETERS,
+    LONGEST_QUERY,
+    MOST_NODES,
+    MOST_PARTS,
+)
 from dpsql.resolve.options import SqlOptions, read_options
 from dpsql.resolve.syntax import DUCKDB
 from dpsql.source import Place
@@ -25,9 +35,9 @@ if TYPE_CHECKING:
     from dpsql.flow.setting import Setting
 
 MARK = "?"
-LONGEST_QUERY = 100_000
-LONGEST_NUMBER = 400
 LARGEST_BITS = 1024
+CHAINS = (exp.And, exp.Or, exp.SetOperation)
+"""Operators whose chains are read link by link."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,9 @@ def parse_sql(question: Question, setting: Setting) -> Parsed:
     'SELECT COUNT(*) FROM orders WHERE amount > 10'
     """
     tree, options = _one_query(question.sql)
+    _check_size(tree)
+    _check_aliases(tree)
+    _check_parameters(question.parameters)
     if options.options:
         question = with_options(question, options, setting.ledger.budget.filter.delta)
     question = with_proposal(question)
@@ -89,6 +102,61 @@ def _check_text(text: str) -> None:
         raise SqlSyntaxError(problem, hint="write the character itself")
 
 
+def _check_size(tree: exp.Query) -> None:
+    """Counts the nodes and how deep they stand in each other; links of one chain (a AND b AND c) stand side by side."""
+    nodes, pending = 0, [(tree, 1)]
+    while pending:
+        node, depth = pending.pop()
+        nodes += 1
+        if depth > DEEPEST:
+            raise too_deep()
+        if nodes > MOST_NODES:
+            raise SqlSyntaxError(f"the query has more than {MOST_NODES:,} words", hint="ask it in several queries")
+        if isinstance(node, exp.In) and len(node.expressions) > LONGEST_LIST:
+            raise SqlSyntaxError(
+                f"IN lists more than {LONGEST_LIST:,} values",
+                hint="let the values be a public table, and write IN (SELECT x FROM it)",
+            )
+        pending.extend((child, depth + (not _is_link(child))) for child in node.iter_expressions())
+
+
+def _check_aliases(tree: exp.Query) -> None:
+    """SELECT x AS a, a + a AS b, b + b AS c, ...: an engine puts in the place of an alias what it stands for."""
+    for select in tree.find_all(exp.Select):
+        sizes: dict[str, int] = {}
+        for item in select.expressions:
+            names = [node.name.lower() for node in item.find_all(exp.Column) if not node.table]
+            inherited = sum(sizes.get(name, 0) for name in names)
+            if inherited > MOST_PARTS:
+                raise SqlSyntaxError(
+                    f"an alias stands for more than {MOST_PARTS:,} functions and operators",
+                    hint="each use of an alias counts as what it stands for: compute it in a subquery first",
+                )
+            if item.alias:
+                sizes[item.alias.lower()] = len(names) + inherited
+
+
+def _is_link(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Paren) or (isinstance(node, CHAINS) and type(node.parent) is type(node))
+
+
+def too_deep() -> SqlSyntaxError:
+    return SqlSyntaxError("the query is nested too deeply", hint="use WITH to name its parts, or IN for long lists")
+
+
+def _check_parameters(parameters: Sequence[object]) -> None:
+    lengths = [len(value) for value in parameters if isinstance(value, str)]
+    if max(lengths, default=0) > LONGEST_PARAMETER:
+        raise ProgrammingError(
+            f"a parameter is longer than {LONGEST_PARAMETER:,} characters", hint="compare with a shorter text"
+        )
+    if sum(lengths) > LONGEST_PARAMETERS:
+        raise ProgrammingError(
+            f"all parameters together are longer than {LONGEST_PARAMETERS:,} characters",
+            hint="ask it in several queries",
+        )
+
+
 def _statements(sql: str) -> tuple[Sequence[exp.Expr | None], SqlOptions]:
     problem: SqlSyntaxError
     try:
@@ -100,7 +168,7 @@ def _statements(sql: str) -> tuple[Sequence[exp.Expr | None], SqlOptions]:
     except TokenError:
         problem = SqlSyntaxError("the text ends inside a quoted piece or comment", hint="close the quotes")
     except RecursionError:
-        problem = SqlSyntaxError("the query is nested too deeply", hint="use WITH to name its parts")
+        problem = too_deep()
     raise problem
 
 

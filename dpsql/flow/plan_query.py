@@ -15,9 +15,10 @@ from dpsql.aggregates.write_release import release_sql
 from dpsql.engines.scratch import ScratchTable
 from dpsql.expressions.write import Sql, column, engine_type, named
 from dpsql.relation.earlier import with_earlier
+from dpsql.relation.size import check_length
 from dpsql.relation.write import select
 from dpsql.relation.write_scan import scan_sql
-from dpsql.resolve.inner import release_name
+from dpsql.resolve.inner import reads_release, release_name
 from dpsql.resolve.syntax import DUCKDB, is_interval_end
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ def plan_query(measured: Measured, setting: Setting) -> Planned:
         PlannedRelease(release_name(number), part, ends[number], _earlier(number, measured))
         for number, part in enumerate(measured.releases)
     )
+    for release in releases:
+        check_length(release.salted(0, {}))
     outputs = _outputs(finish, measured)
     sql = finish.sql(DUCKDB, copy=False)
     public = tuple(map(PublicTable, measured.public))
@@ -146,16 +149,12 @@ def _earlier(number: int, measured: Measured) -> tuple[PlannedEarlier, ...]:
         PlannedEarlier(
             answer.table,
             answer.sql,
-            tuple(i for i in range(answer.after) if _reads(answer.query, release_name(i))),
+            tuple(i for i in range(answer.after) if reads_release(answer.query, i)),
             tuple(map(PublicTable, answer.public)),
         )
         for answer in before
         if column(answer.table.name) in sql
     )
-
-
-def _reads(query: exp.Expr, name: str) -> bool:
-    return any(table.name == name for table in query.find_all(exp.Table))
 
 
 def _outputs(finish: exp.Query, measured: Measured) -> tuple[Output, ...]:
@@ -166,8 +165,7 @@ def _outputs(finish: exp.Query, measured: Measured) -> tuple[Output, ...]:
     if number is None:
         return tuple(Output(item.alias_or_name, None, None) for item in items)
     release = measured.releases[number]
-    # Totals are sums of groups: their rows have more noise than the others.
-    answers = {} if release.aggregate.totals else _estimates(release)
+    answers = _estimates(release)
     outputs = _with_hidden(finish, [(item.alias_or_name, estimate_of(item, answers)) for item in items], number)
     return tuple(
         replace(output, is_key=all(column.name in release.key_names for column in item.find_all(exp.Column)))
@@ -177,6 +175,8 @@ def _outputs(finish: exp.Query, measured: Measured) -> tuple[Output, ...]:
 
 def _estimates(release: Release) -> dict[str, Estimate]:
     """By the release's column, where the error is known."""
+    if release.aggregate.totals:
+        return {}  # totals are sums of groups: their rows have more noise than the others
     return {
         f"_a{i}": answer.estimate
         for i, answer in enumerate(release.answers)

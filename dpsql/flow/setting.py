@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpsql.limits import MOST_PUBLIC_GROUPS
+
 if TYPE_CHECKING:
     from dpsql.accounting.ledger import Ledger
     from dpsql.engines.engine import Engine
     from dpsql.engines.scratch import Scratch
     from dpsql.schema.model import Schema
-
-MAX_PUBLIC_GROUPS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -20,4 +20,4 @@ class Setting:
     engine: Engine
     ledger: Ledger
     scratch: Scratch
-    max_public_groups: int = MAX_PUBLIC_GROUPS
+    max_public_groups: int = MOST_PUBLIC_GROUPS

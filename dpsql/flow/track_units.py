@@ -10,9 +10,12 @@ from dpsql.expressions.write import Sql, column
 from dpsql.relation.domain import Domain, ListedKeys, public_domain
 from dpsql.relation.earlier import with_earlier
 from dpsql.relation.knowledge import Knowledge, knowledge_of
+from dpsql.relation.multiplicity import rows_per_unit
 from dpsql.relation.relation import Across, Filter, Project
-from dpsql.relation.units import different_units, one_row_per_unit, parts_of, scans_of
+from dpsql.relation.units import different_units, one_row_per_unit, parts_of, reads_unit, scans_of
 from dpsql.relation.write_domain import listed_keys_sql
+from dpsql.resolve.inner import reads_release
+from dpsql.resolve.syntax import aggregates
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from dpsql.resolve.earlier import EarlierAnswer
     from dpsql.resolve.options import Option, SqlOptions
 
+PRICES = ("epsilon", "delta")
 THRESHOLD, PUBLIC = "LAPLACE_THRESHOLD", "PUBLIC_GROUPS"
 
 
@@ -34,6 +38,8 @@ class TrackedRelease:
     scans: tuple[Scan, ...]
     """The private tables that the rows come from."""
     one_row_per_unit: bool
+    rows_per_unit: tuple[int | None, ...]
+    """How many rows a unit can have at most, if the schema is right; of a join across people, on either side."""
     knowledge: Knowledge
     domain: Domain | ListedKeys | None
     """The public groups; None when the keys are people's own and must be selected privately."""
@@ -56,6 +62,9 @@ def track_units(resolved: Resolved, setting: Setting) -> Tracked:
         for aggregate, units in zip(resolved.releases, resolved.unit_columns, strict=True)
     )
     _check_options(resolved.question.options, releases)
+    for number, release in enumerate(releases):
+        if release.domain is None and _is_asked_again(number, resolved):
+            _check_keys(release.aggregate)
     return Tracked(resolved.question, releases, resolved.public, resolved.earlier, resolved.finish)
 
 
@@ -69,7 +78,37 @@ def _track(aggregate: Aggregate, unit_columns: frozenset[str], resolved: Resolve
         domain = ListedKeys(aggregate.listed, aggregate.keys, most)
     scans = tuple(scan for scan in scans_of(aggregate.source) if scan.unit is not None)
     single, across = one_row_per_unit(aggregate.source), _across(aggregate.source)
-    return TrackedRelease(aggregate, unit_columns, scans, single, knowledge, domain, across)
+    sides = (aggregate.source,) if across is None else (across.left, across.right)
+    most_rows = tuple(rows_per_unit(side, lambda sql: _count_public(sql, resolved, setting)) for side in sides)
+    return TrackedRelease(aggregate, unit_columns, scans, single, most_rows, knowledge, domain, across)
+
+
+def _is_asked_again(number: int, resolved: Resolved) -> bool:
+    """Whether something is asked of all groups of the release: they are aggregated again, or another one reads them."""
+    return aggregates(resolved.finish) or any(reads_release(answer.query, number) for answer in resolved.earlier)
+
+
+def _check_keys(aggregate: Aggregate) -> None:
+    """Groups with too few people are not shown. Where a key is made of the unit, that may be all of them."""
+    for key in aggregate.keys:
+        if reads_unit(key, aggregate.source):
+            raise Unsupported(
+                "a key of the inner question is computed from the unit, and groups of few people are not shown: "
+                "what is asked of all groups would pass over them",
+                at=key.at,
+                hint="group by the unit itself, or by something that many people share",
+            )
+
+
+def _count_public(sql: Sql, resolved: Resolved, setting: Setting) -> int | None:
+    """One number about public rows; None if they wait for an answer, or cannot be read."""
+    tables = [answer.table for answer in resolved.earlier if column(answer.table.name) in sql]
+    if any(table.rows is None for table in tables):
+        return None
+    try:
+        return int(setting.engine.run(with_earlier(tables, sql))["n"][0])
+    except Exception:
+        return None
 
 
 def _across(relation: Relation) -> Across | None:
@@ -114,6 +153,13 @@ def _check_options(options: SqlOptions, releases: tuple[TrackedRelease, ...]) ->
             hint="write it in the outermost SELECT: its epsilon is shared by all aggregates",
         )
     unit, strategy = options.get("privacy_unit_column"), options.get("group_selection_strategy")
+    for option in options.options:
+        if not releases and option.name not in PRICES:
+            raise ProgrammingError(
+                f"{option.name} is about people, and the query reads public rows alone",
+                at=option.at,
+                hint="leave the option out: public rows are answered as they are, and cost nothing",
+            )
     for release in releases:
         if unit is not None:
             _check_unit(unit, release)

@@ -84,7 +84,7 @@ class QuantileChoice:
     @property
     def cap(self) -> int:
         """K. The points that bad have together at most 2^-CAPPED times the probability of the best point."""
-        return min(ceil((log(self.high - self.low + 1) + CAPPED * log(2)) / self.rate), WORST)
+        return min(ceil(Fraction(log(self.high - self.low + 1) + CAPPED * log(2)) / self.rate), WORST)
 
     @property
     def reach(self) -> int:
@@ -108,7 +108,7 @@ class QuantileChoice:
         beta = 1 - Fraction(level)
         if not Fraction(1, 2**CAPPED) <= beta <= 1:
             raise ValueError(f"a confidence level lies from 0 to 1 - 2^-{CAPPED}, unlike {level}")
-        worst = (log(self.high - self.low + 1) - log(beta)) / self.rate
+        worst = Fraction(log(self.high - self.low + 1) - log(beta)) / self.rate
         return ceil(worst / self.aim.parts)
 
     def _intervals(self, windows: Windows) -> tuple[NDArray[np.int64], ...]:
@@ -150,5 +150,5 @@ def extreme(epsilon: Fraction, rows_per_unit: int, low: int, high: int, *, great
     Aimed at the very end, every point beyond the data would be as good as the last value.
     """
     shallow = QuantileChoice(Depth(1, greatest), epsilon, rows_per_unit, low, high)
-    depth = ceil((log(high - low + 1) + log(BEYOND)) / (2 * shallow.rate))
+    depth = ceil(Fraction(log(high - low + 1) + log(BEYOND)) / (2 * shallow.rate))
     return QuantileChoice(Depth(min(depth, MOST_ROWS), greatest), epsilon, rows_per_unit, low, high)

@@ -5,7 +5,8 @@ Each class gives numbers U_0 <= U_1 <= ... of a database x with two properties, 
     |q(x) - q(x')| <= U_0(x),        U_k(x) <= U_(k+1)(x').
 
 Hence the distance to data on which a unit could move more than beta is at least min{k : U_k > beta}, which one unit
-moves by at most 1; and S = max_k e^(-b k) U_k changes by at most a factor e^b. Proof: docs/proofs/local_sensitivity.md.
+moves by at most 1; and S = max_k e^(-b k) U_k changes by at most a factor e^b. The number of steps that it takes to
+find S is public. Proof: docs/proofs/local_sensitivity.md.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, floor, log
+from math import ceil, exp, floor, log
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpsql.sampling import Damped, largest
+from dpsql.mechanisms.stretches import largest_stretch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,8 +29,12 @@ if TYPE_CHECKING:
 
     from dpsql.mechanisms.ranks import Share
 
-# Far above the error of a logarithm and a product in float64, for exponents up to a million.
-CLOSE = 1e-6
+# S is computed in float64, off by less than a quarter of this, relatively, and rounded up: its logarithm is above the
+# ideal one by 0 to ROUNDED, so that much less than b is left for what a unit can do to it.
+ROUNDED = 2.0**-36
+
+# Then ROUNDED is nothing beside it.
+LEAST_B = Fraction(1, 2**30)
 
 
 class LocalSensitivity(ABC):
@@ -38,18 +43,21 @@ class LocalSensitivity(ABC):
         """U_k."""
 
     @abstractmethod
-    def peaks(self, b: Fraction) -> Iterable[int]:
-        """Some k among which is the one that makes e^(-b k) U_k largest."""
+    def damped(self, b: float) -> float:
+        """The largest e^(-b k) U_k, less than ROUNDED/4 off, relatively."""
 
     def distance(self, beta: int | Fraction, limit: int) -> int:
         """The least k with U_k > beta, or `limit` if that is less."""
         return bisect_right(range(limit), beta, key=self.at)
 
-    def smooth(self, b: Fraction) -> Damped:
-        """S, exactly."""
-        if b <= 0:
-            raise ValueError("smoothness needs a b above 0")
-        return largest([Damped(Fraction(self.at(k)), b * k) for k in self.peaks(b)])
+    def smooth(self, b: Fraction) -> Fraction:
+        """A b-smooth bound: S for a slightly smaller b, rounded up."""
+        if b < LEAST_B:
+            raise ValueError("smoothness needs a b above 2^-30")
+        return Fraction(self.damped(float(b) - 2 * ROUNDED)) * (1 + Fraction(ROUNDED) / 2)
+
+    def _at_peaks(self, b: float, peaks: Iterable[int]) -> float:
+        return max(float(self.at(k)) * exp(-b * k) for k in peaks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,26 +94,13 @@ class OrderStatistic(LocalSensitivity):
             return self.high - self.low
         return int((self.values[middle : middle + width + 1] - self.values[middle - width : middle + 1]).max())
 
-    def peaks(self, b: Fraction) -> list[int]:
-        """All k up to the first that counts as the whole range, less those that float64 can tell are lower.
-
-        U_k is at least the longer of the stretches to both sides and at most both together: few k need more than that.
-        """
-        middle, widths = len(self.values) // 2, self.rows_per_unit * np.arange(1, self.reach + 1)
-        above = self.values[middle + widths] - self.values[middle]
-        below = self.values[middle] - self.values[middle - widths]
-        least = self._logarithms(np.maximum(above, below), b)
-        likely = np.flatnonzero(self._logarithms(above + below, b) >= least.max() - CLOSE)
-        bounds = np.array([self.at(int(k)) for k in likely], dtype=np.float64)
-        with np.errstate(divide="ignore"):
-            logarithms = np.log(bounds) - float(b) * likely
-        return [int(k) for k in likely[logarithms >= logarithms.max() - CLOSE]]
-
-    def _logarithms(self, bounds: NDArray[np.int64], b: Fraction) -> NDArray[np.float64]:
-        """Of e^(-b k) times the bounds for all known k, and then the whole range."""
-        with np.errstate(divide="ignore"):
-            whole: NDArray[np.float64] = np.log(np.append(bounds, self.high - self.low))
-        return whole - float(b) * np.arange(len(bounds) + 1)
+    def damped(self, b: float) -> float:
+        """All known k, and the first that counts as the whole range."""
+        middle, width = len(self.values) // 2, self.rows_per_unit * self.reach
+        above = self.values[middle : middle + width + 1] - self.values[middle]
+        below = self.values[middle] - self.values[middle - width : middle + 1][::-1]
+        known = largest_stretch(above, below, self.rows_per_unit, b)
+        return max(known, (self.high - self.low) * exp(-b * self.reach))
 
 
 def target_rank(share: Share, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -129,7 +124,7 @@ def order_statistic(
 
 def smooth_reach(b: Fraction, low: int, high: int) -> int:
     """How many k matter to a smooth bound: from there on e^(-b k) times the whole range is below one quantum."""
-    return ceil(log(max(high - low, 1)) / b) + 1
+    return ceil(Fraction(log(max(high - low, 1))) / b) + 1
 
 
 @dataclass(frozen=True)
@@ -147,10 +142,10 @@ class Average(LocalSensitivity):
             Fraction(self.rows_per_unit, left) if left > self.rows_per_unit else Fraction(1)
         )
 
-    def peaks(self, b: Fraction) -> tuple[int, ...]:
+    def damped(self, b: float) -> float:
         """-b k - ln(n - r k) is convex in k, so it is largest at an end; from the first whole range on it falls."""
         whole = max(-(-self.rows // self.rows_per_unit) - 1, 0)
-        return 0, max(whole - 1, 0), whole
+        return self._at_peaks(b, (0, max(whole - 1, 0), whole))
 
 
 @dataclass(frozen=True)
@@ -172,8 +167,8 @@ class CrossJoin(LocalSensitivity):
         pairs = left * (self.right_most + k * right) + right * (self.left_most + k * left) + left * right
         return self.value * pairs
 
-    def peaks(self, b: Fraction) -> tuple[int, int]:
+    def damped(self, b: float) -> float:
         """-b k + ln(u + s k) is concave in k and largest at 1/b - u/s."""
         start, step = self.at(0), self.at(1) - self.at(0)
-        top = max(floor(1 / b - Fraction(start, step)), 0) if step else 0
-        return top, top + 1
+        top = max(floor(1 / Fraction(b) - Fraction(start, step)), 0) if step else 0
+        return self._at_peaks(b, (top, top + 1))

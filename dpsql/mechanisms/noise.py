@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 SAFETY = 2.0**-36
 
 
+# Beyond this the noise would leave 64 bits, and the answer would be nothing but noise.
+LARGEST_STD = 1 << 56
+
+
 class Noise(Protocol):
     """A symmetric distribution on the integers."""
 

@@ -15,8 +15,9 @@ from math import expm1
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.events import ApproximateRelease, Event, PureRelease
+from dpsql.mechanisms.local_sensitivity import LEAST_B
 from dpsql.mechanisms.noise import SAFETY
-from dpsql.sampling import Damped, real_noise, rounded_real
+from dpsql.sampling import real_noise, rounded_real
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,12 +44,15 @@ class SmoothNoise:
     b: Fraction
     event: Event
 
+    def __post_init__(self) -> None:
+        if self.b < LEAST_B:
+            raise ValueError("smooth sensitivity would be nothing but noise")
+
     def release(
         self, answer: Fraction, bounds: LocalSensitivity, low: int, high: int, source: Randomness | None = None
     ) -> int:
         """The noisy answer on the grid of whole numbers, held within the public [low, high]."""
-        smooth = bounds.smooth(self.b)
-        return rounded_real(answer, Damped(smooth.value / self.a, smooth.exponent), self.kind, low, high, source)
+        return rounded_real(answer, bounds.smooth(self.b) / self.a, self.kind, low, high, source)
 
 
 def cauchy(epsilon: Fraction) -> SmoothNoise:
@@ -85,8 +89,8 @@ def _scale_divergence(half: float, b: float, cells: int) -> Decimal:
 
 
 def _check(epsilon: Fraction, delta: Fraction | None = None) -> None:
-    if not 0 < epsilon <= LARGEST_EPSILON:
-        raise ValueError(f"smooth sensitivity needs an epsilon above 0 and up to {LARGEST_EPSILON}")
+    if not LEAST_B <= epsilon <= LARGEST_EPSILON:
+        raise ValueError(f"smooth sensitivity needs an epsilon from 2^-30 to {LARGEST_EPSILON}")
     if delta is not None and not Fraction(1, 10**200) <= delta <= Fraction(1, 2):
         raise ValueError("this smooth noise needs a delta from 1e-200 to 1/2")
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dpsql.expressions.emit import written
 from dpsql.expressions.facts import fact_of, union
 from dpsql.expressions.narrow import kept_facts, narrow
 from dpsql.expressions.tree import facts_of
+from dpsql.relation.once import once_per_node
 from dpsql.relation.per_unit import per_unit_facts
 from dpsql.relation.relation import (
     Across,
@@ -35,6 +37,7 @@ from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
+    from dpsql.expressions.function import Written
     from dpsql.expressions.tree import Expression, Known
     from dpsql.relation.relation import WindowCall
 
@@ -48,6 +51,7 @@ class Knowledge:
         return facts_of(expression, self.always)
 
 
+@once_per_node
 def knowledge_of(relation: Relation) -> Knowledge:
     match relation:
         case Scan():
@@ -62,7 +66,7 @@ def knowledge_of(relation: Relation) -> Knowledge:
         case Project(source, columns):
             below = knowledge_of(source)
             return Knowledge(
-                {name: facts_of(expression, below.always) for name, expression in columns},
+                {name: replace(value.facts, parts=value.parts) for name, value in values_of(relation).items()},
                 {name: kept_facts(expression, below.kept) for name, expression in columns},
             )
         case Join():
@@ -79,6 +83,14 @@ def knowledge_of(relation: Relation) -> Knowledge:
             return Knowledge(either.always, knowledge_of(left).kept) if kind in ("INTERSECT", "EXCEPT") else either
         case PerUnit() | Window():
             return _by_unit(relation)
+
+
+@once_per_node
+def values_of(project: Relation) -> dict[str, Written]:
+    """The columns of a projection, written."""
+    assert isinstance(project, Project)
+    known = knowledge_of(project.source).always
+    return {name: written(expression, known) for name, expression in project.columns}
 
 
 def _joined(join: Join) -> Knowledge:

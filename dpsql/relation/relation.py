@@ -76,6 +76,8 @@ class Scan:
     contribution: Contribution
     one_row_per_unit: bool
     """Whether the engine itself guarantees that no unit has two rows."""
+    declared_unique: bool = False
+    """Whether the schema says so. Nothing leans on it but the choice of bounds, which are enforced."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,8 @@ class Join:
     right: Relation
     kind: Literal["INNER", "LEFT", "RIGHT", "FULL"]
     condition: Expression | None
+    by_unit_alone: bool = False
+    """Whether nothing but the units is compared."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from dpsql.errors import Unsupported
+from dpsql.expressions.tree import columns_of
+from dpsql.relation.once import once_per_node
 from dpsql.relation.relation import (
     Across,
     Distinct,
@@ -25,30 +27,35 @@ from dpsql.relation.relation import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dpsql.expressions.tree import Expression
     from dpsql.source import Place
 
 
-def scans_of(relation: Relation) -> Iterator[Scan]:
-    """Every table that the relation's own rows come from."""
+@once_per_node
+def scans_of(relation: Relation) -> tuple[Scan, ...]:
+    """Every table that the relation's own rows come from, once."""
     match relation:
         case Scan():
-            yield relation
+            return (relation,)
         case Listed():
-            return
+            return ()
         case Join(left, right) | Across(left, right) | SetOp(_, left, right):
-            yield from scans_of(left)
-            yield from scans_of(right)
+            return tuple(dict.fromkeys((*scans_of(left), *scans_of(right))))
         case _:
-            yield from scans_of(relation.source)
+            return scans_of(relation.source)
+
+
+def below(relation: Relation) -> list[Relation]:
+    """The relations that this one is made of."""
+    values = (getattr(relation, field.name) for field in fields(relation))
+    return [value for value in values if isinstance(value, Relation)]
 
 
 def parts_of(relation: Relation) -> Iterator[Relation]:
     """The relation and everything that it is made of."""
     yield relation
-    for field in fields(relation):
-        value = getattr(relation, field.name)
-        if isinstance(value, Relation):
-            yield from parts_of(value)
+    for part in below(relation):
+        yield from parts_of(part)
 
 
 def different_units(same_unit: str, at: Place | None, otherwise: str | None = None) -> Unsupported:
@@ -61,11 +68,39 @@ def different_units(same_unit: str, at: Place | None, otherwise: str | None = No
     )
 
 
+@once_per_node
 def is_tracked(relation: Relation) -> bool:
     """Whether the rows belong to units; else they are public."""
     return any(scan.unit is not None for scan in scans_of(relation))
 
 
+def reads_unit(expression: Expression, relation: Relation) -> bool:
+    """Whether the expression over the relation's columns is computed from the column by which units are known."""
+    return any(_is_from_unit(column.name, relation) for column in columns_of(expression))
+
+
+def _is_from_unit(name: str, relation: Relation) -> bool:
+    match relation:
+        case Scan(_, unit, columns):
+            own = unit and (unit.path[0].column if unit.path else unit.column)
+            return any(column.name == name and column.declared == own for column in columns)
+        case Listed():
+            return False
+        case Join(left, right) | Across(left, right) | SetOp(_, left, right):
+            return _is_from_unit(name, left) or _is_from_unit(name, right)
+        case Project(source, columns):
+            return any(reads_unit(value, source) for column, value in columns if column == name)
+        case PerUnit(source, keys, calls):
+            made = [(column, (key,)) for column, key in keys] + [(column, call.arguments) for column, call in calls]
+            return any(reads_unit(value, source) for column, values in made if column == name for value in values)
+        case Window(source, columns):
+            arguments = [value for column, window in columns if column == name for value in window.call.arguments]
+            return _is_from_unit(name, source) or any(reads_unit(value, source) for value in arguments)
+        case _:
+            return _is_from_unit(name, relation.source)
+
+
+@once_per_node
 def one_row_per_unit(relation: Relation) -> bool:
     """Whether no unit can have two rows, by a constraint of the database or by the query's own grouping."""
     match relation:

@@ -6,11 +6,12 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.emit import emit, emit_value
+from dpsql.expressions.emit import as_value, emit, emit_value
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, columns_of, facts_of
 from dpsql.expressions.write import NULL, Sql, binary, column, listed, named
-from dpsql.relation.knowledge import knowledge_of
+from dpsql.expressions.write import call as function
+from dpsql.relation.knowledge import knowledge_of, values_of
 from dpsql.relation.per_unit import BY_POSITION, per_unit_parts
 from dpsql.relation.relation import (
     Across,
@@ -29,6 +30,7 @@ from dpsql.relation.relation import (
     WindowCall,
     WindowOrder,
 )
+from dpsql.relation.size import check_length
 from dpsql.relation.units import is_tracked
 from dpsql.relation.write_scan import UNIT, scan_sql
 from dpsql.schema.types import Boolean
@@ -47,7 +49,12 @@ WHOLE_PARTITION = " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 
 def relation_sql(relation: Relation, needed: Iterable[str]) -> Sql:
     """The relation's `needed` columns, and _unit."""
-    names = sorted(set(needed))
+    sql = _written(relation, sorted(set(needed)))
+    check_length(sql)
+    return sql
+
+
+def _written(relation: Relation, names: list[str]) -> Sql:
     match relation:
         case Scan():
             return scan_sql(relation, names)
@@ -59,9 +66,9 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Sql:
             return Sql(f"{_select(relation, names, below)} WHERE {condition_sql}")
         case Project(source, columns):
             kept = [(name, expression) for name, expression in columns if name in names]
-            known = knowledge_of(source).always
+            values = values_of(relation)
             below = relation_sql(source, _used(*(expression for _, expression in kept)))
-            return select([*_unit(relation), *(named(emit_value(value, known), name) for name, value in kept)], below)
+            return select([*_unit(relation), *(named(as_value(values[n], e), n) for n, e in kept)], below)
         case Join():
             return _join(relation, names)
         case Across():
@@ -207,10 +214,12 @@ def _per_unit(relation: PerUnit, names: list[str]) -> Sql:
     known = knowledge_of(source).always
     grouping = [(name, emit_value(key, known)) for name, key in relation.keys]
     parts = [(name, per_unit_parts(call, known)) for name, call in calls]
-    shown = [named(sql, name) for name, sql in grouping if name in names]
+    # One row per unit is no claim about the keys, which then are functions of the unit, but how the rows are made.
+    apart = [] if relation.by_unit_alone else [sql for _, sql in grouping]
+    shown = [named(sql if apart else function("min", sql), name) for name, sql in grouping if name in names]
     below = relation_sql(source, _used(*keys, *_arguments(calls)))
     computed = [sql for name, each in parts for sql in _computed(name, each)]
-    by = listed([column(UNIT), *(sql for _, sql in grouping)])
+    by = listed([column(UNIT), *apart])
     grouped = Sql(f"{select([column(UNIT), *shown, *computed], below)} GROUP BY {by}")
     passed = [column(name) for name, _ in grouping if name in names]
     return select([column(UNIT), *passed, *(_combined(name, each) for name, each in parts)], grouped)

@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.engines.scratch import ScratchTable
+from dpsql.errors import Unsupported
 from dpsql.expressions.emit import VALUE
 from dpsql.expressions.facts import fact_of, one_of
 from dpsql.expressions.tree import Column, Earlier, Expression, Literal
 from dpsql.expressions.write import engine_type
+from dpsql.limits import LONGEST_LIST
 from dpsql.relation.earlier import EarlierTable, known_kind, known_rows
 from dpsql.relation.relation import Listed
 from dpsql.resolve.inner import release_name
 from dpsql.resolve.rows import Answer, Rows, inner_name
 from dpsql.resolve.syntax import DUCKDB
-from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Integer
+from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from dpsql.resolve.query import Resolver
     from dpsql.resolve.rows import Named
     from dpsql.schema.types import ColumnType
-
-LONGEST_LIST = 10_000
 
 
 @dataclass(frozen=True)
@@ -77,16 +77,27 @@ def earlier_rows(resolver: Resolver, source: exp.Expr, named: Named) -> Rows:
 def closed(query: exp.Expr, named: Named) -> exp.Expr:
     """The query with the WITH queries that it reads, so that it can be asked alone."""
     query = query.copy()
-    names = dict.fromkeys(table.name.lower() for table in query.find_all(exp.Table))
-    items = [named[name] for name in names if name in named]
-    needed = [item.definition for item in items if isinstance(item, Answer) and item.definition is not None]
+    needed: dict[str, exp.CTE] = {}
+    _collect(query, named, needed)
     if needed:
-        parts = [definition.copy() for definition, _ in needed]
-        for part, (_, around) in zip(parts, needed, strict=True):
-            part.set("this", closed(part.this, around))
         own = query.args.get("with_")
+        parts = [definition.copy() for definition in needed.values()]
         query.set("with_", exp.With(expressions=[*parts, *(own.expressions if own is not None else ())]))
     return query
+
+
+def _collect(query: exp.Expr, named: Named, needed: dict[str, exp.CTE]) -> None:
+    """The WITH queries that a query reads, each once and behind those that it reads itself."""
+    for name in dict.fromkeys(table.name.lower() for table in query.find_all(exp.Table)):
+        item = named.get(name)
+        if not isinstance(item, Answer) or item.definition is None:
+            continue
+        definition, around = item.definition
+        if name not in needed:
+            _collect(definition.this, around, needed)
+            needed[name] = definition
+        elif needed[name] is not definition:
+            raise Unsupported(f'two WITH queries are called "{name}"', hint="give one another name")
 
 
 def _earlier(resolver: Resolver, query: exp.Expr, node: exp.Expr, *, single: bool) -> EarlierAnswer:
@@ -149,6 +160,8 @@ def _call_type(call: AggregateCall) -> str:
         return "BIGINT"
     if call.name == "SUM" and isinstance(kind, Integer | Decimal):
         return "HUGEINT" if isinstance(kind, Integer) else f"DECIMAL({WIDEST_DECIMAL}, {kind.scale})"
+    if call.name == "QUANTILE_CONT" and isinstance(kind, Date):
+        return "TIMESTAMP"
     plain = str(engine_type(kind))
     return "DOUBLE" if plain == "BIGINT" or plain.startswith("DECIMAL") else plain
 

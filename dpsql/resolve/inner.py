@@ -22,3 +22,7 @@ def inner_column(column: Column) -> exp.Column:
 def release_name(number: int) -> str:
     """The table under which the finish reads a release."""
     return f"_release_{number}"
+
+
+def reads_release(query: exp.Expr, number: int) -> bool:
+    return any(table.name == release_name(number) for table in query.find_all(exp.Table))

@@ -22,7 +22,7 @@ from dpsql.resolve.syntax import extra_clauses
 from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from sqlglot import exp
 
@@ -130,10 +130,9 @@ def equal(left: Expression, right: Expression) -> Expression:
 
 def all_of(parts: list[Expression]) -> Expression | None:
     """All parts joined by AND; None if there are none."""
-    whole: Expression | None = None
-    for part in parts:
-        whole = part if whole is None else Call(FUNCTIONS["AND"], (whole, part), Boolean())
-    return whole
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return Call(FUNCTIONS["AND"], tuple(parts), Boolean())
 
 
 def _together(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Rows:
@@ -141,27 +140,32 @@ def _together(left: Rows, step: Step, condition: Expression | None, where: list[
     if left.kept is not None:
         raise left.kept.refuse("is joined again", "let this join be the last one, or use an inner join")
     public = _kept_public_side(left, step)
+    by_unit_alone = False
     if left.is_private and right.is_private:
         within = _within_units(left, step, condition, where)
         if within is None:
             return _across(left, step, condition, where)
         condition = within
-    relation = Join(left.relation, right.relation, "INNER" if public else step.kind, condition)
+        by_unit_alone = all(_is_by_unit(part, left, right) for part in conjuncts(condition))
+    relation = Join(left.relation, right.relation, "INNER" if public else step.kind, condition, by_unit_alone)
     if relation.kind == "FULL" and step.using:
         return _merged(relation, left, step)
-    kept = {"INNER": (left, right), "LEFT": (left,), "RIGHT": (right,), "FULL": ()}[relation.kind]
-    private = [rows for rows in kept if rows.is_private]
     return Rows(
         relation,
         # A column that USING merges is the one of the side that is kept.
         {**left.columns, **right.columns} if step.kind == "RIGHT" else {**right.columns, **left.columns},
-        frozenset(name for rows in private for name in rows.unit_columns),
-        {name: key for rows in private for name, key in (rows.unit_keys or {}).items()},
+        {**left.unit_keys, **right.unit_keys},
+        _present(left, right, relation.kind),
         left.unit_type or right.unit_type,
         public,
-        left.all_units | right.all_units,
-        {**left.all_keys, **right.all_keys},
     )
+
+
+def _present(left: Rows, right: Rows, kind: Kind) -> frozenset[frozenset[str]]:
+    """Which columns tell every row's unit: those of a side that is kept, or of a FULL JOIN one of either side."""
+    if kind == "FULL":
+        return frozenset(mine | its for mine in left.present for its in right.present)
+    return {"INNER": left.present | right.present, "LEFT": left.present, "RIGHT": right.present}[kind]
 
 
 def _merged(join: Join, left: Rows, step: Step) -> Rows:
@@ -170,7 +174,7 @@ def _merged(join: Join, left: Rows, step: Step) -> Rows:
     columns = {**right.columns, **left.columns}
     passed = [*dict.fromkeys(column for rows in (left, right) for column in rows.columns.values())]
     values: list[tuple[str, Expression]] = [(column.name, column) for column in passed]
-    units = set()
+    keys, present = {**left.unit_keys, **right.unit_keys}, _present(left, right, "FULL")
     for name in step.using:
         mine, its = left.columns[name], right.columns[name]
         if mine.type != its.type:
@@ -180,17 +184,12 @@ def _merged(join: Join, left: Rows, step: Step) -> Rows:
         merged = Column(merged_name(its), its.type)
         values.append((merged.name, Call(FUNCTIONS["COALESCE"], (mine, its), its.type)))
         columns[name] = merged
-        if mine.name in left.unit_columns and its.name in right.unit_columns:
-            units.add(merged.name)
-    return Rows(
-        Project(join, tuple(values)),
-        columns,
-        frozenset(units),
-        {},
-        left.unit_type,
-        met_units=left.all_units | right.all_units,
-        met_keys={**left.all_keys, **right.all_keys},
-    )
+        key = left.unit_keys.get(mine.name)
+        if key is not None and key == right.unit_keys.get(its.name):
+            keys[merged.name] = key
+            if frozenset({mine.name, its.name}) in present:
+                present |= {frozenset({merged.name})}
+    return Rows(Project(join, tuple(values)), columns, keys, present, left.unit_type)
 
 
 def _within_units(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Expression | None:
@@ -240,18 +239,22 @@ def same_unit_said(left: Rows, right: Rows) -> str:
 
 def same_unit(part: Expression, left: Rows, right: Rows) -> bool:
     """Whether the part says that a row of each side belongs to the same unit."""
+    return any(True for _ in _told_alike(part, left, right))
+
+
+def _told_alike(part: Expression, left: Rows, right: Rows) -> Iterator[tuple[Expression, Expression]]:
+    """The sides of an equality that tell the unit in the same sense. NULL from an outer join is equal to nothing."""
     match part:
-        case Call(function, (Column(first, _), Column(second, _)), _) if function.name == "=":
-            return _same(first, second, left, right) or _same(second, first, left, right)
-    return False
+        case Call(function, (first, second), _) if function.name == "=":
+            for mine, its in ((first, second), (second, first)):
+                key = left.key_of(mine)
+                if key is not None and key == right.key_of(its):
+                    yield mine, its
 
 
-def _same(mine: str, its: str, left: Rows, right: Rows) -> bool:
-    """An outer join may have filled them with NULL, which is equal to nothing."""
-    if mine in left.all_units and its in right.all_units:
-        return True
-    key = left.all_keys.get(mine)
-    return key is not None and key == right.all_keys.get(its)
+def _is_by_unit(part: Expression, left: Rows, right: Rows) -> bool:
+    """Whether the part says nothing more than that the units are the same."""
+    return any(left.is_unit(mine) and right.is_unit(its) for mine, its in _told_alike(part, left, right))
 
 
 def _kept_public_side(left: Rows, step: Step) -> Kept | None:

@@ -35,7 +35,7 @@ class Projection(Scope):
             relation = Window(relation, tuple(self.windows))
         if condition is not None:
             relation = Filter(relation, condition)
-        rows = self.outputs(relation, columns)
+        rows = self.outputs(replace(self.rows, relation=relation), columns)
         return (
             replace(rows, relation=Distinct(rows.relation))
             if self.select.args.get("distinct") and first is None
@@ -74,17 +74,15 @@ class Projection(Scope):
         if self.rows.kept is not None:
             raise self.rows.kept.refuse("they belong to nobody", "aggregate right here, or use an inner join")
 
-    def outputs(self, relation: Relation, columns: dict[str, Expression]) -> Rows:
-        """The relation with these columns, under the names that the SELECT list gives them."""
+    def outputs(self, rows: Rows, columns: dict[str, Expression]) -> Rows:
+        """The rows with these columns, under the names that the SELECT list gives them."""
         seen = {name: Column(inner_name(name), expression.type) for name, expression in columns.items()}
-        project = Project(relation, tuple((inner_name(name), expression) for name, expression in columns.items()))
-        units = {seen[name].name for name, expression in columns.items() if self.is_unit(expression)}
-        keys = {
-            seen[name].name: key
-            for name, expression in columns.items()
-            if isinstance(expression, Column) and (key := (self.rows.unit_keys or {}).get(expression.name))
-        }
-        return Rows(project, seen, frozenset(units), keys, self.rows.unit_type)
+        values = {seen[name].name: expression for name, expression in columns.items()}
+        keys = {name: key for name, value in values.items() if (key := rows.key_of(value)) is not None}
+        present = {frozenset({name}) for name in keys if rows.tells_unit(values[name])}
+        shown = {value.name: name for name, value in values.items() if isinstance(value, Column)}
+        present |= {frozenset(map(shown.__getitem__, names)) for names in rows.present if names <= shown.keys()}
+        return Rows(Project(rows.relation, tuple(values.items())), seen, keys, frozenset(present), rows.unit_type)
 
     def projected(self) -> dict[str, Expression]:
         columns: dict[str, Expression] = {}
@@ -136,7 +134,7 @@ class Projection(Scope):
             if not isinstance(part, exp.Window):
                 return part
             part = named_window(part, self.select.args.get("windows") or [], self.resolver.refuse)
-            window, facts = window_call(part, self.lowering, self.is_unit, self.resolver.refuse)
+            window, facts = window_call(part, self.lowering, self.rows, self.resolver.refuse)
             for name, known in self.windows:
                 if known == window:
                     return inner_column(Column(name, facts.type))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import Error, ProgrammingError, UnknownName, Unsupported
 from dpsql.expressions.lower import place_of
+from dpsql.limits import MOST_RELEASES
 from dpsql.relation.relation import Scan
+from dpsql.relation.size import check_size
 from dpsql.resolve.bounds import is_wrapper
 from dpsql.resolve.desugar import desugar
 from dpsql.resolve.earlier import EarlierAnswer, earlier_rows
@@ -77,6 +79,10 @@ class Resolver:
         """The release's number; what is asked twice is released once."""
         release = (aggregate, unit_columns)
         if release not in self.releases:
+            if len(self.releases) == MOST_RELEASES:
+                raise Unsupported(
+                    f"the query aggregates more than {MOST_RELEASES} times over people", hint="ask in several queries"
+                )
             self.releases.append(release)
         return self.releases.index(release)
 
@@ -104,6 +110,13 @@ class Resolver:
         return finish
 
     def query(self, node: exp.Expr, named: Named) -> Item:
+        found = self.item_of(node, named)
+        rows = found if isinstance(found, Rows) else found.rows
+        if rows is not None:
+            check_size(rows.relation, self.place(node))
+        return found
+
+    def item_of(self, node: exp.Expr, named: Named) -> Item:
         if isinstance(node, exp.Subquery) and not extra_clauses(node, {"this", "alias"}):
             return self.query(node.this, named)
         if isinstance(node, exp.SetOperation):
@@ -166,7 +179,7 @@ class Resolver:
             raise ProgrammingError(
                 "two columns have the same name", at=self.place(part.args["alias"]), hint="rename one"
             )
-        return Rows(rows.relation, columns, rows.unit_columns, rows.unit_keys, rows.unit_type)
+        return replace(rows, columns=columns)
 
     def set_operation(self, node: exp.SetOperation, named: Named) -> Item:
         named = self.with_clause(node, named)

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.expressions.facts import Facts, bounded, exact_value, fact_of, one_of
-from dpsql.expressions.tree import Column
+from dpsql.expressions.tree import Column, columns_of
+from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Project, Relation, Scan, ScanColumn, Unit, UnitHop
 from dpsql.relation.units import is_tracked
+from dpsql.resolve.unit_keys import UNIT, UnitKey, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from sqlglot import exp
 
+    from dpsql.expressions.tree import Expression
     from dpsql.resolve.kept_rows import Kept
     from dpsql.schema.model import Column as DeclaredColumn
     from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
-
-Key: TypeAlias = tuple[str, str]
-"""A table and its column that foreign keys refer to: rows with the same value there are of the same unit."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,13 @@ class Rows:
 
     relation: Relation
     columns: Mapping[str, Column]
-    unit_columns: frozenset[str] = frozenset()
-    """The inner names of the columns that are the unit itself."""
-    unit_keys: Mapping[str, Key] | None = None
-    """Inner names of columns that lead to the unit over a declared foreign key."""
+    unit_keys: Mapping[str, UnitKey] = field(default_factory=dict)
+    """Inner names of the columns that tell the unit, unless an outer join has filled them with NULL."""
+    present: frozenset[frozenset[str]] = frozenset()
+    """Of each of these sets of such columns at least one is not NULL, in every row."""
     unit_type: ColumnType | None = None
     kept: Kept | None = None
     """Public rows that an outer join keeps besides these."""
-    met_units: frozenset[str] = frozenset()
-    """Columns that are the unit unless an outer join has filled them with NULL: good for equalities alone."""
-    met_keys: Mapping[str, Key] | None = None
 
     @property
     def is_private(self) -> bool:
@@ -48,12 +45,35 @@ class Rows:
 
     @property
     def all_units(self) -> frozenset[str]:
-        """What an equality of units may read."""
-        return self.unit_columns | self.met_units
+        """The columns that are the unit itself, or NULL."""
+        return frozenset(name for name, key in self.unit_keys.items() if key == UNIT)
 
     @property
-    def all_keys(self) -> dict[str, Key]:
-        return {**(self.unit_keys or {}), **(self.met_keys or {})}
+    def unit_columns(self) -> frozenset[str]:
+        """Those that never are NULL."""
+        return frozenset(name for name in self.all_units if frozenset({name}) in self.present)
+
+    def key_of(self, expression: Expression) -> UnitKey | None:
+        """How the expression tells the unit, unless it is NULL."""
+        return key_of(expression, self.unit_keys)
+
+    def tells_unit(self, expression: Expression) -> bool:
+        """Whether rows with the same value are of the same unit: the expression tells the unit of every row."""
+        if self.key_of(expression) is None:
+            return False
+        names = {column.name for column in columns_of(expression)}
+        if any(columns <= names for columns in self.present):
+            return True
+        known = knowledge_of(self.relation).kept
+        return any(not known[name].nullable for name in names)
+
+    def is_unit(self, expression: Expression) -> bool:
+        return self.key_of(expression) == UNIT and self.tells_unit(expression)
+
+    def is_of_unit_alone(self, expression: Expression) -> bool:
+        """Whether it tells the unit and is a function of it: a unit has one value."""
+        key = self.key_of(expression)
+        return key is not None and key[:1] == UNIT and self.tells_unit(expression)
 
     @property
     def plain_columns(self) -> dict[str, Column]:
@@ -83,10 +103,8 @@ class Rows:
             self,
             relation=project,
             columns={seen: Column(new[column.name], column.type) for seen, column in self.columns.items()},
-            unit_columns=frozenset(new[name] for name in self.unit_columns),
-            unit_keys={new[name]: key for name, key in (self.unit_keys or {}).items()},
-            met_units=frozenset(new[name] for name in self.met_units),
-            met_keys={new[name]: key for name, key in (self.met_keys or {}).items()},
+            unit_keys={new[name]: key for name, key in self.unit_keys.items()},
+            present=frozenset(frozenset(new[name] for name in columns) for columns in self.present),
         )
 
 
@@ -138,12 +156,16 @@ def declared_rows(table: Table, schema: Schema, is_unique: IsUnique) -> Rows:
         tuple(ScanColumn(inner_name(name), name, declared_facts(column)) for name, column in table.columns.items()),
         table.contribution,
         one_row_per_unit=unit is not None and not unit.path and is_unique(table.name, unit.column, unit.type),
+        declared_unique=table.unique,
     )
     columns = {column.declared.lower(): Column(column.name, column.facts.type) for column in scan.columns}
     if unit is None:
         return Rows(scan, columns)
-    own = frozenset() if unit.path else frozenset({inner_name(unit.column)})
-    return Rows(scan, columns, own, _unit_keys(table, schema), unit.type)
+    keys = _unit_keys(table, schema)
+    own = unit.path[0].column if unit.path else unit.column
+    if not unit.path:
+        keys[inner_name(own)] = UNIT
+    return Rows(scan, columns, keys, frozenset({frozenset({inner_name(own)})}), unit.type)
 
 
 def _unit_of(table: Table, schema: Schema, is_unique: IsUnique) -> Unit | None:
@@ -158,12 +180,15 @@ def _unit_of(table: Table, schema: Schema, is_unique: IsUnique) -> Unit | None:
     return Unit(tuple(hops), owner.name, owner.unit_column, owner.columns[owner.unit_column].type)
 
 
-def _unit_keys(table: Table, schema: Schema) -> dict[str, Key]:
+def _unit_keys(table: Table, schema: Schema) -> dict[str, UnitKey]:
     """The table's own foreign key towards its unit, and its columns that others' foreign keys refer to."""
     hops = [hop for name in schema.tables for hop in schema.unit_path(name)[:1]]
-    keys = {inner_name(hop.to_column): (hop.to_table, hop.to_column) for hop in hops if hop.to_table == table.name}
+    keys: dict[str, UnitKey] = {
+        inner_name(hop.to_column): (hop.to_table, hop.to_column) for hop in hops if hop.to_table == table.name
+    }
     for hop in schema.unit_path(table.name)[:1]:
-        keys[inner_name(hop.column)] = (hop.to_table, hop.to_column)
+        is_unit = schema.tables[hop.to_table].unit_column == hop.to_column
+        keys[inner_name(hop.column)] = UNIT if is_unit else (hop.to_table, hop.to_column)
     return keys
 
 

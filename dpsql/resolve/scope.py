@@ -45,6 +45,7 @@ class Scope:
         items = self.select.expressions
         self.aliases = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
         self.open_aliases: set[str] = set()
+        self.known_aliases: dict[str, Expression] = {}
         self.found: dict[str, Expression] = {}
         self.pending: list[Callable[[Rows], Rows]] = []
         self.names = 0
@@ -89,11 +90,13 @@ class Scope:
         alias = node.name.lower()
         if not self.is_alias(node) or alias in self.open_aliases:
             raise self.unknown(node)
-        self.open_aliases.add(alias)
-        try:
-            return self.lowering.lower(self.aliases[alias])
-        finally:
-            self.open_aliases.remove(alias)
+        if alias not in self.known_aliases:
+            self.open_aliases.add(alias)
+            try:
+                self.known_aliases[alias] = self.lowering.lower(self.aliases[alias])
+            finally:
+                self.open_aliases.remove(alias)
+        return self.known_aliases[alias]
 
     # -- subqueries that stand for a value or a condition -------------------------------------------------------------
 
@@ -170,11 +173,7 @@ class Scope:
         """All that the items of FROM say of units, for what is checked before they are joined."""
         items = self.source.items
         private = next((rows for rows in items if rows.is_private), items[0])
-        return replace(
-            private,
-            met_units=frozenset(name for rows in items for name in rows.all_units),
-            met_keys={name: key for rows in items for name, key in rows.all_keys.items()},
-        )
+        return replace(private, unit_keys={name: key for rows in items for name, key in rows.unit_keys.items()})
 
     def lookup(self, node: exp.Column) -> Column | None:
         if INNER in node.meta:
@@ -184,14 +183,6 @@ class Scope:
 
     def is_alias(self, node: exp.Column) -> bool:
         return not node.table and node.name.lower() in self.aliases
-
-    def is_unit(self, expression: Expression) -> bool:
-        return isinstance(expression, Column) and expression.name in self.rows.unit_columns
-
-    def is_one_unit(self, expression: Expression) -> bool:
-        """Whether rows with the same value are of the same unit: the unit itself, or the key that leads to it."""
-        keys = self.rows.unit_keys or {}
-        return self.is_unit(expression) or (isinstance(expression, Column) and expression.name in keys)
 
     def unknown(self, node: exp.Column) -> UnknownName | Unsupported:
         if node.table and _is_outside(node):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
@@ -14,7 +14,7 @@ from dpsql.resolve.calls import aggregate_calls, per_unit_call
 from dpsql.resolve.grouping import read_grouping
 from dpsql.resolve.inner import INNER, inner_column, release_name
 from dpsql.resolve.projection import Projection
-from dpsql.resolve.rows import Answer, Item, Rows, inner_name
+from dpsql.resolve.rows import Answer, Item, Rows
 from dpsql.resolve.syntax import (
     extra_clauses,
     has_aggregate,
@@ -40,8 +40,13 @@ class Selection(Projection):
         self.keys = [self.lowering.lower(item) for item in group]
         # Only nodes of these kinds can be keys, so only they are compared with them.
         self.key_kinds = {type(item) for item in group} | {exp.Column}
-        if any(self.is_one_unit(key) for key in self.keys) and not self.totals:
+        if any(self.rows.tells_unit(key) for key in self.keys) and not self.totals:
             return self.per_unit()
+        self.refuse_people_apart(group)
+        if self.totals and len(set(self.keys)) < len(self.keys):
+            raise self.resolver.refuse(
+                "two keys of the totals are the same expression", group[-1], "name it once, and SELECT it again outside"
+            )
         return self.release()
 
     # -- groups -------------------------------------------------------------------------------------------------------
@@ -58,8 +63,8 @@ class Selection(Projection):
         items = [item for item in self.select.expressions if not item.is_star]
         if len(items) < len(self.select.expressions):
             return bool(self.rows.unit_columns)
-        columns = [unaliased(item) for item in items]
-        return any(isinstance(node, exp.Column) and self.is_unit(self.resolve(node)) for node in columns)
+        plain = [unaliased(item) for item in items if item.find(exp.Window) is None]
+        return any(map(self.rows.tells_unit, map(self.lowering.lower, plain)))
 
     def group_items(self) -> list[exp.Expr]:
         group = self.select.args.get("group")
@@ -90,6 +95,18 @@ class Selection(Projection):
             )
         return unaliased(items[int(item.this) - 1])
 
+    def refuse_people_apart(self, group: list[exp.Expr]) -> None:
+        """Groups of one person each are never shown, so a release of such groups would be an empty answer."""
+        for item, key in zip(group, self.keys, strict=True):
+            if self.rows.key_of(key) is None:
+                continue
+            if self.rows.tells_unit(key):
+                what, hint = "totals over groups of one person each", "group by the unit in a subquery, without totals"
+            else:
+                what = "the key tells people apart, and is NULL for some, who would be one group"
+                hint = "COALESCE the units of both sides of the outer join, or add WHERE ... IS NOT NULL"
+            raise self.resolver.refuse(f"{what}: this cannot be asked", item, hint)
+
     # -- groups within one unit ---------------------------------------------------------------------------------------
 
     def per_unit(self) -> Rows:
@@ -112,7 +129,7 @@ class Selection(Projection):
             self.rows.relation,
             tuple((f"_k{number}", key) for number, key in enumerate(self.keys)),
             tuple((f"_a{number}", call) for number, (call, _) in enumerate(calls)),
-            by_unit_alone=all(self.is_unit(key) for key in self.keys),
+            by_unit_alone=all(map(self.rows.is_of_unit_alone, self.keys)),
         )
         computed = {f"_k{number}": key.type for number, key in enumerate(self.keys)}
         computed |= {f"_a{number}": facts.type for number, (_, facts) in enumerate(calls)}
@@ -129,10 +146,10 @@ class Selection(Projection):
         columns = {name: inner.lower(node) for name, node in items}
         if len(columns) < len(items):
             raise ProgrammingError("two columns have the same name", hint="rename one with AS")
-        rows = self.outputs(relation, columns)
-        units = {f"_k{number}" for number, key in enumerate(self.keys) if self.is_unit(key)}
-        shown = {inner_name(n) for n, value in columns.items() if isinstance(value, Column) and value.name in units}
-        return replace(rows, unit_columns=frozenset(shown), unit_keys={})
+        keys = {f"_k{number}": key for number, key in enumerate(self.keys)}
+        told = {name: sense for name, key in keys.items() if (sense := self.rows.key_of(key)) is not None}
+        present = frozenset(frozenset({name}) for name in told if self.rows.tells_unit(keys[name]))
+        return self.outputs(Rows(relation, {}, told, present, self.rows.unit_type), columns)
 
     # -- groups across people: a release, and what stands above it ----------------------------------------------------
 
@@ -151,7 +168,7 @@ class Selection(Projection):
             listed=listed if self.keys else None,
         )
         # Subqueries in the SELECT list have been numbered by now.
-        number = self.resolver.number_of(aggregate, self.rows.unit_columns)
+        number = self.resolver.number_of(aggregate, self.rows.all_units)
         finish.set("from_", exp.From(this=exp.to_table(release_name(number))))
         return Answer(finish)
 

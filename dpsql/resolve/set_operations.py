@@ -41,12 +41,14 @@ def combined(node: exp.SetOperation, left: Rows, right: Rows, refuse: Refuse) ->
         raise refuse(f"{word} of {len(mine)} columns and {len(its)}", node, "select the same columns on both sides")
     if left.unit_type != right.unit_type:
         raise refuse("the units of the two sides are of different types", node, "combine tables of one unit")
-    units = {
-        name
-        for (name, column), other in zip(mine, its, strict=True)
-        if column.name in left.unit_columns and other.name in right.unit_columns
+    pairs = [(inner_name(name), column, other) for (name, column), other in zip(mine, its, strict=True)]
+    keys = {
+        name: key
+        for name, column, other in pairs
+        if (key := left.key_of(column)) is not None and key == right.key_of(other) and column.type == other.type
     }
-    if word != "UNION ALL" and not units:
+    present = {name for name, *pair in pairs if name in keys and left.tells_unit(pair[0]) and right.tells_unit(pair[1])}
+    if word != "UNION ALL" and not present:
         raise refuse(
             f"{word} would compare rows of different people",
             node,
@@ -60,7 +62,7 @@ def combined(node: exp.SetOperation, left: Rows, right: Rows, refuse: Refuse) ->
         _aligned(right, its, names, kinds),
     )
     columns = {name: Column(inner_name(name), kind) for (name, _), kind in zip(mine, kinds, strict=True)}
-    return Rows(relation, columns, frozenset(inner_name(name) for name in units), {}, left.unit_type)
+    return Rows(relation, columns, keys, frozenset(frozenset({name}) for name in present), left.unit_type)
 
 
 def _kind(column: Column, other: Column, node: exp.Expr, refuse: Refuse) -> ColumnType:

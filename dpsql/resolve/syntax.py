@@ -52,6 +52,12 @@ def has_aggregate(node: exp.Expr) -> bool:
     return is_aggregate(node) or is_interval_end(node) or any(map(has_aggregate, node.iter_expressions()))
 
 
+def aggregates(query: exp.Expr) -> bool:
+    """Whether the query, or one inside of it, aggregates."""
+    selects = query.find_all(exp.Select)
+    return any(select.args.get("group") or any(map(has_aggregate, select.expressions)) for select in selects)
+
+
 def is_interval_end(node: exp.Expr) -> bool:
     """DP_INTERVAL_LOW(alias), DP_INTERVAL_HIGH(alias): an end of the interval around another item of the SELECT."""
     return isinstance(node, exp.Anonymous) and node.name.upper() in INTERVAL_ENDS

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpsql.errors import Unsupported
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.lower import Lowering
-    from dpsql.expressions.tree import Expression
+    from dpsql.resolve.rows import Rows
 
     Refuse = Callable[[str, exp.Expr, str], Unsupported]
 
@@ -32,7 +32,7 @@ FRAME_HINT = "write ROWS BETWEEN 2 PRECEDING AND CURRENT ROW, or RANGE with UNBO
 def window_call(
     node: exp.Window,
     lowering: Lowering,
-    is_unit: Callable[[Expression], bool],
+    rows: Rows,
     refuse: Refuse,
 ) -> tuple[WindowCall, Facts]:
     """A window function, which must be partitioned by the unit."""
@@ -41,7 +41,7 @@ def window_call(
     call = aggregate_call(node.this, lowering)
     check_per_unit(call, WINDOWS)
     keys = [lowering.lower(part) for part in node.args.get("partition_by") or ()]
-    if not any(map(is_unit, keys)):
+    if not any(map(rows.tells_unit, keys)):
         raise refuse(
             "a window over rows of people must be partitioned by the unit",
             node,
@@ -49,7 +49,7 @@ def window_call(
         )
     order = node.args.get("order")
     ordered = tuple(_ordered(part, lowering) for part in order.expressions) if order is not None else ()
-    others = tuple(key for key in keys if not is_unit(key))
+    others = tuple(key for key in keys if not rows.is_unit(key))
     spec = node.args.get("spec")
     return WindowCall(call, others, ordered, spec and _frame(spec, refuse)), result_type(call)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dpsql.sampling.bernoulli import bernoulli_exp
 from dpsql.sampling.choice import choose, uniform_each
-from dpsql.sampling.damped import Damped, largest
 from dpsql.sampling.discrete_laplace import discrete_laplace
 from dpsql.sampling.randomness import CryptographicRandomness, Randomness
 from dpsql.sampling.real_noise import rounded_real
@@ -17,12 +16,10 @@ from dpsql.sampling.uniform import uniform_below
 
 __all__ = [
     "CryptographicRandomness",
-    "Damped",
     "Randomness",
     "bernoulli_exp",
     "choose",
     "discrete_laplace",
-    "largest",
     "rounded_gaussian",
     "rounded_real",
     "uniform_below",

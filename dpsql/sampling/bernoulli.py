@@ -1,38 +1,57 @@
-"""A coin whose bias is exp(-gamma), exactly, from whole numbers alone."""
+"""Coins whose bias is exp(-gamma), exactly, many at once.
+
+With a uniform U the coin says yes if U < exp(-gamma). float64 says so where the two are not near, arbitrary precision
+elsewhere: what a coin says does not show in the time that it takes. Proof: docs/proofs/exact_sampling.md, section 4.
+"""
 
 from __future__ import annotations
 
+from decimal import Decimal, getcontext
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.sampling.uniform import uniform_below
+import numpy as np
+
+from dpsql.sampling.enclosure import exactly, precise
+from dpsql.sampling.uniform import LazyUniform
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from dpsql.sampling.randomness import Randomness
 
+# From there on exp(-gamma) is far below a cell of U, and may be given as anything that is.
+FARTHEST = 700.0
 
-def bernoulli_exp(numerator: int, denominator: int, source: Randomness) -> bool:
-    """True with probability exp(-numerator / denominator). Proof: docs/proofs/exact_sampling.md, section 4.
 
-    exp(-(w + f)) = exp(-1)^w exp(-f): a coin per whole unit, then one for the rest. The first tail ends it, so a huge
-    exponent takes no longer than a small one.
+def bernoulli_exp(scores: NDArray[np.int64], rate: Fraction, source: Randomness) -> NDArray[np.bool_]:
+    """For each whole score, at least 0, True with probability exp(-rate * score).
+
+    A score and the rate are rounded, multiplied, and exp errs: gamma, at most 700, is off by 2^-41.8 and exp(-gamma) by
+    2^-41.7, relatively; a word says U up to 2^-64 and is rounded to 2^-53 of itself. Together: less than the radius.
     """
-    if numerator < 0 or denominator < 1:
-        raise ValueError(f"{numerator}/{denominator} is not a fraction >= 0")
-    whole, rest = divmod(numerator, denominator)
-    while whole:
-        if not _at_most_one(1, 1, source):
+    if rate < 0 or (scores < 0).any():
+        raise ValueError("a coin needs a score and a rate that are not negative")
+    words = source.words(len(scores))
+    biases = np.exp(-np.minimum(scores * float(min(rate, Fraction(1 << 10))), FARTHEST))
+    at, radius = words * 2.0**-64, biases * 2.0**-40 + 2.0**-63
+    heads: NDArray[np.bool_] = at < biases
+    for i in np.flatnonzero(np.abs(at - biases) <= radius):
+        heads[i] = _decide(int(words[i]), int(scores[i]) * rate, source)
+    return heads
+
+
+def _decide(word: int, gamma: Fraction, source: Randomness) -> bool:
+    """The same coin in arbitrary precision, with as many more bits as it takes. Without gamma it always says yes."""
+    u = LazyUniform(word, 64, source)
+    while gamma:
+        with precise(u.bits):
+            cells = (-exactly(gamma)).exp() * (1 << u.bits)
+            slack = cells * (1 + exactly(gamma)) * Decimal(10) ** (2 - getcontext().prec)
+            least, most = cells - slack, cells + slack
+        if u.numerator + 1 <= least:
+            return True
+        if u.numerator >= most:
             return False
-        whole -= 1
-    return _at_most_one(rest, denominator, source)
-
-
-def _at_most_one(numerator: int, denominator: int, source: Randomness) -> bool:
-    """For gamma <= 1: von Neumann's series. Flip coins of bias gamma/1, gamma/2, ... until one fails.
-
-    The k-th is reached with probability gamma^(k-1)/(k-1)!, so the first failure has an odd number with probability
-    1 - gamma + gamma^2/2! - ... = exp(-gamma).
-    """
-    k = 1
-    while uniform_below(denominator * k, source) < numerator:
-        k += 1
-    return k % 2 == 1
+        u.reveal()
+    return True

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from decimal import Decimal, getcontext
 from fractions import Fraction
 from math import floor
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,9 +26,6 @@ from dpsql.sampling.enclosure import (
 from dpsql.sampling.randomness import CryptographicRandomness, Randomness
 from dpsql.sampling.rounded_gaussian import MOST_RELIABLE
 from dpsql.sampling.uniform import LazyUniform
-
-if TYPE_CHECKING:
-    from dpsql.sampling.damped import Damped
 
 Interval = tuple[Decimal, Decimal]
 
@@ -101,10 +97,10 @@ class Laplace(Standard):
 
 
 def rounded_real(
-    center: Fraction, scale: Damped, noise: type[Standard], low: int, high: int, source: Randomness | None = None
+    center: Fraction, scale: Fraction, noise: type[Standard], low: int, high: int, source: Randomness | None = None
 ) -> int:
     """floor(center + scale Z + 1/2), held within [low, high]. Some 20 microseconds, or 500 if float64 is in doubt."""
-    if scale.value == 0:
+    if scale == 0:
         return min(max(floor(center + Fraction(1, 2)), low), high)
     z = noise(source or CryptographicRandomness())
     if z.trusted and (quick := _quickly(center, scale, *z.estimate(), low, high)) is not None:
@@ -112,15 +108,15 @@ def rounded_real(
     while True:
         with precise(z.uniform.bits):
             ends = z.enclosure()
-            rounded = None if ends is None else _rounded(center, scale.to_decimal(), ends, low, high)
+            rounded = None if ends is None else _rounded(center, exactly(scale), ends, low, high)
         if rounded is not None:
             return rounded
         z.reveal()
 
 
-def _quickly(center: Fraction, scale: Damped, z: float, radius: float, low: int, high: int) -> int | None:
+def _quickly(center: Fraction, scale: Fraction, z: float, radius: float, low: int, high: int) -> int | None:
     """The floor by float64, if that decides it: with three roundings of the center, the scale and their sum."""
-    if max(abs(center), scale.value) >= LARGEST:
+    if max(abs(center), scale) >= LARGEST:
         return None
     middle, width = float(center) + 0.5, float(scale)
     error = width * (radius + (abs(z) + 1) * ROUNDING) + (abs(middle) + 1) * ROUNDING
@@ -130,10 +126,7 @@ def _quickly(center: Fraction, scale: Damped, z: float, radius: float, low: int,
 
 
 def _rounded(center: Fraction, scale: Decimal, ends: Interval, low: int, high: int) -> int | None:
-    """The floor, if all of the interval has the same.
-
-    Everything was computed with a handful of roundings; the exponent of the scale may have blown up one by 10^8.
-    """
+    """The floor, if all of the interval has the same. Everything was computed with a handful of roundings."""
     middle, (least, most) = exactly(center) + Decimal("0.5"), ends
     size = abs(middle) + scale * (1 + max(abs(least), abs(most)))
     slack = size * Decimal(10) ** (10 - getcontext().prec)

@@ -1,7 +1,7 @@
 """What the data owner declares: tables, units, types, bounds. See schemas/shop.yaml for a schema with comments."""
 
 from dpsql.schema.load import load_schema
-from dpsql.schema.model import Column, Contribution, Hop, Schema, Table, UnitPath
+from dpsql.schema.model import Column, Contribution, Csv, Hop, Schema, Table, UnitPath
 from dpsql.schema.types import (
     Boolean,
     ColumnType,
@@ -20,6 +20,7 @@ __all__ = [
     "Column",
     "ColumnType",
     "Contribution",
+    "Csv",
     "Date",
     "Decimal",
     "Double",

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -43,6 +43,9 @@ TYPE_JSON: dict[str, Any] = {
 BOUNDS_JSON = {"type": ["array", "null"], "items": {"type": ["number", "string"]}, "minItems": 2, "maxItems": 2}
 VALUES_JSON = {"type": ["array", "null"], "items": {"type": ["string", "integer", "boolean"]}, "minItems": 1}
 
+# One ASCII character that neither ends a line nor belongs to a word.
+Mark = Annotated[str, Field(pattern=r"^[\t !-/:-@\[-^`{-~]$")]
+NoMark = Annotated[str, Field(pattern=r"^[\t !-/:-@\[-^`{-~]?$")]
 # One person's rows and groups are counted in SQL integers.
 Count = Annotated[int, Field(ge=1, lt=2**31)]
 
@@ -73,6 +76,48 @@ class Contribution(Declared):
 
     max_groups: Count = Field(default=1, description="Groups of one GROUP BY that one person's rows may reach")
     max_rows_per_group: Count = Field(default=1, description="Rows of one person that count within one group")
+
+
+class Csv(Declared):
+    """How a text file is read. Nothing is guessed from its rows: what is not said here is the constant beside it."""
+
+    sample = 'csv: {delimiter: ";", encoding: latin-1}'
+
+    delimiter: Mark | None = Field(
+        default=None, description="Between fields: a comma if not given, a tab for .tsv files"
+    )
+    quote: NoMark = Field(
+        default='"', description="Around fields that hold a delimiter; empty where no field is ever quoted"
+    )
+    escape: Mark | None = Field(default=None, description="Before a quote within quotes: the quote itself if not given")
+    header: Literal[True] | tuple[str, ...] = Field(
+        default=True, description="true: the first line names the columns; a list of names where no line does"
+    )
+    encoding: Literal["utf-8", "latin-1", "windows-1252"] = Field(
+        default="utf-8", description="What the bytes stand for"
+    )
+    line_breaks: bool = Field(default=False, description="Whether a quoted field may hold line breaks")
+
+    @field_validator("header", mode="before")
+    @classmethod
+    def _read_header(cls, header: object) -> object:
+        if header is True:
+            return header
+        if not isinstance(header, list | tuple) or not header or not all(isinstance(name, str) for name in header):
+            raise complaint(
+                "the header is true, or the list of the columns' names",
+                hint="write  header: [person, age]  for a file whose first line is a row already",
+            )
+        _check_names(header)
+        return tuple(header)
+
+    @model_validator(mode="after")
+    def _tell_marks_apart(self) -> Csv:
+        if self.delimiter is not None and self.delimiter in (self.quote, self.escape):
+            raise complaint(
+                "the delimiter is the quote or the escape too", "delimiter", hint="each needs a character of its own"
+            )
+        return self
 
 
 class UnitPath(Declared):
@@ -233,6 +278,11 @@ class Table(Declared):
     contribution: Contribution = Field(
         default_factory=Contribution, description="This table's own bounds; what they leave out is the schema's"
     )
+    csv: Csv = Field(default_factory=Csv, description="How this table's text file is read, where it comes from one")
+    view: Literal["trusted"] | None = Field(
+        default=None,
+        description="Vouches for a view or computed columns: a row follows from one person's rows and cannot fail",
+    )
     _name: str = PrivateAttr(default="")
 
     @property
@@ -304,7 +354,7 @@ class Table(Declared):
             raise complaint(
                 "a table with one row per unit has no contribution to bound",
                 "contribution",
-                hint="remove contribution, or  unique: true",
+                hint="remove contribution, or  unique: true; where a join multiplies its rows, the schema's own holds",
             )
         return self
 
@@ -318,6 +368,7 @@ class Schema(Declared):
     contribution: Contribution = Field(
         default_factory=Contribution, description="The bounds of every table that does not set its own"
     )
+    csv: Csv = Field(default_factory=Csv, description="How the text files of all tables are read")
     tables: Mapping[str, Table]
 
     def table(self, name: str) -> Table | None:
@@ -352,6 +403,7 @@ class Schema(Declared):
             )
         _check_names(tables)
         defaults = info.data.get("contribution", Contribution())
+        dialect = info.data.get("csv", Csv())
         resolved = {
             name: _named(
                 name,
@@ -359,6 +411,7 @@ class Schema(Declared):
                     update={
                         "unit": _resolved_unit(name, tables),
                         "contribution": _resolved_contribution(table, defaults),
+                        "csv": dialect.model_copy(update=table.csv.model_dump(exclude_unset=True)),
                     }
                 ),
             )
@@ -416,7 +469,8 @@ def _spelled(kind: str, name: str, declared: Mapping[str, object], *at: str) -> 
 
 
 def _resolved_contribution(table: Table, defaults: Contribution) -> Contribution:
-    if table.unique or table.public:
+    """A unique table needs bounds too: a join may give a unit more rows than its table has."""
+    if table.public:
         return Contribution()
     return defaults.model_copy(update=table.contribution.model_dump(exclude_unset=True))
 

@@ -38,6 +38,7 @@ EXPECTED = {
     "greater_than_equal": "1 or more",
     "less_than": "a number of rows that one person could have",
     "dict_type": "a mapping",
+    "string_pattern_mismatch": "one ASCII character that is no letter or digit",
 }
 
 # What to write under a key that is missing or holds a value of the wrong kind.
@@ -54,6 +55,12 @@ SAMPLES = {
     "to": "to: orders.id",
     "public": "public: true",
     "unique": "unique: true",
+    "delimiter": 'delimiter: ";"',
+    "quote": 'quote: "\'"',
+    "escape": "escape: '\\\\'",
+    "encoding": "encoding: utf-8, latin-1 or windows-1252",
+    "line_breaks": "line_breaks: true",
+    "view": "view: trusted",
 }
 
 

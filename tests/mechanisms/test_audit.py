@@ -73,7 +73,7 @@ def mode(epsilon: Fraction, name: str) -> Pair:
     source, most_frequent = CryptographicRandomness(), MostFrequent(epsilon, 1)
 
     def run(counts: list[int]) -> Run:
-        return lambda n: np.array([most_frequent.sample(counts, source) for _ in range(n)])
+        return lambda n: np.array([most_frequent.sample(np.array(counts), source) for _ in range(n)])
 
     return Pair(name, run([8, 8]), run([8, 9]), 1.0, runs=4000)
 

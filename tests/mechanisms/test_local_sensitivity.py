@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dpsql.mechanisms.local_sensitivity import (
     Average,
@@ -25,7 +23,6 @@ from dpsql.mechanisms.local_sensitivity import (
     target_rank,
 )
 from dpsql.mechanisms.ranks import Share
-from dpsql.sampling import Damped, largest
 
 GRID = (0, 1, 4)
 Rows = tuple[int, ...]
@@ -179,7 +176,7 @@ EXAMPLES: list[LocalSensitivity] = [
 @pytest.mark.parametrize("b", [Fraction(1, 100), Fraction(1, 10), Fraction(2)], ids=str)
 def test_smooth_is_the_maximum(bounds: LocalSensitivity, b: Fraction) -> None:
     brute = max(float(bounds.at(k)) * exp(-float(b) * k) for k in range(3000))
-    assert float(bounds.smooth(b)) == pytest.approx(brute, rel=1e-12, abs=0)
+    assert brute <= float(bounds.smooth(b)) <= brute * (1 + 1e-7)
 
 
 @pytest.mark.parametrize("bounds", EXAMPLES)
@@ -193,11 +190,11 @@ def test_distance_is_the_first_excess(bounds: LocalSensitivity, beta: int | Frac
 @pytest.mark.parametrize("b", [Fraction(1, 50), Fraction(1, 3)], ids=str)
 def test_a_smooth_bound_moves_by_at_most_a_factor(b: Fraction) -> None:
     """Exactly: in logarithms with more digits than the numbers have."""
-    for n in range(30):
-        here, there = (Average(rows, 2, 0, 1000).smooth(b) for rows in (n, n + 2))
-        raised, lowered = (Damped(here.value, here.exponent - shift) for shift in (b, -b))
-        assert largest([there, raised]) == raised
-        assert largest([there, lowered]) == there
+    with localcontext(prec=60):
+        for n in range(30):
+            here, there = (Average(rows, 2, 0, 1000).smooth(b) for rows in (n, n + 2))
+            apart = Decimal(here.numerator * there.denominator) / (there.numerator * here.denominator)
+            assert abs(apart.ln()) <= Decimal(b.numerator) / b.denominator
 
 
 def test_an_order_statistic_beyond_the_reach_changes_nothing() -> None:
@@ -209,27 +206,8 @@ def test_an_order_statistic_beyond_the_reach_changes_nothing() -> None:
     assert reach == ceil(log(10_000) * 10) + 1
 
 
-@given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 50)), min_size=1, max_size=8))
-def test_largest(pairs: list[tuple[int, int]]) -> None:
-    numbers = [Damped(Fraction(value), Fraction(k, 7)) for value, k in pairs]
-    assert float(largest(numbers)) == max(map(float, numbers))
-
-
-def test_largest_tells_neighbours_apart() -> None:
-    """e to 400 digits, cut and rounded up: 64 bits do not tell them from e."""
-    with localcontext() as context:
-        context.prec = 420
-        digits = int(Decimal(1).exp() * 10**400)
-    e = Damped(Fraction(1), Fraction(-1))
-    below, above = (Damped(Fraction(digits + i, 10**400)) for i in (0, 1))
-    assert largest([e, below]) == e
-    assert largest([e, above]) == above
-
-
 def test_refuses() -> None:
-    with pytest.raises(ValueError, match="b above 0"):
+    with pytest.raises(ValueError, match="b above"):
         Average(3, 1, 0, 1).smooth(Fraction(0))
     with pytest.raises(ValueError, match="either side"):
         OrderStatistic(np.arange(4), 1, 0, 9)
-    with pytest.raises(ValueError, match="not negative"):
-        Damped(Fraction(-1))

@@ -38,7 +38,7 @@ def by_exponential(gains: Tally, rate: float) -> NDArray[np.float64]:
 @pytest.mark.parametrize("counts", [(5, 5, 5), (9, 0), (3, 4, 7, 6, 1)])
 def test_distribution(counts: Tally) -> None:
     mode, draws = MostFrequent(Fraction(3, 4), per_value=2), 1000
-    observed = np.bincount([mode.sample(counts) for _ in range(draws)], minlength=len(counts))
+    observed = np.bincount([mode.sample(np.array(counts)) for _ in range(draws)], minlength=len(counts))
     expected = by_permute_and_flip(counts, 0.375) * draws
     assert stats.chisquare(observed, expected, sum_check=False).pvalue > 1e-6
 
@@ -96,14 +96,14 @@ def test_it_is_the_largest_after_exponential_noise() -> None:
 
 
 def test_a_clear_winner() -> None:
-    assert MostFrequent(Fraction(1), 1).sample([10, 5000, 20, 9000, 7000]) == 3
+    assert MostFrequent(Fraction(1), 1).sample(np.array([10, 5000, 20, 9000, 7000])) == 3
 
 
 def test_shortfall_is_kept() -> None:
     counts, mode, draws, level = list(range(0, 400, 4)), MostFrequent(Fraction(1, 2), 1), 200, 0.8
     allowed = mode.shortfall(len(counts), level)
     assert allowed == -(-int(1e9 * log(100 / 0.2) * 2) // 10**9)
-    kept = sum(max(counts) - counts[mode.sample(counts)] < allowed for _ in range(draws))
+    kept = sum(max(counts) - counts[mode.sample(np.array(counts))] < allowed for _ in range(draws))
     assert kept >= level * draws
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal, localcontext
+from fractions import Fraction
 from math import exp, sqrt
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpsql.sampling import CryptographicRandomness, bernoulli_exp, uniform_below
@@ -41,26 +44,34 @@ def test_uniform_refuses_an_empty_range(fixed_words: Any) -> None:
         uniform_below(0, fixed_words([]))
 
 
-@pytest.mark.parametrize(("numerator", "denominator"), [(0, 1), (1, 999), (1, 3), (1, 1), (5, 2), (10**30 + 1, 10**30)])
-def test_bernoulli_exp_has_the_right_bias(numerator: int, denominator: int) -> None:
-    source, draws = CryptographicRandomness(), 10_000
-    p = exp(-numerator / denominator)
-    heads = sum(bernoulli_exp(numerator, denominator, source) for _ in range(draws))
+@pytest.mark.parametrize(
+    ("score", "rate"),
+    [(0, "1"), (7, "0"), (1, "1/999"), (2, "1/6"), (1, "1"), (5, "1/2"), (3, "0.333333333333333")],
+)
+def test_bernoulli_exp_has_the_right_bias(score: int, rate: str) -> None:
+    draws, gamma = 10_000, Fraction(rate)
+    p = exp(-score * gamma)
+    heads = int(bernoulli_exp(np.full(draws, score), gamma, CryptographicRandomness()).sum())
     assert abs(heads - draws * p) <= ALARM * sqrt(draws * p * (1 - p))
 
 
 def test_bernoulli_exp_of_a_huge_exponent_is_quick() -> None:
-    assert not bernoulli_exp(10**100, 1, CryptographicRandomness())
+    coins = bernoulli_exp(np.array([1, 2**62]), Fraction(10**100), CryptographicRandomness())
+    assert coins.tolist() == [False, False]
 
 
-def test_bernoulli_exp_follows_the_series(fixed_words: Any) -> None:
-    # gamma = 1/2: the coins 1/2 and 1/4 succeed, 1/6 fails at 1: k = 3 is odd.
-    assert bernoulli_exp(1, 2, fixed_words([0, 0, 1 << 61]))
-    # The coin 1/2 succeeds, 1/4 fails: k = 2 is even.
-    assert not bernoulli_exp(1, 2, fixed_words([0, 1 << 62]))
+@pytest.mark.parametrize("gamma", [Fraction(1, 3), Fraction(1), Fraction(45)], ids=str)
+def test_bits_next_to_the_bias(gamma: Fraction, fixed_words: Any) -> None:
+    """The first bits of exp(-gamma), and one that differs far behind them: no fewer bits may decide."""
+    with localcontext(prec=200):
+        bits = int((-Decimal(gamma.numerator) / gamma.denominator).exp() * 2**256)
+    for nudge, expected in ((-1, True), (1, False)):
+        near = bits + (nudge << 40)
+        words = [near >> 64 * place & (1 << 64) - 1 for place in (3, 2, 1, 0)]
+        assert bernoulli_exp(np.array([1]), gamma, fixed_words([*words, 0, 0])).tolist() == [expected]
 
 
-@pytest.mark.parametrize(("numerator", "denominator"), [(-1, 2), (1, 0), (1, -2)])
-def test_bernoulli_exp_refuses_what_is_no_probability(numerator: int, denominator: int) -> None:
-    with pytest.raises(ValueError, match="fraction >= 0"):
-        bernoulli_exp(numerator, denominator, CryptographicRandomness())
+def test_bernoulli_exp_refuses_what_is_no_probability() -> None:
+    for score, rate in ((-1, Fraction(1)), (1, Fraction(-1))):
+        with pytest.raises(ValueError, match="not negative"):
+            bernoulli_exp(np.array([score]), rate, CryptographicRandomness())

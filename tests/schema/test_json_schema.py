@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from dpsql.schema import Column, Contribution, Schema, Table, UnitPath
+from dpsql.schema import Column, Contribution, Csv, Schema, Table, UnitPath
 from dpsql.schema.export import export_json_schema
 
 PUBLISHED = Path(__file__).parents[2] / "schemas" / "dpsql.schema.json"
@@ -17,9 +17,11 @@ def test_the_published_file_is_up_to_date() -> None:
 
 def test_every_key_is_there_and_no_other_is_allowed() -> None:
     exported = json.loads(export_json_schema())
-    parts = {model.__name__: exported["$defs"][model.__name__] for model in (Column, Contribution, Table, UnitPath)}
+    parts = {
+        model.__name__: exported["$defs"][model.__name__] for model in (Column, Contribution, Csv, Table, UnitPath)
+    }
     parts["Schema"] = exported
-    for model in (Column, Contribution, Schema, Table, UnitPath):
+    for model in (Column, Contribution, Csv, Schema, Table, UnitPath):
         part = parts[model.__name__]
         assert set(part["properties"]) == set(model.model_fields)
         assert part["additionalProperties"] is False

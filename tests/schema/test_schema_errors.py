@@ -55,6 +55,11 @@ def contribution(declaration: str, path: str, problem: str, hint: str) -> Case:
     return Case(file, path, problem, hint, 1)
 
 
+def csv(declaration: str, path: str, problem: str, hint: str) -> Case:
+    file = f"csv: {declaration}\ntables: {{t: {{unit: id, columns: {{id: integer}}}}}}\n"
+    return Case(file, f"csv{path}", problem, hint, 1)
+
+
 BOUNDS = [
     bounds("double", "[5, 1.5]", "the lower bound 5 is above the upper bound 1.5", "[1.5, 5]"),
     bounds("date", "[2025-01-01, 2024-01-01]", "the lower bound 2025-01-01", "[2024-01-01, 2025"),
@@ -119,6 +124,16 @@ COLUMNS = [
     column("text\n      7: text", "7", "7 is not a name", 'put it in quotes: "7"')._replace(line=7),
 ]
 
+TEXT_FILES = [
+    csv("';'", "", "is not a mapping", "csv: {delimiter"),
+    csv("{delimter: ;}", ".delimter", "unknown key", "delimiter"),
+    csv("{delimiter: ab}", ".delimiter", '"ab" is not one ASCII character', 'delimiter: ";"'),
+    csv("{quote: é}", ".quote", "is not one ASCII character", "quote:"),
+    csv("{delimiter: '|', escape: '|'}", ".delimiter", "the quote or the escape too", "of its own"),
+    csv("{header: false}", ".header", "true, or the list", "header: [person, age]"),
+    csv("{encoding: ebcdic}", ".encoding", "utf-8", "latin-1"),
+    csv("{line_breaks: 1}", ".line_breaks", "is not true or false", "line_breaks: true"),
+]
 TABLES = [
     table("{columns: {id: integer}}", "t", "is private and names no unit", "unit: customer_id"),
     table("{public: true, unit: id, columns: {id: integer}}", "t.unit", 'public table has no "unit"', "remove unit"),
@@ -214,7 +229,7 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize("case", [*BOUNDS, *VALUES, *COLUMNS, *TABLES, *PATHS, *CONTRIBUTIONS, *FILES])
+@pytest.mark.parametrize("case", [*BOUNDS, *VALUES, *COLUMNS, *TABLES, *PATHS, *CONTRIBUTIONS, *FILES, *TEXT_FILES])
 def test_the_message_says_where_what_and_what_to_write(case: Case, tmp_path: Path) -> None:
     file = tmp_path / "schema.yaml"
     file.write_text(case.file, encoding="utf-8")

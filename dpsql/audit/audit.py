@@ -1,0 +1,113 @@
+"""The audit itself: every question on every made-up database and its neighbours, without noise and with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dpsql import pipeline
+from dpsql.accounting.costs import Cost, price
+from dpsql.audit.draws import noisy_cells
+from dpsql.audit.lower_bound import apart, certain_epsilon
+from dpsql.audit.neighbours import moved_too_far, wrong_shape
+from dpsql.audit.worlds import answer
+from dpsql.errors import Error
+from dpsql.explanation import explain_calibrated
+from dpsql.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dpsql.audit.worlds import Database, World
+    from dpsql.explanation import ExplainedRelease
+    from dpsql.flow.calibrate_noise import CalibratedRelease
+    from dpsql.schema.model import Schema
+
+    Pair = tuple[Database, Database]
+
+RUNS = 20_000
+STATISTICS_COST = 5
+"""To draw a median or a mode takes so much longer than noise; it is drawn less often."""
+DELTA = 0.01
+"""Large enough that an audit of thousands of answers could see it."""
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What was found about one release of a question; or why it was refused, and then nothing is released."""
+
+    sql: str
+    claimed: Cost | None = None
+    certain: float = 0.0
+    """Epsilon is at least this, at the claimed delta."""
+    compared: int = 0
+    """Pairs of neighbours that were compared without noise."""
+    violations: tuple[str, ...] = ()
+    refused: str | None = None
+
+    @property
+    def broken(self) -> bool:
+        return bool(self.violations) or (self.claimed is not None and self.certain > self.claimed.epsilon)
+
+
+@dataclass(frozen=True)
+class Auditor:
+    schema: Schema
+    worlds: Sequence[World] = field(repr=False)
+    epsilon: float = 1.0
+    delta: float = DELTA
+    runs: int = RUNS
+
+    def audit(self, questions: Sequence[str], done: Callable[[], None] = lambda: None) -> list[Audited]:
+        found: list[Audited] = []
+        for sql in questions:
+            found += self._question(sql)
+            done()
+        return found
+
+    def _question(self, sql: str) -> list[Audited]:
+        session = self._session()
+        try:
+            calibrated = pipeline.compile_question(session.question(sql, ()), session.setting)
+        except Error as refused:
+            return [Audited(sql, refused=refused.problem)]
+        explained = explain_calibrated(calibrated, calibrated.cost).releases
+        pairs = zip(calibrated.releases, explained, strict=True)
+        return [self._release(sql, release, claims) for release, claims in pairs]
+
+    def _session(self) -> Session:
+        """Each question has all of it, at a price of an epsilon and a delta: what is claimed is what is asked for."""
+        price_tag = {"epsilon": self.epsilon, "delta": self.delta, "query_epsilon": self.epsilon}
+        whole = self.worlds[0].whole.raw
+        return Session(
+            whole, self.schema, **price_tag, ledger=None, composition="basic", analyst=None, analyst_epsilon=None
+        )
+
+    def _release(self, sql: str, release: CalibratedRelease, claims: ExplainedRelease) -> Audited:
+        compared = [
+            (world.whole, neighbour, answer(world.whole.raw, claims.sql), answer(neighbour.raw, claims.sql))
+            for world in self.worlds
+            for neighbour in world.neighbours
+        ]
+        violations = list(wrong_shape(claims, [part for pair in compared for part in pair[2:]]))
+        violations += [problem for pair in compared for problem in moved_too_far(claims, pair[2], pair[3])]
+        claimed, certain = _claimed(release), 0.0
+        if not violations:
+            certain = self._certain([pair[:2] for pair in compared], release, claimed.delta)
+        return Audited(sql, claimed, max(0.0, certain), len(compared), tuple(dict.fromkeys(violations)))
+
+    def _certain(self, pairs: Sequence[Pair], release: CalibratedRelease, delta: float) -> float:
+        """On the pair of neighbours that a first look finds farthest apart."""
+        exact = [[dict(database.engine.run(release.sql)) for database in pair] for pair in pairs]
+        runs = self.runs // STATISTICS_COST if release.statistics else self.runs
+
+        if not exact:
+            return 0.0
+        here, there = max(exact, key=lambda pair: apart(*noisy_cells(pair[0], pair[1], release, runs // len(exact))))
+        return certain_epsilon(*noisy_cells(here, there, release, runs), delta)
+
+
+def _claimed(release: CalibratedRelease) -> Cost:
+    """What is charged, whatever is shown."""
+    charged = price(release.event)
+    return Cost(float(charged.epsilon), float(charged.delta))

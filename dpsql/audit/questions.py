@@ -1,0 +1,42 @@
+"""Questions that try everything a schema declares, for an owner who brings none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpsql.expressions.write import column
+from dpsql.schema.types import Decimal, Double, Integer, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dpsql.schema.model import Schema, Table
+
+
+def default_questions(schema: Schema) -> list[str]:
+    private = {name: table for name, table in schema.tables.items() if not table.is_public}
+    # A column that leads to a person is no group of people.
+    paths = [schema.unit_path(name) for name in private]
+    leading = {end for path in paths for hop in path for end in (hop.column, hop.to_column)}
+    return [sql for name, table in private.items() for sql in _about(column(name), table, leading)]
+
+
+def _about(name: str, table: Table, leading: set[str]) -> Iterator[str]:
+    yield f"SELECT COUNT(*) FROM {name}"
+    columns = [part for part in table.columns.values() if part.name not in (table.unit_column, *leading)]
+    numbers = [column(part.name) for part in columns if _summable(part.type) and part.bounds]
+    public = [column(part.name) for part in columns if part.values is not None]
+    texts = [column(part.name) for part in columns if isinstance(part.type, Text) and part.values is None]
+    for number in numbers:
+        yield f"SELECT SUM({number}), AVG({number}) FROM {name}"
+        yield f"SELECT MEDIAN({number}) FROM {name}"
+    for key in public:
+        totals = "".join(f", SUM({number})" for number in numbers[:1])
+        yield f"SELECT {key}, COUNT(*){totals} FROM {name} GROUP BY {key}"
+        yield f"SELECT MODE({key}) FROM {name}"
+    for key in texts:
+        yield f"SELECT {key}, COUNT(*) FROM {name} GROUP BY {key}"
+
+
+def _summable(kind: object) -> bool:
+    return isinstance(kind, Integer | Double | Decimal)

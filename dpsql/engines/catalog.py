@@ -1,0 +1,77 @@
+"""What a DuckDB database says of its tables: columns, views, constraints. Read with system functions found first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpsql.engines.declared_tables import Found, literal, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import duckdb
+
+
+@dataclass(frozen=True)
+class Place:
+    """A schema of a database."""
+
+    database: str
+    schema: str
+
+    @property
+    def condition(self) -> str:
+        return f"database_name = {literal(self.database)} AND schema_name = {literal(self.schema)}"
+
+    def qualified(self, table: str) -> str:
+        return f"{quoted(self.database)}.{quoted(self.schema)}.{quoted(table)}"
+
+
+def current_place(connection: duckdb.DuckDBPyConnection) -> Place:
+    row = connection.execute("SELECT system.main.current_database(), system.main.current_schema()").fetchone()
+    assert row is not None
+    return Place(*row)
+
+
+def found_tables(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[str, Found]:
+    """The tables and views there, by their names in lower case, as SQL compares them."""
+    views = {
+        name
+        for (name,) in connection.execute(
+            f"SELECT view_name FROM duckdb_views() WHERE {place.condition} AND NOT internal"
+        ).fetchall()
+    }
+    # A table of another engine, attached, is read by that engine's rules, which may fail for a row.
+    native = connection.execute(
+        f"SELECT 1 FROM duckdb_databases() WHERE database_name = {literal(place.database)} AND type = 'duckdb'"
+    ).fetchone()
+    columns: dict[str, dict[str, str]] = {}
+    computed: dict[str, set[str]] = {}
+    for table, column, kind, generated in connection.execute(
+        "SELECT table_name, column_name, data_type, is_generated FROM duckdb_columns() "
+        f"WHERE {place.condition} AND NOT internal ORDER BY table_oid, column_index"
+    ).fetchall():
+        columns.setdefault(table, {})[column] = kind
+        if generated:
+            computed.setdefault(table, set()).add(column)
+    return {
+        table.lower(): Found(table, found, table in views or native is None, frozenset(computed.get(table, ())))
+        for table, found in columns.items()
+    }
+
+
+def unique_columns(
+    connection: duckdb.DuckDBPyConnection, place: Place, tables: Mapping[str, Found]
+) -> dict[tuple[str, str], str]:
+    """Tables and columns that a constraint keeps unique, with the columns' types; names in lower case."""
+    rows = connection.execute(
+        "SELECT table_name, constraint_column_names[1] FROM duckdb_constraints() "
+        "WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND len(constraint_column_names) = 1 "
+        f"AND {place.condition}"
+    ).fetchall()
+    return {
+        (table.lower(), column.lower()): tables[table.lower()].columns[column]
+        for table, column in rows
+        if table.lower() in tables
+    }

@@ -1,0 +1,86 @@
+"""Which of the engine's types can stand for a declared one, and how a stored column is read as what is declared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
+
+if TYPE_CHECKING:
+    from dpsql.schema.types import ColumnType
+
+ENGINE_TYPES: dict[type, str] = {
+    Integer: "BIGINT",
+    Double: "DOUBLE",
+    Text: "VARCHAR",
+    Boolean: "BOOLEAN",
+    Date: "DATE",
+    Timestamp: "TIMESTAMP",
+}
+INTEGERS = {sign + size for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")}
+# Which of the engine's types can stand for a declared one without losing what it holds.
+FITTING: dict[type, set[str]] = {
+    Integer: INTEGERS,
+    Double: {"FLOAT", "DOUBLE", "DECIMAL", *INTEGERS},
+    Decimal: {"DECIMAL", *INTEGERS},
+    Text: {"VARCHAR", "ENUM", "UUID"},
+    Boolean: {"BOOLEAN"},
+    Date: {"DATE"},
+    Timestamp: {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "DATE"},
+}
+# Types whose different values stay different as the declared type: the others are rounded when they are read.
+APART: dict[type, set[str]] = {
+    Double: {"FLOAT", "DOUBLE"},
+    Timestamp: {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "DATE"},
+}
+
+
+def engine_type(kind: ColumnType) -> str:
+    return f"DECIMAL({kind.precision}, {kind.scale})" if isinstance(kind, Decimal) else ENGINE_TYPES[type(kind)]
+
+
+def fits(declared: ColumnType, stored: str) -> bool:
+    name = stored.partition("(")[0]
+    if isinstance(declared, Decimal) and name == "DECIMAL":
+        scale = int(stored.partition(",")[2].rstrip(")"))
+        return scale <= declared.scale
+    return name in FITTING[type(declared)]
+
+
+def stays_apart(declared: ColumnType, stored: str) -> bool:
+    """Whether different stored values are different as the declared type too."""
+    return stored.partition("(")[0] in APART.get(type(declared), FITTING[type(declared)])
+
+
+def declared_type(stored: str) -> str | None:
+    """The type to declare for one of the engine's; None if no declared type can stand for it.
+
+    >>> declared_type("UBIGINT"), declared_type("DECIMAL(18,2)"), declared_type("BLOB")
+    ('integer', 'decimal(18,2)', None)
+    """
+    name = stored.partition("(")[0]
+    if name == "DECIMAL":
+        return stored.lower()
+    return next((declared.__name__.lower() for declared, kinds in FITTING.items() if name in kinds), None)
+
+
+def read_as(column: str, stored: str, declared: ColumnType) -> str:
+    """The stored column as the declared type, NULL where a value does not fit: it fails for no value."""
+    if stored == "TIMESTAMP_NS":
+        return f"TRY_CAST({_microsecond(column)} AS {engine_type(declared)})"
+    return f"TRY_CAST({column} AS {engine_type(declared)})"
+
+
+def valid_text(column: str) -> str:
+    """A text whose bytes may be no UTF-8, as frames can hold it: then NULL."""
+    return f"TRY(decode(encode({column})))"
+
+
+def _microsecond(column: str) -> str:
+    """The microsecond that a moment lies in. A cast would take the nearest, and so 23:59:59.999999999 to the next day.
+
+    Nanoseconds before 1970 are negative, and // cuts towards zero. Infinite moments have none.
+    """
+    count = f"epoch_ns({column})"
+    floor = f"CASE WHEN {count} >= 0 THEN {count} // 1000 ELSE ({count} + 1) // 1000 - 1 END"
+    return f"CASE WHEN isfinite({column}) THEN make_timestamp({floor}) ELSE CAST({column} AS TIMESTAMP) END"

@@ -1,0 +1,36 @@
+"""How large a question may be. Each limit is checked before the charge, and far above what people write.
+
+Limits keep the time before the charge, and the engine's own time to read a query, in proportion to the question. They
+are public numbers: no row of the data has a part in them.
+"""
+
+LONGEST_QUERY = 100_000
+"""Characters of SQL."""
+LONGEST_PARAMETER = 10_000
+"""Characters of one text that is given as a parameter."""
+LONGEST_PARAMETERS = 100_000
+"""Characters of all of them."""
+LONGEST_NUMBER = 400
+"""Characters of one number."""
+MOST_NODES = 50_000
+"""Nodes of the parser's tree."""
+DEEPEST = 150
+"""Levels of parentheses, operators and subqueries; a chain of AND or OR is one. The engine needs the cube of it."""
+LONGEST_LIST = 10_000
+"""Values of one IN, and rows of one VALUES."""
+LONGEST_PATTERN = 1_000
+"""Characters of a constant that is looked for in texts."""
+LONGEST_COMPARED = 100
+"""Characters of a constant that texts are compared with letter by letter: the work is the product of both lengths."""
+MOST_PARTS = 1_000
+"""Functions and operators of one value, with the names of subqueries and aliases replaced by what they stand for."""
+MOST_TABLES = 100
+"""Tables that one aggregate reads. What a WITH query reads counts wherever the WITH query is read."""
+MOST_STEPS = 150
+"""Steps (joins, filters, projections, ...) on the longest way from a table to an aggregate."""
+MOST_RELEASES = 100
+"""Different aggregations over people."""
+MOST_PUBLIC_GROUPS = 1_000_000
+"""Groups that are listed in advance."""
+LONGEST_ENGINE_SQL = 10_000_000
+"""Characters of what is written for the engine: declared lists of values are a part of it."""

@@ -1,0 +1,113 @@
+"""How many rows one unit can have, if the schema is right: it helps to choose bounds, which are enforced all the same.
+
+    customers, declared unique                   1
+    customers JOIN regions USING (region)        1, where every region is listed once
+    customers CROSS JOIN RANGE(3)                3
+    customers UNION ALL customers                2
+    orders                                       anything: the declared bounds are all that is known
+
+Public rows are looked at, people's are not: what is wrong here costs accuracy, never privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from typing import TYPE_CHECKING, TypeAlias
+
+from dpsql.expressions.emit import emit_value
+from dpsql.expressions.narrow import conjuncts
+from dpsql.expressions.tree import Call, columns_of
+from dpsql.expressions.write import Sql, listed
+from dpsql.relation.knowledge import knowledge_of
+from dpsql.relation.relation import (
+    Across,
+    Distinct,
+    Filter,
+    Join,
+    Listed,
+    Mark,
+    PerUnit,
+    Project,
+    Relation,
+    Scan,
+    SemiJoin,
+    SetOp,
+    Window,
+)
+from dpsql.relation.units import is_tracked
+from dpsql.relation.write import relation_sql
+
+if TYPE_CHECKING:
+    from dpsql.expressions.tree import Expression
+
+CountPublic: TypeAlias = Callable[[Sql], int | None]
+"""Runs a query over public rows that gives one number; None where that cannot be known yet."""
+
+
+def rows_per_unit(relation: Relation, count: CountPublic, given: tuple[Expression, ...] = ()) -> int | None:
+    """The most rows that one unit can have; None if nothing is known. `given` holds for the rows that are kept."""
+    match relation:
+        case Scan():
+            return 1 if relation.one_row_per_unit or relation.declared_unique else None
+        case Listed() | Across():
+            return None
+        case PerUnit(_, _, _, True):
+            return 1
+        case Filter(source, condition):
+            return rows_per_unit(source, count, (*given, *conjuncts(condition)))
+        case SemiJoin(source):
+            return rows_per_unit(source, count, given)
+        case Mark() | PerUnit() | Project() | Distinct() | Window():
+            return rows_per_unit(relation.source, count)
+        case Join():
+            return _joined(relation, count, given)
+        case SetOp(kind, left, right):
+            mine, its = rows_per_unit(left, count), rows_per_unit(right, count)
+            if kind in ("INTERSECT", "EXCEPT"):
+                return mine
+            return None if mine is None or its is None else mine + its
+
+
+def _joined(join: Join, count: CountPublic, given: tuple[Expression, ...]) -> int | None:
+    if not is_tracked(join.left):
+        left, right = join.right, join.left
+    else:
+        left, right = join.left, join.right
+    mine = rows_per_unit(left, count, given)
+    if mine is None:
+        return None
+    if not is_tracked(right):
+        conditions = (*given, *(conjuncts(join.condition) if join.condition is not None else ()))
+        found = count(most_matches_sql(left, right, conditions))
+        return None if found is None else mine * max(1, found)
+    its = rows_per_unit(right, count, given)
+    if its is None:
+        return None
+    # Where rows without a partner are kept on both sides, there may be more of them than pairs.
+    return max(mine * its, mine + its) if join.kind == "FULL" and not join.by_unit_alone else mine * its
+
+
+def most_matches_sql(left: Relation, public: Relation, conditions: tuple[Expression, ...]) -> Sql:
+    """How many public rows one row can be joined with: those that have the same values where equal ones are asked."""
+    own, known = knowledge_of(left).always.keys(), knowledge_of(public).always
+    for condition in conditions:
+        if _reads(condition) <= known.keys():
+            public = Filter(public, condition)
+    keys = [key for condition in conditions if (key := _key(condition, own, known.keys())) is not None]
+    below = relation_sql(public, {name for key in keys for name in _reads(key)})
+    grouping = f" GROUP BY {listed([emit_value(key, known) for key in keys])}" if keys else ""
+    return Sql(f"SELECT coalesce(max(n), 0) AS n FROM (SELECT count(*) AS n FROM ({below}) AS _below{grouping})")
+
+
+def _key(condition: Expression, own: Set[str], public: Set[str]) -> Expression | None:
+    """The public side of an equality. Of one type: as doubles many whole numbers are equal."""
+    match condition:
+        case Call(function, (first, second)) if function.name == "=" and first.type == second.type:
+            for mine, its in ((first, second), (second, first)):
+                if _reads(mine) <= own and _reads(its) <= public and _reads(its):
+                    return its
+    return None
+
+
+def _reads(expression: Expression) -> set[str]:
+    return {column.name for column in columns_of(expression)}
