@@ -243,6 +243,7 @@ def test_what_is_made_of_answers_is_that_of_duckdb(
 
 
 UNITS_THAT_MAY_BE_NULL = [
+    "SELECT COUNT(*) FROM t WHERE u NOT IN (SELECT q.u FROM t LEFT JOIN q ON t.u = q.u)",
     "SELECT COUNT(*) FROM t LEFT JOIN q ON t.u = q.u WHERE q.u NOT IN (SELECT u FROM q)",
     "SELECT COUNT(*) FROM t FULL JOIN q ON t.u = q.u WHERE q.u IN (SELECT u FROM t) OR x = 1",
 ]

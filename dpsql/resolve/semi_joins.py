@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.expressions.tree import columns_of
 from dpsql.relation.relation import SemiJoin
 from dpsql.resolve.correlated import read_inside
 from dpsql.resolve.earlier import earlier_rows
@@ -57,12 +56,12 @@ class Match:
     other: Relation
     condition: Expression | None
     compared: tuple[Expression, ...] = ()
-    units: frozenset[str] = frozenset()
-    """Columns of the rows outside that are compared as units. Where one is NULL, other people's rows would decide."""
+    units: tuple[Expression, ...] = ()
+    """What is compared as the unit of the rows outside. Where it is NULL, other people's rows would decide."""
 
     def of(self, rows: Rows, test: Test, scope: Scope, *, negated: bool) -> SemiJoin:
         """The test of these rows, once it is known what they are joined of."""
-        if not self.units <= {*rows.unit_columns, *(rows.unit_keys or {})}:
+        if not all(map(rows.tells_unit, self.units)):
             raise scope.resolver.refuse(MAYBE_NULL, test.node, "compare the unit that is never NULL, or use EXISTS")
         return SemiJoin(rows.relation, self.other, self.condition, negated, self.compared)
 
@@ -95,13 +94,18 @@ def _member(test: Test, value: exp.Expr, scope: Scope, *, is_open: bool) -> Matc
         count = f"{len(values)} columns" if len(values) > 1 else "one column"
         raise scope.resolver.refuse(f"IN takes a subquery with {count} here", test.node, "select as many columns")
     equalities = [scope.lowering.build("=", test.node, (mine, its)) for mine, its in zip(values, columns, strict=True)]
-    of_units = [part for part in equalities if other.is_private and same_unit(part, scope.outside, other)]
-    if other.is_private and not of_units:
+    pairs = [
+        pair
+        for pair, equality in zip(zip(values, columns, strict=True), equalities, strict=True)
+        if other.is_private and same_unit(equality, scope.outside, other)
+    ]
+    if other.is_private and not pairs:
         raise scope.resolver.refuse("IN would compare different people", test.node, MEMBERSHIP_HINT)
     if not is_open:
         return Match(other.relation, all_of(equalities))
-    units = {part.name for equality in of_units for part in columns_of(equality)} - {column.name for column in columns}
-    return Match(other.relation, all_of(equalities), tuple(equalities), frozenset(units))
+    if not all(other.tells_unit(its) for _, its in pairs):
+        raise scope.resolver.refuse(MAYBE_NULL, test.node, "add WHERE ... IS NOT NULL inside")
+    return Match(other.relation, all_of(equalities), tuple(equalities), tuple(mine for mine, _ in pairs))
 
 
 def _other_rows(test: Test, scope: Scope) -> Rows:
