@@ -536,8 +536,8 @@ def compare_rows(question: Question, names: list[str], rows: list[Any], wanted: 
         mine = found.pop(key, [])
         if not mine and question.hidden and all(row[-1] < FEW for row in plain_rows):
             continue
-        if len(mine) > len(plain_rows):
-            mine = [row for row in mine if row[-1]]  # public groups that nobody is in
+        if len(mine) > len(plain_rows) and not mine[-len(plain_rows) - 1][-1]:
+            mine = mine[-len(plain_rows) :]  # the first are of nobody: public groups that are empty
         if len(mine) != len(plain_rows):
             return f"{len(mine)} rows for {plain_rows}"
         for row, plain_row in zip(mine, plain_rows, strict=True):
@@ -573,7 +573,7 @@ def same_row(question: Question, names: list[str], row: tuple[object, ...], plai
 
 def same(value: Any, plain: Any) -> bool:
     if isinstance(value, float):
-        return math.isclose(value, plain, rel_tol=1e-3, abs_tol=1e-3)
+        return math.isclose(value, plain, rel_tol=1e-3, abs_tol=1e-2)
     return bool(value == plain)
 
 
@@ -582,14 +582,8 @@ def same(value: Any, plain: Any) -> bool:
 
 MOST_SHOWN = 10
 OPEN = {
-    "a unit column named for a public table": re.compile("had to be refused"),
-    "a table of one row each, multiplied": re.compile("(people|members).*(RANGE|VALUES|UNION ALL|JOIN pub|FULL JOIN)"),
-    "the unit under another name": re.compile(r"AS VARCHAR\) AS who|\+ 0 AS who|\) AS who"),
-    "totals": re.compile("ROLLUP|CUBE|GROUPING SETS"),
-    "nanoseconds": re.compile(r"\bns\b"),
-    "types of results": re.compile(r"(COUNT_IF|SUM|MEDIAN).*\ntypes"),
-    "regressions on a constant": re.compile("REGR|CORR|COVAR"),
-    "the sign of zero": re.compile(r"-0\.0"),
+    "the type of COUNT_IF": re.compile(r"COUNT_IF.*\ntypes"),
+    "regressions on a constant": re.compile("REGR_"),
 }
 """Differences that are known and not mended yet, by what shows them."""
 
