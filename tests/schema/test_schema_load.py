@@ -120,7 +120,7 @@ def test_contribution_comes_from_the_table_then_the_schema_then_one() -> None:
         }
 
     declared = load_schema({"contribution": {"max_groups": 4, "max_rows_per_group": 5}, "tables": tables})
-    assert bounds(declared) == {"plain": (4, 5), "own": (2, 5), "single": (1, 1), "free": (1, 1)}
+    assert bounds(declared) == {"plain": (4, 5), "own": (2, 5), "single": (4, 5), "free": (1, 1)}
     silent = load_schema({"tables": tables})
     assert bounds(silent) == {"plain": (1, 1), "own": (2, 1), "single": (1, 1), "free": (1, 1)}
 
