@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.engines.declared_tables import Found, literal, quoted
+from dpsql.engines.declared_tables import Found
+from dpsql.engines.quoting import literal, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

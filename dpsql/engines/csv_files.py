@@ -17,8 +17,8 @@ from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 import duckdb
 
-from dpsql.engines.declared_tables import literal, quoted
 from dpsql.engines.files import kind_of
+from dpsql.engines.quoting import literal, quoted
 from dpsql.errors import OperationalError
 
 if TYPE_CHECKING:

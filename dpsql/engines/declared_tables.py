@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpsql.engines.quoting import quoted
 from dpsql.engines.stored_types import declared_type, fits, read_as, valid_text
 from dpsql.errors import SchemaError
 from dpsql.source import did_you_mean
@@ -90,11 +91,3 @@ def _read(found: Found, own: str, declared: ColumnType, copied: bool) -> str:
     if copied:
         return read_as(valid_text(sql) if stored == "VARCHAR" else sql, stored, declared)
     return read_as(sql, stored, declared) if stored == "TIMESTAMP_NS" else sql
-
-
-def quoted(name: str, mark: str = '"') -> str:
-    return mark + name.replace(mark, mark * 2) + mark
-
-
-def literal(text: str) -> str:
-    return quoted(text, "'")

@@ -14,9 +14,9 @@ import duckdb
 
 from dpsql.engines.catalog import current_place, found_tables
 from dpsql.engines.csv_files import in_utf8, marks, opened
-from dpsql.engines.declared_tables import literal
 from dpsql.engines.duckdb_engine import open_file
 from dpsql.engines.files import PARQUET, files_of, kind_of, names_files, parquet_columns, table_name
+from dpsql.engines.quoting import literal
 from dpsql.errors import OperationalError
 from dpsql.schema.model import Csv
 

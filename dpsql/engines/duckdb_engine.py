@@ -21,9 +21,10 @@ import numpy as np
 
 from dpsql.engines.catalog import Place, current_place, found_tables, unique_columns
 from dpsql.engines.copies import copy_table
-from dpsql.engines.declared_tables import check_table, declared_columns, quoted
+from dpsql.engines.declared_tables import check_table, declared_columns
 from dpsql.engines.files import files_of, names_files, table_name
 from dpsql.engines.lock import MEANING, fix_meaning, is_set, lock
+from dpsql.engines.quoting import quoted
 from dpsql.engines.stored_types import declared_type, stays_apart
 from dpsql.errors import InterfaceError, OperationalError, SchemaError
 from dpsql.schema.types import parse_type

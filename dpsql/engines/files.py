@@ -13,7 +13,8 @@ from pathlib import Path
 
 import duckdb
 
-from dpsql.engines.declared_tables import Found, literal
+from dpsql.engines.declared_tables import Found
+from dpsql.engines.quoting import literal
 from dpsql.errors import OperationalError
 
 PARQUET, TEXT = (".parquet",), (".csv", ".tsv", ".csv.gz", ".tsv.gz")
