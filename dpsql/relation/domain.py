@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.narrow import conjuncts, kept_facts
-from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of, substituted
+from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of, names_read, substituted
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, Relation, SemiJoin
 from dpsql.relation.units import is_tracked
@@ -126,5 +126,4 @@ def _renamed_test(test: SemiJoin, renamed: Mapping[Expression, Column]) -> SemiJ
 
 def _outside(test: SemiJoin) -> set[str]:
     """The columns that a test reads of the rows which it is about."""
-    used = {part.name for part in columns_of(test.condition)} if test.condition is not None else set()
-    return used - knowledge_of(test.other).always.keys()
+    return names_read(test.condition) - knowledge_of(test.other).always.keys()

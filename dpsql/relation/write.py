@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.emit import as_value, emit, emit_value
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.expressions.tree import Call, Column, columns_of, facts_of
+from dpsql.expressions.tree import Call, Column, facts_of, names_read
 from dpsql.expressions.write import NULL, Sql, binary, column, listed, named
 from dpsql.expressions.write import call as function
 from dpsql.relation.knowledge import knowledge_of, values_of
@@ -61,13 +60,13 @@ def _written(relation: Relation, names: list[str]) -> Sql:
         case Listed(table):
             return Sql(f"SELECT {listed([column(name) for name in names]) or '1'} FROM {column(table)}")
         case Filter(source, condition):
-            below = relation_sql(source, {*names, *_used(condition)})
+            below = relation_sql(source, {*names, *names_read(condition)})
             condition_sql = emit(condition, knowledge_of(source).always)
             return Sql(f"{_select(relation, names, below)} WHERE {condition_sql}")
         case Project(source, columns):
             kept = [(name, expression) for name, expression in columns if name in names]
             values = values_of(relation)
-            below = relation_sql(source, _used(*(expression for _, expression in kept)))
+            below = relation_sql(source, names_read(*(expression for _, expression in kept)))
             return select([*_unit(relation), *(named(as_value(values[n], e), n) for n, e in kept)], below)
         case Join():
             return _join(relation, names)
@@ -78,7 +77,7 @@ def _written(relation: Relation, names: list[str]) -> Sql:
         case Mark(test, name):
             below_known = knowledge_of(test.source)
             passed = [column for column in names if column != name]
-            used = _used(test.condition) & set(below_known.always) if test.condition is not None else set()
+            used = names_read(test.condition) & set(below_known.always)
             mark = [named(_mark(test, below_known), name)] if name in names else []
             return select([*_unit(relation), *map(column, passed), *mark], relation_sql(test.source, {*passed, *used}))
         case SetOp(kind, left, right):
@@ -107,17 +106,13 @@ def _unit(relation: Relation) -> list[Sql]:
     return [column(UNIT)] if is_tracked(relation) else []
 
 
-def _used(*expressions: Expression) -> set[str]:
-    return {used.name for expression in expressions for used in columns_of(expression)}
-
-
 # -- joins ------------------------------------------------------------------------------------------------------------
 
 
 def _join(join: Join, names: list[str]) -> Sql:
     """Two sides of units meet within each unit only, whatever else the condition says."""
     left_known, right_known = knowledge_of(join.left).always, knowledge_of(join.right).always
-    wanted = {*names, *(_used(join.condition) if join.condition is not None else ())}
+    wanted = {*names, *names_read(join.condition)}
     left = relation_sql(join.left, wanted & set(left_known))
     right = relation_sql(join.right, wanted & set(right_known))
     both = is_tracked(join.left) and is_tracked(join.right)
@@ -148,7 +143,7 @@ def _across(across: Across, names: list[str]) -> Sql:
 
 def _semi_join(semi: SemiJoin, names: list[str]) -> Sql:
     known = knowledge_of(semi.source)
-    used = _used(semi.condition) if semi.condition is not None else set()
+    used = names_read(semi.condition)
     left = relation_sql(semi.source, {*names, *(used & set(known.always))})
     return Sql(f"{_select(semi, names, left)} WHERE {test_sql(semi, known)}")
 
@@ -176,8 +171,8 @@ def _open(semi: SemiJoin, known: Knowledge) -> list[Sql]:
     ]
     tests = [test for part in missing for test in part]
     if tests and len(semi.compared) > 1:
-        agrees = [reduce(_either, parts, whole) for whole, parts in zip(semi.compared, missing, strict=True)]
-        tests = [reduce(_both, agrees, reduce(_either, tests))]
+        agrees = [_truth("OR", whole, *parts) for whole, parts in zip(semi.compared, missing, strict=True)]
+        tests = [_truth("AND", _truth("OR", *tests), *agrees)]
     return [_exists(semi, test, known) for test in tests]
 
 
@@ -185,18 +180,10 @@ def _truth(name: str, *arguments: Expression) -> Expression:
     return Call(FUNCTIONS[name], arguments, Boolean())
 
 
-def _either(first: Expression, second: Expression) -> Expression:
-    return _truth("OR", first, second)
-
-
-def _both(first: Expression, second: Expression) -> Expression:
-    return _truth("AND", first, second)
-
-
 def _exists(semi: SemiJoin, condition: Expression | None, known: Knowledge) -> Sql:
     """Whether there is a row of the other relation, of the same unit, for which the condition holds."""
     other_known = knowledge_of(semi.other).always
-    used = _used(condition) if condition is not None else set()
+    used = names_read(condition)
     right = relation_sql(semi.other, used & set(other_known))
     conditions = [emit(condition, {**known.always, **other_known})] if condition is not None else []
     if is_tracked(semi.source) and is_tracked(semi.other):
@@ -210,14 +197,14 @@ def _exists(semi: SemiJoin, condition: Expression | None, known: Knowledge) -> S
 def _per_unit(relation: PerUnit, names: list[str]) -> Sql:
     keys = [key for _, key in relation.keys]
     wanted = [(name, call) for name, call in relation.calls if name in names]
-    source, calls = _with_arguments(relation.source, wanted, _used(*keys, *_arguments(wanted)))
+    source, calls = _with_arguments(relation.source, wanted, names_read(*keys, *_arguments(wanted)))
     known = knowledge_of(source).always
     grouping = [(name, emit_value(key, known)) for name, key in relation.keys]
     parts = [(name, per_unit_parts(call, known)) for name, call in calls]
     # One row per unit is no claim about the keys, which then are functions of the unit, but how the rows are made.
     apart = [] if relation.by_unit_alone else [sql for _, sql in grouping]
     shown = [named(sql if apart else function("min", sql), name) for name, sql in grouping if name in names]
-    below = relation_sql(source, _used(*keys, *_arguments(calls)))
+    below = relation_sql(source, names_read(*keys, *_arguments(calls)))
     computed = [sql for name, each in parts for sql in _computed(name, each)]
     by = listed([column(UNIT), *apart])
     grouped = Sql(f"{select([column(UNIT), *shown, *computed], below)} GROUP BY {by}")
@@ -229,12 +216,12 @@ def _window(relation: Window, names: list[str]) -> Sql:
     windows = [(name, window) for name, window in relation.columns if name in names]
     passed = [name for name in names if name in knowledge_of(relation.source).always]
     # Where positions count, every column that is read breaks ties: the order does not depend on who else is there.
-    read = sorted({*passed, *_used(*(part for _, window in windows for part in _window_parts(window)))})
+    read = sorted({*passed, *names_read(*(part for _, window in windows for part in _window_parts(window)))})
     source, calls = _with_arguments(relation.source, [(name, window.call) for name, window in windows], set(read))
     known = knowledge_of(source).always
     parts = [(name, per_unit_parts(call, known)) for name, call in calls]
     over = {name: _over(window, known, read) for name, window in windows}
-    below = relation_sql(source, {*read, *_used(*_arguments(calls))})
+    below = relation_sql(source, {*read, *names_read(*_arguments(calls))})
     computed = [sql for name, each in parts for sql in _computed(name, each, over[name])]
     framed = select([column(UNIT), *map(column, passed), *computed], below)
     return select([column(UNIT), *map(column, passed), *(_combined(name, each) for name, each in parts)], framed)

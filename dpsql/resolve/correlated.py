@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.expressions.lower import Lowering
-from dpsql.expressions.tree import Call, Column, Expression, columns_of
+from dpsql.expressions.tree import Call, Column, Expression, names_read
 from dpsql.relation.relation import Filter, Join, PerUnit
 from dpsql.relation.units import different_units
 from dpsql.resolve.calls import aggregate_call, per_unit_call
@@ -54,7 +54,7 @@ def read_inside(select: exp.Expr, scope: Scope, node: exp.Expr) -> Inside:
     lowering = Lowering(resolver.text, resolve, scope.constant)
     parts = [lowering.lower(part) for part in conditions_of(select.args.get("where"))]
     own = {column.name for column in source.columns.values() if column is not None} | source.inner_names
-    inside = [part for part in parts if {column.name for column in columns_of(part)} <= own]
+    inside = [part for part in parts if names_read(part) <= own]
     rows = source.joined(lowering.lower, inside)
     whole = all_of(inside)
     if whole is not None:
@@ -107,7 +107,7 @@ def _key(part: Expression, own: set[str]) -> tuple[Column, Expression] | None:
     match part:
         case Call(function, (first, second)) if function.name == "=":
             for mine, its in ((first, second), (second, first)):
-                outside = all(column.name not in own for column in columns_of(its))
+                outside = names_read(its).isdisjoint(own)
                 if isinstance(mine, Column) and mine.name in own and outside and mine.type == its.type:
                     return mine, its
     return None

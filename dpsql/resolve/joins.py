@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.expressions.tree import Call, Column, Expression, columns_of
+from dpsql.expressions.tree import Call, Column, Expression, names_read
 from dpsql.relation.relation import Across, Join, Project
 from dpsql.relation.units import different_units
 from dpsql.resolve.kept_rows import Kept
@@ -209,7 +209,7 @@ def _across(left: Rows, step: Step, condition: Expression | None, where: list[Ex
     parts = [*(conjuncts(condition) if condition is not None else ()), *(where if step.kind == "INNER" else ())]
     sides = [frozenset(column.name for column in rows.columns.values()) for rows in (left, right)]
     pairs = tuple(pair for part in parts if (pair := _pair(part, *sides)) is not None)
-    linking = all_of([part for part in parts if {used.name for used in columns_of(part)} <= sides[0] | sides[1]])
+    linking = all_of([part for part in parts if names_read(part) <= sides[0] | sides[1]])
     if not pairs or linking is None or step.kind != "INNER":
         raise different_units(same_unit_said(left, right), step.at)
     relation = Across(left.relation, right.relation, pairs, linking, same_unit_said(left, right), step.at)
@@ -223,7 +223,7 @@ def _pair(part: Expression, left: frozenset[str], right: frozenset[str]) -> tupl
     """
     match part:
         case Call(function, (first, second), _) if function.name == "=" and first.type == second.type:
-            mine, its = ({used.name for used in columns_of(side)} for side in (first, second))
+            mine, its = map(names_read, (first, second))
             if mine and its and mine <= left and its <= right:
                 return first, second
             if mine and its and mine <= right and its <= left:
