@@ -50,9 +50,7 @@ def column_names(path: Path, options: Csv) -> list[str]:
     names: list[str] = []
     try:
         with opened(path) as file:
-            # Damage further on is the reader's to find.
-            text = TextIOWrapper(cast("IO[bytes]", file), CODECS[options.encoding], errors="replace", newline="")
-            names = next(_records(text, path, options), [])
+            names = next(_records(file, path, options), [])
     except (OSError, csv.Error):
         names = []
     if not names or any(not name or "\ufffd" in name for name in names) or len({n.lower() for n in names}) < len(names):
@@ -124,8 +122,7 @@ def _rows_expected(path: Path, options: Csv) -> int:
     """How many rows there must be, counted apart from the engine: it passes over what follows an open quote."""
     with opened(path) as file:
         if options.line_breaks:
-            text = TextIOWrapper(cast("IO[bytes]", file), CODECS[options.encoding], errors="replace", newline="")
-            count = sum(1 for record in _records(text, path, options) if record)
+            count = sum(1 for record in _records(file, path, options) if record)
         else:
             count = sum(1 for line in file if line not in BLANK)
     return count - (options.header is True)
@@ -151,7 +148,9 @@ def marks(path: Path, options: Csv) -> tuple[str, str, str]:
     return options.delimiter or usual, options.quote, escape
 
 
-def _records(text: TextIOWrapper, path: Path, options: Csv) -> Iterator[list[str]]:
+def _records(file: BinaryIO, path: Path, options: Csv) -> Iterator[list[str]]:
+    """As Python reads them. Bytes that are no text are the engine's to find."""
+    text = TextIOWrapper(cast("IO[bytes]", file), CODECS[options.encoding], errors="replace", newline="")
     delimiter, quote, escape = marks(path, options)
     if not quote:
         return csv.reader(text, delimiter=delimiter, quoting=csv.QUOTE_NONE, strict=True)
