@@ -112,10 +112,10 @@ def _check_size(tree: exp.Query) -> None:
             raise too_deep()
         if nodes > MOST_NODES:
             raise SqlSyntaxError(f"the query has more than {MOST_NODES:,} words", hint="ask it in several queries")
-        if isinstance(node, exp.In) and len(node.expressions) > LONGEST_LIST:
+        if isinstance(node, exp.In | exp.Values) and len(node.expressions) > LONGEST_LIST:
             raise SqlSyntaxError(
-                f"IN lists more than {LONGEST_LIST:,} values",
-                hint="let the values be a public table, and write IN (SELECT x FROM it)",
+                f"a list has more than {LONGEST_LIST:,} values",
+                hint="let them be a public table, and write IN (SELECT x FROM it)",
             )
         pending.extend((child, depth + (not _is_link(child))) for child in node.iter_expressions())
 
