@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import gzip
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +22,7 @@ from dpsql.engines.quoting import literal, quoted
 from dpsql.errors import OperationalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from dpsql.schema.model import Csv
 
@@ -49,8 +49,8 @@ def column_names(path: Path, options: Csv) -> list[str]:
         return list(options.header)
     names: list[str] = []
     try:
-        with opened(path) as file:
-            names = next(_records(file, path, options), [])
+        with closing(_records(path, options)) as records:
+            names = next(records, [])
     except (OSError, csv.Error):
         names = []
     if not names or any(not name or "\ufffd" in name for name in names) or len({n.lower() for n in names}) < len(names):
@@ -120,10 +120,10 @@ def _problems(rejected: list[tuple[str, int]], rows: int, broken: int, expected:
 
 def _rows_expected(path: Path, options: Csv) -> int:
     """How many rows there must be, counted apart from the engine: it passes over what follows an open quote."""
-    with opened(path) as file:
-        if options.line_breaks:
-            count = sum(1 for record in _records(file, path, options) if record)
-        else:
+    if options.line_breaks:
+        count = sum(1 for record in _records(path, options) if record)
+    else:
+        with opened(path) as file:
             count = sum(1 for line in file if line not in BLANK)
     return count - (options.header is True)
 
@@ -148,10 +148,13 @@ def marks(path: Path, options: Csv) -> tuple[str, str, str]:
     return options.delimiter or usual, options.quote, escape
 
 
-def _records(file: BinaryIO, path: Path, options: Csv) -> Iterator[list[str]]:
+def _records(path: Path, options: Csv) -> Generator[list[str]]:
     """As Python reads them. Bytes that are no text are the engine's to find."""
-    text = TextIOWrapper(cast("IO[bytes]", file), CODECS[options.encoding], errors="replace", newline="")
-    delimiter, quote, escape = marks(path, options)
+    with TextIOWrapper(cast("IO[bytes]", opened(path)), CODECS[options.encoding], errors="replace", newline="") as text:
+        yield from _reading(text, *marks(path, options))
+
+
+def _reading(text: TextIOWrapper, delimiter: str, quote: str, escape: str) -> Iterator[list[str]]:
     if not quote:
         return csv.reader(text, delimiter=delimiter, quoting=csv.QUOTE_NONE, strict=True)
     own = None if escape == quote else escape
