@@ -507,6 +507,16 @@ def test_a_table_that_becomes_another_is_refused_before_the_charge(change: str) 
         assert connection.budget.spent.epsilon == 0
 
 
+def test_a_table_that_loses_its_constraint_is_refused_before_the_charge() -> None:
+    """What a constraint kept is no longer kept: nothing would bound a person's rows."""
+    raw = caller()
+    raw.execute("ALTER TABLE t ADD PRIMARY KEY (u)")
+    with dpsql.connect(raw, schema=SCHEMA, epsilon=1) as connection:
+        raw.execute("CREATE OR REPLACE TABLE t AS FROM t UNION ALL SELECT 7, 'a', 1 FROM range(5000)")
+        refused(lambda: connection.execute(TOTALS))
+        assert connection.budget.spent.epsilon == 0
+
+
 def test_rows_that_are_added_are_seen() -> None:
     raw = caller()
     with dpsql.connect(raw, schema=SCHEMA, epsilon=1e12, query_epsilon=1e9) as connection:
