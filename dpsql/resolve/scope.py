@@ -67,10 +67,13 @@ class Scope:
             )
         for change in self.pending:
             rows = change(rows)
+        whole = all_of(conditions)
+        if whole is not None:
+            rows = replace(rows, relation=Filter(rows.relation, whole))
+        # Last: an engine leaves a test where it is written, and should not make it on every pair of a comma's rows.
         for test in tests:
             rows = semi_joined(rows, test, self)
-        whole = all_of(conditions)
-        return rows if whole is None else replace(rows, relation=Filter(rows.relation, whole))
+        return rows
 
     def condition(self, node: exp.Expr, clause: str) -> Expression:
         condition = self.lowering.lower(node)
