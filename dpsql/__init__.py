@@ -25,6 +25,7 @@ from dpsql.dbapi import (
     threadsafety,
 )
 from dpsql.errors import (
+    AccountSuspended,
     BudgetExhausted,
     DatabaseError,
     DataError,
@@ -68,6 +69,7 @@ __all__ = [
     "NUMBER",
     "ROWID",
     "STRING",
+    "AccountSuspended",
     "Binary",
     "BudgetExhausted",
     "Connection",

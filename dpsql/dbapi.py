@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpsql.accounting.budget import Budget
+    from dpsql.accounting.ledger import OnFailure
     from dpsql.explanation import Explanation
     from dpsql.plan import Plan
     from dpsql.promise import Promise
@@ -89,13 +90,15 @@ def connect(
     engine: None = None,
     analyst: str | None = None,
     analyst_epsilon: object = None,
+    on_failure: OnFailure = "suspend",
 ) -> Connection:
     """Opens a private session on a database.
 
     `database` is a DuckDB file or open connection; a Parquet or CSV file, a folder, a pattern or a list of such; a
     frame; or a dict of name -> frame or files. Files and frames are read now, and never again.
     `epsilon` and `delta` are the whole session's budget; without them the ledger's is used. The ledger is a file beside
-    a file database, and in memory otherwise.
+    a file database, and in memory otherwise. A question that fails after its charge suspends its analyst until the data
+    owner resumes; on_failure="warn", for those who own the data that they ask, only says so.
     """
     if engine is not None:
         raise errors.Unsupported("DuckDB is the only engine so far", hint="leave engine= out")
@@ -113,6 +116,7 @@ def connect(
             composition=composition,
             analyst=analyst,
             analyst_epsilon=analyst_epsilon,
+            on_failure=on_failure,
         )
     )
 
@@ -165,6 +169,10 @@ class Connection:
     def budget(self) -> Budget:
         """What may be spent, is spent and is left."""
         return self.session.budget
+
+    def resume(self) -> None:
+        """Lifts the suspension that a failed question left behind: the data owner's word, once it is known why."""
+        self.session.resume()
 
     def promise(self) -> Promise:
         """What the session guarantees to each person, in plain words with numbers."""

@@ -9,6 +9,7 @@
         ├── InternalError
         ├── OperationalError
         │   ├── BudgetExhausted        the query costs more than is left
+        │   ├── AccountSuspended       an earlier question failed after its charge; the data owner has to look
         │   ├── LedgerError            the budget's file cannot be read or written
         │   └── SealedExecutionError   the engine failed after the charge; its words stay inside
         ├── ProgrammingError
@@ -103,6 +104,10 @@ class BudgetExhausted(OperationalError):
         )
         self.requested = requested
         self.remaining = remaining
+
+
+class AccountSuspended(OperationalError):
+    """An earlier question failed after its charge: nothing new is answered until the owner resumes. Nothing charged."""
 
 
 class LedgerError(OperationalError):

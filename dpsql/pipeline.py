@@ -29,7 +29,7 @@ from dpsql.flow.parse_sql import parse_sql, too_deep
 from dpsql.flow.plan_query import Planned, plan_query
 from dpsql.flow.resolve_names import resolve_names
 from dpsql.flow.track_units import track_units
-from dpsql.rounds import draw_in_rounds
+from dpsql.settle import draw_and_settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -75,12 +75,12 @@ def plan_question(question: Question, setting: Setting) -> Planned:
 def run(question: Question, setting: Setting) -> Result:
     """Between the charge and the finish, execute_query and add_noise run in rounds."""
     charged = charge_budget(compile_question(question, setting), setting)
-    return finish_result(draw_in_rounds(charged, setting), setting)
+    return finish_result(draw_and_settle(charged, setting), setting)
 
 
 def run_together(parts: Sequence[Calibrated], epsilon: Fraction, setting: Setting) -> list[Result]:
-    """All are charged, then all are drawn, so that one that fails takes no answer from the others."""
-    noisy = [draw_in_rounds(charged, setting) for charged in charge_together(parts, epsilon, setting)]
+    """All are charged, then all are drawn; where one fails and suspends the analyst, those after it are withheld."""
+    noisy = [draw_and_settle(charged, setting) for charged in charge_together(parts, epsilon, setting)]
     return [finish_result(part, setting) for part in noisy]
 
 

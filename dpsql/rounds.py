@@ -33,22 +33,18 @@ def draw_in_rounds(charged: Charged, setting: Setting) -> Noisy:
     """Every release with its noise. Where one fails, those that wait for it are not asked."""
     calibrated = charged.calibrated
     drawn: dict[int, Columns | None] = dict.fromkeys(range(len(calibrated.releases)))
-    rounds = _rounds(calibrated)
-    for numbers in rounds:
-        # The charge is marked as released when the last round is.
-        entry = charged.entry if numbers is rounds[-1] else None
+    for numbers in _rounds(calibrated):
         releases = tuple(_ready(calibrated.releases[number], drawn, charged, setting) for number in numbers)
         part = replace(
             charged,
             calibrated=replace(calibrated, releases=releases),
             recalled=tuple(charged.recalled[number] for number in numbers),
-            entry=entry,
         )
         noisy = add_noise(execute_query(part, setting), setting)
         drawn |= zip(numbers, noisy.columns, strict=True)
-        if any(drawn[number] is None for number in numbers):
+        if noisy.has_failed:
             break
-    return Noisy(charged, tuple(drawn.values()), noisy.spared)
+    return Noisy(charged, tuple(drawn.values()), noisy.refused)
 
 
 def _rounds(calibrated: Calibrated) -> list[list[int]]:

@@ -16,7 +16,7 @@ from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.ledger_file import MEMORY
 from dpsql.batch import plan_batch, weigh
 from dpsql.engines.scratch import Scratch
-from dpsql.errors import InterfaceError, ProgrammingError
+from dpsql.errors import InterfaceError, LedgerError, ProgrammingError
 from dpsql.explanation import Explanation, explain_calibrated
 from dpsql.flow.question import Question, accuracy_named, below_one, count, mechanism_named, positive, query_delta
 from dpsql.flow.setting import Setting
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpsql.accounting.budget import Budget
+    from dpsql.accounting.ledger import OnFailure
     from dpsql.result import Result
     from dpsql.schema import Schema
 
@@ -51,6 +52,7 @@ class Session:
         composition: str,
         analyst: str | None,
         analyst_epsilon: object,
+        on_failure: OnFailure,
     ) -> None:
         from dpsql.engines.duckdb_engine import DuckDBEngine
 
@@ -68,6 +70,7 @@ class Session:
                 composition=composition if new else None,
                 analyst=analyst,
                 analyst_epsilon=analyst_epsilon,
+                on_failure=on_failure,
             )
         except BaseException:
             engine.close()
@@ -79,6 +82,7 @@ class Session:
         """The same account, over other rows of the same people or another declaration of them."""
         from dpsql.engines.duckdb_engine import DuckDBEngine
 
+        self.setting.check_process()
         assert isinstance(self.setting.engine, DuckDBEngine)
         engine = self.setting.engine.over(frames, schema)
         other = copy(self)
@@ -116,6 +120,7 @@ class Session:
         )
 
     def question(self, sql: str, parameters: object, **options: Any) -> Question:
+        self.setting.check_process()
         if not isinstance(sql, str):
             raise ProgrammingError(f"a query is a text, not {type(sql).__name__}")
         for name in options.keys() - OPTIONS:
@@ -143,6 +148,10 @@ class Session:
     def budget(self) -> Budget:
         return self.setting.ledger.budget
 
+    def resume(self) -> None:
+        """The data owner's word, for this session's analyst."""
+        self.setting.ledger.resume(self.setting.ledger.analyst)
+
     def close(self) -> None:
         self.setting.scratch.close()
         self.setting.engine.close()
@@ -150,12 +159,23 @@ class Session:
 
 
 def default_ledger(database: object) -> str:
-    """A file database has its ledger beside it, so that reopening a notebook does not reset privacy."""
+    """A file database has its ledger beside it, so that reopening a notebook does not reset privacy.
+
+    Whatever name leads to the file, its ledger is found under the one that links and folders resolve to.
+    """
     if isinstance(database, list | tuple) or (isinstance(database, str) and has_magic(database)):
         raise InterfaceError("several files have no ledger of their own", hint='name one: ledger="orders.ledger"')
-    if isinstance(database, str | os.PathLike) and str(database) != MEMORY:
-        return f"{Path(database)}.ledger"
-    return MEMORY
+    if not isinstance(database, str | os.PathLike) or str(database) == MEMORY:
+        return MEMORY
+    by_this_name, ledger = f"{Path(database)}.ledger", f"{os.path.realpath(database)}.ledger"
+    if os.path.realpath(by_this_name) == os.path.realpath(ledger):
+        return by_this_name
+    if Path(by_this_name).exists():
+        raise LedgerError(
+            f"{database} is a link, and what was spent through it is in {by_this_name}, not in {ledger}",
+            hint="name the ledger that holds the account, with ledger=; or move it, if the other is not there yet",
+        )
+    return ledger
 
 
 def planned_queries(queries: object) -> list[tuple[Any, Any]]:

@@ -26,7 +26,17 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
 PREFIX = "dpsql_"
-IN_URL = ("schema", "epsilon", "delta", "ledger", "query_epsilon", "composition", "analyst", "analyst_epsilon")
+IN_URL = (
+    "schema",
+    "epsilon",
+    "delta",
+    "ledger",
+    "query_epsilon",
+    "composition",
+    "analyst",
+    "analyst_epsilon",
+    "on_failure",
+)
 TYPES: dict[type, type[TypeEngine[Any]]] = {
     declared.Integer: types.BigInteger,
     declared.Double: types.Double,

@@ -28,6 +28,7 @@ LAYERS = (
     {"session"},
     {"batch", "plan"},
     {"pipeline"},
+    {"settle"},
     {"accuracy", "rounds"},
     {"explanation"},
     {"flow"},
@@ -99,6 +100,7 @@ STATEFUL = {
     "dpsql.session",
     "dpsql.accounting.ledger",
     "dpsql.accounting.ledger_file",
+    "dpsql.accounting.holds",
     "dpsql.frames.accounts",
 }
 MUTABLE_LITERALS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)

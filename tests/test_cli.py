@@ -562,7 +562,7 @@ def test_the_help_is_that_of_the_docs(command: str, page: str, run: Run, monkeyp
 
 def test_the_docs_have_every_command() -> None:
     names = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
-    assert {command for command, _ in PAGES} == {"", *names, "ledger", "ledger show", "ledger verify"}
+    assert {command for command, _ in PAGES} == {"", *names, "ledger", "ledger show", "ledger verify", "ledger resume"}
 
 
 def test_the_docs_have_every_variable_and_exit_code() -> None:

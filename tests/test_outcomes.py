@@ -221,7 +221,7 @@ def with_pandas(rows: list[Row], rng: random.Random, folder: Path) -> object:
     for name in ("d", "m"):
         frame[name] = pd.to_datetime(frame[name], errors="coerce")
     for name in ("k", "n"):
-        frame[name] = frame[name].astype("Int64")
+        frame[name] = pd.array([row[list(TYPES).index(name)] for row in rows], dtype="Int64")
     if rng.random() < 0.5:
         frame["s"] = frame["s"].astype(object)
         frame.loc[frame["u"] == PERSON, "s"] = "\ud800"

@@ -150,7 +150,7 @@ def test_what_waits_for_a_failed_release_is_not_asked(people: dpsql.Connection, 
     with pytest.raises(dpsql.SealedExecutionError):
         people.execute(ABOVE_MEAN, epsilon=0.3)
     assert len(engine.asked) == failing
-    assert [entry.state for entry in session.setting.ledger.history()] == ["budget", "charged"]
+    assert [entry.state for entry in session.setting.ledger.history()] == ["budget", "charged", "suspended"]
 
 
 def test_constants_are_known_before_the_charge(people: dpsql.Connection) -> None:

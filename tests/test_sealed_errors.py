@@ -114,6 +114,7 @@ def test_all_failures_look_the_same(shop: dpsql.Connection) -> None:
     for failure in FAILURES[:4]:
         with pytest.raises(dpsql.SealedExecutionError) as caught:
             with_engine(shop, FailingEngine(engine, failure)).execute(SQL, epsilon=0.1, fresh=True)
+        shop.resume()
         texts.add(str(caught.value))
     assert len(texts) == 1
 
@@ -125,10 +126,12 @@ def test_the_charge_stands(shop: dpsql.Connection) -> None:
         shop.execute(SQL, epsilon=1, mechanism="laplace")
     once = shop.budget.spent.epsilon
     assert once == pytest.approx(1)
+    shop.resume()
     with pytest.raises(dpsql.SealedExecutionError):
         shop.execute(SQL, epsilon=1, mechanism="laplace")
     assert shop.budget.spent.epsilon > once, "a failed answer was not stored, so asking again is charged again"
     with_engine(shop, engine)
+    shop.resume()
     assert len(shop.execute(SQL, epsilon=1).fetchall()) == 4, "the session goes on"
     assert SECRET not in shop.history().to_string()
 

@@ -7,10 +7,19 @@ subject, which is a question at any price, it is known which answer was the firs
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
     from dpsql.accounting.ledger_file import LedgerFile
+
+
+class Stored(NamedTuple):
+    fingerprint: str
+    subject: str
+    payload: str
 
 
 @dataclass(frozen=True)
@@ -18,10 +27,10 @@ class Answers:
     file: LedgerFile
     dataset: str
 
-    def store(self, fingerprint: str, subject: str, payload: str) -> None:
-        """Keeps the answer; a fresh one takes the place of an older one."""
+    def store(self, connection: sqlite3.Connection, answers: Sequence[Stored]) -> None:
+        """Keeps the answers; a fresh one takes the place of an older one."""
         into = "INTO answers (dataset, fingerprint, payload) VALUES (?, ?, ?)"
-        with self.file.writing() as connection:
+        for fingerprint, subject, payload in answers:
             connection.execute(f"INSERT OR REPLACE {into}", (self.dataset, fingerprint, payload))
             connection.execute(f"INSERT OR IGNORE {into}", (self.dataset, subject, fingerprint))
 

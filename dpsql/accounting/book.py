@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from dpsql.accounting.budget import Suspension
 from dpsql.accounting.entries import COLUMNS, GENESIS, Entry, Record
 from dpsql.accounting.tally import Tally
 
@@ -32,7 +33,32 @@ class Book:
         entry = Entry(**vars(record), number=number + 1, time=now, tally=tally, analyst_tally=analyst_tally)
         sealed = entry.sealed(previous)
         self.connection.execute(INSERT, sealed.to_row())
+        if record.state == "charged":
+            self.connection.execute("INSERT INTO open_charges VALUES (?, ?)", (sealed.number, record.analyst))
+        elif record.charge is not None:
+            self.connection.execute("DELETE FROM open_charges WHERE number = ?", (record.charge,))
         return sealed
+
+    def entry(self, number: int) -> Entry | None:
+        row = self._one(f"{SELECT} WHERE number = ?", number)
+        return None if row is None else Entry.from_row(row)
+
+    def open_charges(self, analyst: str | None) -> list[int]:
+        """The numbers of the charges of this analyst that no mark has ended yet."""
+        rows = self.connection.execute("SELECT number FROM open_charges WHERE analyst IS ? ORDER BY number", (analyst,))
+        return [number for (number,) in rows]
+
+    def suspensions(self) -> list[Suspension]:
+        """Of every analyst whose last such entry is no `resumed`."""
+        last = (
+            "SELECT analyst, state, max(number), time FROM entries "
+            "WHERE state IN ('suspended', 'resumed') GROUP BY analyst ORDER BY 3"
+        )
+        rows = self.connection.execute(last)
+        return [Suspension(analyst, number, time) for analyst, state, number, time in rows if state == "suspended"]
+
+    def suspension(self, analyst: str | None) -> Suspension | None:
+        return next((found for found in self.suspensions() if found.analyst == analyst), None)
 
     def tally(self) -> Tally:
         """Everything charged to the dataset."""

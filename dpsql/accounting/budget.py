@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dpsql.accounting.budget_card import MOST_STEPS, budget_card
 from dpsql.accounting.events import Event
@@ -31,6 +31,18 @@ class Priced(Protocol):
     def delta(self) -> float | Fraction: ...
 
 
+class Suspension(NamedTuple):
+    """A question of the analyst (None: of whoever gave no name) failed after its charge, and nobody has looked yet."""
+
+    analyst: str | None
+    entry: int
+    time: str
+
+    def __str__(self) -> str:
+        who = "questions without an analyst's name" if self.analyst is None else f"questions of {self.analyst}"
+        return f"{who}, by entry {self.entry}: one failed after its charge"
+
+
 def _not_on_record(after: int, count: int) -> Sequence[Entry]:
     return ()
 
@@ -41,6 +53,8 @@ class Budget:
     tally: Tally
     charges: Callable[[int, int], Sequence[Entry]] = field(default=_not_on_record, repr=False, compare=False)
     """Reads charges from the ledger, when they are to be drawn: after the first so many, at most so many."""
+    suspended: tuple[Suspension, ...] = ()
+    """Whose questions are not answered until the data owner has looked."""
 
     @property
     def epsilon(self) -> float:
@@ -92,11 +106,12 @@ class Budget:
             f"{remaining.epsilon:.4g} left for the next\n"
             f"delta: {spent.delta:.3g} of {self.delta:.3g} spent\n"
             f"basic composition would have said {self.basic.epsilon:.4g}{beside}"
+            + "".join(f"\nsuspended: {suspension}" for suspension in self.suspended)
         )
 
-    def __reduce__(self) -> tuple[type[Budget], tuple[Filter, Tally]]:
+    def __reduce__(self) -> tuple[type[Budget], tuple[object, ...]]:
         """A pickled budget is what was counted; the ledger stays where it is."""
-        return Budget, (self.filter, self.tally)
+        return Budget, (self.filter, self.tally, _not_on_record, self.suspended)
 
     def _repr_html_(self) -> str:
         return budget_card(self, self.charges(max(0, self.queries - MOST_STEPS), MOST_STEPS)[: self.queries])

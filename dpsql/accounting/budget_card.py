@@ -55,6 +55,8 @@ def _steps(budget: Budget, past: Sequence[Entry]) -> Iterator[Step]:
 def _facts(budget: Budget) -> Iterator[tuple[str, str]]:
     spent, advanced = budget.spent, budget.advanced
     yield "delta", f"{spent.delta:.3g} of {budget.delta:.3g} spent"
+    for suspension in budget.suspended:
+        yield "suspended", str(suspension)
     beside = "" if advanced is None else f", by advanced composition {advanced.epsilon:.4g}"
     yield "composition", f"{budget.filter.name}; by the plain sum ε {budget.basic.epsilon:.4g} would be spent{beside}"
 

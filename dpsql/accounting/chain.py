@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dpsql.accounting.costs import Totals, price
-from dpsql.accounting.entries import GENESIS, Entry, seal
+from dpsql.accounting.entries import GENESIS, Entry, gives_back_at_most, seal
 from dpsql.accounting.filters import Filter, filter_named
 from dpsql.accounting.tally import Tally
 from dpsql.errors import Error, LedgerError
@@ -46,7 +45,8 @@ class _Walk:
     dataset_tally: Tally = field(default_factory=Tally)
     analyst_tallies: dict[str | None, Tally] = field(default_factory=dict)
     limits: dict[str | None, Filter] = field(default_factory=dict)
-    charges: dict[int, Totals] = field(default_factory=dict)
+    charges: dict[int, Entry] = field(default_factory=dict)
+    suspended: set[str | None] = field(default_factory=set)
 
     def step(self, row: Sequence[object]) -> None:
         self.number += 1
@@ -66,7 +66,7 @@ class _Walk:
         self.dataset_tally = self.dataset_tally.after(entry)
         self.analyst_tallies[entry.analyst] = own
         if entry.state == "charged" and entry.event is not None:
-            self.charges[entry.number] = price(entry.event)
+            self.charges[entry.number] = entry
         if entry.state == "budget":
             self.limits[entry.analyst] = filter_named(str(entry.composition), entry.epsilon, entry.delta)
         if entry.number != self.number:
@@ -75,13 +75,21 @@ class _Walk:
             raise self.broken("its running sums do not follow from the events")
         if entry.charge is not None and entry.charge not in self.charges:
             raise self.broken(f"it points at {entry.charge}, which is no charge")
-        if entry.state == "refused" and entry.event is not None and not self._was_charged(entry):
+        if entry.state == "refused" and not gives_back_at_most(entry, self.charges.get(entry.charge or 0)):
             raise self.broken("it gives back more than was charged")
+        self._follow_suspensions(entry)
         if not self._within_limits(entry):
             raise self.broken("it spends more than the budget")
 
-    def _was_charged(self, entry: Entry) -> bool:
-        return entry.event is not None and price(entry.event) <= self.charges.get(entry.charge or 0, Totals())
+    def _follow_suspensions(self, entry: Entry) -> None:
+        if entry.state == "charged" and entry.analyst in self.suspended:
+            raise self.broken("it was charged while its analyst was suspended")
+        if entry.state == "resumed" and entry.analyst not in self.suspended:
+            raise self.broken("it lifts a suspension that there was not")
+        if entry.state == "suspended":
+            self.suspended.add(entry.analyst)
+        if entry.state == "resumed":
+            self.suspended.remove(entry.analyst)
 
     def _within_limits(self, entry: Entry) -> bool:
         own_limit = None if entry.analyst is None else self.limits.get(entry.analyst)

@@ -4,6 +4,9 @@
     charged    a query's cost, on record before any private row was read
     released   the charge it points at ended in an answer
     refused    a test failed: of the charge that it points at, what its event costs was not spent and is given back
+    failed     the charge it points at ended in no answer
+    suspended  the same, and its analyst is answered nothing new from here on
+    resumed    the data owner has looked, and lifts that
 
 Every seal covers the one before it, so no entry can be changed without changing all that follow.
 """
@@ -16,6 +19,7 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
+from dpsql.accounting.costs import price
 from dpsql.accounting.events import Event, from_json
 from dpsql.accounting.exact import to_text
 from dpsql.accounting.tally import Tally
@@ -23,7 +27,7 @@ from dpsql.accounting.tally import Tally
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-State = Literal["budget", "charged", "released", "refused"]
+State = Literal["budget", "charged", "released", "refused", "failed", "suspended", "resumed"]
 GENESIS = "0" * 64
 SHOWN = ("number", "time", "analyst", "state", "epsilon", "delta", "sql")
 """What people see of an entry."""
@@ -87,6 +91,14 @@ class Entry(Record):
 
 
 COLUMNS = tuple(field.name for field in fields(Entry))
+
+
+def gives_back_at_most(refund: Record, charge: Entry | None) -> bool:
+    """Whether the refund is a part of the charge, in every currency."""
+    if charge is None or charge.event is None or refund.event is None:
+        return False
+    nominal = 0 <= refund.epsilon <= charge.epsilon and 0 <= refund.delta <= charge.delta
+    return nominal and price(refund.event) <= price(charge.event)
 
 
 def seal(previous: str, row: Sequence[object]) -> str:

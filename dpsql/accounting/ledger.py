@@ -2,32 +2,41 @@
 
 A charge is checked and recorded in one immediate transaction and is on disk when `charge` returns, so an answer that
 got out is on record whatever happens next. Running sums travel with the entries: opening, charging and looking take the
-same time after a hundred thousand queries as after one. See docs/proofs/ledger.md.
+same time after a hundred thousand queries as after one.
+
+A question that fails after its charge may fail because of one person, so it trips a wire: its analyst is answered
+nothing new until the data owner has looked and resumes. See docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from dpsql.accounting.answers import Answers
 from dpsql.accounting.book import Book
-from dpsql.accounting.budget import Budget
+from dpsql.accounting.budget import Budget, Suspension
 from dpsql.accounting.chain import VerifyReport, verify_chain
 from dpsql.accounting.costs import Totals, price
-from dpsql.accounting.entries import Entry, Record
+from dpsql.accounting.entries import Entry, Record, gives_back_at_most
 from dpsql.accounting.events import Composed, Event
 from dpsql.accounting.exact import exact, rounded_up
 from dpsql.accounting.filters import Filter, filter_named
 from dpsql.accounting.ledger_file import MEMORY, LedgerFile
-from dpsql.errors import BudgetExhausted, LedgerError
+from dpsql.errors import AccountSuspended, BudgetExhausted, LedgerError, ProgrammingError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from dpsql.accounting.answers import Stored
+
+OnFailure = Literal["suspend", "warn"]
+"""What becomes of the analyst whose question failed after its charge."""
 ZERO = Fraction(0)
 
 
@@ -44,9 +53,10 @@ class Charge(NamedTuple):
 class Ledger:
     """Made by `Ledger.open`."""
 
-    def __init__(self, file: LedgerFile, dataset: str, analyst: str | None) -> None:
+    def __init__(self, file: LedgerFile, dataset: str, analyst: str | None, on_failure: OnFailure = "suspend") -> None:
         self.dataset = dataset
         self.analyst = analyst
+        self.on_failure = on_failure
         self.answers = Answers(file, dataset)
         self._file = file
 
@@ -61,19 +71,25 @@ class Ledger:
         composition: str | None = None,
         analyst: str | None = None,
         analyst_epsilon: object = None,
+        on_failure: OnFailure = "suspend",
     ) -> Ledger:
         """Opens or makes the ledger. What is None is taken from the file; what differs from it is put on record."""
         path = os.fspath(path)
+        if on_failure not in get_args(OnFailure):
+            raise ProgrammingError(
+                f"there is no on_failure={on_failure!r}", hint='write on_failure="suspend" or "warn"'
+            )
         if epsilon is None and (path == MEMORY or not os.access(path, os.F_OK)):
             raise _nothing_recorded(path)
         file = LedgerFile(path)
         try:
-            ledger = cls(file, dataset, analyst)
+            ledger = cls(file, dataset, analyst, on_failure)
             with file.writing() as connection:
                 total = ledger._agree(Book(connection), epsilon, delta, composition)
                 if analyst is not None and analyst_epsilon is not None:
                     limit = filter_named(total.name, exact(analyst_epsilon, "analyst_epsilon"), total.delta)
                     ledger._put_on_record(Book(connection), limit, analyst)
+                ledger._count_the_lost(Book(connection), analyst)
         except BaseException:
             file.close()
             raise
@@ -99,9 +115,16 @@ class Ledger:
         return entry
 
     def charge_all(self, charges: Sequence[Charge], epsilon: Fraction) -> list[Entry]:
-        """Records all of them or none. `epsilon` is what they amount to together."""
-        with self._file.writing() as connection:
+        """Records all of them or none. `epsilon` is what they amount to together.
+
+        Each is held until `let_go`: while a process works on it, it is not lost.
+        """
+        if not charges:
+            return []
+        self._look_for_the_lost()
+        with self._held() as held, self._file.writing() as connection:
             book = Book(connection)
+            self._refuse_the_suspended(book)
             before, entries = self._budgets(book), []
             for charge in charges:
                 budgets = zip(before, self._budgets(book), strict=True)
@@ -110,10 +133,35 @@ class Ledger:
                     # An error undoes the transaction, and with it what was recorded in this loop.
                     raise _exhausted(refusing[-1], price(Composed(tuple(one.event for one in charges))), epsilon)
                 entries.append(book.append(self._record(charge)))
+                held.append(entries[-1].number)
+                self._file.holds.take(entries[-1].number)
         return entries
+
+    @contextmanager
+    def _held(self) -> Iterator[list[int]]:
+        """Lets go of what was held if the block fails: its numbers will be given to others."""
+        numbers: list[int] = []
+        try:
+            yield numbers
+        except BaseException:
+            for number in numbers:
+                self._file.holds.let_go(number)
+            raise
+
+    def let_go(self, charge: Entry) -> None:
+        """The question that was charged is over. If nothing says how it ended, it counts as failed."""
+        self._file.holds.let_go(charge.number)
 
     def _record(self, charge: Charge) -> Record:
         return Record(dataset=self.dataset, analyst=self.analyst, state="charged", **charge._asdict())
+
+    def keep(self, answers: Sequence[Stored]) -> bool:
+        """Stores the answers, unless the analyst was suspended meanwhile: then it is as if the question had failed."""
+        with self._file.writing() as connection:
+            if Book(connection).suspension(self.analyst) is not None:
+                return False
+            self.answers.store(connection, answers)
+        return True
 
     def released(self, charge: Entry) -> Entry:
         """Records that a charge ended in an answer."""
@@ -129,10 +177,75 @@ class Ledger:
         )
         return self._mark(charge, record)
 
-    def _mark(self, charge: Entry, record: Record) -> Entry:
-        record = replace(record, charge=charge.number, fingerprint=charge.fingerprint)
+    def failed(self, charge: Entry) -> Entry:
+        """Records that a charge ended in no answer, perhaps because of somebody's row: the analyst is suspended."""
+        return self._mark(charge, self._failure(charge.analyst))
+
+    def interrupted(self, charge: Entry) -> Entry:
+        """Records that a charge ended in no answer for a reason that is no secret."""
+        return self._mark(charge, Record(dataset=self.dataset, analyst=charge.analyst, state="failed"))
+
+    def resume(self, analyst: str | None) -> Entry:
+        """The data owner has looked: the analyst's questions (None: those without a name) are answered again."""
         with self._file.writing() as connection:
-            return Book(connection).append(record)
+            book = Book(connection)
+            self._count_the_lost(book, analyst)
+            if book.suspension(analyst) is None:
+                raise _not_suspended(analyst, book.suspensions())
+            return book.append(Record(dataset=self.dataset, analyst=analyst, state="resumed"))
+
+    def _failure(self, analyst: str | None) -> Record:
+        state: Literal["suspended", "failed"] = "suspended" if self.on_failure == "suspend" else "failed"
+        return Record(dataset=self.dataset, analyst=analyst, state=state)
+
+    def _mark(self, charge: Entry, record: Record) -> Entry:
+        with self._file.writing() as connection:
+            book = Book(connection)
+            recorded = book.entry(charge.number)
+            if recorded is None or recorded.hash != charge.hash or recorded.state != "charged":
+                raise LedgerError(
+                    f"entry {charge.number} of the ledger {self._file.path} is not that charge",
+                    hint="a charge is marked in the ledger that it was made in",
+                )
+            if record.state == "refused" and not gives_back_at_most(record, recorded):
+                raise LedgerError(
+                    f"more would be given back than entry {charge.number} was charged",
+                    hint="what a test spares is a part of its question's cost",
+                )
+            return book.append(_marking(charge, record))
+
+    def _look_for_the_lost(self) -> None:
+        with self._file.reading() as connection:
+            found = self._lost(Book(connection), self.analyst)
+        if found:
+            with self._file.writing() as connection:
+                self._count_the_lost(Book(connection), self.analyst)
+
+    def _count_the_lost(self, book: Book, analyst: str | None) -> None:
+        for number in self._lost(book, analyst):
+            charge = book.entry(number)
+            assert charge is not None
+            book.append(_marking(charge, self._failure(analyst)))
+
+    def _lost(self, book: Book, analyst: str | None) -> list[int]:
+        """Charges that are open while nobody works on them: the process died, or could not record how it ended."""
+        return [number for number in book.open_charges(analyst) if not self._file.holds.has(number)]
+
+    def _refuse_the_suspended(self, book: Book) -> None:
+        suspension = book.suspension(self.analyst)
+        if suspension is not None:
+            whose = "the account" if self.analyst is None else f'the account of "{self.analyst}"'
+            raise AccountSuspended(
+                f"{whose} is suspended: a question failed after its charge (entry {suspension.entry})",
+                hint=f"the data owner looks why, and lifts it: {self.way_to_resume}",
+            )
+
+    @property
+    def way_to_resume(self) -> str:
+        if self._file.path == MEMORY:
+            return "resume() of the connection, or of df.dp"
+        name = "" if self.analyst is None else f" --analyst {shlex.quote(self.analyst)}"
+        return f"dpsql ledger resume {shlex.quote(self._file.path)}{name}"
 
     @property
     def budget(self) -> Budget:
@@ -224,11 +337,25 @@ class Ledger:
         total = book.budget(None)
         if total is None:
             raise _nothing_recorded(self._file.path)
-        budgets = [Budget(_filter_of(total), book.tally(), self.charges)]
+        suspended = tuple(book.suspensions())
+        budgets = [Budget(_filter_of(total), book.tally(), self.charges, suspended)]
         own = None if self.analyst is None else book.budget(self.analyst)
         if own is not None:
             budgets.append(Budget(_filter_of(own), book.analyst_tally(self.analyst)))
         return budgets
+
+
+def _marking(charge: Entry, record: Record) -> Record:
+    return replace(record, charge=charge.number, fingerprint=charge.fingerprint)
+
+
+def _not_suspended(analyst: str | None, suspended: Sequence[Suspension]) -> LedgerError:
+    others = [f"--analyst {shlex.quote(one.analyst)}" for one in suspended if one.analyst is not None]
+    others += ["no --analyst"] * any(one.analyst is None for one in suspended)
+    return LedgerError(
+        "nobody without a name is suspended" if analyst is None else f'"{analyst}" is not suspended',
+        hint=f"suspended is: {', '.join(others)}" if others else "nobody is: there is nothing to lift",
+    )
 
 
 def _filter_of(budget: Entry) -> Filter:

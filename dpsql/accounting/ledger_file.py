@@ -11,8 +11,10 @@ import os
 import threading
 import weakref
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpsql.accounting.holds import holds_on
 from dpsql.accounting.ledger_schema import connect
 from dpsql.accounting.transactions import in_plain_words, transaction
 from dpsql.errors import InterfaceError, LedgerError
@@ -27,6 +29,9 @@ MEMORY = ":memory:"
 class LedgerFile:
     def __init__(self, path: str) -> None:
         self.path = path
+        # Opened again after a fork, perhaps from another folder; and by all its names it is one file.
+        self._location = path if path == MEMORY else os.path.realpath(path)
+        self.holds = holds_on(None if path == MEMORY else self._location)
         self._lock = threading.RLock()
         self._closed = False
         self._connection: sqlite3.Connection | None = None
@@ -69,12 +74,26 @@ class LedgerFile:
                 f"the ledger {self.path} was opened by the process that this one was forked from",
                 hint="keep the ledger in a file, and open it after the fork",
             )
+        if self._identity != self._found():
+            raise LedgerError(
+                f"the ledger {self.path} was deleted or replaced while it was open",
+                hint="nothing was charged; put the file back that was there, and connect again",
+            )
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
         self._process = os.getpid()
-        self._connection = connect(self.path)
+        self._connection = connect(self._location)
+        self._identity = self._found()
         return self._connection
+
+    def _found(self) -> tuple[int, int] | None:
+        """Which file its name leads to now; None if there is none. What SQLite has open would outlive its name."""
+        try:
+            found = Path(self._location).stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _disconnect(self) -> None:
         if self._connection is not None:

@@ -9,16 +9,18 @@ from dpsql.accounting.transactions import transaction
 from dpsql.errors import LedgerError
 
 APPLICATION_ID = 0x6470_7371  # "dpsq", in the file's header
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BUSY_SECONDS = 10.0
 
-SCHEMA = (
+ENTRIES = (
     """CREATE TABLE entries (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         time TEXT NOT NULL,
         dataset TEXT NOT NULL,
         analyst TEXT,
-        state TEXT NOT NULL CHECK (state IN ('budget', 'charged', 'released', 'refused')),
+        state TEXT NOT NULL CHECK (state IN (
+            'budget', 'charged', 'released', 'refused', 'failed', 'suspended', 'resumed'
+        )),
         charge INTEGER UNIQUE REFERENCES entries (number),
         composition TEXT,
         fingerprint TEXT,
@@ -32,8 +34,14 @@ SCHEMA = (
     )""",
     "CREATE INDEX entries_by_analyst ON entries (analyst, number)",
     "CREATE INDEX budgets_by_analyst ON entries (analyst, number) WHERE state = 'budget'",
+    "CREATE INDEX suspensions_by_analyst ON entries (analyst, number) WHERE state IN ('suspended', 'resumed')",
     "CREATE TRIGGER no_update BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'entries are never changed'); END",
     "CREATE TRIGGER no_delete BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'entries are never deleted'); END",
+    "CREATE TABLE open_charges (number INTEGER PRIMARY KEY, analyst TEXT)",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+SCHEMA = (
+    *ENTRIES,
     """CREATE TABLE answers (
         dataset TEXT NOT NULL,
         fingerprint TEXT NOT NULL,
@@ -41,35 +49,50 @@ SCHEMA = (
         PRIMARY KEY (dataset, fingerprint)
     )""",
     f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+# Version 1 knew fewer states, and SQLite cannot change a CHECK: the entries move, as they are, into a new table. The
+# counter of numbers given moves too, so that a tail that is missing stays missing.
+FROM_VERSION_1 = (
+    "ALTER TABLE entries RENAME TO entries_1",
+    "DROP INDEX IF EXISTS entries_by_analyst",
+    "DROP INDEX IF EXISTS budgets_by_analyst",
+    "DROP TRIGGER IF EXISTS no_update",
+    "DROP TRIGGER IF EXISTS no_delete",
+    *ENTRIES,
+    "INSERT INTO entries SELECT * FROM entries_1 ORDER BY number",
+    """UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'entries_1')
+        WHERE name = 'entries'""",
+    "DROP TABLE entries_1",
+)
+STEPS = {0: SCHEMA, 1: FROM_VERSION_1, SCHEMA_VERSION: ()}
+"""What makes a file of a version one of today."""
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """A connection whose commits are on disk; a new file gets its tables."""
+    """A connection whose commits are on disk; a new file gets its tables, and one of an older dpsql those of today."""
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         # Look before writing: a file that belongs to someone else is left as it is.
         with transaction(connection, "BEGIN"):
-            _is_new(connection, path)
+            _version(connection, path)
         _enter_wal(connection)
         connection.execute("PRAGMA synchronous = FULL")
         with transaction(connection, "BEGIN IMMEDIATE"):
-            if _is_new(connection, path):
-                for statement in SCHEMA:
-                    connection.execute(statement)
+            for statement in STEPS[_version(connection, path)]:
+                connection.execute(statement)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _is_new(connection: sqlite3.Connection, path: str) -> bool:
+def _version(connection: sqlite3.Connection, path: str) -> int:
+    """0 for a new file."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not tables and not application:
-        return True
+        return 0
     if application != APPLICATION_ID:
         raise LedgerError(f"{path} is an SQLite file, but not a ledger", hint="give the ledger a path of its own")
     if version > SCHEMA_VERSION:
@@ -77,7 +100,7 @@ def _is_new(connection: sqlite3.Connection, path: str) -> bool:
             f"the ledger {path} was written by a newer dpsql (schema {version}, known is {SCHEMA_VERSION})",
             hint="upgrade dpsql",
         )
-    return False
+    return int(version)
 
 
 def _enter_wal(connection: sqlite3.Connection) -> None:

@@ -20,7 +20,7 @@ WORDS = {
     sqlite3.SQLITE_IOERR: ("cannot be read or written: the disk reports an error", "check the disk and ask again"),
     sqlite3.SQLITE_NOTADB: ("is not an SQLite file", "give the ledger a path of its own"),
     sqlite3.SQLITE_CORRUPT: ("is damaged", "restore it from a backup"),
-    sqlite3.SQLITE_CONSTRAINT: ("holds this already", "a charge is marked once, as released or as refused"),
+    sqlite3.SQLITE_CONSTRAINT: ("holds this already", "a charge is marked once: released, refused or failed"),
 }
 
 

@@ -77,10 +77,17 @@ class Auditor:
 
     def _session(self) -> Session:
         """Each question has all of it, at a price of an epsilon and a delta: what is claimed is what is asked for."""
-        price_tag = {"epsilon": self.epsilon, "delta": self.delta, "query_epsilon": self.epsilon}
-        whole = self.worlds[0].whole.raw
         return Session(
-            whole, self.schema, **price_tag, ledger=None, composition="basic", analyst=None, analyst_epsilon=None
+            self.worlds[0].whole.raw,
+            self.schema,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            query_epsilon=self.epsilon,
+            ledger=None,
+            composition="basic",
+            analyst=None,
+            analyst_epsilon=None,
+            on_failure="suspend",
         )
 
     def _release(self, sql: str, release: CalibratedRelease, claims: ExplainedRelease) -> Audited:

@@ -1,4 +1,4 @@
-"""`dpsql budget`, and `dpsql ledger show` and `verify`."""
+"""`dpsql budget`, and `dpsql ledger show`, `verify` and `resume`."""
 
 from contextlib import closing
 from pathlib import Path
@@ -9,13 +9,16 @@ import typer
 from dpsql.accounting.ledger import Ledger
 from dpsql.cli.options import Form, LedgerFile, ledger_path
 from dpsql.cli.output import publish
-from dpsql.cli.reports import account, entries, verified
+from dpsql.cli.reports import account, entries, resumed, verified
 
 AnyDatabase = Annotated[
     Path | None,
     typer.Option("--db", envvar="DPSQL_DB", help="The database whose ledger lies beside it.", show_default=False),
 ]
 LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="The account's file, such as shop.duckdb.ledger.")]
+Analyst = Annotated[
+    str | None, typer.Option("--analyst", help="Whose questions are answered again; those without a name if not given.")
+]
 
 ledger_app = typer.Typer(no_args_is_help=True, help="Look at the account of what was asked and spent.")
 
@@ -40,4 +43,16 @@ def verify(path: LedgerPath, form: Form = None) -> None:
     """Check every entry, seal and running sum; exit code 1 if one is broken."""
     with closing(Ledger.at(path)) as opened:
         report = verified(opened.verify())
+    publish(report, form)
+
+
+@ledger_app.command()
+def resume(path: LedgerPath, analyst: Analyst = None, form: Form = None) -> None:
+    """Lift the suspension that a failed question left behind; first find out why it failed.
+
+    The owner's word: whether it failed may have told something of one person.
+    """
+    with closing(Ledger.at(path)) as opened:
+        opened.resume(analyst)
+        report = resumed(opened.budget)
     publish(report, form)

@@ -17,7 +17,8 @@ from dpsql.errors import Error
 app = typer.Typer(
     name="dpsql",
     help="Ask SQL questions about people, and learn (almost) nothing about any one of them.",
-    epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 budget exhausted, 4 failed after the charge.",
+    epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 budget exhausted, 4 failed after the charge, "
+    "5 suspended.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,

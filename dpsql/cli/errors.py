@@ -7,6 +7,7 @@
 | 2 | the command line is wrong |
 | 3 | the budget does not cover the query; nothing was charged |
 | 4 | the query failed after it was charged: asking again costs again |
+| 5 | an earlier query failed so, and the data owner has not looked yet; nothing was charged |
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import json
 import re
 import sys
 
-from dpsql.errors import BudgetExhausted, Error, SealedExecutionError
+from dpsql.errors import AccountSuspended, BudgetExhausted, Error, SealedExecutionError
 
 FAILED = 1
-CODES: dict[type[Error], int] = {BudgetExhausted: 3, SealedExecutionError: 4}
+CODES: dict[type[Error], int] = {BudgetExhausted: 3, SealedExecutionError: 4, AccountSuspended: 5}
 OPTIONS = "epsilon|delta|accuracy|mechanism|propose|max_groups|max_rows_per_group"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from dpsql.accounting.entries import SHOWN
@@ -94,6 +94,7 @@ def account(budget: Budget) -> Report:
         "queries": budget.queries,
         "spent": budget.spent,
         "remaining": budget.remaining,
+        "suspended": [{"analyst": one.analyst, "entry": one.entry, "time": one.time} for one in budget.suspended],
     }
     names = ("of", "epsilon", "delta")
     rows = [
@@ -114,6 +115,12 @@ def entries(history: list[Entry], budget: Budget) -> Report:
     ]
     names = [name for name in SHOWN if name != "analyst"]
     return Report(document, SHOWN, rows, table(names, cells, numbers=(True, False, False, True, True)), str(budget))
+
+
+def resumed(budget: Budget) -> Report:
+    report = account(budget)
+    still = "".join(f"\nstill suspended: {suspension}" for suspension in budget.suspended)
+    return replace(report, text=f"resumed, and on record{still}")
 
 
 def verified(found: VerifyReport) -> Report:

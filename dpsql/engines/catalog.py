@@ -29,9 +29,10 @@ class Place:
 
 
 def current_place(connection: duckdb.DuckDBPyConnection) -> Place:
-    row = connection.execute("SELECT system.main.current_database(), system.main.current_schema()").fetchone()
-    assert row is not None
-    return Place(*row)
+    """Where a connection looks for tables. Fetched whole: the caller's own connection must stay usable."""
+    here = "SELECT system.main.current_database(), system.main.current_schema()"
+    ((database, schema),) = connection.execute(here).fetchall()
+    return Place(database, schema)
 
 
 def found_tables(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[str, Found]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dpsql.schema.model import Schema
     from dpsql.schema.types import ColumnType
 
+INTERRUPTED = "Query interrupted"
 LOCKING = threading.Lock()
 """Threads that open one file share its settings: what one has locked another cannot lock again."""
 # Given when a database is opened, they hold for every connection to it.
@@ -116,6 +117,15 @@ class DuckDBEngine:
         return stored is not None and stays_apart(kind, stored)
 
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
+        try:
+            return self._run(sql)
+        except RuntimeError as error:
+            # How DuckDB tells of Ctrl-C. It is the analyst's own act, and not the failure that other errors are.
+            if str(error) != INTERRUPTED:
+                raise
+        raise KeyboardInterrupt
+
+    def _run(self, sql: str) -> Mapping[str, np.ndarray]:
         # One connection, one query at a time: temporary tables are seen by the connection alone.
         with self._lock:
             self._fill_tables()

@@ -6,7 +6,6 @@ the question is still free.
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -59,7 +58,6 @@ class ScratchTable:
 class Scratch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._owner = os.getpid()
         self._connection = _locked_connection()
 
     def describe(self, sql: str, tables: Sequence[ScratchTable]) -> tuple[tuple[str, str], ...]:
@@ -74,9 +72,6 @@ class Scratch:
         """The finish over the tables filled with these columns; None leaves a table empty."""
         problem = None
         with self._lock:
-            if self._owner != os.getpid():
-                # DuckDB's threads do not survive a fork.
-                self._owner, self._connection = os.getpid(), _locked_connection()
             # A cursor has temporary views of its own, so questions do not meet.
             cursor = self._connection.cursor()
             try:

@@ -3,7 +3,8 @@
 The noise is exact (docs/proofs/exact_sampling.md); statistics are drawn from their profiles. A group whose keys are not
 public is kept if its noisy number of units reaches the threshold, and that very number decides. It is drawn first, and
 nothing else is drawn for a group that is not kept: its data costs no time. What is kept is stored, so that the same
-question has the same answer; nothing else of what the engine said outlives this stage.
+question has the same answer; nothing else of what the engine said outlives this stage. Releases that were run
+together are stored together or, if one of them failed, not at all: so none tells which one it was.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.accounting.events import Composed
+from dpsql.accounting.answers import Stored
 from dpsql.aggregates.release import quantiles_in_order
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.accounting.ledger import Ledger
+    from dpsql.draws.draw import Spared
     from dpsql.flow.calibrate_noise import CalibratedRelease
     from dpsql.flow.candidates import NoisyMeasure
     from dpsql.flow.charge_budget import Charged
@@ -35,14 +36,23 @@ if TYPE_CHECKING:
 class Noisy:
     charged: Charged
     columns: tuple[Mapping[str, np.ndarray] | None, ...]
-    """For each release its keys, noisy measures and drawn statistics; None where the engine failed."""
-    spared: Fraction = Fraction(0)
-    """What of the charge was given back, because tests refused."""
+    """For each release its keys, noisy measures and drawn statistics; None where it failed or was not asked."""
+    refused: tuple[Spared, ...] = ()
+    """What of the charge is given back, because tests refused."""
+
+    @property
+    def has_failed(self) -> bool:
+        return any(columns is None for columns in self.columns)
+
+    @property
+    def spared(self) -> Fraction:
+        return sum((part.epsilon for part in self.refused), Fraction(0))
 
 
 def add_noise(fetched: Fetched, setting: Setting) -> Noisy:
     charged = fetched.charged
     columns: list[Mapping[str, np.ndarray] | None] = []
+    stored = []
     for release, answer, exact in zip(charged.calibrated.releases, charged.recalled, fetched.columns, strict=True):
         if answer is not None:
             columns.append(_revived(answer, release))
@@ -50,27 +60,21 @@ def add_noise(fetched: Fetched, setting: Setting) -> Noisy:
         noisy = None if exact is None else _noisy_or_none(exact, release)
         columns.append(noisy)
         if noisy is not None:
-            setting.ledger.answers.store(release.fingerprint, release.subject, _stored(noisy))
-    marked = charged.entry is not None and None not in columns
-    return Noisy(charged, tuple(columns), _mark(charged, columns, setting.ledger) if marked else Fraction(0))
+            stored.append(Stored(release.fingerprint, release.subject, _stored(noisy)))
+    if any(column is None for column in columns) or (stored and not setting.ledger.keep(stored)):
+        return Noisy(charged, (None,) * len(columns))
+    return Noisy(charged, tuple(columns), _refused(charged, columns))
 
 
-def _mark(charged: Charged, columns: list[Mapping[str, np.ndarray] | None], ledger: Ledger) -> Fraction:
-    """The charge ended in an answer, or tests refused so much of it that a part of the price is given back."""
-    assert charged.entry is not None
-    spared = [
+def _refused(charged: Charged, columns: list[Mapping[str, np.ndarray] | None]) -> tuple[Spared, ...]:
+    """What tests refused in every group, so that it was not spent."""
+    return tuple(
         part
         for release, answer, noisy in zip(charged.calibrated.releases, charged.recalled, columns, strict=True)
         if answer is None and noisy is not None
         for name, part in release.refusable.items()
         if np.ma.getmaskarray(noisy[name]).all()
-    ]
-    epsilon = sum((part.epsilon for part in spared), Fraction(0))
-    if spared:
-        ledger.refused(charged.entry, Composed(tuple(part.event for part in spared)), epsilon)
-    else:
-        ledger.released(charged.entry)
-    return epsilon
+    )
 
 
 def _noisy_or_none(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray] | None:

@@ -55,6 +55,7 @@ def charge_budget(calibrated: Calibrated, setting: Setting) -> Charged:
 
 def charge_together(parts: Sequence[Calibrated], epsilon: Fraction | None, setting: Setting) -> list[Charged]:
     """All of them or none; `epsilon` is what they amount to together, where that is less than the sum."""
+    setting.check_process()
     setting.engine.check_unchanged()
     recalled = [_recalled(calibrated, setting) for calibrated in parts]
     charges = [_charge(calibrated, answers) for calibrated, answers in zip(parts, recalled, strict=True)]

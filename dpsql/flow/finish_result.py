@@ -17,6 +17,7 @@ from dpsql.result import LEVEL, Receipt, Result, ResultColumn
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dpsql.accounting.ledger import Ledger
     from dpsql.flow.add_noise import Noisy
     from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.flow.plan_query import Output, PublicTable
@@ -26,11 +27,8 @@ if TYPE_CHECKING:
 
 def finish_result(noisy: Noisy, setting: Setting) -> Result:
     calibrated = noisy.charged.calibrated
-    if any(columns is None for columns in noisy.columns):
-        raise SealedExecutionError(
-            "the database could not run the query; the charge stands",
-            hint="the data owner can run the SQL that explain() shows to see why",
-        )
+    if noisy.has_failed:
+        raise _sealed(setting.ledger)
     tables = [release.planned.scratch_table for release in calibrated.releases]
     tables += [table.scratch_table for table in calibrated.public]
     public = [read_public(table, setting) for table in calibrated.public]
@@ -54,6 +52,19 @@ def finish_result(noisy: Noisy, setting: Setting) -> Result:
         budget=setting.ledger.budget,
     )
     return Result(columns, finished.rows, receipt)
+
+
+def _sealed(ledger: Ledger) -> SealedExecutionError:
+    """The same words for every failure."""
+    if ledger.on_failure == "warn":
+        return SealedExecutionError(
+            "the database could not run the query; the charge stands, and the failure is outside the guarantee",
+            hint="find out why with the SQL that explain() shows, before asking more: it may depend on one person",
+        )
+    return SealedExecutionError(
+        "the database could not run the query; the charge stands, and the account is suspended",
+        hint=f"the data owner can run the SQL that explain() shows to see why, and lift it: {ledger.way_to_resume}",
+    )
 
 
 def _refused(noisy: Noisy) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dpsql.errors import InterfaceError
 from dpsql.limits import MOST_PUBLIC_GROUPS
 
 if TYPE_CHECKING:
@@ -21,3 +23,12 @@ class Setting:
     ledger: Ledger
     scratch: Scratch
     max_public_groups: int = MOST_PUBLIC_GROUPS
+    process: int = field(default_factory=os.getpid)
+
+    def check_process(self) -> None:
+        """DuckDB's threads do not survive a fork: in a child it would wait for them for ever."""
+        if self.process != os.getpid():
+            raise InterfaceError(
+                "this connection was opened by the process that this one was forked from",
+                hint="connect in this process; an account in a file is found again",
+            )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from dpsql.accounting.budget import Budget
+    from dpsql.accounting.ledger import OnFailure
     from dpsql.explanation import Explanation
     from dpsql.schema.types import ColumnType
     from dpsql.session import Session
@@ -63,6 +64,7 @@ class PrivateFrame(Vocabulary):
         epsilon: object = None,
         delta: object = 0.0,
         ledger: str | os.PathLike[str] | None = None,
+        on_failure: OnFailure | None = None,
     ) -> None:
         """Declares what everybody may know about the frame, and opens its budget.
 
@@ -71,6 +73,7 @@ class PrivateFrame(Vocabulary):
         without looking at the data. `public` are frames about nobody, by name, that `sql` may join. One person counts
         in `max_groups` groups, with `max_rows_per_group` rows in each (1 if not given). `epsilon` and `delta` are for
         everything that is ever asked. The account is in memory, or in the file `ledger`, where it outlives the process.
+        `on_failure` is that of `dpsql.connect`.
 
         Protecting a frame again declares it anew and keeps its account.
         """
@@ -89,10 +92,12 @@ class PrivateFrame(Vocabulary):
         database = {TABLE: self._empty(list(schema.tables[TABLE].columns)), **shown}
         path = MEMORY if ledger in (None, MEMORY) else str(Path(ledger).absolute())
         if self._note is None:
-            session = connect(database, schema=schema, epsilon=epsilon, delta=delta, ledger=path).session
+            session = connect(
+                database, schema=schema, epsilon=epsilon, delta=delta, ledger=path, on_failure=on_failure or "suspend"
+            ).session
         else:
             account = self._account()
-            _check_same(account, schema.dataset, epsilon, delta, None if ledger is None else path)
+            _check_same(account, schema.dataset, epsilon, delta, None if ledger is None else path, on_failure)
             session, path = account.session.over(database, schema), account.ledger
         self._note = enter(Account(session, schema, shown, path))
 
@@ -120,6 +125,10 @@ class PrivateFrame(Vocabulary):
     def budget(self) -> Budget:
         """What may be spent, is spent and is left, for this frame and all that share its account."""
         return self._account().session.budget
+
+    def resume(self) -> None:
+        """Lifts the suspension that a failed question left behind, once it is known why it failed."""
+        self._account().session.resume()
 
     def groupby(self, keys: str | Sequence[str]) -> Vocabulary:
         """Count, sum, mean and so on for each group."""
@@ -186,6 +195,7 @@ class PrivateFrame(Vocabulary):
     def _session(self) -> Session:
         """The account's session, over the frame as it is now."""
         account = self._account()
+        account.session.setting.check_process()
         schema = narrowed(account.schema, self._labels())
         rows = self._chosen(list(schema.tables[TABLE].columns))
         try:
@@ -254,7 +264,9 @@ def _drawn_anew(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, "fresh": True}
 
 
-def _check_same(account: Account, dataset: str, epsilon: object, delta: object, ledger: str | None) -> None:
+def _check_same(
+    account: Account, dataset: str, epsilon: object, delta: object, ledger: str | None, on_failure: OnFailure | None
+) -> None:
     """Refuses what would make another account of a frame that has one."""
     budget = account.session.budget.filter
     if dataset != account.schema.dataset:
@@ -267,3 +279,6 @@ def _check_same(account: Account, dataset: str, epsilon: object, delta: object, 
         )
     if ledger not in (None, account.ledger):
         raise LedgerError(f"this frame's account is in {account.ledger}", hint="leave ledger= out")
+    kept = account.session.setting.ledger.on_failure
+    if on_failure not in (None, kept):
+        raise LedgerError(f"this frame's account has on_failure={kept!r}", hint="leave on_failure= out")

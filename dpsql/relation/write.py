@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.emit import as_value, emit, emit_value
-from dpsql.expressions.tree import Column, columns_of
+from dpsql.expressions.table import FUNCTIONS
+from dpsql.expressions.tree import Call, Column, columns_of, facts_of
 from dpsql.expressions.write import NULL, Sql, binary, column, listed, named
 from dpsql.expressions.write import call as function
 from dpsql.relation.knowledge import knowledge_of, values_of
@@ -31,11 +33,13 @@ from dpsql.relation.relation import (
 from dpsql.relation.size import check_length
 from dpsql.relation.units import is_tracked
 from dpsql.relation.write_scan import UNIT, scan_sql
+from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dpsql.expressions.tree import Expression, Known
+    from dpsql.relation.knowledge import Knowledge
     from dpsql.relation.relation import AggregateCall
     from dpsql.relation.unit_sums import Parts
 
@@ -72,10 +76,10 @@ def _written(relation: Relation, names: list[str]) -> Sql:
         case SemiJoin():
             return _semi_join(relation, names)
         case Mark(test, name):
-            known = knowledge_of(test.source).always
+            below_known = knowledge_of(test.source)
             passed = [column for column in names if column != name]
-            used = _used(test.condition) & set(known) if test.condition is not None else set()
-            mark = [named(exists_sql(test, known), name)] if name in names else []
+            used = _used(test.condition) & set(below_known.always) if test.condition is not None else set()
+            mark = [named(_mark(test, below_known), name)] if name in names else []
             return select([*_unit(relation), *map(column, passed), *mark], relation_sql(test.source, {*passed, *used}))
         case SetOp(kind, left, right):
             # Rows are compared as wholes, so every column takes part, whatever is needed above.
@@ -143,22 +147,61 @@ def _across(across: Across, names: list[str]) -> Sql:
 
 
 def _semi_join(semi: SemiJoin, names: list[str]) -> Sql:
-    known = knowledge_of(semi.source).always
+    known = knowledge_of(semi.source)
     used = _used(semi.condition) if semi.condition is not None else set()
-    left = relation_sql(semi.source, {*names, *(used & set(known))})
-    return Sql(f"{_select(semi, names, left)} WHERE {exists_sql(semi, known)}")
+    left = relation_sql(semi.source, {*names, *(used & set(known.always))})
+    return Sql(f"{_select(semi, names, left)} WHERE {test_sql(semi, known)}")
 
 
-def exists_sql(semi: SemiJoin, known: Known) -> Sql:
-    """Whether there is a match among the other rows, over columns of which this is known."""
+def test_sql(semi: SemiJoin, known: Knowledge) -> Sql:
+    """Whether a row is kept, over columns of which this is known: NOT IN keeps it only where nothing is open."""
+    match = _exists(semi, semi.condition, known)
+    return Sql(" AND ".join(f"NOT {part}" for part in (match, *_open(semi, known)))) if semi.negated else match
+
+
+def _mark(semi: SemiJoin, known: Knowledge) -> Sql:
+    match, still_open = _exists(semi, semi.condition, known), _open(semi, known)
+    if not still_open:
+        return match
+    return Sql(f"CASE WHEN {match} THEN true WHEN {' OR '.join(still_open)} THEN NULL ELSE false END")
+
+
+def _open(semi: SemiJoin, known: Knowledge) -> list[Sql]:
+    """Tests that hold where NULLs leave open whether there is a match: some row differs in nothing that is known."""
+    nullable = {**known.kept, **knowledge_of(semi.other).kept}
+    missing = [
+        [_truth("IS NULL", side) for side in part.arguments if facts_of(side, nullable).nullable]
+        for part in semi.compared
+        if isinstance(part, Call)
+    ]
+    tests = [test for part in missing for test in part]
+    if tests and len(semi.compared) > 1:
+        agrees = [reduce(_either, parts, whole) for whole, parts in zip(semi.compared, missing, strict=True)]
+        tests = [reduce(_both, agrees, reduce(_either, tests))]
+    return [_exists(semi, test, known) for test in tests]
+
+
+def _truth(name: str, *arguments: Expression) -> Expression:
+    return Call(FUNCTIONS[name], arguments, Boolean())
+
+
+def _either(first: Expression, second: Expression) -> Expression:
+    return _truth("OR", first, second)
+
+
+def _both(first: Expression, second: Expression) -> Expression:
+    return _truth("AND", first, second)
+
+
+def _exists(semi: SemiJoin, condition: Expression | None, known: Knowledge) -> Sql:
+    """Whether there is a row of the other relation, of the same unit, for which the condition holds."""
     other_known = knowledge_of(semi.other).always
-    used = _used(semi.condition) if semi.condition is not None else set()
+    used = _used(condition) if condition is not None else set()
     right = relation_sql(semi.other, used & set(other_known))
-    conditions = [emit(semi.condition, {**known, **other_known})] if semi.condition is not None else []
+    conditions = [emit(condition, {**known.always, **other_known})] if condition is not None else []
     if is_tracked(semi.source) and is_tracked(semi.other):
         conditions.append(binary(column(UNIT, "_below"), "=", column(UNIT, "_others")))
-    exists = f"EXISTS (SELECT 1 FROM ({right}) AS _others WHERE {' AND '.join(conditions) or 'true'})"
-    return Sql(f"{'NOT ' if semi.negated else ''}{exists}")
+    return Sql(f"EXISTS (SELECT 1 FROM ({right}) AS _others WHERE {' AND '.join(conditions) or 'true'})")
 
 
 # -- within one unit --------------------------------------------------------------------------------------------------

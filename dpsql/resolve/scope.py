@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, UnknownName
 from dpsql.expressions.lower import Lowering
-from dpsql.expressions.tree import Column, Expression, Literal
-from dpsql.relation.relation import Filter, Mark, SemiJoin
+from dpsql.expressions.tree import Column, Expression
+from dpsql.relation.relation import Filter, Mark
 from dpsql.resolve.correlated import correlated_value
 from dpsql.resolve.earlier import earlier_value
 from dpsql.resolve.inner import INNER
@@ -18,7 +18,7 @@ from dpsql.resolve.joins import all_of
 from dpsql.resolve.rows import Rows
 from dpsql.resolve.semi_joins import as_test, match_of, semi_joined
 from dpsql.resolve.syntax import conditions_of, from_nodes
-from dpsql.schema.types import Boolean, Text
+from dpsql.schema.types import Boolean
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
@@ -117,11 +117,9 @@ class Scope:
         if found is None:
             return None
         name = self.new_name()
-        match, null = match_of(found, self, as_value=True)
-        self.add(lambda rows: replace(rows, relation=Mark(SemiJoin(rows.relation, *match, negated=False), name)))
+        match = match_of(found, self, is_open=True)
+        self.add(lambda rows: replace(rows, relation=Mark(match.of(rows, found, self, negated=False), name)))
         mark: Expression = Column(name, Boolean())
-        if null is not None:
-            mark = self.lowering.build("CASE", node, (null, Literal(None, Text()), mark))
         return self.lowering.build("NOT", node, (mark,)) if found.negated else mark
 
     def value(self, node: exp.Expr) -> Expression:

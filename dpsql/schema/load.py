@@ -1,13 +1,25 @@
-"""Reads a schema from a YAML or JSON file, or from a dict."""
+"""Reads a schema from a YAML or JSON file, or from a dict.
+
+What is wrong with a schema is shown with its line. A file that is no schema may be the data, given in its place: of
+such a file nothing is repeated.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpsql.errors import SchemaError
 from dpsql.schema.model import Schema
+
+if TYPE_CHECKING:
+    from dpsql.schema.problems import Document
+
+# A file that cannot be parsed is taken for a schema if a line of it says so.
+NAMES_TABLES = re.compile(r"""^[\s{]*["']?tables["']?\s*:""", re.MULTILINE)
 
 
 def load_schema(source: str | os.PathLike[str] | dict[str, Any] | Schema) -> Schema:
@@ -25,10 +37,36 @@ def load_schema(source: str | os.PathLike[str] | dict[str, Any] | Schema) -> Sch
             f"a schema is a path, a dict or a dpsql.Schema, not {type(source).__name__}",
             hint='pass schema="schemas/shop.yaml"',
         )
+    data, document = _parsed(_read(Path(source)), str(source))
+    if not _looks_like_a_schema(data):
+        raise _no_schema(str(source))
+    return Schema.model_validate(data, context=document)
+
+
+def _parsed(text: str, file: str) -> tuple[object, Document]:
     from dpsql.schema.read_yaml import read_yaml  # here, so that a schema given as a dict does not wait for the parser
 
-    data, document = read_yaml(_read(Path(source)), str(source))
-    return Schema.model_validate(data, context=document)
+    try:
+        return read_yaml(text, file)
+    except SchemaError as error:
+        problem = error if error.at is None or NAMES_TABLES.search(text) else _no_schema(file)
+    raise problem
+
+
+def _looks_like_a_schema(data: object) -> bool:
+    """It has tables; or all that it has may be meant as the keys of one."""
+    if not isinstance(data, dict):
+        return False
+    keys = (str(key) for key in data)
+    return isinstance(data.get("tables"), dict) or all(get_close_matches(key, Schema.model_fields) for key in keys)
+
+
+def _no_schema(file: str) -> SchemaError:
+    return SchemaError(
+        f"{file}: this is not a schema, which is a mapping with tables in it",
+        hint="write  tables: {orders: {unit: customer_id, columns: {customer_id: integer}}};  or is this the data? "
+        "The schema comes first: dpsql check SCHEMA DATA, connect(DATA, schema=SCHEMA)",
+    )
 
 
 def _read(path: Path) -> str:
@@ -37,7 +75,9 @@ def _read(path: Path) -> str:
     except FileNotFoundError:
         raise SchemaError(f"{path}: there is no such file", hint="pass the path of a YAML or JSON schema") from None
     except UnicodeDecodeError:
-        raise SchemaError(f"{path}: the file is not UTF-8 text", hint="save the schema as UTF-8") from None
+        raise SchemaError(
+            f"{path}: the file is not UTF-8 text", hint="save the schema as UTF-8; or is this the data?"
+        ) from None
     except (OSError, ValueError) as error:
         raise SchemaError(
             f"{path}: the file cannot be read ({error})", hint="pass the path of a YAML or JSON schema"

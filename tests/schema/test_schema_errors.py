@@ -209,8 +209,8 @@ CONTRIBUTIONS = [
 FILES = [
     Case("", "", "the file is empty", "at least one table", None),
     Case("# nothing yet\n", "", "the file is empty", "at least one table", None),
-    Case("- a\n- b\n", "", "is not a mapping", "tables: {orders:", None),
-    Case("just words", "", '"just words" is not a mapping', "tables: {orders:", None),
+    Case("- a\n- b\n", "", "this is not a schema", "tables: {orders:", None),
+    Case("just words", "", "this is not a schema", "tables: {orders:", None),
     Case("dataset: x", "", '"tables" is missing', "tables: {orders:", None),
     Case("tables: {}", "tables", "the schema has no tables", "not declared does not exist", 1),
     Case("tables: [a]", "tables", "is not a mapping", "tables: {orders:", 1),
@@ -219,10 +219,10 @@ FILES = [
     Case("tables:\n  t: [", "", "not valid YAML", "check the indentation", 2),
     Case("tables:\n  a: b: c\n", "", "not valid YAML: mapping values are not allowed here", "check the indentation", 2),
     Case("tables:\n\tt: 5\n", "", "not valid YAML", "check the indentation", 2),
-    Case("a: 1\n---\nb: 2\n", "", "not valid YAML", "check the indentation", 2),
-    Case("a: !!python/object:os.system x", "", "not valid YAML", "check the indentation", 1),
+    Case("tables: 1\n---\nb: 2\n", "", "not valid YAML", "check the indentation", 2),
+    Case("tables: !!python/object:os.system x", "", "not valid YAML", "check the indentation", 1),
     Case("a: !!int x", "", "a !!tag does not fit", "leave the tags out", None),
-    Case("? [a]\n: b\n", "", "cannot be a key", "write a name", 1),
+    Case("tables: {}\n? [a]\n: b\n", "", "cannot be a key", "write a name", 2),
     Case("a: &a {b: *a}", "", "nested too deeply", "six levels", None),
     Case("[" * 5000, "", "nested too deeply", "six levels", None),
     Case("a: \x07", "", "not valid YAML", "plain text", None),
@@ -320,3 +320,36 @@ def test_the_engine_room_does_not_show(tmp_path: Path) -> None:
             load_schema(file)
         assert caught.value.__cause__ is None
         assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+SECRET = "alice-4711"
+DATA = {
+    "csv": f"id,name,amount\n1,{SECRET},5\n2,bob,7\n",
+    "csv with colons": f"id: name\n1: {SECRET}\n",
+    "csv with broken quotes": f'id,name\n1,"{SECRET}\n"2: x: {SECRET}\n',
+    "semicolons and times": f"id;at;name\n1;12:30:00;{SECRET}\n2: ; 5: {SECRET}\n",
+    "rows as json": f'[{{"id": 1, "name": "{SECRET}"}}]',
+    "one row as json": f'{{"id": 1, "name": "{SECRET}"}}',
+    "json lines": f'{{"id": 1, "name": "{SECRET}"}}\n{{"id": 2, "name": "bob"}}\n',
+    "a row that has tables": f'{{"tables": 5, "name": "{SECRET}"}}',
+    "a key twice": f"{SECRET}: 1\n{SECRET}: 2\n",
+    "an alias": f"id: *{SECRET}\n",
+    "a tag": f"id: !{SECRET} 5\n",
+    "tabs": f"id\tname\n1\t{SECRET}\n\t{SECRET}: 5\n",
+    "one number": "4711",
+    "parquet": f"PAR1\x00{SECRET}\x00PAR1",
+}
+
+
+@pytest.mark.parametrize("text", DATA.values(), ids=DATA)
+@pytest.mark.parametrize("suffix", [".csv", ".json", ".yaml"])
+def test_data_in_the_place_of_a_schema_is_not_repeated(text: str, suffix: str, tmp_path: Path) -> None:
+    """`dpsql check data.csv schema.yaml`: a person's row must not be in the error, nor in what it hangs on to."""
+    file = tmp_path / f"data{suffix}"
+    file.write_text(text)
+    with pytest.raises(SchemaError) as caught:
+        load_schema(file)
+    assert (
+        "4711" not in f"{caught.value} {vars(caught.value)!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
+    )
+    assert caught.value.hint
