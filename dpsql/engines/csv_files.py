@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 import duckdb
 
-from dpsql.engines.files import kind_of
+from dpsql.engines.files import exactly, kind_of
 from dpsql.engines.quoting import literal, quoted
 from dpsql.errors import OperationalError
 
@@ -132,7 +132,7 @@ def _reader(path: Path, readable: Path, names: list[str], options: Csv) -> str:
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     delimiter, quote, escape = marks(path, options)
     return (
-        f"read_csv({literal(str(readable))}, auto_detect = false, columns = {{{columns}}}, "
+        f"read_csv({exactly(readable)}, auto_detect = false, columns = {{{columns}}}, "
         f"delim = {literal(delimiter)}, quote = {literal(quote)}, escape = {literal(escape)}, "
         f"header = {str(options.header is True).lower()}, "
         f"nullstr = '', encoding = 'utf-8', strict_mode = true, parallel = false, hive_partitioning = false, "

@@ -32,6 +32,8 @@ class Found:
     is_view: bool = False
     computed: frozenset[str] = frozenset()
     """Columns whose values are computed whenever they are read."""
+    unique: frozenset[str] = frozenset()
+    """Columns that a constraint keeps unique: as long as it is there, a unit known by one has one row."""
     is_text: bool = False
     """From a file or frame, where a text may stand for any type."""
     names_are_public: bool = True

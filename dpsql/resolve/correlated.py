@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpsql.resolve.scope import Scope
 
 CLAUSES = {"expressions", "from_", "joins", "where"}
+OVER_EVERYBODY = "to compare with everybody, join a subquery: (SELECT key, AVG(x) FROM t GROUP BY key)"
 VALUE_HINT = "write (SELECT COUNT(*) FROM t WHERE t.unit = outside.unit), with nothing but equalities across"
 
 
@@ -38,7 +39,8 @@ class Inside:
     lowering: Lowering
 
 
-def read_inside(select: exp.Expr, scope: Scope, node: exp.Expr) -> Inside:
+def read_inside(select: exp.Expr, scope: Scope, node: exp.Expr, otherwise: str | None = None) -> Inside:
+    """`otherwise` is said too where the subquery reads other people's rows."""
     resolver = scope.resolver
     nodes = from_nodes(select) if isinstance(select, exp.Select) else []
     if not isinstance(select, exp.Select) or not nodes or extra_clauses(select, CLAUSES):
@@ -61,7 +63,7 @@ def read_inside(select: exp.Expr, scope: Scope, node: exp.Expr) -> Inside:
         rows = replace(rows, relation=Filter(rows.relation, whole))
     linking = [part for part in parts if part not in inside]
     if rows.is_private and not any(same_unit(part, scope.outside, rows) for part in linking):
-        raise different_units(same_unit_said(scope.outside, rows), resolver.place(node))
+        raise different_units(same_unit_said(scope.outside, rows), resolver.place(node), otherwise)
     return Inside(rows, linking, lowering)
 
 
@@ -70,7 +72,7 @@ def correlated_value(select: exp.Expr, scope: Scope, node: exp.Expr) -> Expressi
     refusal = scope.resolver.refuse("the subquery reads the row outside", node, VALUE_HINT)
     if not isinstance(select, exp.Select) or len(select.selects) != 1 or not has_aggregate(select.selects[0]):
         raise refusal
-    inside = read_inside(select, scope, node)
+    inside = read_inside(select, scope, node, OVER_EVERYBODY)
     own = {column.name for column in inside.rows.columns.values()}
     pairs = [_key(part, own) for part in inside.linking]
     if not inside.rows.is_private or None in pairs:

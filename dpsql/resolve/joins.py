@@ -233,8 +233,19 @@ def _pair(part: Expression, left: frozenset[str], right: frozenset[str]) -> tupl
 
 def same_unit_said(left: Rows, right: Rows) -> str:
     """What the condition should say; a subquery that leaves the unit out has to select it first."""
-    mine, its = (" or ".join(rows.unit_names) or "the unit, selected too" for rows in (left, right))
-    return f"{mine} = {its}"
+    mine, its = left.unit_names, right.unit_names
+    if not (mine and its):
+        # Over a foreign key that leads both to their unit, if there is one.
+        mine, its = next(_common_keys(left, right), (mine, its))
+    first, second = (" or ".join(names) or "the unit, selected too" for names in (mine, its))
+    return f"{first} = {second}"
+
+
+def _common_keys(left: Rows, right: Rows) -> Iterator[tuple[list[str], list[str]]]:
+    for column, key in left.unit_keys.items():
+        mine, its = left.names_of({column}), right.names_of({name for name, k in right.unit_keys.items() if k == key})
+        if mine and its:
+            yield mine, its
 
 
 def same_unit(part: Expression, left: Rows, right: Rows) -> bool:

@@ -81,8 +81,12 @@ class Rows:
 
     @property
     def unit_names(self) -> list[str]:
-        """How the query may name the unit: with an alias, where there is one."""
-        names = sorted(name for name, column in self.columns.items() if column.name in self.unit_columns)
+        """How the query may name the unit."""
+        return self.names_of(self.unit_columns)
+
+    def names_of(self, inner: Collection[str]) -> list[str]:
+        """How the query may name these columns: with an alias, where there is one."""
+        names = sorted(name for name, column in self.columns.items() if column.name in inner)
         return [name for name in names if "." in name] or names
 
     def called(self, alias: str) -> Rows:
