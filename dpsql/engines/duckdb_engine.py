@@ -99,8 +99,15 @@ class DuckDBEngine:
 
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
-        with self._lock:
-            self._compare_tables()
+        try:
+            with self._lock:
+                self._compare_tables()
+            return
+        except duckdb.Error:
+            problem = OperationalError(
+                "the database does not answer", hint="look at it with DuckDB alone; connect again"
+            )
+        raise problem
 
     def _compare_tables(self) -> None:
         if self._shared is None:
