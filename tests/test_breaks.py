@@ -261,7 +261,8 @@ def test_a_text_that_could_make_a_question_slow_is_no_value(size: int) -> None:
     raw = duckdb.connect()
     raw.execute("CREATE TABLE a (u BIGINT, s VARCHAR)")
     raw.execute("INSERT INTO a VALUES (1, repeat('x', ?)), (2, 'x')", [size])
-    schema = {"tables": {"a": {**ONE_PERSON, "columns": {"u": "integer", "s": "text"}}}}
+    columns: dict[str, Any] = {"u": "integer", "s": {"type": "text", "nullable": True}}
+    schema = {"tables": {"a": {**ONE_PERSON, "columns": columns}}}
     with dpsql.connect(raw, schema=schema, epsilon=1e9, delta=1e-6) as connection:
         counted = connection.execute("SELECT COUNT(REPLACE(s, 'x', 'yy')) FROM a", epsilon=1e6).fetchall()
     assert counted == [(2 if size == LONGEST_TEXT else 1,)]
