@@ -45,7 +45,7 @@ def found_tables(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[st
     # A table of another engine, attached, is read by that engine's rules, which may fail for a row.
     native = connection.execute(
         f"SELECT 1 FROM duckdb_databases() WHERE database_name = {literal(place.database)} AND type = 'duckdb'"
-    ).fetchone()
+    ).fetchall()
     columns: dict[str, dict[str, str]] = {}
     computed: dict[str, set[str]] = {}
     for table, column, kind, generated in connection.execute(

@@ -59,4 +59,5 @@ def lock(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def is_set(connection: duckdb.DuckDBPyConnection, setting: str) -> bool:
-    return connection.execute("SELECT current_setting(?)", [setting]).fetchone() == (True,)
+    # Fetched whole: an unfinished result would block the connection.
+    return connection.execute("SELECT current_setting(?)", [setting]).fetchall() == [(True,)]
