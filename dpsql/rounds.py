@@ -72,6 +72,11 @@ def _filled(
         return part.table
     tables = [calibrated.releases[number].planned.scratch_table for number in part.releases]
     tables += [table.scratch_table for table in part.public]
-    data = [drawn[number] for number in part.releases] + [read_public(table, setting) for table in part.public]
+    data = [
+        None if columns is None else calibrated.releases[number].with_noise_columns(columns)
+        for number in part.releases
+        for columns in (drawn[number],)
+    ]
+    data += [read_public(table, setting) for table in part.public]
     rows = setting.scratch.run(part.finish, tables, data).rows
     return replace(part.table, rows=known_rows(rows, [kind for _, kind in part.table.columns]))

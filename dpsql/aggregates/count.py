@@ -25,7 +25,7 @@ def count(call: AggregateCall, context: Context) -> Answer:
         return _clipped(call, measure, context)
     if call.group_bounds is not None:
         measure = _held(measure, call)
-    return Answer(Linear(((context.column_of(measure), Fraction(1)),)), Integer())
+    return Answer(Linear(((context.column_of(measure), Fraction(1)),)), Integer(), wide=call.wide)
 
 
 def _clipped(call: AggregateCall, measure: CountRows | CountValues, context: Context) -> Answer:
@@ -36,7 +36,8 @@ def _clipped(call: AggregateCall, measure: CountRows | CountValues, context: Con
         raise ProgrammingError(
             "for a count, a proposal is a whole number of rows", at=call.at, hint="write propose=5, for example"
         )
-    return clipped(replace(measure, most=int(context.propose)), Fraction(1), Integer(), context)
+    answer = clipped(replace(measure, most=int(context.propose)), Fraction(1), Integer(), context)
+    return replace(answer, wide=call.wide)
 
 
 def _held(measure: Measure, call: AggregateCall) -> Measure:

@@ -60,6 +60,13 @@ class Formula:
     """Anything else, as SQL over the measures: its error is not known."""
 
     sql: Sql
+    weighed: frozenset[str] = frozenset()
+    """The measures whose noise it asks about, each by the column `noise_of`."""
+
+
+def noise_of(measure: str) -> str:
+    """The column with the standard deviation of a measure's noise."""
+    return f"{measure}_std"
 
 
 Estimate: TypeAlias = Linear | Ratio

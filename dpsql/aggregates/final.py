@@ -39,7 +39,7 @@ def _is_plain(estimate: Estimate | Formula) -> bool:
 
 def final_sql(estimate: Estimate | Formula, kind: ColumnType) -> Sql:
     match estimate:
-        case Formula(sql):
+        case Formula(sql=sql):
             return sql
         case Ratio():
             return _ratio(estimate)

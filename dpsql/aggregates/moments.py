@@ -1,7 +1,8 @@
 """VARIANCE, STDDEV, COVAR, CORR, REGR_SLOPE and its kin: from noisy counts, sums and sums of products.
 
 Everything is counted from the middle of the range, which keeps the products small, so that little is lost when the
-square of a sum is taken off:  variance = (sum of squares - sum^2 / count) / count.  docs/proofs/moments.md.
+square of a sum is taken off:  variance = (sum of squares - sum^2 / count) / count.  A spread that noise alone could
+have made is not divided by: a slope would be a number without meaning.  docs/proofs/moments.md.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.count import count_linear
-from dpsql.aggregates.estimate import Formula
+from dpsql.aggregates.estimate import Formula, noise_of
 from dpsql.aggregates.final import linear_sql
 from dpsql.aggregates.sum import sum_linear, summed
 from dpsql.expressions.narrow import kept_facts
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.expressions.tree import Call, Expression, Literal
-from dpsql.expressions.write import Sql, binary, call, literal, when
+from dpsql.expressions.tree import Call, Expression, Literal, facts_of
+from dpsql.expressions.write import Sql, binary, call, column, literal, when
 from dpsql.relation.relation import AggregateCall
 from dpsql.schema.types import Boolean, Double, Integer, Text
 
@@ -27,53 +28,92 @@ if TYPE_CHECKING:
     from dpsql.aggregates.estimate import Linear
 
 SAMPLES = ("VAR_SAMP", "STDDEV_SAMP", "COVAR_SAMP")
+DEVIATIONS = 2
+"""A spread this many standard deviations of its noise away from none is more than noise."""
 
 
 def variance(asked: AggregateCall, context: Context) -> Answer:
     (argument,) = asked.arguments
     middle = _middle(asked, argument, context)
-    count = _double(count_linear(asked, context))
+    count = count_linear(asked, context)
     away = _away(argument, middle)
-    total = _double(sum_linear(asked, away, context))
-    squares = _double(sum_linear(asked, _square(away), context))
-    spread = _spread(squares, total, total, count)
+    total, squares = (sum_linear(asked, value, context) for value in (away, _square(away)))
+    spread = Spread(squares, total, total, count).sql
     # Noise may push it below what any data could have.
     held = call("greatest", spread, literal(0, Double()))
-    result = binary(held, "/", _divisor(asked, count))
+    result = binary(held, "/", _divisor(asked, _double(count)))
     if asked.name.startswith("STDDEV"):
         result = call("sqrt", result)
-    return Answer(Formula(when(_enough(asked, count), result)), Double())
+    return Answer(Formula(when(_enough(asked, _double(count)), result)), Double())
 
 
 def covariance(asked: AggregateCall, context: Context) -> Answer:
     pairs = _pair_sums(asked, context)
-    divided = binary(pairs.together, "/", _divisor(asked, pairs.count))
+    divided = binary(pairs.together.sql, "/", _divisor(asked, pairs.count))
     return Answer(Formula(when(_enough(asked, pairs.count), divided)), Double())
 
 
 def correlation(asked: AggregateCall, context: Context) -> Answer:
-    """CORR, and its square REGR_R2, which explains all of a y that does not vary."""
+    """CORR, and its square REGR_R2, which explains all of a y that is a constant."""
     pairs = _pair_sums(asked, context)
-    scale = call("sqrt", binary(pairs.of_y, "*", pairs.of_x))
+    scale = call("sqrt", binary(pairs.of_y.sql, "*", pairs.of_x.sql))
     held = call(
         "least",
-        call("greatest", binary(pairs.together, "/", scale), literal(-1, Double())),
+        call("greatest", binary(pairs.together.sql, "/", scale), literal(-1, Double())),
         literal(1, Double()),
     )
-    known = Sql(f"{_enough(asked, pairs.count)} AND {pairs.of_x} > 0")
-    y_varies = Sql(f"{pairs.of_y} > 0")
     if asked.name == "REGR_R2":
-        return Answer(Formula(when(known, when(y_varies, binary(held, "*", held), literal(1, Double())))), Double())
-    return Answer(Formula(when(Sql(f"{known} AND {y_varies}"), held)), Double())
+        held = binary(held, "*", held)
+        values = facts_of(asked.arguments[0], context.known).values
+        if values is not None and len(values) == 1:
+            return _over(asked, pairs, literal(1, Double()), pairs.of_x)
+    return _over(asked, pairs, held, pairs.of_x, pairs.of_y)
 
 
 def regression(asked: AggregateCall, context: Context) -> Answer:
     """REGR_SLOPE(y, x): how much y grows with x. REGR_INTERCEPT(y, x): what y is where x is 0."""
     pairs = _pair_sums(asked, context)
-    result = binary(pairs.together, "/", pairs.of_x)
+    result = binary(pairs.together.sql, "/", pairs.of_x.sql)
     if asked.name == "REGR_INTERCEPT":
         result = binary(pairs.mean_y, "-", binary(result, "*", pairs.mean_x))
-    return Answer(Formula(when(Sql(f"{_enough(asked, pairs.count)} AND {pairs.of_x} > 0"), result)), Double())
+    return _over(asked, pairs, result, pairs.of_x)
+
+
+def _over(asked: AggregateCall, pairs: Pairs, result: Sql, *divisors: Spread) -> Answer:
+    """The result where there are pairs, and what it is divided by is more than noise."""
+    varied = " AND ".join(f"{divisor.sql} > {divisor.noise}" for divisor in divisors)
+    weighed = frozenset[str]().union(*(divisor.measures for divisor in divisors))
+    return Answer(Formula(when(Sql(f"{_enough(asked, pairs.count)} AND {varied}"), result), weighed), Double())
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Sum of (y - mean y)(x - mean x): of the products, less what the means make of them."""
+
+    products: Linear
+    first: Linear
+    second: Linear
+    count: Linear
+
+    @property
+    def sql(self) -> Sql:
+        products, first, second, count = map(_double, (self.products, self.first, self.second, self.count))
+        return Sql(f"({products} - {first} * {second} / {count})")
+
+    @property
+    def noise(self) -> Sql:
+        """How far a spread of x with itself may be from the truth by noise, and by rounding to quanta.
+
+        d(Q - S^2/n) = dQ - 2 (S/n) dS + (S/n)^2 dn
+        """
+        mean = f"abs({_double(self.first)} / {_double(self.count)})"
+        by_noise = f"{_std(self.products)} + 2 * {mean} * {_std(self.first)} + {mean} * {mean} * {_std(self.count)}"
+        by_rounding = f"{_coarse(self.products)} + 2 * {mean} * {_coarse(self.first)}"
+        return Sql(f"({DEVIATIONS} * ({by_noise}) + {_double(self.count)} * ({by_rounding}))")
+
+    @property
+    def measures(self) -> frozenset[str]:
+        return frozenset(name for part in (self.products, self.first, self.count) for name, _ in part.weights)
 
 
 @dataclass(frozen=True)
@@ -81,9 +121,9 @@ class Pairs:
     """Over rows where both are known: their number, the spreads of y with x, of y and of x, and the means."""
 
     count: Sql
-    together: Sql
-    of_y: Sql
-    of_x: Sql
+    together: Spread
+    of_y: Spread
+    of_x: Spread
     mean_y: Sql
     mean_x: Sql
 
@@ -92,20 +132,22 @@ def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
     y, x = asked.arguments
     y, x = _where_known(y, x, context), _where_known(x, y, context)
     pairs = AggregateCall(asked.name, (y,), at=asked.at)
-    count = _double(count_linear(pairs, context))
+    count = count_linear(pairs, context)
     middles = [_middle(asked, value, context) for value in (y, x)]
     from_y, from_x = (_away(value, middle) for value, middle in zip((y, x), middles, strict=True))
-    sum_y, sum_x = (_double(sum_linear(pairs, away, context)) for away in (from_y, from_x))
     product = Call(FUNCTIONS["*"], (from_y, from_x), Double())
+    sum_y, sum_x, together, of_y, of_x = (
+        sum_linear(pairs, value, context) for value in (from_y, from_x, product, _square(from_y), _square(from_x))
+    )
     mean_y, mean_x = (
-        binary(literal(middle, Double()), "+", binary(total, "/", count))
+        binary(literal(middle, Double()), "+", binary(_double(total), "/", _double(count)))
         for middle, total in zip(middles, (sum_y, sum_x), strict=True)
     )
     return Pairs(
-        count,
-        _spread(_double(sum_linear(pairs, product, context)), sum_y, sum_x, count),
-        _spread(_double(sum_linear(pairs, _square(from_y), context)), sum_y, sum_y, count),
-        _spread(_double(sum_linear(pairs, _square(from_x), context)), sum_x, sum_x, count),
+        _double(count),
+        Spread(together, sum_y, sum_x, count),
+        Spread(of_y, sum_y, sum_y, count),
+        Spread(of_x, sum_x, sum_x, count),
         mean_y,
         mean_x,
     )
@@ -136,9 +178,15 @@ def _double(linear: Linear) -> Sql:
     return linear_sql(linear, Double())
 
 
-def _spread(products: Sql, first: Sql, second: Sql, count: Sql) -> Sql:
-    """Sum of (y - mean y)(x - mean x)."""
-    return Sql(f"({products} - {first} * {second} / {count})")
+def _std(linear: Linear) -> Sql:
+    """At most this is the standard deviation of its noise: noises that are added cancel rather than pile up."""
+    terms = [f"{literal(abs(weight), Double())} * {column(noise_of(name))}" for name, weight in linear.weights]
+    return Sql(f"({' + '.join(terms)})")
+
+
+def _coarse(linear: Linear) -> Sql:
+    """How far one value may be from itself after rounding."""
+    return literal(linear.weights[0][1], Double())
 
 
 def _divisor(asked: AggregateCall, count: Sql) -> Sql:

@@ -15,9 +15,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dpsql.accounting.costs import Cost, price
 from dpsql.accounting.events import ApproximateRelease, Composed, Event, Repeated
 from dpsql.accounting.exact import rounded_up
+from dpsql.aggregates.estimate import noise_of
 from dpsql.draws.choose import draw_for
 from dpsql.draws.draw import Spared, Terms
 from dpsql.errors import ProgrammingError
@@ -26,7 +29,7 @@ from dpsql.flow.shares import each_epsilon, measure_count, reserved_delta
 from dpsql.mechanisms.noise import LARGEST_STD
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dpsql.aggregates.answer import Test
     from dpsql.aggregates.release import Drawn, Release
@@ -84,6 +87,12 @@ class CalibratedRelease:
         """The noise of each column that has one which everybody knows, in the column's units."""
         drawn = {drawn.column: (draw.noise, 1) for drawn, draw in self.statistics if draw.noise is not None}
         return {**noisy_columns(self.measures), **drawn}
+
+    def with_noise_columns(self, columns: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Beside the noisy columns those that say how much noise is in them, where the finish asks."""
+        length = len(next(iter(columns.values()), ()))
+        stds = {measure.bounded.column: measure.std for measure in self.measures}
+        return {**columns, **{noise_of(name): np.full(length, stds[name]) for name in self.planned.weighed}}
 
     def salted(self, salt: int) -> Sql:
         """The engine SQL; the salt decides which of a unit's groups and values count."""

@@ -33,7 +33,7 @@ def finish_result(noisy: Noisy, setting: Setting) -> Result:
     tables += [table.scratch_table for table in calibrated.public]
     public = [read_public(table, setting) for table in calibrated.public]
     private = [
-        {**columns, **_interval_ends(columns, release)}
+        {**release.with_noise_columns(columns), **_interval_ends(columns, release)}
         for columns, release in zip(noisy.columns, calibrated.releases, strict=True)
         if columns is not None
     ]

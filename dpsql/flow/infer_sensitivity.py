@@ -150,7 +150,7 @@ def _matched(release: TrackedRelease, across: Across, question: Question) -> Rel
     for call in release.aggregate.calls:
         statistic, kind = matched(call, release.knowledge.kept, across, (*rows, release.domain.size))
         column = statistics.setdefault(statistic, f"s{len(statistics)}")
-        answers.append(Answer(Linear(((column, statistic.grid.quantum),)), kind, wide=call.name == "SUM"))
+        answers.append(Answer(Linear(((column, statistic.grid.quantum),)), kind, wide=call.wide or call.name == "SUM"))
     return _release(release, question, 1, max(rows), {}, statistics, tuple(answers), None)
 
 

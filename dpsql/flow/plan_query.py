@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.aggregates.estimate import Estimate, Formula, Linear
+from dpsql.aggregates.estimate import Estimate, Formula, Linear, noise_of
 from dpsql.aggregates.final import answer_type, final_sql
 from dpsql.aggregates.propagate import estimate_of
 from dpsql.aggregates.write_release import release_sql
@@ -73,7 +73,14 @@ class PlannedRelease:
         }
         stored |= dict.fromkeys((f"_{end}{i}" for i in range(len(self.ends)) for end in ("low", "high")), "DOUBLE")
         made = {name: (kind, column(name)) for name, kind in stored.items()} | answers
+        stored |= dict.fromkeys(map(noise_of, self.weighed), "DOUBLE")
         return ScratchTable(self.name, stored, made, self.totals)
+
+    @property
+    def weighed(self) -> list[str]:
+        """The measures whose noise decides what the answer is."""
+        formulas = [answer.estimate for answer in self.release.answers if isinstance(answer.estimate, Formula)]
+        return sorted(frozenset[str]().union(*(formula.weighed for formula in formulas)))
 
     @property
     def totals(self) -> str:

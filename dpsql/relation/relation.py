@@ -180,6 +180,8 @@ class AggregateCall:
     """What one unit adds to a group is held within these."""
     fraction: Fraction | None = None
     """Which quantile is asked for."""
+    wide: bool = False
+    """Whether a count is as wide as a sum: COUNT_IF is one to the engine."""
 
     @property
     def said(self) -> str:

@@ -120,7 +120,8 @@ def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> Aggr
     if len(nodes) not in COUNTS.get(name, (1,)) or (distinct and plain.this.args.get("on")):
         raise Unsupported(f"{name} takes one column there", at=place, hint="ask about one column at a time")
     value, *rest = (_argument(part, lowering, place) for part in nodes)
-    return AggregateCall(name, (value, *(as_beside(part, [value]) for part in rest)), distinct, place)
+    arguments = (value, *(as_beside(part, [value]) for part in rest))
+    return AggregateCall(name, arguments, distinct, place, wide=_is_count_if(node))
 
 
 def _argument(node: exp.Expr, lowering: Lowering, place: Place | None) -> Expression:
@@ -147,6 +148,10 @@ def _plain(node: exp.Expr) -> exp.Expr | None:
     if isinstance(node, exp.Anonymous):
         return exp.Avg(this=node.expressions[0]) if len(node.expressions) == 1 else None
     return node
+
+
+def _is_count_if(node: exp.Expr) -> bool:
+    return isinstance(node.this if isinstance(node, exp.Filter) else node, exp.CountIf)
 
 
 def _filtered(call: exp.Expr, condition: exp.Expr) -> exp.Expr:

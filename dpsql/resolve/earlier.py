@@ -157,7 +157,7 @@ def _call_type(call: AggregateCall) -> str:
     """As what the answer of an aggregate is read: numbers but counts and sums as DOUBLE."""
     kind = call.arguments[0].type if call.arguments else Integer()
     if call.name == "COUNT":
-        return "BIGINT"
+        return "HUGEINT" if call.wide else "BIGINT"
     if call.name == "SUM" and isinstance(kind, Integer | Decimal):
         return "HUGEINT" if isinstance(kind, Integer) else f"DECIMAL({WIDEST_DECIMAL}, {kind.scale})"
     if call.name == "QUANTILE_CONT" and isinstance(kind, Date):
