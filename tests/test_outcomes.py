@@ -108,6 +108,7 @@ ODD: dict[str, list[object]] = {
     "DECIMAL(18,2)": [None, "0.00", "-0.01", "9999999999999999.99", "-9999999999999999.99"],
     "VARCHAR": [
         *(None, "", "a", "b", " ", "x" * 20_000, '"', 'a"b', '"quoted, with a comma"', "two\nlines", "tab\there"),
+        *('"open', 'a,"b', '"a" b'),
         *(
             "null",
             "NaN",
@@ -155,7 +156,7 @@ def made_rows(rng: random.Random) -> tuple[Tables, Tables]:
     full, less = {"p": PUBLIC}, {"p": PUBLIC}
     for table, others in (("t", 30), ("v", 20)):
         less[table] = [drawn(rng, person, table, PLAIN) for person in range(others)]
-        odd = [drawn(rng, PERSON, table, ODD) for _ in range(rng.choice([1, 1, 1, 2, 5]))]
+        odd = [drawn(rng, PERSON, table, ODD) for _ in range(rng.choice([1, 1, 1, 2, 5, 40]))]
         full[table] = odd + less[table] if rng.random() < 0.5 else less[table] + odd
     return full, less
 
@@ -660,6 +661,9 @@ ATTACKS = {
         f"SELECT COUNT(*) FROM (SELECT u, CAST(AVG({HELD}) AS BIGINT) AS a FROM t GROUP BY u)"
         f" WHERE u = {PERSON} AND (a - 1) * {BIG} * 4 > 5",
         {"epsilon": 1.0},
+    ),
+    "a product that is infinite": Question(
+        f"SELECT COUNT(*) FROM t WHERE u = {PERSON} AND (COALESCE(x, 1) + 20) * 1e308 * 1e308 > 5", {"epsilon": 1.0}
     ),
     "a long list for a hidden group": Question(
         f"SELECT s, MEDIAN(x) FROM t WHERE u = {PERSON} GROUP BY s",
