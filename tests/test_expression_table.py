@@ -28,6 +28,7 @@ from dpsql.expressions.regex import BadPattern, check_pattern
 from dpsql.expressions.table import FUNCTIONS, NODES
 from dpsql.expressions.tree import Call, Column, Expression, facts_of
 from dpsql.expressions.write import engine_type
+from dpsql.resolve.syntax import DUCKDB
 from dpsql.schema.types import ColumnType, parse_type
 
 # -- the rows ---------------------------------------------------------------------------------------------------------
@@ -405,7 +406,7 @@ CASES = [
 
 
 def lowered(sql: str) -> Expression:
-    node = sqlglot.parse_one(f"SELECT {sql}", read="duckdb").expressions[0]
+    node = sqlglot.parse_one(f"SELECT {sql}", read=DUCKDB).expressions[0]
     return Lowering(sql, lambda column: Column(column.name, KINDS[column.name])).lower(node)
 
 

@@ -276,6 +276,10 @@ TOO_MUCH: dict[str, tuple[str, tuple[object, ...]]] = {
     "a parameter": ("SELECT COUNT(*) FROM t WHERE s = ?", ("a" * (limits.LONGEST_PARAMETER + 1),)),
     "parameters": (f"SELECT COUNT(*) FROM t WHERE s IN ({','.join('?' * 20)})", ("a" * 9_000,) * 20),
     "a list": (f"SELECT COUNT(*) FROM t WHERE k IN ({','.join('1' * (limits.LONGEST_LIST + 1))})", ()),
+    "a list of rows": (
+        f"SELECT COUNT(*) FROM t WHERE k IN (VALUES {','.join(['(1)'] * (limits.LONGEST_LIST + 1))})",
+        (),
+    ),
     "OR": (f"SELECT COUNT(*) FROM t WHERE {repeated('k = {}', 2_000, 'OR')}", ()),
     "AND": (f"SELECT COUNT(*) FROM t WHERE {repeated('k <> {}', 2_000, 'AND')}", ()),
     "exceptions": (f"SELECT COUNT(*) FROM t WHERE {repeated('k <> {}', limits.MOST_TERMS + 1, 'AND')}", ()),

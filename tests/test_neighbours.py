@@ -193,7 +193,7 @@ def test_text_cannot_be_blown_up(raw: Any, shop_schema: dict[str, Any]) -> None:
 PEOPLE = {
     "dataset": "people",
     "contribution": {"max_groups": 2, "max_rows_per_group": 2},
-    "tables": {"visits": {"unit": "person", "columns": {"person": "integer"}}},
+    "tables": {"visits": {"unit": "person", "view": "trusted", "columns": {"person": "integer"}}},
 }
 
 

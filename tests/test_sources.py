@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsql
+from dpsql.engines.describe import describe
 
 COLUMNS: dict[str, Any] = {
     "u": "integer",
@@ -166,6 +167,20 @@ def test_a_large_file_with_quotes_late(tmp_path: Path) -> None:
     lines = "".join(f"{i},town number {i},{i % 10}\n" for i in range(200_000))
     path.write_text(f'u,town,x\n{lines}200000,"a,b",1\n')
     assert asked(path) == [(200_001, 200_001, 900_001.0)]
+
+
+@pytest.mark.parametrize("name", ["t[1].csv", "t?.csv", "t*.csv", "t[1].csv.gz", "t[1].parquet"])
+def test_the_file_of_that_very_name_is_read(name: str, tmp_path: Path) -> None:
+    """The engine would take the name for a pattern, and read others that match it."""
+    csv = csv_file(tmp_path, name=name.replace("parquet", "csv"))
+    for other in ("t1", "t2"):
+        (tmp_path / f"{other}.csv").write_text("u,town,x\n999,a,1\n")
+        duckdb.sql("SELECT 999 AS u, 'a' AS town, 1.0 AS x").write_parquet(str(tmp_path / f"{other}.parquet"))
+    if name.endswith("parquet"):
+        pq.write_table(pa.Table.from_pandas(pd.read_csv(csv)), tmp_path / name)
+    assert asked(tmp_path / name) == WHOLE
+    (described,) = describe(tmp_path / name).values()
+    assert described.columns.keys() == {"u", "town", "x"}
 
 
 # -- several files -----------------------------------------------------------------------------------------------------
@@ -366,7 +381,7 @@ SETTINGS = [
     "default_order = 'desc'",
     "error_on_division_by_zero = true",
     "regex_match_operator_semantics = 'full'",
-    "max_expression_depth = 30",
+    "max_expression_depth = 10",
     "preserve_identifier_case = 'uppercase'",
 ]
 
@@ -488,6 +503,16 @@ def test_a_table_that_becomes_another_is_refused_before_the_charge(change: str) 
     raw = caller()
     with dpsql.connect(raw, schema=SCHEMA, epsilon=1) as connection:
         raw.execute(change)
+        refused(lambda: connection.execute(TOTALS))
+        assert connection.budget.spent.epsilon == 0
+
+
+def test_a_table_that_loses_its_constraint_is_refused_before_the_charge() -> None:
+    """What a constraint kept is no longer kept: nothing would bound a person's rows."""
+    raw = caller()
+    raw.execute("ALTER TABLE t ADD PRIMARY KEY (u)")
+    with dpsql.connect(raw, schema=SCHEMA, epsilon=1) as connection:
+        raw.execute("CREATE OR REPLACE TABLE t AS FROM t UNION ALL SELECT 7, 'a', 1 FROM range(5000)")
         refused(lambda: connection.execute(TOTALS))
         assert connection.budget.spent.epsilon == 0
 

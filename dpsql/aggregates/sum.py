@@ -19,7 +19,7 @@ from dpsql.aggregates.measure import Measure, OverDistinct, SumValues
 from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
 from dpsql.expressions.narrow import kept_facts
 from dpsql.expressions.quanta import quantum_for
-from dpsql.expressions.tree import Column, columns_of
+from dpsql.expressions.tree import Column, names_read
 from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def unbounded(call: AggregateCall, value: Expression) -> UnboundedColumn:
             hint=f"the data owner can add  bounds: {_sample(value)}  to columns.{value.name} in the schema",
             columns=(value.name,),
         )
-    names = tuple(sorted({column.name for column in columns_of(value)}))
+    names = tuple(sorted(names_read(value)))
     return UnboundedColumn(
         f"{call.said} needs a bounded value, and this expression has no bounds",
         at=place,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.measure import CountRows, CountValues, SumValues
 from dpsql.expressions.emit import emit
 from dpsql.expressions.quanta import saturated
-from dpsql.expressions.tree import columns_of
+from dpsql.expressions.tree import names_read
 from dpsql.expressions.write import Sql, call, column, integer, listed, named
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, Project
@@ -78,7 +78,7 @@ def _read(writer: Writer, statistic: Matched) -> set[str]:
             read.append(part.condition)
         elif isinstance(part, Project):
             read += [expression for _, expression in part.columns]
-    return {used.name for expression in read for used in columns_of(expression)}
+    return names_read(*read)
 
 
 def _most(rows: Sql, keys: tuple[Expression, ...], side: Relation) -> Sql:

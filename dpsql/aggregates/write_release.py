@@ -29,7 +29,7 @@ from dpsql.aggregates.measure import (
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
 from dpsql.expressions.emit import emit, emit_into, emit_value
 from dpsql.expressions.quanta import saturated
-from dpsql.expressions.tree import Column, columns_of, substituted
+from dpsql.expressions.tree import Column, names_read, substituted
 from dpsql.expressions.write import Sql, binary, call, column, finite, integer, listed, named, when
 from dpsql.relation.write import relation_sql, select
 from dpsql.relation.write_domain import domain_sql
@@ -104,7 +104,7 @@ class Writer:
         aggregate, known = self.release.aggregate, self.release.knowledge.always
         names = zip(aggregate.keys, self.release.key_names, strict=True)
         keys = [named(emit_value(key, known), name) for key, name in names]
-        used = {used.name for part in (*aggregate.keys, *reading) for used in columns_of(part)}
+        used = names_read(*aggregate.keys, *reading)
         return select([column(UNIT), *keys, *values], relation_sql(aggregate.source, used))
 
     @property

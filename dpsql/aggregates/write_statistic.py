@@ -75,8 +75,8 @@ class QuantileWriter:
             [*keys, Sql(f"list_sort(list({VALUE}) FILTER (WHERE {VALUE} IS NOT NULL)) AS _sample")], sample
         )
         off = f"{self.reach // SAMPLED + 1} + {CHANCE} * sqrt({self.writer.release.rows} * len(_sample))"
-        low = f"TRY_CAST(floor({fraction} * len(_sample) - ({off})) AS BIGINT)"
-        high = f"TRY_CAST(ceil({fraction} * len(_sample) + ({off})) AS BIGINT)"
+        low = try_cast(Sql(f"floor({fraction} * len(_sample) - ({off}))"), Integer())
+        high = try_cast(Sql(f"ceil({fraction} * len(_sample) + ({off}))"), Integer())
         fences = [
             Sql(f"CASE WHEN {low} >= 1 THEN _sample[{low}] END AS _low"),
             Sql(f"CASE WHEN {high} <= len(_sample) THEN _sample[{high}] END AS _high"),
@@ -109,10 +109,10 @@ class QuantileWriter:
             Sql(f"list_sort(coalesce(list({VALUE}) FILTER (WHERE {inside}), [])) AS _inside"),
         ]
         counted = self.writer.by_keys([*self.writer.keys, *columns], source)
-        middle = f"{literal(self.statistic.fraction, Double())} * _rows"
+        middle = Sql(f"{literal(self.statistic.fraction, Double())} * _rows")
         ranks = [
-            Sql(f"TRY_CAST(floor({middle}) AS BIGINT) - {self.reach + MARGIN} AS _first"),
-            Sql(f"TRY_CAST(ceil({middle}) AS BIGINT) + {self.reach + MARGIN} AS _last"),
+            Sql(f"{try_cast(call('floor', middle), Integer())} - {self.reach + MARGIN} AS _first"),
+            Sql(f"{try_cast(call('ceil', middle), Integer())} + {self.reach + MARGIN} AS _last"),
             Sql("_under + _on_low AS _before"),
             Sql("_under + _on_low + len(_inside) AS _upto"),
         ]

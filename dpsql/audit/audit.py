@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from dpsql import pipeline
@@ -66,9 +68,9 @@ class Auditor:
         return found
 
     def _question(self, sql: str) -> list[Audited]:
-        session = self._session()
         try:
-            calibrated = pipeline.compile_question(session.question(sql, ()), session.setting)
+            with closing(self._session()) as session:
+                calibrated = pipeline.compile_question(session.question(sql, ()), session.setting)
         except Error as refused:
             return [Audited(sql, refused=refused.problem)]
         explained = explain_calibrated(calibrated, calibrated.cost).releases
@@ -91,26 +93,19 @@ class Auditor:
         )
 
     def _release(self, sql: str, release: CalibratedRelease, claims: ExplainedRelease) -> Audited:
-        compared = [
-            (world.whole, neighbour, answer(world.whole.raw, claims.sql), answer(neighbour.raw, claims.sql))
-            for world in self.worlds
-            for neighbour in world.neighbours
-        ]
-        violations = list(wrong_shape(claims, [part for pair in compared for part in pair[2:]]))
-        violations += [problem for pair in compared for problem in moved_too_far(claims, pair[2], pair[3])]
-        claimed, certain = _claimed(release), 0.0
-        if not violations:
-            certain = self._certain([pair[:2] for pair in compared], release, claimed.delta)
-        return Audited(sql, claimed, max(0.0, certain), len(compared), tuple(dict.fromkeys(violations)))
+        pairs = [(world.whole, neighbour) for world in self.worlds for neighbour in world.neighbours]
+        answers = [(answer(whole.raw, claims.sql), answer(neighbour.raw, claims.sql)) for whole, neighbour in pairs]
+        violations = [*wrong_shape(claims, list(chain.from_iterable(answers)))]
+        violations += [problem for pair in answers for problem in moved_too_far(claims, *pair)]
+        claimed = _claimed(release)
+        certain = 0.0 if violations else self._certain(pairs, release, claimed.delta)
+        return Audited(sql, claimed, max(0.0, certain), len(pairs), tuple(dict.fromkeys(violations)))
 
     def _certain(self, pairs: Sequence[Pair], release: CalibratedRelease, delta: float) -> float:
         """On the pair of neighbours that a first look finds farthest apart."""
-        exact = [[dict(database.engine.run(release.sql)) for database in pair] for pair in pairs]
         runs = self.runs // STATISTICS_COST if release.statistics else self.runs
-
-        if not exact:
-            return 0.0
-        here, there = max(exact, key=lambda pair: apart(*noisy_cells(pair[0], pair[1], release, runs // len(exact))))
+        exact = [(dict(here.engine.run(release.sql)), dict(there.engine.run(release.sql))) for here, there in pairs]
+        here, there = max(exact, key=lambda pair: apart(*noisy_cells(pair[0], pair[1], release, runs // len(pairs))))
         return certain_epsilon(*noisy_cells(here, there, release, runs), delta)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpsql.expressions.facts import NUMBERS
 from dpsql.expressions.write import column
-from dpsql.schema.types import Decimal, Double, Integer, Text
+from dpsql.schema.types import Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,7 @@ def default_questions(schema: Schema) -> list[str]:
 def _about(name: str, table: Table, leading: set[str]) -> Iterator[str]:
     yield f"SELECT COUNT(*) FROM {name}"
     columns = [part for part in table.columns.values() if part.name not in (table.unit_column, *leading)]
-    numbers = [column(part.name) for part in columns if _summable(part.type) and part.bounds]
+    numbers = [column(part.name) for part in columns if isinstance(part.type, NUMBERS) and part.bounds]
     public = [column(part.name) for part in columns if part.values is not None]
     texts = [column(part.name) for part in columns if isinstance(part.type, Text) and part.values is None]
     for number in numbers:
@@ -36,7 +37,3 @@ def _about(name: str, table: Table, leading: set[str]) -> Iterator[str]:
         yield f"SELECT MODE({key}) FROM {name}"
     for key in texts:
         yield f"SELECT {key}, COUNT(*) FROM {name} GROUP BY {key}"
-
-
-def _summable(kind: object) -> bool:
-    return isinstance(kind, Integer | Double | Decimal)

@@ -94,7 +94,7 @@ def account(budget: Budget) -> Report:
         "queries": budget.queries,
         "spent": budget.spent,
         "remaining": budget.remaining,
-        "suspended": [{"analyst": one.analyst, "entry": one.entry, "time": one.time} for one in budget.suspended],
+        "suspended": [suspension._asdict() for suspension in budget.suspended],
     }
     names = ("of", "epsilon", "delta")
     rows = [

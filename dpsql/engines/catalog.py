@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.engines.declared_tables import Found, literal, quoted
+from dpsql.engines.declared_tables import Found
+from dpsql.engines.quoting import literal, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import duckdb
 
 
@@ -29,9 +28,10 @@ class Place:
 
 
 def current_place(connection: duckdb.DuckDBPyConnection) -> Place:
-    row = connection.execute("SELECT system.main.current_database(), system.main.current_schema()").fetchone()
-    assert row is not None
-    return Place(*row)
+    """Where a connection looks for tables. Fetched whole: the caller's own connection must stay usable."""
+    here = "SELECT system.main.current_database(), system.main.current_schema()"
+    ((database, schema),) = connection.execute(here).fetchall()
+    return Place(database, schema)
 
 
 def found_tables(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[str, Found]:
@@ -45,7 +45,7 @@ def found_tables(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[st
     # A table of another engine, attached, is read by that engine's rules, which may fail for a row.
     native = connection.execute(
         f"SELECT 1 FROM duckdb_databases() WHERE database_name = {literal(place.database)} AND type = 'duckdb'"
-    ).fetchone()
+    ).fetchall()
     columns: dict[str, dict[str, str]] = {}
     computed: dict[str, set[str]] = {}
     for table, column, kind, generated in connection.execute(
@@ -55,23 +55,26 @@ def found_tables(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[st
         columns.setdefault(table, {})[column] = kind
         if generated:
             computed.setdefault(table, set()).add(column)
+    unique = _unique_columns(connection, place)
     return {
-        table.lower(): Found(table, found, table in views or native is None, frozenset(computed.get(table, ())))
+        table.lower(): Found(
+            table,
+            found,
+            table in views or native is None,
+            frozenset(computed.get(table, ())),
+            frozenset(unique.get(table, ())),
+        )
         for table, found in columns.items()
     }
 
 
-def unique_columns(
-    connection: duckdb.DuckDBPyConnection, place: Place, tables: Mapping[str, Found]
-) -> dict[tuple[str, str], str]:
-    """Tables and columns that a constraint keeps unique, with the columns' types; names in lower case."""
-    rows = connection.execute(
+def _unique_columns(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[str, set[str]]:
+    """For each table the columns that a constraint keeps unique."""
+    found: dict[str, set[str]] = {}
+    for table, column in connection.execute(
         "SELECT table_name, constraint_column_names[1] FROM duckdb_constraints() "
         "WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND len(constraint_column_names) = 1 "
         f"AND {place.condition}"
-    ).fetchall()
-    return {
-        (table.lower(), column.lower()): tables[table.lower()].columns[column]
-        for table, column in rows
-        if table.lower() in tables
-    }
+    ).fetchall():
+        found.setdefault(table, set()).add(column)
+    return found

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 import duckdb
 
 from dpsql.engines import csv_files
-from dpsql.engines.declared_tables import Found, check_table, declared_columns, quoted
+from dpsql.engines.declared_tables import Found, check_table, declared_columns
 from dpsql.engines.files import PARQUET, check_alike, files_of, kind_of, names_files, parquet_columns, parquet_rows
 from dpsql.engines.frame_text import with_plain_text
+from dpsql.engines.quoting import quoted
 from dpsql.errors import InterfaceError, OperationalError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import gzip
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,12 +17,12 @@ from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 import duckdb
 
-from dpsql.engines.declared_tables import literal, quoted
-from dpsql.engines.files import kind_of
+from dpsql.engines.files import exactly, kind_of
+from dpsql.engines.quoting import literal, quoted
 from dpsql.errors import OperationalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from dpsql.schema.model import Csv
 
@@ -49,10 +49,8 @@ def column_names(path: Path, options: Csv) -> list[str]:
         return list(options.header)
     names: list[str] = []
     try:
-        with opened(path) as file:
-            # Damage further on is the reader's to find.
-            text = TextIOWrapper(cast("IO[bytes]", file), CODECS[options.encoding], errors="replace", newline="")
-            names = next(_records(text, path, options), [])
+        with closing(_records(path, options)) as records:
+            names = next(records, [])
     except (OSError, csv.Error):
         names = []
     if not names or any(not name or "\ufffd" in name for name in names) or len({n.lower() for n in names}) < len(names):
@@ -122,11 +120,10 @@ def _problems(rejected: list[tuple[str, int]], rows: int, broken: int, expected:
 
 def _rows_expected(path: Path, options: Csv) -> int:
     """How many rows there must be, counted apart from the engine: it passes over what follows an open quote."""
-    with opened(path) as file:
-        if options.line_breaks:
-            text = TextIOWrapper(cast("IO[bytes]", file), CODECS[options.encoding], errors="replace", newline="")
-            count = sum(1 for record in _records(text, path, options) if record)
-        else:
+    if options.line_breaks:
+        count = sum(1 for record in _records(path, options) if record)
+    else:
+        with opened(path) as file:
             count = sum(1 for line in file if line not in BLANK)
     return count - (options.header is True)
 
@@ -135,7 +132,7 @@ def _reader(path: Path, readable: Path, names: list[str], options: Csv) -> str:
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     delimiter, quote, escape = marks(path, options)
     return (
-        f"read_csv({literal(str(readable))}, auto_detect = false, columns = {{{columns}}}, "
+        f"read_csv({exactly(readable)}, auto_detect = false, columns = {{{columns}}}, "
         f"delim = {literal(delimiter)}, quote = {literal(quote)}, escape = {literal(escape)}, "
         f"header = {str(options.header is True).lower()}, "
         f"nullstr = '', encoding = 'utf-8', strict_mode = true, parallel = false, hive_partitioning = false, "
@@ -151,8 +148,13 @@ def marks(path: Path, options: Csv) -> tuple[str, str, str]:
     return options.delimiter or usual, options.quote, escape
 
 
-def _records(text: TextIOWrapper, path: Path, options: Csv) -> Iterator[list[str]]:
-    delimiter, quote, escape = marks(path, options)
+def _records(path: Path, options: Csv) -> Generator[list[str]]:
+    """As Python reads them. Bytes that are no text are the engine's to find."""
+    with TextIOWrapper(cast("IO[bytes]", opened(path)), CODECS[options.encoding], errors="replace", newline="") as text:
+        yield from _reading(text, *marks(path, options))
+
+
+def _reading(text: TextIOWrapper, delimiter: str, quote: str, escape: str) -> Iterator[list[str]]:
     if not quote:
         return csv.reader(text, delimiter=delimiter, quoting=csv.QUOTE_NONE, strict=True)
     own = None if escape == quote else escape

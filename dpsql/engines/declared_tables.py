@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpsql.engines.quoting import quoted
 from dpsql.engines.stored_types import declared_type, fits, read_as, valid_text
 from dpsql.errors import SchemaError
 from dpsql.source import did_you_mean
@@ -31,6 +32,8 @@ class Found:
     is_view: bool = False
     computed: frozenset[str] = frozenset()
     """Columns whose values are computed whenever they are read."""
+    unique: frozenset[str] = frozenset()
+    """Columns that a constraint keeps unique: as long as it is there, a unit known by one has one row."""
     is_text: bool = False
     """From a file or frame, where a text may stand for any type."""
     names_are_public: bool = True
@@ -90,11 +93,3 @@ def _read(found: Found, own: str, declared: ColumnType, copied: bool) -> str:
     if copied:
         return read_as(valid_text(sql) if stored == "VARCHAR" else sql, stored, declared)
     return read_as(sql, stored, declared) if stored == "TIMESTAMP_NS" else sql
-
-
-def quoted(name: str, mark: str = '"') -> str:
-    return mark + name.replace(mark, mark * 2) + mark
-
-
-def literal(text: str) -> str:
-    return quoted(text, "'")

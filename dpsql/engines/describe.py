@@ -14,9 +14,9 @@ import duckdb
 
 from dpsql.engines.catalog import current_place, found_tables
 from dpsql.engines.csv_files import in_utf8, marks, opened
-from dpsql.engines.declared_tables import literal
 from dpsql.engines.duckdb_engine import open_file
-from dpsql.engines.files import PARQUET, files_of, kind_of, names_files, parquet_columns, table_name
+from dpsql.engines.files import PARQUET, exactly, files_of, kind_of, names_files, parquet_columns, table_name
+from dpsql.engines.quoting import literal
 from dpsql.errors import OperationalError
 from dpsql.schema.model import Csv
 
@@ -54,7 +54,7 @@ def _describe_text(path: Path) -> Described:
             options = _sniffed(connection, path, readable, options)
             delimiter, quote, escape = marks(path, options)
             rows = connection.execute(
-                f"DESCRIBE SELECT * FROM read_csv({literal(str(readable))}, delim = {literal(delimiter)}, "
+                f"DESCRIBE SELECT * FROM read_csv({exactly(readable)}, delim = {literal(delimiter)}, "
                 f"quote = {literal(quote)}, escape = {literal(escape)}, header = {str(options.header is True).lower()})"
             ).fetchall()
         return Described({name: kind for name, kind, *_ in rows}, csv=options)
@@ -79,7 +79,7 @@ def _sniffed(connection: duckdb.DuckDBPyConnection, path: Path, readable: Path, 
     """What differs from the usual way of writing such a file."""
     row = connection.execute(
         "SELECT Delimiter, Quote, Escape, HasHeader, list_transform(Columns, lambda c: c.name) "
-        f"FROM sniff_csv({literal(str(readable))})"
+        f"FROM sniff_csv({exactly(readable)})"
     ).fetchone()
     assert row is not None
     delimiter, quote, escape, has_header, names = row

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, cast
 import duckdb
 import numpy as np
 
-from dpsql.engines.catalog import Place, current_place, found_tables, unique_columns
+from dpsql.engines.catalog import Place, current_place, found_tables
 from dpsql.engines.copies import copy_table
-from dpsql.engines.declared_tables import check_table, declared_columns, quoted
+from dpsql.engines.declared_tables import check_table, declared_columns
 from dpsql.engines.files import files_of, names_files, table_name
 from dpsql.engines.lock import MEANING, fix_meaning, is_set, lock
+from dpsql.engines.quoting import quoted
 from dpsql.engines.stored_types import declared_type, stays_apart
 from dpsql.errors import InterfaceError, OperationalError, SchemaError
 from dpsql.schema.types import parse_type
@@ -99,8 +100,15 @@ class DuckDBEngine:
 
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
-        with self._lock:
-            self._compare_tables()
+        try:
+            with self._lock:
+                self._compare_tables()
+            return
+        except duckdb.Error:
+            problem = OperationalError(
+                "the database does not answer", hint="look at it with DuckDB alone; connect again"
+            )
+        raise problem
 
     def _compare_tables(self) -> None:
         if self._shared is None:
@@ -185,7 +193,9 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
                 f"CREATE TEMP VIEW {quoted(table.name)} AS SELECT {columns} FROM {place.qualified(table.name)}"
             )
         declared = {table.name.lower(): found[table.name.lower()] for table in schema.tables.values()}
-        unique = unique_columns(connection, place, declared)
+        unique = {
+            (name, column.lower()): table.columns[column] for name, table in declared.items() for column in table.unique
+        }
         return DuckDBEngine(connection, unique=unique, shared=(place, declared) if shared else None)
     except duckdb.Error:
         problem = OperationalError("a declared view of the database cannot be read", hint="try it with DuckDB alone")

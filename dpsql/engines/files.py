@@ -13,7 +13,8 @@ from pathlib import Path
 
 import duckdb
 
-from dpsql.engines.declared_tables import Found, literal
+from dpsql.engines.declared_tables import Found
+from dpsql.engines.quoting import literal
 from dpsql.errors import OperationalError
 
 PARQUET, TEXT = (".parquet",), (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -94,8 +95,13 @@ def _parquet_columns(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[
     raise problem
 
 
+def exactly(path: Path) -> str:
+    """The path as a literal. The engine takes it for a pattern, in which `orders[1].csv` would be orders1.csv."""
+    return literal(glob.escape(str(path)))
+
+
 def parquet_rows(paths: list[Path]) -> str:
-    listed = ", ".join(literal(str(path)) for path in paths)
+    listed = ", ".join(map(exactly, paths))
     return f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true)"
 
 

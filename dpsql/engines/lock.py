@@ -38,14 +38,17 @@ def fix_meaning(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("SET search_path = 'system.main'")
     found = dict(connection.execute("SELECT name, lower(value) FROM duckdb_settings()").fetchall())
     differing = [name for name, accepted in MEANING.items() if name in found and found[name] not in accepted]
-    if differing and is_set(connection, "lock_configuration"):
+    locked = is_set(connection, "lock_configuration")
+    if differing and locked:
         wanted = "; ".join(f"SET {name} = '{MEANING[name][0]}'" for name in differing)
         raise SchemaError(
             f"the database is locked, with other settings than ours: {', '.join(differing)}",
             hint=f"before it is locked: {wanted}",
         )
-    for name in differing:
-        connection.execute(f"SET SESSION {name} = '{MEANING[name][0]}'")
+    if not locked:
+        # Also those that are right: whoever shares the database may change them for all who have none of their own.
+        for name in MEANING.keys() & found.keys():
+            connection.execute(f"SET SESSION {name} = '{MEANING[name][0]}'")
 
 
 def lock(connection: duckdb.DuckDBPyConnection) -> None:
@@ -56,4 +59,5 @@ def lock(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def is_set(connection: duckdb.DuckDBPyConnection, setting: str) -> bool:
-    return connection.execute("SELECT current_setting(?)", [setting]).fetchone() == (True,)
+    # Fetched whole: an unfinished result would block the connection.
+    return connection.execute("SELECT current_setting(?)", [setting]).fetchall() == [(True,)]

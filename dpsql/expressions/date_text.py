@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.dates import need_time, starts_within
-from dpsql.expressions.facts import LONGEST_LIST, Facts, fact_of, one_of
+from dpsql.expressions.facts import MOST_VALUES, Facts, fact_of, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.write import Sql, call
 from dpsql.schema.types import Text
@@ -79,7 +79,7 @@ def _spelled(pieces: list[str], moment: Facts) -> list[str] | None:
         return [_spell(pieces, {part: _number(part, start) for part in used}) for start in starts]
     choices = [PARTS[part][1] for part in used]
     sizes = [len(numbers) for numbers in choices if numbers is not None]
-    if len(sizes) < len(choices) or math.prod(sizes) > LONGEST_LIST:
+    if len(sizes) < len(choices) or math.prod(sizes) > MOST_VALUES:
         return None
     return [_spell(pieces, dict(zip(used, numbers, strict=True))) for numbers in itertools.product(*choices)]  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ from datetime import date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.facts import LONGEST_LIST, Facts, bounded, midnight, one_of
+from dpsql.expressions.facts import MOST_VALUES, Facts, bounded, midnight, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.types import written_as
 from dpsql.expressions.write import Sql, between, call, literal, text, when
@@ -117,7 +117,7 @@ def starts_within(unit: str, moment: Facts) -> list[datetime] | None:
     if moment.low is None or moment.high is None:
         return None
     low, high = midnight(moment.low), midnight(moment.high)
-    return list(starts_between(unit, low, high)) if (high - low) / UNIT_STEPS[unit] < LONGEST_LIST else None
+    return list(starts_between(unit, low, high)) if (high - low) / UNIT_STEPS[unit] < MOST_VALUES else None
 
 
 def trunc_facts(arguments: Sequence[Facts]) -> Facts:

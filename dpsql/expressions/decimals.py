@@ -80,10 +80,16 @@ def is_certain(operator: str, kinds: Sequence[ColumnType]) -> bool:
 
 
 def operation_sql(left: Sql, operator: str, right: Sql, kinds: Sequence[ColumnType]) -> Sql:
-    """Written with a digit to spare and cut back, which keeps neighbouring operations apart (see write.wide)."""
+    """Written with a digit to spare and cut back, which keeps neighbouring operations apart (see write.wide).
+
+    Without such a digit only the operation itself may fail: what two TRY have in common an engine computes before both,
+    and so the casts to one scale that it would add within are written, and give NULL.
+    """
     first, second = map(as_decimal, kinds)
     if not is_certain(operator, kinds):
-        return call("TRY", binary(cast(left, first), operator, cast(right, second)))
+        if operator != "*":
+            first = second = sum_decimal(kinds)
+        return call("TRY", binary(try_cast(left, first), operator, try_cast(right, second)))
     if operator == "*":
         both_short = max(first.precision, second.precision) <= SHORT
         spare = Decimal((SHORT if both_short else first.precision) + 1, first.scale)

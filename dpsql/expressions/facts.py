@@ -27,7 +27,7 @@ Limit: TypeAlias = int | Fraction | date | datetime
 
 NUMBERS = (Integer, Double, DecimalType)
 INT64 = (-(2**63), 2**63 - 1)
-LONGEST_LIST = 10_000
+MOST_VALUES = 10_000
 """Possible values are carried along as a list up to this length; longer ones are described by their range."""
 
 
@@ -79,7 +79,7 @@ class Facts:
     def listed(self) -> tuple[Value, ...] | None:
         """All possible values but NULL, where they are few enough to be written down."""
         count = self._distinct
-        if self.values is not None or count is None or count > LONGEST_LIST:
+        if self.values is not None or count is None or count > MOST_VALUES:
             return self.values
         if isinstance(self.low, date):
             return tuple(self.low + timedelta(days=day) for day in range(count))
@@ -123,7 +123,7 @@ def union(choices: Sequence[Facts], type: ColumnType) -> Facts:  # noqa: A002
     growth = max((choice.growth for choice in choices), default=1)
     choices = [converted(choice, type) for choice in choices if choice.values != ()]  # NULL has no range
     lists = [choice.listed() for choice in choices]
-    if all(values is not None for values in lists) and sum(len(values or ()) for values in lists) <= LONGEST_LIST:
+    if all(values is not None for values in lists) and sum(len(values or ()) for values in lists) <= MOST_VALUES:
         return one_of(type, (value for values in lists for value in values or ()), nullable=nullable)
     lows = [choice.low for choice in choices]
     highs = [choice.high for choice in choices]

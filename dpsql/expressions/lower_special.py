@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, SchemaError, SqlSyntaxError, Unsupported
 from dpsql.expressions.casts import NARROW_INTEGERS, cast_to
-from dpsql.expressions.moments import read_moment
+from dpsql.expressions.moments import read_dates, read_moment
 from dpsql.expressions.tree import Expression, Literal
 from dpsql.schema.types import WIDEST_DECIMAL, Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 
@@ -62,7 +61,7 @@ def lower_negative(lowering: Lowering, node: exp.Expr) -> Expression:
 
 def lower_between(lowering: Lowering, node: exp.Expr) -> Expression:
     lowering.only(node, ("this", "low", "high", "symmetric"))
-    value, low, high = (lowering.lower(node.args[key]) for key in ("this", "low", "high"))
+    value, low, high = read_dates("IN", tuple(lowering.lower(node.args[key]) for key in ("this", "low", "high")))
 
     def within(first: Expression, last: Expression) -> Expression:
         above = lowering.build(">=", node, (value, first))
@@ -117,10 +116,7 @@ def lower_cast(lowering: Lowering, node: exp.Expr) -> Expression:
     value = lowering.lower(node.this)
     kind = TYPES.get(node.args["to"].this.value)
     if isinstance(value, Literal) and isinstance(value.value, str) and isinstance(kind, Date | Timestamp):
-        moment = read_moment(value, kind)
-        day = moment.value.date() if isinstance(kind, Date) and isinstance(moment.value, datetime) else moment.value
-        assert isinstance(day, date)
-        return Literal(day, kind, moment.at)
+        return read_moment(value, kind)
     return lowering.build(function, node, (value,))
 
 
@@ -197,13 +193,11 @@ def lower_log(lowering: Lowering, node: exp.Expr) -> Expression:
 
 def lower_bracket(lowering: Lowering, node: exp.Expr) -> Expression:
     """text[2] is its second character."""
-    lowering.only(node, ("this", "expressions", "offset"))
+    lowering.only(node, ("this", "expressions"))
     index = node.expressions[0]
     if len(node.expressions) != 1 or not isinstance(index, exp.Literal) or not index.is_int:
         raise lowering.refuse(node)
-    # The parser counts from 0.
-    start = exp.Literal.number(int(index.this) + 1)
-    return lowering.call("SUBSTRING", node, (node.this, start, exp.Literal.number(1)))
+    return lowering.call("SUBSTRING", node, (node.this, index, exp.Literal.number(1)))
 
 
 def lower_in(lowering: Lowering, node: exp.Expr) -> Expression:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from dpsql.errors import ProgrammingError, SchemaError
 from dpsql.expressions.tree import Expression, Literal
-from dpsql.schema.types import Date, Timestamp
+from dpsql.schema.types import Date, Text, Timestamp
 
 if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
@@ -18,12 +19,18 @@ OF_ONE_TYPE = {
 }
 
 
+# What both DuckDB and Python read, and alike.
+MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?")
+
+
 def read_dates(function: str, arguments: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    """A text literal beside a date or timestamp is read as one."""
-    kinds = {type(argument.type) for argument in arguments if not isinstance(argument, Literal)}
+    """A text literal beside a date or timestamp is read as one; beside dates alone its time of day does not count."""
+    kinds = {type(argument.type) for argument in arguments}
     if function not in OF_ONE_TYPE or not kinds & {Date, Timestamp}:
         return arguments
-    wanted: ColumnType = Date() if Timestamp not in kinds else Timestamp()
+    if function == "NULLIF" and isinstance(arguments[0].type, Text):
+        return arguments  # it would stay a text
+    wanted: ColumnType = Timestamp() if Timestamp in kinds else Date()
     return tuple(
         read_moment(argument, wanted)
         if isinstance(argument, Literal) and isinstance(argument.value, str) and _looks_dated(argument.value)
@@ -37,16 +44,16 @@ def _looks_dated(value: str) -> bool:
 
 
 def read_moment(literal: Literal, wanted: ColumnType) -> Literal:
-    """A literal date or timestamp; a date column compared with a time of day is compared as a timestamp."""
+    """The date or timestamp that a text spells."""
     assert isinstance(literal.value, str)
-    for kind in dict.fromkeys((wanted, Timestamp())):
-        try:
-            assert isinstance(kind, Date | Timestamp)
-            return Literal(kind.read(literal.value), kind, literal.at)
-        except SchemaError:
-            continue
-    raise ProgrammingError(
-        f"'{literal.value}' is no {wanted.name}",
-        at=literal.at,
-        hint="write it like '2024-01-31' or '2024-01-31 12:30:00'",
-    )
+    try:
+        moment = Timestamp().read(literal.value) if MOMENT.fullmatch(literal.value) else None
+    except SchemaError:
+        moment = None
+    if moment is None:
+        raise ProgrammingError(
+            f"'{literal.value}' is no {wanted.name}",
+            at=literal.at,
+            hint="write it like '2024-01-31' or '2024-01-31 12:30:00'",
+        )
+    return Literal(moment.date() if isinstance(wanted, Date) else moment, wanted, literal.at)

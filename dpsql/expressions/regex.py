@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-LONGEST = 1_000
+from dpsql.limits import LONGEST_PATTERN
+
 MOST_REPEATS = 100
 LARGEST = 1_000
 """How many single characters the pattern may stand for once its repetitions are written out."""
@@ -55,8 +56,8 @@ def check_pattern(pattern: str) -> int:
     >>> check_pattern("^(a|b)+-[0-9]{2,4}$")
     1
     """
-    if len(pattern) > LONGEST:
-        raise BadPattern(f"it is longer than {LONGEST} characters")
+    if len(pattern) > LONGEST_PATTERN:
+        raise BadPattern(f"it is longer than {LONGEST_PATTERN} characters")
     rest = pattern.removeprefix("(?i)")
     position, captured, groups = 0, 0, [Group()]
     while position < len(rest):

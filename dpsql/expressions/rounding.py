@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.expressions.arithmetic import need_numbers, number
-from dpsql.expressions.facts import LONGEST_LIST, Facts, bounded, one_of
+from dpsql.expressions.facts import MOST_VALUES, Facts, bounded, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import Exact, double_range, magnitude, monotone, range_of, rounded_out
 from dpsql.expressions.types import written_as
@@ -91,7 +91,7 @@ def stepped(facts: Facts, zeros: int) -> Facts:
     """Whole numbers that end in so many zeros, one by one where they are few."""
     low, high = range_of(facts)
     step = 10 ** max(0, zeros)
-    if step == 1 or low is None or high is None or (high - low) / step > LONGEST_LIST:
+    if step == 1 or low is None or high is None or (high - low) / step > MOST_VALUES:
         return facts
     return one_of(facts.type, range(math.floor(low), math.floor(high) + 1, step), nullable=facts.nullable)
 

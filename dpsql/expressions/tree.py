@@ -101,6 +101,11 @@ def columns_of(expression: Expression) -> Iterator[Column]:
                 yield from columns_of(argument)
 
 
+def names_read(*expressions: Expression | None) -> set[str]:
+    """The names of all columns that these expressions read; a condition that is not there reads none."""
+    return {column.name for part in expressions if part is not None for column in columns_of(part)}
+
+
 def reads_earlier(expression: Expression) -> bool:
     """Whether a value of an earlier answer stands in it."""
     return isinstance(expression, Earlier) or any(map(reads_earlier, getattr(expression, "arguments", ())))

@@ -9,7 +9,7 @@ from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, NewType
 
-from dpsql.engines import stored_types
+from dpsql.engines import quoting, stored_types
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ def column(name: str, table: str | None = None) -> Sql:
     >>> column("amount", "t"), column('odd"name')
     ('"t"."amount"', '"odd""name"')
     """
-    quoted = '"' + name.replace('"', '""') + '"'
-    return Sql(quoted if table is None else f"{column(table)}.{quoted}")
+    return Sql(quoting.quoted(name) if table is None else f"{column(table)}.{column(name)}")
 
 
 def named(sql: Sql, name: str) -> Sql:
@@ -89,7 +88,7 @@ def text(value: str) -> Sql:
     >>> text("it's")
     "'it''s'"
     """
-    return Sql("'" + value.replace("'", "''") + "'")
+    return Sql(quoting.literal(value))
 
 
 def literal(value: Value | None, kind: ColumnType) -> Sql:

@@ -56,8 +56,8 @@ def charge_budget(calibrated: Calibrated, setting: Setting) -> Charged:
 def charge_together(parts: Sequence[Calibrated], epsilon: Fraction | None, setting: Setting) -> list[Charged]:
     """All of them or none; `epsilon` is what they amount to together, where that is less than the sum."""
     setting.check_process()
-    setting.engine.check_unchanged()
     recalled = [_recalled(calibrated, setting) for calibrated in parts]
+    setting.engine.check_unchanged()
     charges = [_charge(calibrated, answers) for calibrated, answers in zip(parts, recalled, strict=True)]
     owed = [charge for charge in charges if charge is not None]
     total = sum((charge.epsilon for charge in owed), Fraction(0))

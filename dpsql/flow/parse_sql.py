@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from itertools import count
+from itertools import count, pairwise
 from typing import TYPE_CHECKING
 
-from sqlglot import Dialect, Token, TokenType, exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
 from dpsql.errors import ProgrammingError, SqlSyntaxError, Unsupported
@@ -27,6 +27,7 @@ from dpsql.limits import (
     MOST_TERMS,
 )
 from dpsql.resolve.options import SqlOptions, read_options
+from dpsql.resolve.syntax import DUCKDB
 from dpsql.source import Place
 
 if TYPE_CHECKING:
@@ -124,10 +125,10 @@ def _check_size(tree: exp.Query) -> None:
                 f"more than {MOST_TERMS} conditions are joined by AND",
                 hint="for a long list of exceptions write  x NOT IN (1, 2, 3)",
             )
-        if isinstance(node, exp.In) and len(node.expressions) > LONGEST_LIST:
+        if isinstance(node, exp.In | exp.Values) and len(node.expressions) > LONGEST_LIST:
             raise SqlSyntaxError(
-                f"IN lists more than {LONGEST_LIST:,} values",
-                hint="let the values be a public table, and write IN (SELECT x FROM it)",
+                f"a list has more than {LONGEST_LIST:,} values",
+                hint="let them be a public table, and write IN (SELECT x FROM it)",
             )
         pending.extend((child, depth + (not _is_link(child))) for child in node.iter_expressions())
 
@@ -172,9 +173,9 @@ def _check_parameters(parameters: Sequence[object]) -> None:
 def _statements(sql: str) -> tuple[Sequence[exp.Expr | None], SqlOptions]:
     problem: SqlSyntaxError
     try:
-        dialect = Dialect.get_or_raise("duckdb")
-        tokens, options = read_options(dialect.tokenize(sql), sql)
-        return dialect.parser().parse(list(_numbered(tokens)), sql), options
+        tokens, options = read_options(DUCKDB.tokenize(sql), sql)
+        _check_lists(tokens, sql)
+        return DUCKDB.parser().parse(list(_numbered(tokens)), sql), options
     except ParseError as error:
         problem = _syntax_error(sql, error)
     except TokenError:
@@ -182,6 +183,15 @@ def _statements(sql: str) -> tuple[Sequence[exp.Expr | None], SqlOptions]:
     except RecursionError:
         problem = too_deep()
     raise problem
+
+
+def _check_lists(tokens: Sequence[Token], sql: str) -> None:
+    """x IN [1, NULL] passes over NULL where x IN (1, NULL) does not; the parser makes them one."""
+    for word, bracket in pairwise(tokens):
+        if word.token_type is TokenType.IN and bracket.token_type is TokenType.L_BRACKET:
+            raise Unsupported(
+                "IN takes a list in parentheses", at=Place(sql, bracket.start, bracket.end), hint="write x IN (1, 2)"
+            )
 
 
 def _numbered(tokens: Iterable[Token]) -> Iterator[Token]:

@@ -19,7 +19,7 @@ from dpsql.relation.size import check_length
 from dpsql.relation.write import select
 from dpsql.relation.write_scan import scan_sql
 from dpsql.resolve.inner import reads_release, release_name
-from dpsql.resolve.syntax import is_interval_end
+from dpsql.resolve.syntax import DUCKDB, is_interval_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -133,7 +133,7 @@ def plan_query(measured: Measured, setting: Setting) -> Planned:
     for release in releases:
         check_length(release.salted(0, {}))
     outputs = _outputs(finish, measured)
-    sql = finish.sql("duckdb", copy=False)
+    sql = finish.sql(DUCKDB, copy=False)
     public = tuple(map(PublicTable, measured.public))
     tables = [release.scratch_table for release in releases] + [table.scratch_table for table in public]
     described = setting.scratch.describe(sql, tables)

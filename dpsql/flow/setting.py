@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dpsql.errors import InterfaceError
-from dpsql.limits import MOST_PUBLIC_GROUPS
 
 if TYPE_CHECKING:
     from dpsql.accounting.ledger import Ledger
@@ -22,7 +21,6 @@ class Setting:
     engine: Engine
     ledger: Ledger
     scratch: Scratch
-    max_public_groups: int = MOST_PUBLIC_GROUPS
     process: int = field(default_factory=os.getpid)
 
     def check_process(self) -> None:

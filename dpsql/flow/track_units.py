@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.errors import OperationalError, ProgrammingError, Unsupported
 from dpsql.expressions.write import Sql, column
+from dpsql.limits import MOST_PUBLIC_GROUPS
 from dpsql.relation.domain import Domain, ListedKeys, public_domain
 from dpsql.relation.earlier import with_earlier
 from dpsql.relation.knowledge import Knowledge, knowledge_of
@@ -69,13 +70,13 @@ def track_units(resolved: Resolved, setting: Setting) -> Tracked:
 
 
 def _track(aggregate: Aggregate, unit_columns: frozenset[str], resolved: Resolved, setting: Setting) -> TrackedRelease:
-    knowledge, most = knowledge_of(aggregate.source), setting.max_public_groups
+    knowledge = knowledge_of(aggregate.source)
     domain: Domain | ListedKeys | None
     if aggregate.listed is None:
-        domain = public_domain(aggregate.keys, aggregate.source, knowledge.kept, most)
+        domain = public_domain(aggregate.keys, aggregate.source, knowledge.kept, MOST_PUBLIC_GROUPS)
     else:
         _check_list(aggregate, aggregate.listed, resolved, setting)
-        domain = ListedKeys(aggregate.listed, aggregate.keys, most)
+        domain = ListedKeys(aggregate.listed, aggregate.keys, MOST_PUBLIC_GROUPS)
     scans = tuple(scan for scan in scans_of(aggregate.source) if scan.unit is not None)
     single, across = one_row_per_unit(aggregate.source), _across(aggregate.source)
     sides = (aggregate.source,) if across is None else (across.left, across.right)
@@ -134,15 +135,16 @@ def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, sett
             "an outer join cannot keep the rows of an answer that is not there yet",
             hint="use an inner join, or list the keys: VALUES or a public table",
         )
-    most = setting.max_public_groups
     try:
         found = setting.engine.run(with_earlier(tables, Sql(f"SELECT count(*) AS n FROM ({keys})")))
     except Exception as problem:
         raise OperationalError(
             "the public rows that the outer join keeps cannot be read", hint="the data owner can check the tables"
         ) from problem
-    if found["n"][0] > most:
-        raise Unsupported(f"the outer join lists more than {most:,} groups", hint="keep fewer public rows with WHERE")
+    if found["n"][0] > MOST_PUBLIC_GROUPS:
+        raise Unsupported(
+            f"the outer join lists more than {MOST_PUBLIC_GROUPS:,} groups", hint="keep fewer public rows with WHERE"
+        )
 
 
 def _check_options(options: SqlOptions, releases: tuple[TrackedRelease, ...]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from dpsql.engines import quoting
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.source import did_you_mean
 
@@ -26,7 +27,7 @@ EXAMPLE = 'agg(total=("amount", "sum")) or agg({"amount": ["sum", "mean"]})'
 def quoted(name: object) -> str:
     if not isinstance(name, str):
         raise ProgrammingError(f"a column is named by a text, not by {name!r}", hint='write "amount", for example')
-    return '"' + name.replace('"', '""') + '"'
+    return quoting.quoted(name)
 
 
 def aggregate(function: object, column: object, name: str | None = None) -> str:

@@ -22,8 +22,8 @@ def largest_stretch(above: NDArray[np.int64], below: NDArray[np.int64], rows: in
 
     In float64, less than 2^-40 off, relatively, if b k stays below 256.
 
-    >>> largest_stretch(np.array([0, 1, 9]), np.array([0, 4, 5]), 1, 0.5) / np.exp(-0.5)
-    13.0
+    >>> [largest_stretch(np.array([0, 1, 9]), np.array([0, 4, 5]), 1, b) for b in (0.0, 100.0)]
+    [13.0, 4.0]
     """
     steps = (len(above) - 1) // rows
     if not steps:

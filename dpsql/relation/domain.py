@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.narrow import conjuncts, kept_facts
-from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of, substituted
+from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of, names_read, substituted
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, Relation, SemiJoin
 from dpsql.relation.units import is_tracked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.tree import Known
@@ -79,7 +79,7 @@ def public_domain(keys: tuple[Expression, ...], relation: Relation, known: Known
         tuple(found.values()),
         tuple(substituted(key, renamed) for key in keys),
         tuple(substituted(part, renamed) for part in conditions),
-        tuple(replace(test, condition=test.condition and substituted(test.condition, renamed)) for test in tests),
+        tuple(_renamed_test(test, renamed) for test in tests),
     )
     return domain if domain.size <= most else None
 
@@ -116,7 +116,14 @@ def _tests(relation: Relation) -> Iterator[SemiJoin]:
     return (step for step in _narrowing(relation) if isinstance(step, SemiJoin) and not is_tracked(step.other))
 
 
+def _renamed_test(test: SemiJoin, renamed: Mapping[Expression, Column]) -> SemiJoin:
+    return replace(
+        test,
+        condition=test.condition and substituted(test.condition, renamed),
+        compared=tuple(substituted(part, renamed) for part in test.compared),
+    )
+
+
 def _outside(test: SemiJoin) -> set[str]:
     """The columns that a test reads of the rows which it is about."""
-    used = {part.name for part in columns_of(test.condition)} if test.condition is not None else set()
-    return used - knowledge_of(test.other).always.keys()
+    return names_read(test.condition) - knowledge_of(test.other).always.keys()

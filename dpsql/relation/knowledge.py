@@ -76,7 +76,7 @@ def knowledge_of(relation: Relation) -> Knowledge:
         case SemiJoin(source) | Distinct(source):
             return knowledge_of(source)
         case Mark(test, name):
-            below, mark = knowledge_of(test.source), {name: fact_of(Boolean(), nullable=False)}
+            below, mark = knowledge_of(test.source), {name: fact_of(Boolean(), nullable=bool(test.compared))}
             return Knowledge({**below.always, **mark}, {**below.kept, **mark})
         case SetOp(kind, left, right):
             either = _either(left, right)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.expressions.emit import emit_value
 from dpsql.expressions.narrow import conjuncts
-from dpsql.expressions.tree import Call, columns_of
+from dpsql.expressions.tree import Call, names_read
 from dpsql.expressions.write import Sql, listed
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import (
@@ -91,10 +91,10 @@ def most_matches_sql(left: Relation, public: Relation, conditions: tuple[Express
     """How many public rows one row can be joined with: those that have the same values where equal ones are asked."""
     own, known = knowledge_of(left).always.keys(), knowledge_of(public).always
     for condition in conditions:
-        if _reads(condition) <= known.keys():
+        if names_read(condition) <= known.keys():
             public = Filter(public, condition)
     keys = [key for condition in conditions if (key := _key(condition, own, known.keys())) is not None]
-    below = relation_sql(public, {name for key in keys for name in _reads(key)})
+    below = relation_sql(public, names_read(*keys))
     grouping = f" GROUP BY {listed([emit_value(key, known) for key in keys])}" if keys else ""
     return Sql(f"SELECT coalesce(max(n), 0) AS n FROM (SELECT count(*) AS n FROM ({below}) AS _below{grouping})")
 
@@ -104,10 +104,6 @@ def _key(condition: Expression, own: Set[str], public: Set[str]) -> Expression |
     match condition:
         case Call(function, (first, second)) if function.name == "=" and first.type == second.type:
             for mine, its in ((first, second), (second, first)):
-                if _reads(mine) <= own and _reads(its) <= public and _reads(its):
+                if names_read(mine) <= own and names_read(its) <= public and names_read(its):
                     return its
     return None
-
-
-def _reads(expression: Expression) -> set[str]:
-    return {column.name for column in columns_of(expression)}

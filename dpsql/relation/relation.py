@@ -138,11 +138,13 @@ class SemiJoin:
     other: Relation
     condition: Expression | None
     negated: bool
+    compared: tuple[Expression, ...] = ()
+    """The equalities that IN asks for: a NULL in one may leave open whether there is a match. EXISTS is never open."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """The same rows with a column that says whether the test would keep them."""
+    """The same rows with a column that says whether there is a match: true, false, or NULL where that is open."""
 
     test: SemiJoin
     name: str

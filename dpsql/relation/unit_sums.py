@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.errors import UnboundedColumn, Unsupported
 from dpsql.expressions.ranges import magnitude, power_above, range_of
-from dpsql.expressions.write import Sql, binary, call, cast, integer, literal, try_cast, when
+from dpsql.expressions.write import Sql, binary, call, cast, integer, literal, nonzero, try_cast, when
 from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Double, Integer
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _average_parts(total: Sql, value: Sql, scale: int) -> Parts:
     def whole(parts: Sequence[Sql]) -> Sql:
         (sum_, count, least, most) = parts
         divisor = binary(cast(count, Double()), "*", literal(scale, Double())) if scale > 1 else count
-        mean = binary(cast(sum_, Double()), "/", call("nullif", divisor, integer(0)))
+        mean = binary(cast(sum_, Double()), "/", nonzero(divisor, integer(0)))
         return _between(mean, cast(least, Double()), cast(most, Double()))
 
     return Parts((total, call("count", value), call("min", value), call("max", value)), whole)
@@ -139,7 +139,7 @@ def _double_parts(value: Sql, power: int, average: bool) -> Parts:
         return when(Sql(f"{count} = 1"), least, _rounded(first, second, power))
 
     def mean(parts: Sequence[Sql]) -> Sql:
-        mean = binary(total(parts), "/", call("nullif", parts[2], integer(0)))
+        mean = binary(total(parts), "/", nonzero(parts[2], integer(0)))
         return _between(mean, parts[3], parts[4])
 
     return Parts((*limbs, count, least, most), mean) if average else Parts((*limbs, count, least), total)

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from dpsql.errors import Unsupported
-from dpsql.expressions.tree import columns_of
+from dpsql.expressions.tree import names_read
 from dpsql.relation.once import once_per_node
 from dpsql.relation.relation import (
     Across,
@@ -76,7 +76,7 @@ def is_tracked(relation: Relation) -> bool:
 
 def reads_unit(expression: Expression, relation: Relation) -> bool:
     """Whether the expression over the relation's columns is computed from the column by which units are known."""
-    return any(_is_from_unit(column.name, relation) for column in columns_of(expression))
+    return any(_is_from_unit(name, relation) for name in names_read(expression))
 
 
 def _is_from_unit(name: str, relation: Relation) -> bool:

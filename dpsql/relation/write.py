@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.emit import as_value, emit, emit_value
-from dpsql.expressions.tree import Column, columns_of
+from dpsql.expressions.table import FUNCTIONS
+from dpsql.expressions.tree import Call, Column, facts_of, names_read
 from dpsql.expressions.write import NULL, Sql, binary, column, listed, named
 from dpsql.expressions.write import call as function
 from dpsql.relation.knowledge import knowledge_of, values_of
@@ -31,11 +32,13 @@ from dpsql.relation.relation import (
 from dpsql.relation.size import check_length
 from dpsql.relation.units import is_tracked
 from dpsql.relation.write_scan import UNIT, scan_sql
+from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dpsql.expressions.tree import Expression, Known
+    from dpsql.relation.knowledge import Knowledge
     from dpsql.relation.relation import AggregateCall
     from dpsql.relation.unit_sums import Parts
 
@@ -57,13 +60,13 @@ def _written(relation: Relation, names: list[str]) -> Sql:
         case Listed(table):
             return Sql(f"SELECT {listed([column(name) for name in names]) or '1'} FROM {column(table)}")
         case Filter(source, condition):
-            below = relation_sql(source, {*names, *_used(condition)})
+            below = relation_sql(source, {*names, *names_read(condition)})
             condition_sql = emit(condition, knowledge_of(source).always)
             return Sql(f"{_select(relation, names, below)} WHERE {condition_sql}")
         case Project(source, columns):
             kept = [(name, expression) for name, expression in columns if name in names]
             values = values_of(relation)
-            below = relation_sql(source, _used(*(expression for _, expression in kept)))
+            below = relation_sql(source, names_read(*(expression for _, expression in kept)))
             return select([*_unit(relation), *(named(as_value(values[n], e), n) for n, e in kept)], below)
         case Join():
             return _join(relation, names)
@@ -72,10 +75,10 @@ def _written(relation: Relation, names: list[str]) -> Sql:
         case SemiJoin():
             return _semi_join(relation, names)
         case Mark(test, name):
-            known = knowledge_of(test.source).always
+            below_known = knowledge_of(test.source)
             passed = [column for column in names if column != name]
-            used = _used(test.condition) & set(known) if test.condition is not None else set()
-            mark = [named(exists_sql(test, known), name)] if name in names else []
+            used = names_read(test.condition) & set(below_known.always)
+            mark = [named(_mark(test, below_known), name)] if name in names else []
             return select([*_unit(relation), *map(column, passed), *mark], relation_sql(test.source, {*passed, *used}))
         case SetOp(kind, left, right):
             # Rows are compared as wholes, so every column takes part, whatever is needed above.
@@ -103,17 +106,13 @@ def _unit(relation: Relation) -> list[Sql]:
     return [column(UNIT)] if is_tracked(relation) else []
 
 
-def _used(*expressions: Expression) -> set[str]:
-    return {used.name for expression in expressions for used in columns_of(expression)}
-
-
 # -- joins ------------------------------------------------------------------------------------------------------------
 
 
 def _join(join: Join, names: list[str]) -> Sql:
     """Two sides of units meet within each unit only, whatever else the condition says."""
     left_known, right_known = knowledge_of(join.left).always, knowledge_of(join.right).always
-    wanted = {*names, *(_used(join.condition) if join.condition is not None else ())}
+    wanted = {*names, *names_read(join.condition)}
     left = relation_sql(join.left, wanted & set(left_known))
     right = relation_sql(join.right, wanted & set(right_known))
     both = is_tracked(join.left) and is_tracked(join.right)
@@ -143,22 +142,53 @@ def _across(across: Across, names: list[str]) -> Sql:
 
 
 def _semi_join(semi: SemiJoin, names: list[str]) -> Sql:
-    known = knowledge_of(semi.source).always
-    used = _used(semi.condition) if semi.condition is not None else set()
-    left = relation_sql(semi.source, {*names, *(used & set(known))})
-    return Sql(f"{_select(semi, names, left)} WHERE {exists_sql(semi, known)}")
+    known = knowledge_of(semi.source)
+    used = names_read(semi.condition)
+    left = relation_sql(semi.source, {*names, *(used & set(known.always))})
+    return Sql(f"{_select(semi, names, left)} WHERE {test_sql(semi, known)}")
 
 
-def exists_sql(semi: SemiJoin, known: Known) -> Sql:
-    """Whether there is a match among the other rows, over columns of which this is known."""
+def test_sql(semi: SemiJoin, known: Knowledge) -> Sql:
+    """Whether a row is kept, over columns of which this is known: NOT IN keeps it only where nothing is open."""
+    match = _exists(semi, semi.condition, known)
+    return Sql(" AND ".join(f"NOT {part}" for part in (match, *_open(semi, known)))) if semi.negated else match
+
+
+def _mark(semi: SemiJoin, known: Knowledge) -> Sql:
+    match, still_open = _exists(semi, semi.condition, known), _open(semi, known)
+    if not still_open:
+        return match
+    return Sql(f"CASE WHEN {match} THEN true WHEN {' OR '.join(still_open)} THEN NULL ELSE false END")
+
+
+def _open(semi: SemiJoin, known: Knowledge) -> list[Sql]:
+    """Tests that hold where NULLs leave open whether there is a match: some row differs in nothing that is known."""
+    nullable = {**known.kept, **knowledge_of(semi.other).kept}
+    missing = [
+        [_truth("IS NULL", side) for side in part.arguments if facts_of(side, nullable).nullable]
+        for part in semi.compared
+        if isinstance(part, Call)
+    ]
+    tests = [test for part in missing for test in part]
+    if tests and len(semi.compared) > 1:
+        agrees = [_truth("OR", whole, *parts) for whole, parts in zip(semi.compared, missing, strict=True)]
+        tests = [_truth("AND", _truth("OR", *tests), *agrees)]
+    return [_exists(semi, test, known) for test in tests]
+
+
+def _truth(name: str, *arguments: Expression) -> Expression:
+    return Call(FUNCTIONS[name], arguments, Boolean())
+
+
+def _exists(semi: SemiJoin, condition: Expression | None, known: Knowledge) -> Sql:
+    """Whether there is a row of the other relation, of the same unit, for which the condition holds."""
     other_known = knowledge_of(semi.other).always
-    used = _used(semi.condition) if semi.condition is not None else set()
+    used = names_read(condition)
     right = relation_sql(semi.other, used & set(other_known))
-    conditions = [emit(semi.condition, {**known, **other_known})] if semi.condition is not None else []
+    conditions = [emit(condition, {**known.always, **other_known})] if condition is not None else []
     if is_tracked(semi.source) and is_tracked(semi.other):
         conditions.append(binary(column(UNIT, "_below"), "=", column(UNIT, "_others")))
-    exists = f"EXISTS (SELECT 1 FROM ({right}) AS _others WHERE {' AND '.join(conditions) or 'true'})"
-    return Sql(f"{'NOT ' if semi.negated else ''}{exists}")
+    return Sql(f"EXISTS (SELECT 1 FROM ({right}) AS _others WHERE {' AND '.join(conditions) or 'true'})")
 
 
 # -- within one unit --------------------------------------------------------------------------------------------------
@@ -167,14 +197,14 @@ def exists_sql(semi: SemiJoin, known: Known) -> Sql:
 def _per_unit(relation: PerUnit, names: list[str]) -> Sql:
     keys = [key for _, key in relation.keys]
     wanted = [(name, call) for name, call in relation.calls if name in names]
-    source, calls = _with_arguments(relation.source, wanted, _used(*keys, *_arguments(wanted)))
+    source, calls = _with_arguments(relation.source, wanted, names_read(*keys, *_arguments(wanted)))
     known = knowledge_of(source).always
     grouping = [(name, emit_value(key, known)) for name, key in relation.keys]
     parts = [(name, per_unit_parts(call, known)) for name, call in calls]
     # One row per unit is no claim about the keys, which then are functions of the unit, but how the rows are made.
     apart = [] if relation.by_unit_alone else [sql for _, sql in grouping]
     shown = [named(sql if apart else function("min", sql), name) for name, sql in grouping if name in names]
-    below = relation_sql(source, _used(*keys, *_arguments(calls)))
+    below = relation_sql(source, names_read(*keys, *_arguments(calls)))
     computed = [sql for name, each in parts for sql in _computed(name, each)]
     by = listed([column(UNIT), *apart])
     grouped = Sql(f"{select([column(UNIT), *shown, *computed], below)} GROUP BY {by}")
@@ -186,12 +216,12 @@ def _window(relation: Window, names: list[str]) -> Sql:
     windows = [(name, window) for name, window in relation.columns if name in names]
     passed = [name for name in names if name in knowledge_of(relation.source).always]
     # Where positions count, every column that is read breaks ties: the order does not depend on who else is there.
-    read = sorted({*passed, *_used(*(part for _, window in windows for part in _window_parts(window)))})
+    read = sorted({*passed, *names_read(*(part for _, window in windows for part in _window_parts(window)))})
     source, calls = _with_arguments(relation.source, [(name, window.call) for name, window in windows], set(read))
     known = knowledge_of(source).always
     parts = [(name, per_unit_parts(call, known)) for name, call in calls]
     over = {name: _over(window, known, read) for name, window in windows}
-    below = relation_sql(source, {*read, *_used(*_arguments(calls))})
+    below = relation_sql(source, {*read, *names_read(*_arguments(calls))})
     computed = [sql for name, each in parts for sql in _computed(name, each, over[name])]
     framed = select([column(UNIT), *map(column, passed), *computed], below)
     return select([column(UNIT), *map(column, passed), *(_combined(name, each) for name, each in parts)], framed)

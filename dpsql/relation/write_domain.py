@@ -6,11 +6,11 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.emit import emit, emit_value
-from dpsql.expressions.tree import columns_of
+from dpsql.expressions.tree import names_read
 from dpsql.expressions.write import Sql, binary, call, cast, column, integer, listed, literal, named
 from dpsql.relation.domain import Domain, ListedKeys, source_name
-from dpsql.relation.knowledge import knowledge_of
-from dpsql.relation.write import exists_sql, relation_sql
+from dpsql.relation.knowledge import Knowledge, knowledge_of
+from dpsql.relation.write import relation_sql, test_sql
 
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
@@ -26,7 +26,7 @@ def domain_sql(domain: Domain | ListedKeys, key_names: list[str]) -> Sql:
     keys = listed([named(emit(key, known), name) for key, name in zip(domain.keys, key_names, strict=True)])
     sources = [f"({_values(facts, name)}) AS {column(name)}" for name, facts in known.items()]
     conditions = [emit(condition, known) for condition in domain.conditions]
-    conditions += [exists_sql(test, known) for test in domain.tests]
+    conditions += [test_sql(test, Knowledge(known, known)) for test in domain.tests]
     query = f"SELECT DISTINCT {keys}"
     if sources:
         query += f" FROM {' CROSS JOIN '.join(sources)}"
@@ -38,7 +38,7 @@ def domain_sql(domain: Domain | ListedKeys, key_names: list[str]) -> Sql:
 def listed_keys_sql(relation: Relation, keys: tuple[Expression, ...], key_names: list[str]) -> Sql:
     known = knowledge_of(relation).always
     values = [named(emit_value(key, known), name) for key, name in zip(keys, key_names, strict=True)]
-    below = relation_sql(relation, {used.name for key in keys for used in columns_of(key)})
+    below = relation_sql(relation, names_read(*keys))
     return Sql(f"SELECT DISTINCT {listed(values)} FROM ({below}) AS _below")
 
 

@@ -1,7 +1,8 @@
 """A declared table as engine SQL, with its declared facts made true.
 
 Numbers and dates are clamped to their bounds, a text that is not among the declared values is NULL, as are NaN and
-infinity. Rows whose unit is NULL belong to nobody that could be protected and are left out.
+infinity, and a text so long that one row could make a question slow. Rows whose unit is NULL belong to nobody that
+could be protected and are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from dpsql.expressions.write import (
 from dpsql.schema.types import Boolean, Date, Double, Text, Timestamp
 
 if TYPE_CHECKING:
-    from dpsql.expressions.facts import Facts
+    from collections.abc import Sequence
+
+    from dpsql.expressions.facts import Facts, Value
     from dpsql.relation.relation import Scan, Unit, UnitHop
     from dpsql.schema.types import ColumnType
 
@@ -34,6 +37,8 @@ UNIT = "_unit"
 KEY = "_key"
 ROWS = "_rows"
 OWNERS = "_owners"
+LONGEST_TEXT = 1 << 16
+"""Bytes. What functions make of a text grows with it, in time and memory, so a longer one is no value."""
 # Years that Python can show; beyond them there is only "infinity", which is no date.
 FIRST_DAY, LAST_DAY = date(1, 1, 1), date(9999, 12, 31)
 FIRST_MOMENT, LAST_MOMENT = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)
@@ -75,17 +80,18 @@ def _typed(raw: Sql, kind: ColumnType) -> Sql:
     are spelled alike.
     """
     typed = try_cast(raw, kind)
-    return Sql(f"({typed} COLLATE C)") if isinstance(kind, Text) else typed
+    return _spelled(when(Sql(f"strlen({typed}) <= {LONGEST_TEXT}"), typed)) if isinstance(kind, Text) else typed
+
+
+def _spelled(text: Sql) -> Sql:
+    return Sql(f"({text} COLLATE C)")
 
 
 def _declared(raw: Sql, facts: Facts) -> Sql:
     """The column as the schema declares it, whatever the row holds."""
-    typed = _typed(raw, facts.type)
     if facts.values is not None:
-        if isinstance(facts.type, Boolean) and len(facts.values) == 2:
-            return typed
-        values = listed([literal(value, facts.type) for value in facts.values])
-        return when(binary(typed, "IN", Sql(f"({values})")), typed)
+        return _one_of(raw, facts.type, facts.values)
+    typed = _typed(raw, facts.type)
     if isinstance(facts.type, Date | Timestamp) and facts.low is None:
         low, high = (FIRST_DAY, LAST_DAY) if isinstance(facts.type, Date) else (FIRST_MOMENT, LAST_MOMENT)
         return when(Sql(f"{typed} BETWEEN {literal(low, facts.type)} AND {literal(high, facts.type)}"), typed)
@@ -99,3 +105,11 @@ def _declared(raw: Sql, facts: Facts) -> Sql:
         # two hide them.
         return when(Sql(f"{typed} IS NOT NULL"), call("greatest", call("least", typed, most), least))
     return (finite_clamp if isinstance(facts.type, Double) else clamp)(typed, least, most)
+
+
+def _one_of(raw: Sql, kind: ColumnType, values: Sequence[Value]) -> Sql:
+    typed = try_cast(raw, kind)
+    if isinstance(kind, Boolean) and len(values) == 2:
+        return typed
+    spelled = _spelled(typed) if isinstance(kind, Text) else typed
+    return when(binary(spelled, "IN", Sql(f"({listed([literal(value, kind) for value in values])})")), spelled)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.expressions.lower import Lowering
-from dpsql.expressions.tree import Call, Column, Expression, columns_of
+from dpsql.expressions.tree import Call, Column, Expression, names_read
 from dpsql.relation.relation import Filter, Join, PerUnit
 from dpsql.relation.units import different_units
 from dpsql.resolve.calls import aggregate_call, per_unit_call
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpsql.resolve.scope import Scope
 
 CLAUSES = {"expressions", "from_", "joins", "where"}
+OVER_EVERYBODY = "to compare with everybody, join a subquery: (SELECT key, AVG(x) FROM t GROUP BY key)"
 VALUE_HINT = "write (SELECT COUNT(*) FROM t WHERE t.unit = outside.unit), with nothing but equalities across"
 
 
@@ -38,7 +39,8 @@ class Inside:
     lowering: Lowering
 
 
-def read_inside(select: exp.Expr, scope: Scope, node: exp.Expr) -> Inside:
+def read_inside(select: exp.Expr, scope: Scope, node: exp.Expr, otherwise: str | None = None) -> Inside:
+    """`otherwise` is said too where the subquery reads other people's rows."""
     resolver = scope.resolver
     nodes = from_nodes(select) if isinstance(select, exp.Select) else []
     if not isinstance(select, exp.Select) or not nodes or extra_clauses(select, CLAUSES):
@@ -54,14 +56,14 @@ def read_inside(select: exp.Expr, scope: Scope, node: exp.Expr) -> Inside:
     lowering = Lowering(resolver.text, resolve, scope.constant)
     parts = [lowering.lower(part) for part in conditions_of(select.args.get("where"))]
     own = {column.name for column in source.columns.values() if column is not None} | source.inner_names
-    inside = [part for part in parts if {column.name for column in columns_of(part)} <= own]
+    inside = [part for part in parts if names_read(part) <= own]
     rows = source.joined(lowering.lower, inside)
     whole = all_of(inside)
     if whole is not None:
         rows = replace(rows, relation=Filter(rows.relation, whole))
     linking = [part for part in parts if part not in inside]
     if rows.is_private and not any(same_unit(part, scope.outside, rows) for part in linking):
-        raise different_units(same_unit_said(scope.outside, rows), resolver.place(node))
+        raise different_units(same_unit_said(scope.outside, rows), resolver.place(node), otherwise)
     return Inside(rows, linking, lowering)
 
 
@@ -70,7 +72,7 @@ def correlated_value(select: exp.Expr, scope: Scope, node: exp.Expr) -> Expressi
     refusal = scope.resolver.refuse("the subquery reads the row outside", node, VALUE_HINT)
     if not isinstance(select, exp.Select) or len(select.selects) != 1 or not has_aggregate(select.selects[0]):
         raise refusal
-    inside = read_inside(select, scope, node)
+    inside = read_inside(select, scope, node, OVER_EVERYBODY)
     own = {column.name for column in inside.rows.columns.values()}
     pairs = [_key(part, own) for part in inside.linking]
     if not inside.rows.is_private or None in pairs:
@@ -107,7 +109,7 @@ def _key(part: Expression, own: set[str]) -> tuple[Column, Expression] | None:
     match part:
         case Call(function, (first, second)) if function.name == "=":
             for mine, its in ((first, second), (second, first)):
-                outside = all(column.name not in own for column in columns_of(its))
+                outside = names_read(its).isdisjoint(own)
                 if isinstance(mine, Column) and mine.name in own and outside and mine.type == its.type:
                     return mine, its
     return None

@@ -1,8 +1,10 @@
 """Other ways to write what there is a clause for.
 
 x = ANY (SELECT ...), x = ANY ([1, 2])         x IN (...)
+x <> ALL (SELECT ...)                          NOT x IN (...)
 x IN (VALUES (1), (2))                         x IN (1, 2)
-(a, b) IN ((1, 2), (3, 4))                     (a = 1 AND b = 2) OR (a = 3 AND b = 4)
+(a, b) IN (VALUES (1, 2), (3, 4))              (a = 1 AND b = 2) OR (a = 3 AND b = 4)
+(a, b) IN ((1, 2), (3, 4))                     the same with IS NOT DISTINCT FROM
 t SEMI JOIN u ON c, t ANTI JOIN u ON c         WHERE [NOT] EXISTS (SELECT 1 FROM u WHERE c)
 FROM (t JOIN u ON c)                           FROM t JOIN u ON c
 FROM t, LATERAL (SELECT COUNT(*) AS n ...) l   l.n is (SELECT COUNT(*) ...)
@@ -17,8 +19,8 @@ from dpsql.resolve.syntax import extra_clauses, from_nodes, has_aggregate, outpu
 
 def desugar(tree: exp.Expr) -> None:
     """Rewrites the tree in place."""
-    for node in list(tree.find_all(exp.EQ, exp.In)):
-        plain = _any_as_in(node) if isinstance(node, exp.EQ) else _listed_tuples(_listed_values(node))
+    for node in list(tree.find_all(exp.EQ, exp.NEQ, exp.In)):
+        plain = _listed_tuples(node) if isinstance(node, exp.In) else _quantified_as_in(node)
         if plain is not node:
             node.replace(plain)
     for select in list(tree.find_all(exp.Select)):
@@ -30,28 +32,32 @@ def desugar(tree: exp.Expr) -> None:
                 _as_values(select, join)
 
 
-def _any_as_in(node: exp.Expr) -> exp.Expr:
+def _quantified_as_in(node: exp.Expr) -> exp.Expr:
+    """An empty array stays as it is: NULL = ANY ([]) is false, NULL IN () is not."""
+    if isinstance(node, exp.NEQ):
+        query = node.expression.this if isinstance(node.expression, exp.All) else None
+        return exp.Not(this=_with_marks(exp.In(this=node.this, query=query), node)) if _is_query(query) else node
     choices = node.expression.this if isinstance(node.expression, exp.Any) else None
-    if isinstance(choices, exp.Query):
+    if _is_query(choices):
         return _with_marks(exp.In(this=node.this, query=choices), node)
     choices = unaliased(choices) if choices is not None else None
-    if isinstance(choices, exp.Array):
-        return _with_marks(exp.In(this=node.this, expressions=choices.expressions), node)
+    if isinstance(choices, exp.Array) and choices.expressions:
+        return _with_marks(exp.In(this=node.this, expressions=list(map(_typed, choices.expressions))), node)
     return node
 
 
-def _listed_values(node: exp.Expr) -> exp.Expr:
-    """IN (VALUES (1), (2)): rows of one column are values, longer ones tuples."""
-    if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Values):
-        rows = node.expressions[0].expressions
-        values = [row.expressions[0] if len(row.expressions) == 1 else row for row in rows]
-        return _with_marks(exp.In(this=node.this, expressions=values), node)
-    return node
+def _is_query(node: exp.Expr | None) -> bool:
+    return isinstance(node.this if isinstance(node, exp.Subquery) else node, exp.Query)
 
 
 def _listed_tuples(node: exp.Expr) -> exp.Expr:
-    value = unaliased(node.this)
-    rows = node.expressions
+    """Rows of VALUES are compared part by part, as those of a subquery are; tuples of a list as wholes, NULLs too."""
+    value, rows = unaliased(node.this), node.expressions
+    equal: type[exp.Binary] = exp.NullSafeEQ
+    if len(rows) == 1 and isinstance(rows[0], exp.Values):
+        equal, rows = exp.EQ, rows[0].expressions
+        if all(len(row.expressions) == 1 for row in rows):
+            return _with_marks(exp.In(this=node.this, expressions=[_typed(row.expressions[0]) for row in rows]), node)
     if not isinstance(value, exp.Tuple) or not rows or not all(isinstance(row, exp.Tuple) for row in rows):
         return node
     if any(len(row.expressions) != len(value.expressions) for row in rows):
@@ -59,8 +65,15 @@ def _listed_tuples(node: exp.Expr) -> exp.Expr:
     same = []
     for row in rows:
         pairs = zip(value.expressions, row.expressions, strict=True)
-        same.append(exp.and_(*(exp.EQ(this=part.copy(), expression=wanted) for part, wanted in pairs), copy=False))
+        same.append(
+            exp.and_(*(equal(this=part.copy(), expression=_typed(wanted)) for part, wanted in pairs), copy=False)
+        )
     return exp.Paren(this=exp.or_(*same, copy=False))
+
+
+def _typed(value: exp.Expr) -> exp.Expr:
+    """A text in an array or a tuple has its type already, and is not read as the date that it is compared with."""
+    return exp.cast(value, "VARCHAR") if isinstance(value, exp.Literal) and value.is_string else value
 
 
 def _with_marks(new: exp.Expr, old: exp.Expr) -> exp.Expr:

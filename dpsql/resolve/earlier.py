@@ -25,6 +25,7 @@ from dpsql.relation.earlier import EarlierTable, known_kind, known_rows
 from dpsql.relation.relation import Listed
 from dpsql.resolve.inner import release_name
 from dpsql.resolve.rows import Answer, Rows, inner_name
+from dpsql.resolve.syntax import DUCKDB
 from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Integer
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class EarlierAnswer:
 
     @property
     def sql(self) -> str:
-        return self.query.sql("duckdb")
+        return self.query.sql(DUCKDB)
 
 
 def earlier_value(resolver: Resolver, query: exp.Expr, named: Named, node: exp.Expr) -> Expression:
@@ -100,7 +101,7 @@ def _collect(query: exp.Expr, named: Named, needed: dict[str, exp.CTE]) -> None:
 
 
 def _earlier(resolver: Resolver, query: exp.Expr, node: exp.Expr, *, single: bool) -> EarlierAnswer:
-    sql = query.sql("duckdb")
+    sql = query.sql(DUCKDB)
     for known in resolver.earlier:
         if known.sql == sql:
             return known

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.expressions.tree import Call, Column, Expression, columns_of
+from dpsql.expressions.tree import Call, Column, Expression, names_read
 from dpsql.relation.relation import Across, Join, Project
 from dpsql.relation.units import different_units
 from dpsql.resolve.kept_rows import Kept
@@ -209,7 +209,7 @@ def _across(left: Rows, step: Step, condition: Expression | None, where: list[Ex
     parts = [*(conjuncts(condition) if condition is not None else ()), *(where if step.kind == "INNER" else ())]
     sides = [frozenset(column.name for column in rows.columns.values()) for rows in (left, right)]
     pairs = tuple(pair for part in parts if (pair := _pair(part, *sides)) is not None)
-    linking = all_of([part for part in parts if {used.name for used in columns_of(part)} <= sides[0] | sides[1]])
+    linking = all_of([part for part in parts if names_read(part) <= sides[0] | sides[1]])
     if not pairs or linking is None or step.kind != "INNER":
         raise different_units(same_unit_said(left, right), step.at)
     relation = Across(left.relation, right.relation, pairs, linking, same_unit_said(left, right), step.at)
@@ -223,7 +223,7 @@ def _pair(part: Expression, left: frozenset[str], right: frozenset[str]) -> tupl
     """
     match part:
         case Call(function, (first, second), _) if function.name == "=" and first.type == second.type:
-            mine, its = ({used.name for used in columns_of(side)} for side in (first, second))
+            mine, its = map(names_read, (first, second))
             if mine and its and mine <= left and its <= right:
                 return first, second
             if mine and its and mine <= right and its <= left:
@@ -233,8 +233,19 @@ def _pair(part: Expression, left: frozenset[str], right: frozenset[str]) -> tupl
 
 def same_unit_said(left: Rows, right: Rows) -> str:
     """What the condition should say; a subquery that leaves the unit out has to select it first."""
-    mine, its = (" or ".join(rows.unit_names) or "the unit, selected too" for rows in (left, right))
-    return f"{mine} = {its}"
+    mine, its = left.unit_names, right.unit_names
+    if not (mine and its):
+        # Over a foreign key that leads both to their unit, if there is one.
+        mine, its = next(_common_keys(left, right), (mine, its))
+    first, second = (" or ".join(names) or "the unit, selected too" for names in (mine, its))
+    return f"{first} = {second}"
+
+
+def _common_keys(left: Rows, right: Rows) -> Iterator[tuple[list[str], list[str]]]:
+    for column, key in left.unit_keys.items():
+        mine, its = left.names_of({column}), right.names_of({name for name, k in right.unit_keys.items() if k == key})
+        if mine and its:
+            yield mine, its
 
 
 def same_unit(part: Expression, left: Rows, right: Rows) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.errors import Unsupported
-from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of
+from dpsql.expressions.tree import Call, Column, Expression, Literal, names_read
 from dpsql.relation.relation import Filter, Relation
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Kept:
         return relation
 
     def _is_public(self, expression: Expression) -> bool:
-        return all(column.name in self.columns for column in columns_of(expression))
+        return all(name in self.columns for name in names_read(expression))
 
     def _vanishes(self, expression: Expression) -> bool:
         """Whether it is NULL where there is no private row."""

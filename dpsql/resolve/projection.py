@@ -22,7 +22,12 @@ class Projection(Scope):
 
     def projection(self) -> Rows:
         first = self.first_of_each()
-        self.refuse_order()
+        unit = " or ".join(self.rows.unit_names or self.rows.names_of(self.rows.unit_keys))
+        self.refuse_order(
+            "rows of people",
+            "use it above an aggregate, or keep some rows of each person: "
+            f"QUALIFY ROW_NUMBER() OVER (PARTITION BY {unit} ORDER BY ...) <= 3",
+        )
         self.refuse_kept()
         columns = self.projected()
         qualify = self.select.args.get("qualify")
@@ -60,15 +65,11 @@ class Projection(Scope):
         keys = distinct.args.get("on") if distinct is not None else None
         return [] if keys is None else keys.expressions if isinstance(keys, exp.Tuple) else [keys]
 
-    def refuse_order(self) -> None:
+    def refuse_order(self, rows: str, hint: str) -> None:
+        """Which rows come first depends on other people's."""
         for clause in ("order", "limit", "offset"):
             if self.select.args.get(clause) and not (clause == "order" and self.distinct_on):
-                raise self.resolver.refuse(
-                    f"{clause.upper()} cannot be used on rows of people",
-                    self.select.args[clause],
-                    "use it above an aggregate, or keep some rows of each person: "
-                    f"QUALIFY ROW_NUMBER() OVER (PARTITION BY {' or '.join(self.rows.unit_names)} ORDER BY ...) <= 3",
-                )
+                raise self.resolver.refuse(f"{clause.upper()} cannot be used on {rows}", self.select.args[clause], hint)
 
     def refuse_kept(self) -> None:
         if self.rows.kept is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.expressions.facts import Facts, bounded, exact_value, fact_of, one_of
-from dpsql.expressions.tree import Column, columns_of
+from dpsql.expressions.tree import Column, names_read
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Project, Relation, Scan, ScanColumn, Unit, UnitHop
 from dpsql.relation.units import is_tracked
@@ -61,7 +61,7 @@ class Rows:
         """Whether rows with the same value are of the same unit: the expression tells the unit of every row."""
         if self.key_of(expression) is None:
             return False
-        names = {column.name for column in columns_of(expression)}
+        names = names_read(expression)
         if any(columns <= names for columns in self.present):
             return True
         known = knowledge_of(self.relation).kept
@@ -81,8 +81,12 @@ class Rows:
 
     @property
     def unit_names(self) -> list[str]:
-        """How the query may name the unit: with an alias, where there is one."""
-        names = sorted(name for name, column in self.columns.items() if column.name in self.unit_columns)
+        """How the query may name the unit."""
+        return self.names_of(self.unit_columns)
+
+    def names_of(self, inner: Collection[str]) -> list[str]:
+        """How the query may name these columns: with an alias, where there is one."""
+        names = sorted(name for name, column in self.columns.items() if column.name in inner)
         return [name for name in names if "." in name] or names
 
     def called(self, alias: str) -> Rows:

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, UnknownName
 from dpsql.expressions.lower import Lowering
-from dpsql.expressions.tree import Column, Expression, Literal
-from dpsql.relation.relation import Filter, Mark, SemiJoin
+from dpsql.expressions.tree import Column, Expression
+from dpsql.relation.relation import Filter, Mark
 from dpsql.resolve.correlated import correlated_value
 from dpsql.resolve.earlier import earlier_value
 from dpsql.resolve.inner import INNER
@@ -18,7 +18,7 @@ from dpsql.resolve.joins import all_of
 from dpsql.resolve.rows import Rows
 from dpsql.resolve.semi_joins import as_test, match_of, semi_joined
 from dpsql.resolve.syntax import conditions_of, from_nodes
-from dpsql.schema.types import Boolean, Text
+from dpsql.schema.types import Boolean
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from dpsql.resolve.joins import Source
     from dpsql.resolve.query import Resolver
     from dpsql.resolve.rows import Named
+    from dpsql.schema.model import Schema
 
 READS_OUTSIDE = "the subquery reads the row outside"
-COMPARE_UNITS = "use EXISTS and compare the units in it, or join with a subquery that is grouped by the unit"
+COMPARE_UNITS = "use EXISTS and compare the units in it, or join a subquery that is grouped by what is compared"
 
 
 @dataclass
@@ -67,10 +68,13 @@ class Scope:
             )
         for change in self.pending:
             rows = change(rows)
+        whole = all_of(conditions)
+        if whole is not None:
+            rows = replace(rows, relation=Filter(rows.relation, whole))
+        # Last: an engine leaves a test where it is written, and should not make it on every pair of a comma's rows.
         for test in tests:
             rows = semi_joined(rows, test, self)
-        whole = all_of(conditions)
-        return rows if whole is None else replace(rows, relation=Filter(rows.relation, whole))
+        return rows
 
     def condition(self, node: exp.Expr, clause: str) -> Expression:
         condition = self.lowering.lower(node)
@@ -113,11 +117,9 @@ class Scope:
         if found is None:
             return None
         name = self.new_name()
-        match, null = match_of(found, self, as_value=True)
-        self.add(lambda rows: replace(rows, relation=Mark(SemiJoin(rows.relation, *match, negated=False), name)))
+        match = match_of(found, self, is_open=True)
+        self.add(lambda rows: replace(rows, relation=Mark(match.of(rows, found, self, negated=False), name)))
         mark: Expression = Column(name, Boolean())
-        if null is not None:
-            mark = self.lowering.build("CASE", node, (null, Literal(None, Text()), mark))
         return self.lowering.build("NOT", node, (mark,)) if found.negated else mark
 
     def value(self, node: exp.Expr) -> Expression:
@@ -187,7 +189,7 @@ class Scope:
         return not node.table and node.name.lower() in self.aliases
 
     def unknown(self, node: exp.Column) -> UnknownName | Unsupported:
-        if node.table and _is_outside(node):
+        if _is_outside(node, self.resolver.schema):
             return self.resolver.refuse(READS_OUTSIDE, node, COMPARE_UNITS)
         names = {name.rpartition(".")[2] for name in self.source.columns} | set(self.aliases)
         shown = ".".join(part.name for part in node.parts)
@@ -195,12 +197,19 @@ class Scope:
         return UnknownName(f'there is no column "{shown}"', at=self.resolver.place(node), hint=hint)
 
 
-def _is_outside(node: exp.Column) -> bool:
-    """Whether the column's table is one of a query around the one that it stands in."""
+def _is_outside(node: exp.Column, schema: Schema) -> bool:
+    """Whether the column is of a table of a query around the one that it stands in."""
+
+    def has(item: exp.Expr) -> bool:
+        if node.table:
+            return item.alias_or_name.lower() == node.table.lower()
+        table = schema.table(item.name) if isinstance(item, exp.Table) else None
+        return table is not None and table.column(node.name) is not None
+
     own = node.find_ancestor(exp.Select)
     outer = own.find_ancestor(exp.Select) if own is not None else None
     while outer is not None:
-        if any(item.alias_or_name.lower() == node.table.lower() for item in from_nodes(outer)):
+        if any(map(has, from_nodes(outer))):
             return True
         outer = outer.find_ancestor(exp.Select)
     return False

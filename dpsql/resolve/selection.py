@@ -112,7 +112,10 @@ class Selection(Projection):
     def per_unit(self) -> Rows:
         """GROUP BY with the unit: still rows of people, with aggregates of each one's own."""
         self.is_within_unit = True
-        self.refuse_order()
+        self.refuse_order(
+            "groups of one person each",
+            "group by what people share, or ask about all of them: SELECT AVG(n) FROM (SELECT ... GROUP BY the unit)",
+        )
         self.refuse_kept()
         for clause in ("qualify", "distinct"):
             if self.select.args.get(clause):

@@ -6,25 +6,23 @@ Whether a person's rows are kept may depend on that person's other rows, and on 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.expressions.table import FUNCTIONS
-from dpsql.expressions.tree import Call, Expression
-from dpsql.relation.knowledge import knowledge_of
-from dpsql.relation.relation import Filter, Relation, SemiJoin
+from dpsql.relation.relation import SemiJoin
 from dpsql.resolve.correlated import read_inside
 from dpsql.resolve.earlier import earlier_rows
 from dpsql.resolve.joins import all_of, same_unit
 from dpsql.resolve.rows import Rows
 from dpsql.resolve.syntax import has_aggregate, unaliased
-from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
+    from dpsql.expressions.tree import Expression
+    from dpsql.relation.relation import Relation
     from dpsql.resolve.scope import Scope
 
-Match: TypeAlias = tuple[Relation, Expression | None]
+MAYBE_NULL = "a unit that an outer join may have left NULL cannot stand beside [NOT] IN"
 MEMBERSHIP_HINT = "compare the unit with the unit: WHERE customer_id IN (SELECT customer_id FROM ...)"
 
 
@@ -51,31 +49,42 @@ def as_test(node: exp.Expr) -> Test | None:
     return None
 
 
+@dataclass(frozen=True)
+class Match:
+    """The rows among which a match is looked for, what makes one a match, and what a NULL may leave open."""
+
+    other: Relation
+    condition: Expression | None
+    compared: tuple[Expression, ...] = ()
+    units: tuple[Expression, ...] = ()
+    """What is compared as the unit of the rows outside. Where it is NULL, other people's rows would decide."""
+
+    def of(self, rows: Rows, test: Test, scope: Scope, *, negated: bool) -> SemiJoin:
+        """The test of these rows, once it is known what they are joined of."""
+        if not all(map(rows.tells_unit, self.units)):
+            raise scope.resolver.refuse(MAYBE_NULL, test.node, "compare the unit that is never NULL, or use EXISTS")
+        return SemiJoin(rows.relation, self.other, self.condition, negated, self.compared)
+
+
 def semi_joined(rows: Rows, test: Test, scope: Scope) -> Rows:
-    """The rows that the test keeps. x NOT IN (...) is never true where x is NULL."""
-    (other, condition), null = match_of(test, scope)
-    if test.negated and null is not None:
-        known = Call(FUNCTIONS["NOT"], (null,), Boolean())
-        rows = replace(rows, relation=Filter(rows.relation, known))
-    return replace(rows, relation=SemiJoin(rows.relation, other, condition, test.negated))
+    """The rows that the test keeps."""
+    found = match_of(test, scope, is_open=test.negated)
+    return replace(rows, relation=found.of(rows, test, scope, negated=test.negated))
 
 
-def match_of(test: Test, scope: Scope, *, as_value: bool = False) -> tuple[Match, Expression | None]:
-    """The other rows and what makes one a match; and when it is not known whether there is one.
-
-    `as_value`: true and false must be told from unknown, since the analyst may put a NOT before it.
-    """
+def match_of(test: Test, scope: Scope, *, is_open: bool) -> Match:
+    """What the test looks for. `is_open`: no match must be told from an unknown one, since a NOT stands before it."""
     if test.value is not None:
-        return _member(test, test.value, scope, as_value=as_value)
+        return _member(test, test.value, scope, is_open=is_open)
     if any(map(has_aggregate, test.query.selects)):
         raise scope.resolver.refuse(
             "EXISTS over an aggregate is always true", test.node, "compare the aggregate: (SELECT COUNT(*) ...) > 0"
         )
     inside = read_inside(test.query, scope, test.node)
-    return (inside.rows.relation, all_of(inside.linking)), None
+    return Match(inside.rows.relation, all_of(inside.linking))
 
 
-def _member(test: Test, value: exp.Expr, scope: Scope, *, as_value: bool) -> tuple[Match, Expression | None]:
+def _member(test: Test, value: exp.Expr, scope: Scope, *, is_open: bool) -> Match:
     before = unaliased(value)
     nodes = before.expressions if isinstance(before, exp.Tuple) else [before]
     values = [scope.lowering.lower(node) for node in nodes]
@@ -85,23 +94,18 @@ def _member(test: Test, value: exp.Expr, scope: Scope, *, as_value: bool) -> tup
         count = f"{len(values)} columns" if len(values) > 1 else "one column"
         raise scope.resolver.refuse(f"IN takes a subquery with {count} here", test.node, "select as many columns")
     equalities = [scope.lowering.build("=", test.node, (mine, its)) for mine, its in zip(values, columns, strict=True)]
-    if other.is_private and not any(same_unit(part, scope.outside, other) for part in equalities):
+    pairs = [
+        pair
+        for pair, equality in zip(zip(values, columns, strict=True), equalities, strict=True)
+        if other.is_private and same_unit(equality, scope.outside, other)
+    ]
+    if other.is_private and not pairs:
         raise scope.resolver.refuse("IN would compare different people", test.node, MEMBERSHIP_HINT)
-    known = knowledge_of(other.relation).kept
-    nullable = any(known[column.name].nullable and column.name not in other.all_units for column in columns)
-    if nullable and (as_value or test.negated) and not (other.is_private and len(columns) == 1):
-        if as_value or len(columns) > 1:
-            raise scope.resolver.refuse(
-                "[NOT] IN over values that may be NULL may be unknown", test.node, "add WHERE ... IS NOT NULL inside"
-            )
-        # x NOT IN (..., NULL) is never true: a NULL counts as a match.
-        missing = Call(FUNCTIONS["IS NULL"], (columns[0],), Boolean())
-        equalities = [Call(FUNCTIONS["OR"], (equalities[0], missing), Boolean())]
-    unknown = [Call(FUNCTIONS["IS NULL"], (mine,), Boolean()) for mine in values]
-    null: Expression = unknown[0]
-    for part in unknown[1:]:
-        null = Call(FUNCTIONS["OR"], (null, part), Boolean())
-    return (other.relation, all_of(equalities)), null
+    if not is_open:
+        return Match(other.relation, all_of(equalities))
+    if not all(other.tells_unit(its) for _, its in pairs):
+        raise scope.resolver.refuse(MAYBE_NULL, test.node, "add WHERE ... IS NOT NULL inside")
+    return Match(other.relation, all_of(equalities), tuple(equalities), tuple(mine for mine, _ in pairs))
 
 
 def _other_rows(test: Test, scope: Scope) -> Rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
+from sqlglot import Dialect, exp
 
 from dpsql.resolve.bounds import is_wrapper, without_bounds
 from dpsql.resolve.quantiles import is_quantile
@@ -12,6 +12,19 @@ from dpsql.resolve.quantiles import is_quantile
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
+def _duckdb() -> Dialect:
+    """DuckDB's SQL, read and written with positions as they stand.
+
+    The parser's own would count from 0 where it takes the operand of x[1] for a list, and from 1 where it knows it for
+    a text; which of the two, parameters and names put in later can change on the way.
+    """
+    dialect = Dialect.get_or_raise("duckdb")
+    dialect.INDEX_OFFSET = 0
+    return dialect
+
+
+DUCKDB = _duckdb()
 
 INTERVAL_ENDS = ("DP_INTERVAL_LOW", "DP_INTERVAL_HIGH")
 
@@ -123,4 +136,4 @@ def output_name(item: exp.Expr) -> str:
     if isinstance(item, exp.Alias | exp.Column):
         return str(item.alias_or_name)
     item = without_bounds(item)
-    return "count_star()" if is_star(item) else str(item.sql("duckdb", normalize_functions="lower"))
+    return "count_star()" if is_star(item) else str(item.sql(DUCKDB, normalize_functions="lower"))
