@@ -16,6 +16,10 @@ MOST_NODES = 50_000
 """Nodes of the parser's tree."""
 DEEPEST = 150
 """Levels of parentheses, operators and subqueries; a chain of AND or OR is one. The engine needs the cube of it."""
+MOST_QUERIES = 200
+"""SELECTs in the text. Each is copied and compared with others as a text, with all that stands within it."""
+MOST_TERMS = 300
+"""Conditions of one AND. The engine compares each <> with all others, and is slow beyond."""
 LONGEST_LIST = 10_000
 """Values of one IN, and rows of one VALUES."""
 LONGEST_PATTERN = 1_000

@@ -23,6 +23,8 @@ from dpsql.limits import (
     LONGEST_QUERY,
     MOST_NODES,
     MOST_PARTS,
+    MOST_QUERIES,
+    MOST_TERMS,
 )
 from dpsql.resolve.options import SqlOptions, read_options
 from dpsql.resolve.syntax import DUCKDB
@@ -104,14 +106,25 @@ def _check_text(text: str) -> None:
 
 def _check_size(tree: exp.Query) -> None:
     """Counts the nodes and how deep they stand in each other; links of one chain (a AND b AND c) stand side by side."""
-    nodes, pending = 0, [(tree, 1)]
+    nodes, queries, pending = 0, 0, [(tree, 1)]
     while pending:
         node, depth = pending.pop()
         nodes += 1
+        queries += isinstance(node, exp.Select)
+        if queries > MOST_QUERIES:
+            raise SqlSyntaxError(
+                f"there are more than {MOST_QUERIES} SELECTs",
+                hint="name a subquery that is used twice: WITH q AS (...)",
+            )
         if depth > DEEPEST:
             raise too_deep()
         if nodes > MOST_NODES:
             raise SqlSyntaxError(f"the query has more than {MOST_NODES:,} words", hint="ask it in several queries")
+        if isinstance(node, exp.And) and not _is_link(node) and sum(1 for _ in node.flatten()) > MOST_TERMS:
+            raise SqlSyntaxError(
+                f"more than {MOST_TERMS} conditions are joined by AND",
+                hint="for a long list of exceptions write  x NOT IN (1, 2, 3)",
+            )
         if isinstance(node, exp.In | exp.Values) and len(node.expressions) > LONGEST_LIST:
             raise SqlSyntaxError(
                 f"a list has more than {LONGEST_LIST:,} values",
