@@ -408,6 +408,14 @@ def test_check_tells_counts_and_no_values(run: Run, csv_folder: Path) -> None:
     assert "secret" not in checked.err
 
 
+def test_init_of_a_folder_with_two_tables_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("person,age\n1,30\n")
+    (tmp_path / "visits.csv").write_text("person,day\n1,2024-01-01\n")
+    refused = run("init", tmp_path, "--unit", "person", "--yes")
+    assert refused.code != 0
+    assert "visits.csv has other columns than people.csv" in refused.err
+
+
 def test_init_leaves_a_view_to_be_vouched_for(run: Run, tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "v.duckdb")) as raw:
         raw.execute("CREATE TABLE t (u BIGINT); CREATE VIEW seen AS FROM t")

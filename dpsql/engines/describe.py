@@ -15,7 +15,16 @@ import duckdb
 from dpsql.engines.catalog import current_place, found_tables
 from dpsql.engines.csv_files import in_utf8, marks, opened
 from dpsql.engines.duckdb_engine import open_file
-from dpsql.engines.files import PARQUET, exactly, files_of, kind_of, names_files, parquet_columns, table_name
+from dpsql.engines.files import (
+    PARQUET,
+    check_alike,
+    exactly,
+    files_of,
+    kind_of,
+    names_files,
+    parquet_columns,
+    table_name,
+)
 from dpsql.engines.quoting import literal
 from dpsql.errors import OperationalError
 from dpsql.schema.model import Csv
@@ -42,7 +51,9 @@ def describe(path: Path) -> dict[str, Described]:
         return _describe_database(path)
     files, name = files_of(path), table_name(path).replace(".", "_")
     if kind_of(files[0]) not in PARQUET:
-        return {name: _describe_text(files[0])}
+        found = [_describe_text(file) for file in files]
+        check_alike(files, [{column.lower() for column in each.columns} for each in found])
+        return {name: found[0]}
     with duckdb.connect(":memory:") as connection:
         return {name: Described(dict(parquet_columns(connection, name, files).columns))}
 

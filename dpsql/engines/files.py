@@ -110,5 +110,5 @@ def check_alike(paths: list[Path], columns: Sequence[object]) -> None:
         if found != columns[0]:
             raise OperationalError(
                 f"{path.name} has other columns than {paths[0].name}",
-                hint="the files of one table have the same columns, of the same types",
+                hint="files of one table have the same columns; connect several tables as a dict of table -> file",
             )
