@@ -33,6 +33,8 @@ from dpsql.relation.relation import Relation
 from dpsql.schema.model import Table
 from dpsql.schema.types import Integer
 
+pytestmark = pytest.mark.long
+
 HERE = Path(__file__).parent
 FUZZER = runpy.run_path(str(HERE / "test_outcomes.py"))
 FACTS = runpy.run_path(str(HERE / "test_facts.py"))
@@ -207,7 +209,7 @@ def outcomes_differ(source: Any, attack: str, folder: Path) -> list[str]:
         return list(FUZZER["differences"](FUZZER["asked"](pair.full, question), FUZZER["asked"](pair.less, question)))
 
 
-@pytest.mark.parametrize("name", [*DRAWN, *(pytest.param(name, marks=pytest.mark.long) for name in LONG)])
+@pytest.mark.parametrize("name", [*DRAWN, *LONG])
 def test_drawn_questions_find_it(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     removals, source, questions = (DRAWN | LONG)[name]
     for removal in removals:

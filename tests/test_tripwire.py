@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +21,8 @@ from dpsql.accounting import ledger_schema
 from dpsql.accounting.events import PureRelease
 from dpsql.accounting.ledger import Ledger
 from dpsql.cli.app import main
-from dpsql.engines.duckdb_engine import DuckDBEngine
+from dpsql.engines import duckdb_engine
+from dpsql.engines.duckdb_engine import INTERRUPTED, DuckDBEngine
 
 SCHEMA = {"tables": {"people": {"unit": "id", "unique": True, "columns": {"id": "integer"}}}}
 COUNT = "SELECT COUNT(*) FROM people"
@@ -248,7 +247,8 @@ def test_sqlalchemy_passes_it_on(database: Path, opened: Any, broken: Any) -> No
 
 DIE = """
 import os, signal, sys, dpsql
-from dpsql.engines.duckdb_engine import DuckDBEngine
+from dpsql.engines import duckdb_engine
+from dpsql.engines.duckdb_engine import INTERRUPTED, DuckDBEngine
 DuckDBEngine.run = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), epsilon=10).execute("SELECT COUNT(*) FROM people")
 """
@@ -293,22 +293,17 @@ def test_a_charge_that_another_session_works_on_is_not_lost(opened: Any, broken:
 def test_an_interrupt_suspends_nobody(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while DuckDB is at work, which DuckDB calls a RuntimeError. It tells the time, no more."""
     connection = opened()
-    run = DuckDBEngine.run
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    endless = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE hash(a.range + b.range) % 7 = 3"
-    monkeypatch.setattr(DuckDBEngine, "run", lambda engine, _: run(engine, endless))
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(duckdb_engine, "_fetched", interrupted)
         with pytest.raises(KeyboardInterrupt) as caught:
             connection.execute(COUNT)
-    finally:
-        timer.join()
-        signal.signal(signal.SIGINT, handler)
     assert caught.value.__context__ is None
-    monkeypatch.setattr(DuckDBEngine, "run", run)
     assert connection.execute(COUNT).fetchall()
     assert states(connection) == ["budget", "charged", "failed", "charged", "released"]
+
+
+def interrupted(_: object) -> None:
+    raise RuntimeError(INTERRUPTED)
 
 
 # -- the ledger's file -------------------------------------------------------------------------------------------------
