@@ -197,12 +197,12 @@ PLANTED = [
     (count_every_row, COUNT, {}),
     (show_every_group, BY_NOTE, {"delta": 0.001}),
     (do_not_select, BY_NOTE, {}),
-    (halve_the_score, MODE, {"runs": 16_000}),
+    pytest.param(halve_the_score, MODE, {"runs": 100_000}, marks=pytest.mark.long),
     (do_not_charge_delta, BY_NOTE.replace("SELECT", LAPLACE), {"delta": 0.2}),
 ]
 
 
-@pytest.mark.parametrize(("plant", "sql", "options"), PLANTED, ids=[plant.__name__ for plant, _, _ in PLANTED])
+@pytest.mark.parametrize(("plant", "sql", "options"), PLANTED, ids=lambda part: getattr(part, "__name__", ""))
 def test_a_planted_bug_is_found(
     plant: Any, sql: str, options: dict[str, Any], auditor: Auditor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,7 @@ from dpsql.aggregates.write_release import Writer
 from dpsql.expressions.write import column
 
 BY_HAND = "DPSQL_EXAMPLES" in os.environ
-EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "2000"))
+EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "1200"))
 PARTS = 4
 """The examples are split over tests, so that several processes can share them; each part has worlds of its own."""
 WORLDS = 100 if BY_HAND else 6
