@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from dpsql.aggregates.answer import Test
     from dpsql.aggregates.release import Drawn, Release
     from dpsql.draws.draw import Draw
-    from dpsql.expressions.write import Sql
     from dpsql.flow.plan_query import Output, Planned, PlannedRelease, PublicTable
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
@@ -94,12 +93,12 @@ class CalibratedRelease:
         stds = {measure.bounded.column: measure.std for measure in self.measures}
         return {**columns, **{noise_of(name): np.full(length, stds[name]) for name in self.planned.weighed}}
 
-    def salted(self, salt: int) -> Sql:
+    def salted(self, salt: int) -> str:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
         return _salted(self.planned, self.statistics, salt)
 
     @cached_property
-    def sql(self) -> Sql:
+    def sql(self) -> str:
         """The SQL as it would run, with the salt 0."""
         return self.salted(0)
 
@@ -239,7 +238,7 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
     return drawn, draw
 
 
-def _salted(release: PlannedRelease, statistics: tuple[tuple[Drawn, Draw], ...], salt: int) -> Sql:
+def _salted(release: PlannedRelease, statistics: tuple[tuple[Drawn, Draw], ...], salt: int) -> str:
     return release.salted(salt, {drawn.column: draw.reach for drawn, draw in statistics})
 
 

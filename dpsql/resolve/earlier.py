@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.engines.duckdb.render import type_name
 from dpsql.engines.scratch import ScratchTable
 from dpsql.errors import Unsupported
 from dpsql.expressions.emit import VALUE
 from dpsql.expressions.facts import fact_of, one_of
 from dpsql.expressions.tree import Column, Earlier, Expression, Literal
-from dpsql.expressions.write import engine_type
 from dpsql.limits import LONGEST_LIST
 from dpsql.relation.earlier import EarlierTable, known_kind, known_rows
 from dpsql.relation.relation import Listed
@@ -149,7 +149,7 @@ def _release_tables(resolver: Resolver) -> Iterator[ScratchTable]:
 
 
 def _columns(aggregate: Aggregate) -> dict[str, tuple[str, str]]:
-    keys = {f"_k{number}": (str(engine_type(key.type)), "") for number, key in enumerate(aggregate.keys)}
+    keys = {f"_k{number}": (type_name(key.type), "") for number, key in enumerate(aggregate.keys)}
     return keys | {f"_a{number}": (_call_type(call), "") for number, call in enumerate(aggregate.calls)}
 
 
@@ -162,10 +162,10 @@ def _call_type(call: AggregateCall) -> str:
         return "HUGEINT" if isinstance(kind, Integer) else f"DECIMAL({WIDEST_DECIMAL}, {kind.scale})"
     if call.name == "QUANTILE_CONT" and isinstance(kind, Date):
         return "TIMESTAMP"
-    plain = str(engine_type(kind))
+    plain = type_name(kind)
     return "DOUBLE" if plain == "BIGINT" or plain.startswith("DECIMAL") else plain
 
 
 def _public_table(scan: Scan) -> ScratchTable:
-    types = {part.declared: (str(engine_type(part.facts.type)), "") for part in scan.columns}
+    types = {part.declared: (type_name(part.facts.type), "") for part in scan.columns}
     return ScratchTable(scan.table, {}, types)
