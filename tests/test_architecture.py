@@ -39,6 +39,7 @@ LAYERS = (
     {"relation"},
     {"expressions"},
     {"engines"},
+    {"engine_sql"},
     {"accounting", "sampling", "schema"},
     {"display"},
     {"limits"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, assert_never
 
+from dpsql.engine_sql.build import NULL
 from dpsql.engine_sql.tree import (
     Apply,
     AroundRank,
@@ -104,7 +105,8 @@ class Renderer(ABC):
                 return f"CAST({self.term(inner)} AS {self.type_name(kind)})"
             case Case(branches, otherwise):
                 whens = " ".join(f"WHEN {self.term(test)} THEN {self.term(then)}" for test, then in branches)
-                return f"CASE {whens} ELSE {self.term(otherwise)} END"
+                last = "" if otherwise == NULL else f" ELSE {self.term(otherwise)}"
+                return f"CASE {whens}{last} END"
             case Stored():
                 return self.stored(value)
             case Let():
@@ -126,8 +128,7 @@ class Renderer(ABC):
 
     def ordered(self, order: Iterable[Ordered]) -> str:
         return ", ".join(
-            f"{self.term(part.value)} {'DESC' if part.descending else 'ASC'}"
-            f" NULLS {'FIRST' if part.nulls_first else 'LAST'}"
+            f"{self.term(part.value)}{' DESC' if part.descending else ''} NULLS {'FIRST' if part.nulls_first else 'LAST'}"
             for part in order
         )
 

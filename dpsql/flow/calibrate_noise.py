@@ -95,12 +95,12 @@ class CalibratedRelease:
 
     def salted(self, salt: int) -> str:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
-        return _salted(self.planned, self.statistics, salt)
+        return self.planned.salted(salt, {drawn.column: draw.reach for drawn, draw in self.statistics})
 
     @cached_property
     def sql(self) -> str:
         """The SQL as it would run, with the salt 0."""
-        return self.salted(0)
+        return self.salted(0) if self.statistics else self.planned.shown
 
 
 @dataclass(frozen=True)
@@ -238,10 +238,6 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
     return drawn, draw
 
 
-def _salted(release: PlannedRelease, statistics: tuple[tuple[Drawn, Draw], ...], salt: int) -> str:
-    return release.salted(salt, {drawn.column: draw.reach for drawn, draw in statistics})
-
-
 def _fingerprint(
     release: PlannedRelease,
     measures: tuple[NoisyMeasure, ...],
@@ -257,7 +253,7 @@ def _fingerprint(
         [part.finish, *((before[n].fingerprint, repr(before[n].planned.scratch_table.columns)) for n in part.releases)]
         for part in release.earlier
     ]
-    return _digest([setting.schema.dataset, _salted(release, statistics, 0), noises, draws, threshold, read])
+    return _digest([setting.schema.dataset, release.shown, noises, draws, threshold, read])
 
 
 def subject_of(planned: Planned, number: int, setting: Setting) -> str:
@@ -266,7 +262,7 @@ def subject_of(planned: Planned, number: int, setting: Setting) -> str:
     read = [
         [part.finish, *(subject_of(planned, number, setting) for number in part.releases)] for part in release.earlier
     ]
-    return _digest(["subject", setting.schema.dataset, release.salted(0, {}), read])
+    return _digest(["subject", setting.schema.dataset, release.shown, read])
 
 
 def _digest(parts: list[object]) -> str:

@@ -56,12 +56,17 @@ class PlannedRelease:
     def salted(self, salt: int, reaches: Mapping[str, int]) -> str:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
         query = with_earlier([answer.table for answer in self.earlier], self.query)
-        return render(query, {drawn.column: 0 for drawn in self.release.statistics} | {SALT: salt} | dict(reaches))
+        return render(query, {**reaches, SALT: salt})
 
     @cached_property
     def query(self) -> Query:
         """Written once, with blanks for the salt and for what depends on the noise."""
         return release_sql(self.release)
+
+    @cached_property
+    def shown(self) -> str:
+        """The same for whatever noise: with zeros in the blanks."""
+        return self.salted(0, dict.fromkeys((drawn.column for drawn in self.release.statistics), 0))
 
     @cached_property
     def scratch_table(self) -> ScratchTable:
@@ -139,7 +144,7 @@ def plan_query(measured: Measured, setting: Setting) -> Planned:
         for number, part in enumerate(measured.releases)
     )
     for release in releases:
-        release.salted(0, {})  # whether it can be written is known before the charge
+        assert release.shown  # what is too long to be written is refused here
     outputs = _outputs(finish, measured)
     sql = finish.sql(DUCKDB, copy=False)
     public = tuple(map(PublicTable, measured.public))

@@ -6,6 +6,7 @@ is read twice is computed once. (An engine that puts the expression behind a col
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
         Values,
     )
 
-OPERANDS = quoted("_operands")
+PLAIN = re.compile("_[a-z0-9_]+")
+"""Names that need no quotes, as most of our own."""
+OPERANDS = "_operands"
 INFIX = {
     **{
         symbol: symbol
@@ -105,7 +108,7 @@ def render_term(term: Term) -> str:
 
 class DuckDB(Renderer):
     def quoted(self, name: str) -> str:
-        return quoted(name)
+        return name if PLAIN.fullmatch(name) else quoted(name)
 
     def type_name(self, kind: Kind) -> str:
         return type_name(kind)
@@ -155,7 +158,7 @@ class DuckDB(Renderer):
         return f"TRY_CAST({self.term(cast.value)} AS {self.type_name(cast.kind)})"
 
     def stored(self, column: Stored) -> str:
-        return f"TRY_CAST({quoted(column.table)}.{quoted(column.name)} AS {engine_type(column.kind)})"
+        return f"TRY_CAST({self.quoted(column.table)}.{self.quoted(column.name)} AS {engine_type(column.kind)})"
 
     def let(self, let: Let) -> str:
         """All operands get a name: one that asks for another query's value cannot stand inside a lambda."""
