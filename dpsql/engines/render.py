@@ -128,7 +128,7 @@ class Renderer(ABC):
 
     def ordered(self, order: Iterable[Ordered]) -> str:
         return ", ".join(
-            f"{self.term(part.value)}{' DESC' if part.descending else ''} NULLS {'FIRST' if part.nulls_first else 'LAST'}"
+            f"{self.term(part.value)}{' DESC' * part.descending} NULLS {'FIRST' if part.nulls_first else 'LAST'}"
             for part in order
         )
 

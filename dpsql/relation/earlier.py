@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.engine_sql.tree import Part, Values, With
 from dpsql.schema import types
-from dpsql.schema.types import Boolean, Date, Double, Integer, Text, Timestamp, parse_type
+from dpsql.schema.types import Boolean, Date, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,14 +27,6 @@ if TYPE_CHECKING:
 Row: TypeAlias = "tuple[Value | None, ...]"
 
 INT64 = 2**63 - 1
-KINDS: dict[str, ColumnType] = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), Integer()),
-    **dict.fromkeys(("FLOAT", "DOUBLE"), Double()),
-    "VARCHAR": Text(),
-    "BOOLEAN": Boolean(),
-    "DATE": Date(),
-    "TIMESTAMP": Timestamp(),
-}
 
 
 @dataclass(frozen=True)
@@ -58,12 +50,6 @@ def with_earlier(tables: Iterable[EarlierTable], query: Query) -> Query:
     """The query, which may read these tables."""
     parts = tuple(table.part for table in tables)
     return With(parts, query) if parts else query
-
-
-def known_kind(engine_type: str) -> ColumnType | None:
-    """The type in which a column of an answer is read, by the scratch database's name for its own."""
-    name = engine_type.partition("(")[0]
-    return parse_type(engine_type) if name == "DECIMAL" else KINDS.get(name)
 
 
 def known_rows(rows: Iterable[tuple[object, ...]], kinds: list[ColumnType]) -> tuple[Row, ...]:

@@ -205,7 +205,7 @@ def whole(value: object) -> str:
     assert isinstance(value, int)
     if abs(value) >= 2**31:
         # The parser reads -9223372036854775808 as minus a number that is too large, so such numbers are texts.
-        return f"CAST('{value}' AS {'BIGINT' if abs(value) < 2**63 else 'HUGEINT'})"
+        return f"CAST('{value}' AS {'BIGINT' if -(2**63) <= value < 2**63 else 'HUGEINT'})"
     return str(value) if value >= 0 else f"({value})"
 
 
