@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
 
 
+WITH = "WITH "
+
+
 class Renderer(ABC):
     """Renders one query; `blanks` are the numbers that it leaves open."""
 
@@ -157,7 +160,11 @@ class Renderer(ABC):
                 return f"({self.query(left)}) {kind} ({self.query(right)})"
             case With(parts, last):
                 before = ", ".join(f"{self.quoted(part.name)} AS ({self.query(part.query)})" for part in parts)
-                return f"WITH {before} {self.query(last)}"
+                rest = self.query(last)
+                # One that has a WITH clause of its own has these in front.
+                return (
+                    f"{WITH}{before}, {rest.removeprefix(WITH)}" if rest.startswith(WITH) else f"{WITH}{before} {rest}"
+                )
             case Values():
                 return self.values(query)
             case Series():
