@@ -325,9 +325,9 @@ def test_scaled_sums_stay_within_their_bound(values: list[int], rows: int, centr
     held = [min(max(value, 0), MOST) - centre for value in values]
     total, count = sum(held), len(held)
     partial = f"SELECT CAST({total if held else 'NULL'} AS HUGEINT) AS m, {count} AS m_count, {count} AS n"
-    summed, counted = DATABASE.execute(
-        f"SELECT {render_term(measure.bounded('m', rows))}, {render_term(CountRows().bounded('n', rows))} FROM ({partial})"
-    ).fetchone() or (None, None)
+    both = (measure.bounded("m", rows), CountRows().bounded("n", rows))
+    columns = ", ".join(map(render_term, both))
+    summed, counted = DATABASE.execute(f"SELECT {columns} FROM ({partial})").fetchone() or (None, None)
     assert abs(summed) <= measure.linf(rows)
     assert abs(summed - Fraction(total * min(count, rows), max(count, 1))) <= Fraction(1, 2)
     assert counted == min(count, rows) <= CountRows().linf(rows)
