@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.estimate import Formula
+from dpsql.aggregates.function import AggregateFunction, ErrorBars
 from dpsql.aggregates.statistic import Mode
 from dpsql.errors import Unsupported
 from dpsql.expressions.narrow import kept_facts
@@ -28,3 +29,6 @@ def mode(call: AggregateCall, context: Context) -> Answer:
     place = column(context.drawn_as(Mode(value, values)))
     cases = " ".join(f"WHEN {number} THEN {literal(value_, value.type)}" for number, value_ in enumerate(values))
     return Answer(Formula(Sql(f"CASE {place} {cases} END" if values else "NULL")), value.type)
+
+
+MODE = AggregateFunction(name="MODE", of="columns with public values", error=ErrorBars.UNKNOWN, answer=mode)

@@ -14,6 +14,7 @@ from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.count import count_linear
 from dpsql.aggregates.estimate import Formula, noise_of
 from dpsql.aggregates.final import linear_sql
+from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.sum import sum_linear, summed
 from dpsql.expressions.narrow import kept_facts
 from dpsql.expressions.table import FUNCTIONS
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dpsql.aggregates.estimate import Linear
+    from dpsql.aggregates.function import Aggregator
 
 SAMPLES = ("VAR_SAMP", "STDDEV_SAMP", "COVAR_SAMP")
 DEVIATIONS = 2
@@ -196,3 +198,39 @@ def _divisor(asked: AggregateCall, count: Sql) -> Sql:
 def _enough(asked: AggregateCall, count: Sql) -> Sql:
     """A sample of one has no variance, and nothing has none."""
     return Sql(f"{count} > {1 if asked.name in SAMPLES else 0}")
+
+
+def _of_one(name: str, *also: str, clamped: Bounds | None = None, words: tuple[Word, ...] = ()) -> AggregateFunction:
+    return AggregateFunction(
+        name=name,
+        also=also,
+        of="bounded numbers",
+        error=ErrorBars.UNKNOWN,
+        answer=variance,
+        clamped=clamped,
+        words=words,
+    )
+
+
+def _of_two(name: str, answer: Aggregator) -> AggregateFunction:
+    return AggregateFunction(
+        name=name, of="two bounded numbers", error=ErrorBars.UNKNOWN, answer=answer, arguments=(2,), bounds=()
+    )
+
+
+MOMENTS = (
+    _of_one("VAR_POP", clamped=Bounds.PER_ROW),
+    _of_one("VAR_SAMP", "VARIANCE", words=(Word("var", "VAR_SAMP({})", "The variance, with n - 1 as in pandas."),)),
+    _of_one("STDDEV_POP", clamped=Bounds.PER_ROW),
+    _of_one(
+        "STDDEV_SAMP",
+        "STDDEV",
+        words=(Word("std", "STDDEV_SAMP({})", "The standard deviation, with n - 1 as in pandas."),),
+    ),
+    _of_two("COVAR_POP", covariance),
+    _of_two("COVAR_SAMP", covariance),
+    _of_two("CORR", correlation),
+    _of_two("REGR_R2", correlation),
+    _of_two("REGR_SLOPE", regression),
+    _of_two("REGR_INTERCEPT", regression),
+)

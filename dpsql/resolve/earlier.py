@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.aggregates.table import AGGREGATES
 from dpsql.engines.scratch import ScratchTable
 from dpsql.errors import Unsupported
 from dpsql.expressions.emit import VALUE
@@ -26,7 +27,7 @@ from dpsql.relation.relation import Listed
 from dpsql.resolve.inner import release_name
 from dpsql.resolve.rows import Answer, Rows, inner_name
 from dpsql.resolve.syntax import DUCKDB
-from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Integer
+from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,16 +155,12 @@ def _columns(aggregate: Aggregate) -> dict[str, tuple[str, str]]:
 
 
 def _call_type(call: AggregateCall) -> str:
-    """As what the answer of an aggregate is read: numbers but counts and sums as DOUBLE."""
+    """As what the answer of an aggregate is read; one that cannot be asked of many people is refused later."""
+    function = AGGREGATES.get(call.name)
     kind = call.arguments[0].type if call.arguments else Integer()
-    if call.name == "COUNT":
-        return "HUGEINT" if call.wide else "BIGINT"
-    if call.name == "SUM" and isinstance(kind, Integer | Decimal):
-        return "HUGEINT" if isinstance(kind, Integer) else f"DECIMAL({WIDEST_DECIMAL}, {kind.scale})"
-    if call.name == "QUANTILE_CONT" and isinstance(kind, Date):
-        return "TIMESTAMP"
-    plain = str(engine_type(kind))
-    return "DOUBLE" if plain == "BIGINT" or plain.startswith("DECIMAL") else plain
+    kind = kind if function is None else function.read_as(kind)
+    wide = call.wide or (function is not None and function.wide)
+    return "HUGEINT" if wide and isinstance(kind, Integer) else str(engine_type(kind))
 
 
 def _public_table(scan: Scan) -> ScratchTable:
