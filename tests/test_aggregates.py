@@ -104,8 +104,8 @@ def test_every_name_is_answered_as_its_own_aggregate(
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT GEOMEAN(x) FROM t",
-        "SELECT GEOMEAN(x) FILTER (WHERE x > 20) FROM t",
+        "SELECT FAVG(x) FROM t",
+        "SELECT FAVG(x) FILTER (WHERE x > 20) FROM t",
         "SELECT COUNT(*) FROM (SELECT PRODUCT(x) OVER (PARTITION BY u) AS p FROM t) WHERE p > 5",
         "SELECT COUNT(*) FROM (SELECT u, FSUM(x) FILTER (WHERE x > 2) AS p FROM t GROUP BY u) WHERE p > 5",
         "SELECT COUNT(*) FROM (SELECT ROW_NUMBER() FILTER (WHERE x > 2) OVER (PARTITION BY u) AS p FROM t)",
