@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check format bench schemas reference docs screenshots plots clean
+.PHONY: help setup engines demo test test-long check format bench schemas reference docs screenshots plots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -15,6 +15,10 @@ $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,oracles]'
 	@touch $@
+
+engines: setup  ## install PostgreSQL and its driver, so that its tests are not skipped
+	@test -d /usr/lib/postgresql || command -v initdb >/dev/null || apt-get install -y -qq postgresql
+	@$(BIN)/python -c "import psycopg" 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[postgres]'
 
 demo: setup  ## ask a small shop some private questions
 	@$(BIN)/python examples/demo.py

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import random
+import runpy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -436,3 +437,13 @@ def shop(shop_database: duckdb.DuckDBPyConnection, shop_schema: dict[str, Any]) 
     """A session with epsilon 10 and a delta on that shop."""
     with dpsql.connect(shop_database, schema=shop_schema, epsilon=10, delta=1e-6) as connection:
         yield connection
+
+
+@pytest.fixture(scope="session")
+def postgresql_url() -> Iterator[str]:
+    """An empty database of a PostgreSQL of our own."""
+    names = runpy.run_path(str(Path(__file__).parent / "postgresql_cluster.py"))
+    if (reason := names["missing"]()) is not None:
+        pytest.skip(reason)
+    with names["cluster"]() as url:
+        yield url

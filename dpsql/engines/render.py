@@ -104,8 +104,8 @@ class Renderer(ABC):
                 return self.operand(value)
             case TryCast():
                 return self.try_cast(value)
-            case Cast(inner, kind):
-                return f"CAST({self.term(inner)} AS {self.type_name(kind)})"
+            case Cast():
+                return self.cast(value)
             case Case(branches, otherwise):
                 whens = " ".join(f"WHEN {self.term(test)} THEN {self.term(then)}" for test, then in branches)
                 last = "" if otherwise == NULL else f" ELSE {self.term(otherwise)}"
@@ -125,6 +125,9 @@ class Renderer(ABC):
             case Scalar(query):
                 return f"({self.query(query)})"
         assert_never(value)
+
+    def cast(self, cast: Cast) -> str:
+        return f"CAST({self.term(cast.value)} AS {self.type_name(cast.kind)})"
 
     def listed(self, values: Iterable[Term]) -> str:
         return ", ".join(map(self.term, values))
@@ -194,14 +197,18 @@ class Renderer(ABC):
 
     def source(self, source: Source) -> str:
         match source:
-            case Table(name, alias):
-                return self.quoted(name) if alias is None else f"{self.quoted(name)} AS {self.quoted(alias)}"
+            case Table():
+                return self.table(source)
             case Derived(query, alias):
                 return f"({self.query(query)}) AS {self.quoted(alias)}"
             case Joined(kind, left, right, on):
                 meets = "" if on is None else f" ON {self.term(on)}"
                 return f"{self.source(left)} {kind} JOIN {self.source(right)}{meets}"
         assert_never(source)
+
+    def table(self, table: Table) -> str:
+        name = self.quoted(table.name)
+        return name if table.alias is None else f"{name} AS {self.quoted(table.alias)}"
 
     def typed_null(self, kind: ColumnType) -> str:
         return f"CAST(NULL AS {self.type_name(kind)})"

@@ -1,0 +1,387 @@
+"""A tree in the words of PostgreSQL, in which no row can make a value fail.
+
+A value that is read more than once is computed in a subquery with OFFSET 0, which the planner leaves as it is. Texts
+are compared by code points wherever they come from: every text constant and every cast to text says so. What the engine
+has no words for that keep the rule of operations.py is refused before anything is charged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from datetime import date, datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.engine_sql.tree import Apply, Constant, Field, Fold, Short, Wide, With
+from dpsql.engines.postgresql import doubles, moments
+from dpsql.engines.postgresql.around_rank import around_rank
+from dpsql.engines.postgresql.casts import by_code_points, no_cast, try_cast, type_name
+from dpsql.engines.postgresql.kinds import kind_of
+from dpsql.engines.postgresql.refusals import refused
+from dpsql.engines.quoting import literal, quoted
+from dpsql.engines.render import Renderer
+from dpsql.errors import Unsupported
+from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dpsql.engine_sql.tree import (
+        AroundRank,
+        Cast,
+        Kind,
+        Known,
+        Let,
+        Operand,
+        Over,
+        Query,
+        Series,
+        Stored,
+        Table,
+        Term,
+        TryCast,
+        Values,
+    )
+
+SHORT = 80
+"""A value of up to so many characters is written as often as it is read."""
+LONGEST_NAME = 63
+"""Bytes. The engine cuts off the rest, and two names would be one."""
+UNICODE = 'COLLATE "C.utf8"'
+INFIX = {
+    **{symbol: symbol for symbol in ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "%", "&", "|", "||")},
+    "xor": "#",
+    "same": "IS NOT DISTINCT FROM",
+    "different": "IS DISTINCT FROM",
+    "date + days": "+",
+}
+SPELLED: dict[str, Callable[..., str]] = {
+    "and": lambda *parts: f"({' AND '.join(parts)})",
+    "or": lambda *parts: f"({' OR '.join(parts)})",
+    "not": lambda part: f"(NOT {part})",
+    "negate": lambda part: f"(-{part})",
+    "is null": lambda part: f"({part} IS NULL)",
+    "is not null": lambda part: f"({part} IS NOT NULL)",
+    "is not false": lambda part: f"({part} IS NOT FALSE)",
+    "in": lambda value, *choices: f"({value} IN ({', '.join(choices)}))",
+    "between": lambda value, low, high: f"({value} BETWEEN {low} AND {high})",
+    "is finite": lambda value: f"(abs({value}) < {doubles.INFINITE})",
+    "is nan": lambda value: f"({value} = float8 'NaN')",
+    "//": lambda left, right: f"div(CAST({left} AS NUMERIC), CAST({right} AS NUMERIC))",
+    "by code points": by_code_points,
+    "bytes": lambda text: f"CAST(octet_length({text}) AS BIGINT)",
+    "length": lambda text: f"CAST(length({text}) AS BIGINT)",
+    "lower": lambda text: by_code_points(f"lower({text} {UNICODE})"),
+    # The one letter for which the C library has another opinion than the tables of Unicode.
+    "upper": lambda text: by_code_points(f"replace(upper({text} {UNICODE}), 'ß', 'ẞ')"),
+    "trim": lambda *parts: f"btrim({', '.join(parts)})",
+    "strpos": lambda text, part: f"CAST(strpos({text}, {part}) AS BIGINT)",
+    "ascii": lambda text: f"CAST(ascii({text}) AS BIGINT)",
+    "contains": lambda text, part: f"(strpos({text}, {part}) > 0)",
+    "like": lambda text, pattern, escape="''": f"({text} LIKE {pattern} ESCAPE {escape})",
+    "ilike": lambda text, pattern, escape="''": f"({text} {UNICODE} ILIKE {pattern} {UNICODE} ESCAPE {escape})",
+    "date - date": lambda left, right: f"CAST({left} - {right} AS BIGINT)",
+    "last day": moments.last_day,
+    "epoch": lambda moment: (
+        f"(CAST({moments.microseconds(moments.timestamp(moment))} AS DOUBLE PRECISION) / float8 '1000000')"
+    ),
+    "epoch days": lambda day: f"CAST({day} - {moments.EPOCH} AS BIGINT)",
+    "epoch microseconds": moments.microseconds,
+    "from epoch days": lambda days: f"({moments.EPOCH} + CAST({days} AS INTEGER))",
+    "dayname": lambda moment: by_code_points(f"to_char({moments.timestamp(moment)}, 'FMDay')"),
+    "monthname": lambda moment: by_code_points(f"to_char({moments.timestamp(moment)}, 'FMMonth')"),
+    # As a text a row is written in full, and every byte of it is hashed.
+    "keyed hash": lambda salt, *parts: f'hashtextextended(CAST(ROW({", ".join(parts)}) AS TEXT) COLLATE "C", {salt})',
+    "one in 64": lambda hashed: f"(({hashed} & 63) = 0)",
+    "position": lambda value, *choices: f"CAST(array_position(ARRAY[{', '.join(choices)}], {value}) - 1 AS BIGINT)",
+}
+REPEATED: dict[str, Callable[..., str]] = {
+    "unicode": lambda text: f"CASE WHEN {text} = '' THEN -1 ELSE CAST(ascii({text}) AS BIGINT) END",
+    "make date": moments.made,
+    "from epoch microseconds": moments.from_microseconds,
+    "exp": doubles.exponential,
+}
+"""What reads its arguments more than once."""
+EXACT = {"+", "-", "*", "try +", "try -", "try *"}
+ANGLES = {"degrees": Fraction(57.29577951308232), "radians": Fraction(0.017453292519943295)}
+
+
+def render(query: Query, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> str:
+    return PostgreSQL(blanks, tables).query(query)
+
+
+class PostgreSQL(Renderer):
+    """`tables`: for each declared table the SELECT that reads its declared columns as they are declared."""
+
+    def __init__(self, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> None:
+        super().__init__(blanks)
+        self.tables = tables or {}
+        self.parts: set[str] = set()
+        self.numbers = itertools.count()
+        self.operands: list[tuple[str, list[Known]]] = []
+
+    # -- names and constants ------------------------------------------------------------------------------------------
+
+    def quoted(self, name: str) -> str:
+        if len(name.encode()) > LONGEST_NAME:
+            name = f"{name[:8]}_{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+        return quoted(name)
+
+    def type_name(self, kind: Kind) -> str:
+        return type_name(kind)
+
+    def constant(self, constant: Constant) -> str:
+        value, kind = constant.value, constant.kind
+        if value is None:
+            return "NULL" if kind is None else f"CAST(NULL AS {type_name(kind)})"
+        match kind:
+            case None:
+                return f"({value})" if isinstance(value, int) and value < 0 else str(value)
+            case Boolean():
+                return "true" if value else "false"
+            case Integer() | Short():
+                return f"{type_name(kind)} '{value}'"
+            case Wide():
+                return f"numeric '{value}'"
+            case Double():
+                assert isinstance(value, int | Fraction)
+                return doubles.number(float(value))
+            case Decimal(scale=scale):
+                assert isinstance(value, int | Fraction)
+                return f"CAST('{round(Fraction(value) * 10**scale)}e-{scale}' AS {type_name(kind)})"
+            case Date():
+                assert isinstance(value, date)
+                return f"DATE '{value.isoformat()}'"
+            case Timestamp():
+                assert isinstance(value, datetime)
+                return f"TIMESTAMP '{value.isoformat(' ')}'"
+            case _:
+                return by_code_points(f"text {self.text(str(value))}")
+
+    def text(self, value: str) -> str:
+        if "\0" in value:
+            raise Unsupported("on PostgreSQL no text holds the character NUL", hint="leave it out of the constant")
+        return literal(value)
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def once(self, values: Sequence[str], write: Callable[..., str]) -> str:
+        """What `write` makes of values that it reads more than once."""
+        if all(len(value) <= SHORT for value in values):
+            return write(*values)
+        number = next(self.numbers)
+        names = [f"_v{number}_{place}" for place in range(len(values))]
+        bound = ", ".join(f"{value} AS {name}" for value, name in zip(values, names, strict=True))
+        return f"(SELECT {write(*names)} FROM (SELECT {bound} OFFSET 0) AS _b{number})"
+
+    def kind_of(self, value: Term) -> Known:
+        return kind_of(value, self.operands[-1][1] if self.operands else ())
+
+    def apply(self, operation: str, arguments: list[str], node: Apply) -> str:
+        if (problem := refused(operation)) is not None:
+            raise problem
+        if operation in EXACT or operation in ("/", "pow", "round", "trunc", *ANGLES):
+            return self.arithmetic(operation, arguments, node)
+        if operation == "same" and all(isinstance(side, Field) and side.table for side in node.arguments):
+            # Arrays are equal where both hold NULL, and the planner can hash them.
+            return f"(ARRAY[{arguments[0]}] = ARRAY[{arguments[1]}])"
+        if operation in INFIX:
+            left, right = arguments
+            return f"({left} {INFIX[operation]} {right})"
+        if operation in SPELLED:
+            return SPELLED[operation](*arguments)
+        if operation in REPEATED:
+            return self.once(arguments, REPEATED[operation])
+        match operation, node.arguments:
+            case ">>", (_, Constant(int(bits))):
+                return f"floor({arguments[0]} * numeric '{_digits(bits)}')"
+            case "date part", (Constant(str(name)), _):
+                return self.once(arguments[1:], lambda moment: moments.part(name, moment))
+            case "date trunc", _:
+                return f"date_trunc({arguments[0]}, {arguments[1]})"
+            case "date diff", (Constant(str(unit)), *_):
+                return self.once(arguments[1:], lambda first, last: moments.starts_between(unit, first, last))
+            case "date sub", (Constant(str(unit)), *_):
+                return moments.whole_units_between(unit, *arguments[1:])
+            case "shift", (_, Constant(int(amount)), Constant(str(unit))):
+                return self.once(arguments[:1], lambda moment: moments.shifted(moment, amount, unit))
+            case "strftime", (_, Constant(str(pattern))):
+                return by_code_points(moments.formatted(arguments[0], pattern, self.text))
+            case "ends_with", (_, Constant(str(end))):
+                return f"(right({arguments[0]}, {len(end)}) = {arguments[1]})"
+        return f"{operation}({', '.join(arguments)})"
+
+    def arithmetic(self, operation: str, arguments: list[str], node: Apply) -> str:
+        """In doubles, or exactly in NUMERIC."""
+        kind = node.kind if node.kind is not None else self.kind_of(node.arguments[0])
+        if isinstance(kind, Double):
+            return self.in_doubles(operation, arguments, node)
+        if operation.startswith("try "):
+            assert isinstance(kind, Decimal)
+            return self.fitted(operation.removeprefix("try "), arguments, node)
+        if operation in ("round", "trunc"):
+            return f"{operation}({', '.join(arguments)})"
+        return _infix(operation, arguments)
+
+    def fitted(self, operator: str, arguments: list[str], node: Apply) -> str:
+        """A decimal of at most 38 digits, with the scale that the operation gives."""
+        scales = [kind.scale for part in node.arguments if isinstance(kind := self.kind_of(part), Decimal)]
+        scale = sum(scales) if operator == "*" else max(scales)
+        return try_cast(_infix(operator, arguments), Wide(), Decimal(38, min(scale, 38)), self.once)
+
+    def in_doubles(self, operation: str, arguments: list[str], node: Apply) -> str:
+        first, *rest = arguments
+        constant = _number(node.arguments[-1])
+        match operation:
+            case "round" | "trunc":
+                whole = doubles.rounded if operation == "round" else (lambda value: f"trunc({value})")
+                return self.to_digits(whole, first, _number(node.arguments[1]) if rest else Fraction(0))
+            case "degrees" | "radians":
+                return self.times(first, ANGLES[operation])
+            case "pow":
+                if constant is None:
+                    raise Unsupported(
+                        "on PostgreSQL a power needs a constant exponent", hint="write POWER(x, 2), or EXP(y * LN(x))"
+                    )
+                return self.once([first], lambda value: doubles.raised(value, float(constant)))
+            case "*" if constant is not None:
+                return self.times(first, constant)
+            case "*" if (factor := _number(node.arguments[0])) is not None:
+                return self.times(rest[0], factor)
+            case "/" if constant is not None and constant != 0:
+                return self.divided_by(first, constant)
+            case "+" | "-" if constant is not None and abs(constant) <= doubles.CANNOT_CARRY:
+                return _infix(operation, arguments)
+            case "+" | "-":
+                return self.once(arguments, lambda left, right: doubles.added(left, operation, right))
+            case "*":
+                return self.once(arguments, doubles.multiplied)
+            case _:
+                return self.once(arguments, doubles.divided)
+
+    def times(self, value: str, factor: Fraction) -> str:
+        by = doubles.number(float(factor))
+        return self.once([value], lambda short: doubles.scaled(short, factor, f"({short} * {by})"))
+
+    def divided_by(self, value: str, divisor: Fraction) -> str:
+        by = doubles.number(float(divisor))
+        return self.once([value], lambda short: doubles.scaled(short, 1 / divisor, f"({short} / {by})"))
+
+    def to_digits(self, whole: Callable[[str], str], value: str, digits: Fraction | None) -> str:
+        """So many digits after the point, or before it; where the scaled number is no double, the number itself."""
+        assert digits is not None
+        if digits == 0:
+            return self.once([value], whole)
+        step = Fraction(10) ** abs(int(digits))
+        there, back = (self.times, self.divided_by) if digits > 0 else (self.divided_by, self.times)
+
+        def written(short: str) -> str:
+            def chosen(scaled: str) -> str:
+                result = back(self.once([scaled], whole), step)
+                return f"CASE WHEN abs({scaled}) < {doubles.INFINITE} THEN {result} ELSE {short} END"
+
+            return self.once([there(short, step)], chosen)
+
+        return self.once([value], written)
+
+    def cast(self, cast: Cast) -> str:
+        """Cannot fail; of an unknown kind is only what is a number."""
+        source = self.kind_of(cast.value)
+        match source, cast.kind:
+            case Double(), Text():
+                raise no_cast(source, cast.kind)
+            case None, Text():
+                raise no_cast(source, cast.kind)
+            case (Boolean(), _) | (_, Text()):
+                return try_cast(self.term(cast.value), source, cast.kind, self.once)
+        return f"CAST({self.term(cast.value)} AS {type_name(cast.kind)})"
+
+    def try_cast(self, cast: TryCast) -> str:
+        if isinstance(cast.value, Constant) and cast.value.value is None:
+            return f"CAST(NULL AS {type_name(cast.kind)})"
+        return try_cast(self.term(cast.value), self.kind_of(cast.value), cast.kind, self.once)
+
+    def stored(self, column: Stored) -> str:
+        """Read as it is declared already."""
+        return f"{self.quoted(column.table)}.{self.quoted(column.name)}"
+
+    def let(self, let: Let) -> str:
+        number = next(self.numbers)
+        values = [self.term(value) for value in let.values]
+        bound = ", ".join(f"{value} AS _o{number}_{place}" for place, value in enumerate(values))
+        self.operands.append((f"_o{number}", [self.kind_of(value) for value in let.values]))
+        body = self.term(let.body)
+        self.operands.pop()
+        return f"(SELECT {body} FROM (SELECT {bound} OFFSET 0) AS _b{number})"
+
+    def operand(self, operand: Operand) -> str:
+        return f"{self.operands[-1][0]}_{operand.number}"
+
+    def fold(self, fold: Fold) -> str:
+        name, arguments = fold.name, [self.term(argument) for argument in fold.arguments]
+        if name in ("min", "max") and isinstance(self.kind_of(fold.arguments[0]), Boolean):
+            name = "bool_and" if name == "min" else "bool_or"
+        if name == "collect":
+            name = "array_agg"
+        # These take no 64-bit numbers.
+        if name in ("ntile", "lag", "lead", "nth_value"):
+            place = 0 if name == "ntile" else 1
+            arguments[place : place + 1] = [f"CAST({part} AS INTEGER)" for part in arguments[place : place + 1]]
+        inside = ", ".join(arguments) or ("*" if name == "count" else "")
+        order = f" ORDER BY {self.ordered(fold.order_by)}" if fold.order_by else ""
+        where = "" if fold.where is None else f" FILTER (WHERE {self.term(fold.where)})"
+        return f"{name}({'DISTINCT ' if fold.distinct else ''}{inside}{order}){where}"
+
+    def over(self, window: Over) -> str:
+        over = super().over(window)
+        return f"CAST({over} AS BIGINT)" if window.fold.name == "ntile" else over
+
+    # -- queries ------------------------------------------------------------------------------------------------------
+
+    def query(self, query: Query) -> str:
+        if isinstance(query, With):
+            self.parts.update(part.name for part in query.parts)
+        return super().query(query)
+
+    def table(self, table: Table) -> str:
+        """A declared table is what its declared columns are read as; others are parts of the query itself."""
+        if table.name in self.parts or table.name not in self.tables:
+            return super().table(table)
+        return f"({self.tables[table.name]}) AS {self.quoted(table.alias or table.name)}"
+
+    def values(self, values: Values) -> str:
+        names = ", ".join(map(self.quoted, values.names))
+        if not values.rows:
+            columns = zip(values.names, values.kinds, strict=True)
+            empty = (f"{self.typed_null(kind)} AS {self.quoted(name)}" for name, kind in columns)
+            return f"SELECT {', '.join(empty)} WHERE false"
+        rows = ([Constant(*cell) for cell in zip(row, values.kinds, strict=True)] for row in values.rows)
+        listed = ", ".join(f"({self.listed(row)})" for row in rows)
+        return f"SELECT {names} FROM (VALUES {listed}) AS listed({names})"
+
+    def series(self, series: Series) -> str:
+        numbers = f"generate_series(bigint '0', bigint '{series.count - 1}')"
+        return f"SELECT number AS {self.quoted(series.name)} FROM {numbers} AS numbers(number)"
+
+    def around_rank(self, profile: AroundRank) -> str:
+        return around_rank(self, profile)
+
+
+def _infix(operator: str, arguments: list[str]) -> str:
+    return f"({arguments[0]} {operator} {arguments[1]})"
+
+
+def _number(value: Term) -> Fraction | None:
+    """What a constant number is, as the double that it becomes."""
+    if isinstance(value, Constant) and isinstance(value.value, int | Fraction):
+        return Fraction(float(value.value))
+    return None
+
+
+def _digits(bits: int) -> str:
+    """
+    >>> _digits(3)
+    '0.125'
+    """
+    return f"0.{5**bits:0{bits}d}" if bits else "1"

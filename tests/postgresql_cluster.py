@@ -1,0 +1,63 @@
+"""A PostgreSQL of our own for the tests: in a temporary directory, reached by a socket there and by nothing else.
+
+PostgreSQL refuses to run as root, so root starts it as the user that Debian's package makes. Its texts are sorted as in
+English by default, so that whatever forgets to compare by code points shows.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SERVER_USER, OWNER = "postgres", "owner"
+
+
+def missing() -> str | None:
+    """Why there can be no cluster here."""
+    if programs() is None:
+        return "PostgreSQL is not installed; `make engines` installs it"
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        return "psycopg is not installed; `make engines` installs it"
+    return None
+
+
+def programs() -> Path | None:
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    if found:
+        return found[-1].parent
+    elsewhere = shutil.which("initdb")
+    return Path(elsewhere).parent if elsewhere else None
+
+
+@contextmanager
+def cluster() -> Iterator[str]:
+    """The URL of its empty database, which belongs to OWNER."""
+    own = tempfile.mkdtemp(prefix="dpsql_pg_")
+    before: list[str] = []
+    if os.geteuid() == 0:
+        user = pwd.getpwnam(SERVER_USER)
+        os.chown(own, user.pw_uid, user.pw_gid)
+        before = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--"]
+    data = f"{own}/data"
+
+    def run(program: str, *arguments: str) -> None:
+        command = [*before, str((programs() or Path()) / program), *arguments]
+        subprocess.run(command, check=True, cwd=own, stdout=subprocess.DEVNULL, timeout=120)
+
+    english = ["--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en"]
+    run("initdb", "-D", data, "-U", OWNER, "-A", "trust", "-E", "UTF8", "--no-sync", *english)
+    options = f"-c listen_addresses='' -c unix_socket_directories={own} -c fsync=off -c shared_buffers=32MB"
+    run("pg_ctl", "-D", data, "-w", "-l", f"{own}/log", "-o", options, "start")
+    try:
+        yield f"postgresql://{OWNER}@/postgres?host={own}"
+    finally:
+        run("pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
+        shutil.rmtree(own, ignore_errors=True)
