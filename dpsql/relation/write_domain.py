@@ -26,7 +26,7 @@ def domain_sql(domain: Domain | ListedKeys, key_names: list[str]) -> Sql:
     keys = listed([named(emit(key, known), name) for key, name in zip(domain.keys, key_names, strict=True)])
     sources = [f"({_values(facts, name)}) AS {column(name)}" for name, facts in known.items()]
     conditions = [emit(condition, known) for condition in domain.conditions]
-    conditions += [test_sql(test, Knowledge(known, known)) for test in domain.tests]
+    conditions += [test_sql(test, Knowledge(known, known, known)) for test in domain.tests]
     query = f"SELECT DISTINCT {keys}"
     if sources:
         query += f" FROM {' CROSS JOIN '.join(sources)}"
