@@ -14,8 +14,9 @@ from sqlglot import exp
 
 from dpsql.aggregates import moments as aggregate_moments
 from dpsql.aggregates.measure import CountUnitsWith
+from dpsql.aggregates.quantile import quantile
 from dpsql.engines import declared_tables, scratch
-from dpsql.expressions import moments
+from dpsql.expressions import casts, moments
 from dpsql.expressions.emit import emit
 from dpsql.expressions.lower import SPECIAL
 from dpsql.expressions.lower_special import lower_bracket, lower_literal
@@ -25,6 +26,7 @@ from dpsql.expressions.write import Sql, engine_type
 from dpsql.flow import infer_sensitivity, plan_query, track_units
 from dpsql.relation import unit_sums, write
 from dpsql.resolve.rows import Rows
+from dpsql.resolve.selection import Selection
 from dpsql.resolve.syntax import DUCKDB
 from dpsql.schema.types import Boolean, Decimal, Double, Timestamp
 
@@ -105,6 +107,15 @@ PLANTED: dict[str, list[tuple[Any, Any, Any]]] = {
         (aggregate_moments, "facts_of", lambda value, known: replace(facts_of(value, known), values=None))
     ],
     "sums are as wide as their values": [(plan_query, "answer_type", lambda answer: str(engine_type(answer.type)))],
+    "zero has a sign": [(casts, "one_zero", lambda number: number)],
+    "a key is kept and left out": [(Selection, "refuse_equal_keys", lambda *_: None)],
+    "a median of dates is a date": [
+        (
+            infer_sensitivity.AGGREGATORS,
+            "QUANTILE_CONT",
+            lambda call, context: replace(quantile(call, context), type=call.arguments[0].type),
+        )
+    ],
     "options over public rows are ignored": [(track_units, "_check_options", lambda *_: None)],
 }
 

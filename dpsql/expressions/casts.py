@@ -17,7 +17,7 @@ from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, double_range, monotone, nearby, range_of
 from dpsql.expressions.rounding import half_away
 from dpsql.expressions.types import is_null
-from dpsql.expressions.write import Sql, cast, try_cast
+from dpsql.expressions.write import Sql, cast, one_zero, try_cast
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ def cast_sql(to: ColumnType, narrow: str | None, arguments: Sequence[Written]) -
     (argument,) = arguments
     if narrow is not None:
         return cast(Sql(f"TRY_CAST({argument.sql} AS {narrow})"), to)
+    if isinstance(argument.facts.type, Double) and isinstance(to, Text):
+        return cast(one_zero(argument.sql), to)
     converted = try_cast(argument.sql, to)
     if isinstance(argument.facts.type, Text) and isinstance(to, Date | Timestamp):
         return in_calendar(converted, to)  # 'infinity' and '12024-01-01' are dates to the engine

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dpsql.errors import Unsupported
 from dpsql.expressions.function import Written
 from dpsql.expressions.tree import Call, Column, Earlier, Expression, Known, Literal, facts_of
-from dpsql.expressions.write import Sql, binary, call, column, literal, text
+from dpsql.expressions.write import Sql, call, column, literal, one_zero, text
 from dpsql.limits import DEEPEST, MOST_PARTS
 from dpsql.schema.types import Double
 
@@ -114,4 +114,4 @@ def emit_value(expression: Expression, known: Known) -> Sql:
 
 
 def as_value(found: Written, expression: Expression) -> Sql:
-    return binary(found.sql, "+", literal(0, Double())) if isinstance(expression.type, Double) else found.sql
+    return one_zero(found.sql) if isinstance(expression.type, Double) else found.sql

@@ -13,7 +13,7 @@ from dpsql.expressions.facts import Facts, bounded, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, double_range, magnitude, monotone, nearby, range_of
 from dpsql.expressions.types import written_as
-from dpsql.expressions.write import Sql, call, cast, huge, literal, try_cast, when
+from dpsql.expressions.write import Sql, call, cast, huge, literal, one_zero, try_cast, when
 from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def angle_facts(arguments: Sequence[Facts]) -> Facts:
 
 
 def angle_sql(arguments: Sequence[Written]) -> Sql:
-    y, x = (written_as(Double(), argument) for argument in arguments)
+    y, x = (one_zero(written_as(Double(), argument)) for argument in arguments)
     result = call("atan2", y, x)
     if all(_is_finite(argument.facts) for argument in arguments):
         return result

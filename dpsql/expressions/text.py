@@ -11,9 +11,9 @@ from dpsql.expressions.comparison import truth
 from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written, need_count
 from dpsql.expressions.types import is_null
-from dpsql.expressions.write import Sql, binary, call, cast, integer
+from dpsql.expressions.write import Sql, binary, call, cast, integer, one_zero
 from dpsql.limits import LONGEST_COMPARED, LONGEST_PATTERN
-from dpsql.schema.types import Integer, Text
+from dpsql.schema.types import Double, Integer, Text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,7 +162,9 @@ def joined_facts(name: str, arguments: Sequence[Facts]) -> Facts:
 
 
 def as_text(argument: Written) -> Sql:
-    return argument.sql if isinstance(argument.facts.type, Text) else cast(argument.sql, Text())
+    if isinstance(argument.facts.type, Text):
+        return argument.sql
+    return cast(one_zero(argument.sql) if isinstance(argument.facts.type, Double) else argument.sql, Text())
 
 
 def joined_sql(arguments: Sequence[Written]) -> Sql:

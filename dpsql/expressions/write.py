@@ -91,6 +91,11 @@ def text(value: str) -> Sql:
     return Sql(quoting.literal(value))
 
 
+def one_zero(number: Sql) -> Sql:
+    """A double without the sign of zero: 0.0 and -0.0 are one value, and nothing tells them apart."""
+    return binary(number, "+", literal(0, Double()))
+
+
 def literal(value: Value | None, kind: ColumnType) -> Sql:
     """A constant of exactly this type."""
     if value is None:

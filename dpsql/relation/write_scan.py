@@ -21,6 +21,7 @@ from dpsql.expressions.write import (
     listed,
     literal,
     named,
+    one_zero,
     try_cast,
     when,
 )
@@ -96,7 +97,7 @@ def _declared(raw: Sql, facts: Facts) -> Sql:
         low, high = (FIRST_DAY, LAST_DAY) if isinstance(facts.type, Date) else (FIRST_MOMENT, LAST_MOMENT)
         return when(Sql(f"{typed} BETWEEN {literal(low, facts.type)} AND {literal(high, facts.type)}"), typed)
     if isinstance(facts.type, Double):
-        typed = binary(typed, "+", literal(0, facts.type))  # one spelling of zero
+        typed = one_zero(typed)
     if facts.low is None or facts.high is None:
         return finite(typed) if isinstance(facts.type, Double) else typed
     least, most = literal(facts.low, facts.type), literal(facts.high, facts.type)
