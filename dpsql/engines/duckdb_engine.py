@@ -12,6 +12,7 @@ import shutil
 import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, cast
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from dpsql.schema.model import Column, Schema, Table
     from dpsql.schema.types import ColumnType
 
-INTERRUPTED = "Query interrupted"
 LOCKING = threading.Lock()
 """Threads that open one file share its settings: what one has locked another cannot lock again."""
 # Given when a database is opened, they hold for every connection to it.
@@ -135,13 +135,22 @@ class DuckDBEngine:
         return (table.lower(), column.lower()) in self._present
 
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
-        try:
+        """Ctrl-C ends it, in the main thread, which alone hears of it.
+
+        DuckDB listens only between pieces of work that the asking thread does itself, and not while others work. So
+        another thread asks, and this one waits, free to tell DuckDB.
+        """
+        if threading.current_thread() is not threading.main_thread():
             return self._run(sql)
-        except RuntimeError as error:
-            # How DuckDB tells of Ctrl-C. It is the analyst's own act, and not the failure that other errors are.
-            if str(error) != INTERRUPTED:
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            answer = pool.submit(self._run, sql)
+            try:
+                return answer.result()
+            except KeyboardInterrupt:
+                while not answer.done():  # a query that has not begun yet misses it
+                    self._connection.interrupt()
+                    wait([answer], timeout=0.1)
                 raise
-        raise KeyboardInterrupt
 
     def _run(self, sql: str) -> Mapping[str, np.ndarray]:
         # One connection, one query at a time: temporary tables are seen by the connection alone.
