@@ -303,7 +303,7 @@ class Maker:
                 lambda: f"{self.pick(['UPPER', 'LOWER'])}({down('s')})[{self.pick([1, 2, 3])}]",
                 lambda: f"({down('s')} || {down('s')})",
                 lambda: f"CAST({down(self.pick('nbdtm'))} AS VARCHAR)",
-                lambda: f"CAST(⟪{self.pick([down('f'), f'-{self.zero(source)}'])}⟫ AS VARCHAR)",
+                lambda: f"CAST(⟪{down('f')}⟫ AS VARCHAR)",
                 lambda: f"SUBSTRING({down('s')}, 1, 2)",
             ],
             "d": [lambda: f"CAST({down('t')} AS DATE)", lambda: f"({down('d')} + 1)", lambda: f"LAST_DAY({down('d')})"],
@@ -470,6 +470,8 @@ class Maker:
         return number if self.chance(60) else f"LEAST(GREATEST({number}, -100), 100)"
 
     def key(self, source: Source) -> str:
+        if self.chance(10):
+            return f"CAST(⟪-{self.zero(source)}⟫ AS VARCHAR)"
         kind = self.kind(source, "sbnmfdt")
         return self.value(source, kind, 1)
 
