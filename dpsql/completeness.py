@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import count, select
+from dpsql.engine_sql.tree import Field, Named
+from dpsql.engines.duckdb.render import render
 from dpsql.errors import SchemaError
-from dpsql.expressions.write import Sql, call, column, listed, named
 from dpsql.relation.relation import Scan
 from dpsql.relation.write_scan import scan_sql
 from dpsql.resolve.rows import declared_rows
@@ -34,9 +36,11 @@ def _gaps(engine: Engine, schema: Schema, table: Table) -> list[str]:
     scan = declared_rows(table, schema, engine).relation
     assert isinstance(scan, Scan)
     promised = [part for part in scan.columns if not part.facts.nullable]
-    counts = [named(call("count", column(part.name)), f"_c{number}") for number, part in enumerate(promised)]
+    counts = [Named(count(Field(part.name)), f"_c{number}") for number, part in enumerate(promised)]
+    if not promised:
+        return []
     rows = scan_sql(scan, [part.name for part in promised])
-    found = engine.run(Sql(f"SELECT {listed([named(Sql('count(*)'), '_n'), *counts])} FROM ({rows})"))
+    found = engine.run(render(select([Named(count(), "_n"), *counts], rows)))
     whole = int(found["_n"][0])
     missing = {part.declared: whole - int(found[f"_c{number}"][0]) for number, part in enumerate(promised)}
     return [
