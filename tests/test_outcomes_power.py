@@ -153,7 +153,8 @@ def one_setting_of_others(name: str, patch: Patch) -> None:
 
 def roots_of_anything(patch: Patch) -> None:
     """Where there is no root, the engine decides what comes of it."""
-    patch.setitem(FUNCTIONS, "SQRT", replace(FUNCTIONS["SQRT"], sql=lambda given: apply("sqrt", given[0].sql, kind=Double())))
+    root = replace(FUNCTIONS["SQRT"], sql=lambda given: apply("sqrt", given[0].sql, kind=Double()))
+    patch.setitem(FUNCTIONS, "SQRT", root)
 
 
 def divisors_of_any_size(patch: Patch) -> None:
