@@ -83,7 +83,7 @@ def test_exhausted_before_the_engine_is_asked(pure: dpsql.Connection) -> None:
     class Untouchable:
         def __init__(self, engine: Any) -> None:
             self.is_unique, self.never_null = engine.is_unique, engine.never_null
-            self.check_unchanged, self.close = engine.check_unchanged, engine.close
+            self.check_unchanged, self.close, self.render = engine.check_unchanged, engine.close, engine.render
 
         def run(self, select: Any) -> None:
             raise AssertionError("the engine was asked")
@@ -100,7 +100,7 @@ def test_charged_before_the_engine_is_asked(pure: dpsql.Connection) -> None:
 
     class Watching:
         is_unique, never_null = engine.is_unique, engine.never_null
-        check_unchanged, close = engine.check_unchanged, engine.close
+        check_unchanged, close, render = engine.check_unchanged, engine.close, engine.render
 
         def run(self, select: Any) -> Any:
             seen.append(spent(pure))

@@ -34,6 +34,9 @@ class FailingEngine:
     def never_null(self, table: str, column: str) -> bool:
         return bool(self._engine.never_null(table, column))
 
+    def render(self, query: Any, blanks: Any = None) -> str:
+        return str(self._engine.render(query, blanks))
+
     def run(self, select: Any) -> Mapping[str, np.ndarray]:
         row = SECRET  # noqa: F841 - a local of the failing frame, as an engine would have it
         raise self._failure

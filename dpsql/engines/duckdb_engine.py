@@ -23,6 +23,7 @@ import numpy as np
 from dpsql.engines.catalog import Place, current_place, found_tables
 from dpsql.engines.copies import copy_table
 from dpsql.engines.declared_tables import check_table, declared_columns, is_present
+from dpsql.engines.duckdb.render import render
 from dpsql.engines.files import files_of, names_files, table_name
 from dpsql.engines.lock import MEANING, fix_meaning, is_set, lock
 from dpsql.engines.quoting import quoted
@@ -32,6 +33,7 @@ from dpsql.schema.types import parse_type
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
+    from dpsql.engine_sql.tree import Query
     from dpsql.engines.declared_tables import Found
     from dpsql.schema.model import Column, Schema, Table
     from dpsql.schema.types import ColumnType
@@ -133,6 +135,9 @@ class DuckDBEngine:
 
     def never_null(self, table: str, column: str) -> bool:
         return (table.lower(), column.lower()) in self._present
+
+    def render(self, query: Query, blanks: Mapping[str, int] | None = None) -> str:
+        return render(query, blanks)
 
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
         """Ctrl-C ends it, in the main thread, which alone hears of it.

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from dpsql.engine_sql.tree import Query
     from dpsql.schema.types import ColumnType
 
 
@@ -25,6 +26,9 @@ class Guarantees(Protocol):
 class Engine(Guarantees, Protocol):
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
+
+    def render(self, query: Query, blanks: Mapping[str, int] | None = None) -> str:
+        """The query in the engine's words; raises Unsupported for what it has none for."""
 
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
         """The columns of the result, NULL as masked values."""

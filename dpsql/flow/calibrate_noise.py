@@ -254,7 +254,7 @@ def _fingerprint(
         [part.finish, *((before[n].fingerprint, repr(before[n].planned.scratch_table.columns)) for n in part.releases)]
         for part in release.earlier
     ]
-    return _digest([setting.schema.dataset, release.shown, noises, draws, threshold, read])
+    return _digest([setting.schema.dataset, release.canonical, noises, draws, threshold, read])
 
 
 def subject_of(planned: Planned, number: int, setting: Setting) -> str:
@@ -263,7 +263,7 @@ def subject_of(planned: Planned, number: int, setting: Setting) -> str:
     read = [
         [part.finish, *(subject_of(planned, number, setting) for number in part.releases)] for part in release.earlier
     ]
-    return _digest(["subject", setting.schema.dataset, release.shown, read])
+    return _digest(["subject", setting.schema.dataset, release.canonical, read])
 
 
 def _digest(parts: list[object]) -> str:

@@ -80,7 +80,7 @@ def _refused(noisy: Noisy) -> bool:
 
 def read_public(table: PublicTable, setting: Setting) -> Mapping[str, np.ndarray]:
     try:
-        return setting.engine.run(table.sql)
+        return setting.engine.run(setting.engine.render(table.query))
     except Exception as problem:
         raise OperationalError(
             f'the public table "{table.scan.table}" cannot be read',

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from dpsql.resolve.inner import reads_release, release_name
 from dpsql.resolve.syntax import DUCKDB, is_interval_end
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from dpsql.aggregates.release import Release
     from dpsql.engine_sql.tree import Query
@@ -48,6 +48,8 @@ class PlannedEarlier:
 class PlannedRelease:
     name: str
     release: Release
+    render: Callable[[Query, Mapping[str, int]], str] = field(compare=False)
+    """How the engine at hand says it."""
     ends: tuple[Estimate | None, ...] = ()
     """What DP_INTERVAL_LOW and DP_INTERVAL_HIGH are asked of: the columns _low0, _high0, _low1, ... of the finish."""
     earlier: tuple[PlannedEarlier, ...] = ()
@@ -55,8 +57,11 @@ class PlannedRelease:
 
     def salted(self, salt: int, reaches: Mapping[str, int]) -> str:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
-        query = with_earlier([answer.table for answer in self.earlier], self.query)
-        return render(query, {**reaches, SALT: salt})
+        return self.render(self.with_earlier, {**reaches, SALT: salt})
+
+    @property
+    def with_earlier(self) -> Query:
+        return with_earlier([answer.table for answer in self.earlier], self.query)
 
     @cached_property
     def query(self) -> Query:
@@ -66,7 +71,16 @@ class PlannedRelease:
     @cached_property
     def shown(self) -> str:
         """The same for whatever noise: with zeros in the blanks."""
-        return self.salted(0, dict.fromkeys((drawn.column for drawn in self.release.statistics), 0))
+        return self.render(self.with_earlier, self.zeros)
+
+    @cached_property
+    def canonical(self) -> str:
+        """The same on whatever engine: what a stored answer is found by."""
+        return render(self.with_earlier, self.zeros)
+
+    @property
+    def zeros(self) -> dict[str, int]:
+        return dict.fromkeys((SALT, *(drawn.column for drawn in self.release.statistics)), 0)
 
     @cached_property
     def scratch_table(self) -> ScratchTable:
@@ -103,9 +117,9 @@ class PublicTable:
     scan: Scan
 
     @property
-    def sql(self) -> str:
+    def query(self) -> Query:
         columns = [Named(Field(part.name), part.declared) for part in self.scan.columns]
-        return render(select(columns, scan_sql(self.scan, [part.name for part in self.scan.columns])))
+        return select(columns, scan_sql(self.scan, [part.name for part in self.scan.columns]))
 
     @property
     def scratch_table(self) -> ScratchTable:
@@ -140,7 +154,7 @@ def plan_query(measured: Measured, setting: Setting) -> Planned:
     finish = measured.finish
     ends = _interval_ends(finish, measured)
     releases = tuple(
-        PlannedRelease(release_name(number), part, ends[number], _earlier(number, measured))
+        PlannedRelease(release_name(number), part, setting.engine.render, ends[number], _earlier(number, measured))
         for number, part in enumerate(measured.releases)
     )
     for release in releases:

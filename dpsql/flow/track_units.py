@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import count, select
 from dpsql.engine_sql.tree import Named, tables_read
-from dpsql.engines.duckdb.render import render
 from dpsql.errors import OperationalError, ProgrammingError, Unsupported
 from dpsql.limits import MOST_PUBLIC_GROUPS
 from dpsql.relation.domain import Domain, ListedKeys, public_domain
@@ -111,7 +110,7 @@ def _count_public(query: Query, resolved: Resolved, setting: Setting) -> int | N
     if any(table.rows is None for table in tables):
         return None
     try:
-        return int(setting.engine.run(render(with_earlier(tables, query)))["n"][0])
+        return int(setting.engine.run(setting.engine.render(with_earlier(tables, query)))["n"][0])
     except Exception:
         return None
 
@@ -147,7 +146,7 @@ def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, sett
         )
     try:
         counted = select([Named(count(), "n")], keys)
-        found = setting.engine.run(render(with_earlier(tables, counted)))
+        found = setting.engine.run(setting.engine.render(with_earlier(tables, counted)))
     except Exception as problem:
         raise OperationalError(
             "the public rows that the outer join keeps cannot be read", hint="the data owner can check the tables"
