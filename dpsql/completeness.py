@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import count, select
 from dpsql.engine_sql.tree import Field, Named
-from dpsql.engines.duckdb.render import render
 from dpsql.errors import SchemaError
 from dpsql.relation.relation import Scan
 from dpsql.relation.write_scan import scan_sql
@@ -40,7 +39,7 @@ def _gaps(engine: Engine, schema: Schema, table: Table) -> list[str]:
     if not promised:
         return []
     rows = scan_sql(scan, [part.name for part in promised])
-    found = engine.run(render(select([Named(count(), "_n"), *counts], rows)))
+    found = engine.run(engine.render(select([Named(count(), "_n"), *counts], rows)))
     whole = int(found["_n"][0])
     missing = {part.declared: whole - int(found[f"_c{number}"][0]) for number, part in enumerate(promised)}
     return [

@@ -16,6 +16,7 @@ from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.ledger_file import MEMORY
 from dpsql.batch import plan_batch, weigh
 from dpsql.completeness import check_complete
+from dpsql.engines.opened import names_server, open_engine
 from dpsql.engines.scratch import Scratch
 from dpsql.errors import InterfaceError, LedgerError, ProgrammingError
 from dpsql.explanation import Explanation, explain_calibrated
@@ -55,13 +56,11 @@ class Session:
         analyst_epsilon: object,
         on_failure: OnFailure,
     ) -> None:
-        from dpsql.engines.duckdb_engine import DuckDBEngine
-
         loaded = load_schema(schema)
         new = epsilon is not None
         total = positive(epsilon, "epsilon") if new else None
         share = positive(query_epsilon, "query_epsilon") if query_epsilon is not None else None
-        engine = DuckDBEngine.open(database, loaded)
+        engine = open_engine(database, loaded)
         try:
             if engine.copied:
                 check_complete(engine, loaded)
@@ -166,6 +165,8 @@ def default_ledger(database: object) -> str:
 
     Whatever name leads to the file, its ledger is found under the one that links and folders resolve to.
     """
+    if names_server(database):
+        raise InterfaceError("a server has no ledger of its own", hint='name a file: ledger="shop.ledger"')
     if isinstance(database, list | tuple) or (isinstance(database, str) and has_magic(database)):
         raise InterfaceError("several files have no ledger of their own", hint='name one: ledger="orders.ledger"')
     if not isinstance(database, str | os.PathLike) or str(database) == MEMORY:

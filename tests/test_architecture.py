@@ -78,6 +78,7 @@ FENCES = {
         "dpsql.expressions",
         "dpsql.engines",
     },
+    "psycopg": {"dpsql.engines.postgresql"},
     "cryptography": {"dpsql.sampling"},
     "os.urandom": {"dpsql.sampling"},
     "secrets": {"dpsql.sampling"},

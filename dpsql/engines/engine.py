@@ -24,6 +24,9 @@ class Guarantees(Protocol):
 
 
 class Engine(Guarantees, Protocol):
+    copied: bool
+    """Whether the rows were copied when it was opened, so that nobody changes them any more."""
+
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
 

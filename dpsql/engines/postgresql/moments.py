@@ -14,7 +14,7 @@ MONTHS = {"year": 12, "quarter": 3, "month": 1}
 SECONDS = {"hour": 3_600, "minute": 60, "second": 1}
 FORMATS = {"%Y": "YYYY", "%m": "MM", "%d": "DD", "%H": "HH24", "%M": "MI", "%S": "SS"}
 PARTS = {"dayofweek": "dow", "dayofyear": "doy"}
-EPOCH = "DATE '1970-01-01'"
+EPOCH, FIRST_DAY, LAST_DAY = "DATE '1970-01-01'", "DATE '0001-01-01'", "DATE '9999-12-31'"
 FIRST_YEAR = -4_000
 """The engine's calendar begins a little earlier, and an earlier moment is none."""
 

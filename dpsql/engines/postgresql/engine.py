@@ -1,0 +1,259 @@
+"""PostgreSQL runs the engine SQL, and nothing but its result leaves it.
+
+The connection is our own and only reads. Every declared table is read through its declared columns alone, by its full
+name; functions and types are found in pg_catalog. Each query sees one state of the database, in which the tables are
+those that were opened.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import psycopg
+from psycopg import IsolationLevel
+
+from dpsql.engines.declared_tables import check_table, is_present
+from dpsql.engines.postgresql.catalog import current_schema, found_tables
+from dpsql.engines.postgresql.render import render
+from dpsql.engines.quoting import quoted
+from dpsql.engines.stored_types import stays_apart
+from dpsql.errors import OperationalError, SchemaError
+from dpsql.source import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dpsql.engine_sql.tree import Query
+    from dpsql.engines.postgresql.catalog import PostgreSQLTable
+    from dpsql.schema.model import Schema, Table
+    from dpsql.schema.types import ColumnType
+
+CERTIFIED = (15,)
+OLDEST = 14
+# What our SQL was certified with. The meaning of a query depends on these, or the form of its result.
+SETTINGS = {
+    "search_path": "pg_catalog, pg_temp",
+    "standard_conforming_strings": "on",
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "1",
+    "transform_null_equals": "off",
+    "array_nulls": "on",
+    "client_encoding": "UTF8",
+    "row_security": "on",
+    "jit": "off",
+}
+LONGEST_WAIT = "1h"
+"""A query's time, where the server has no limit of its own."""
+
+
+class PostgreSQLEngine:
+    copied = False
+
+    def __init__(self, connection: psycopg.Connection, url: str, place: str, schema: Schema) -> None:
+        """Raises SchemaError unless every declared table and column is there, with a type that fits."""
+        self._connection, self._url, self._place = connection, url, place
+        self._lock = threading.RLock()
+        with connection.transaction():
+            found = found_tables(connection, place)
+        for table in schema.tables.values():
+            _check(table, found, place)
+        self._tables = {table.name.lower(): found[table.name.lower()] for table in schema.tables.values()}
+        self._reads = {table.name: self._read(table) for table in schema.tables.values()}
+        self._present = frozenset(
+            (table.name.lower(), column.name.lower())
+            for table in schema.tables.values()
+            for column in table.columns.values()
+            if is_present(column, self._tables[table.name.lower()].found)
+        )
+
+    @classmethod
+    def open(cls, url: str, schema: Schema) -> PostgreSQLEngine:
+        connection, place = connected(url)
+        try:
+            return cls(connection, url, place, schema)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _read(self, table: Table) -> str:
+        """The declared columns, as they are declared."""
+        found = self._tables[table.name.lower()]
+        columns = []
+        for column in table.columns.values():
+            own = found.found.column(column.name) or column.name
+            read = found.types[own].read_as(f"_stored.{quoted(own)}", column.type)
+            columns.append(f"{read} AS {quoted(column.name)}")
+        return f"SELECT {', '.join(columns)} FROM {self._qualified(found)} AS _stored"
+
+    def _qualified(self, table: PostgreSQLTable) -> str:
+        return f"{quoted(self._place)}.{quoted(table.found.name)}"
+
+    def check_unchanged(self) -> None:
+        """Raises OperationalError if a declared table is no longer the one that was opened."""
+        try:
+            with self._reading():
+                return
+        except psycopg.Error:
+            problem = OperationalError("PostgreSQL does not answer", hint="look at it with psql; connect again")
+        raise problem
+
+    def is_unique(self, table: str, column: str, kind: ColumnType) -> bool:
+        found = self._tables[table.lower()].found
+        own = found.column(column)
+        return own in found.unique and stays_apart(kind, found.columns[own])
+
+    def never_null(self, table: str, column: str) -> bool:
+        return (table.lower(), column.lower()) in self._present
+
+    def render(self, query: Query, blanks: Mapping[str, int] | None = None) -> str:
+        return render(query, blanks, self._reads)
+
+    def run(self, sql: str) -> Mapping[str, np.ndarray]:
+        with self._reading() as connection:
+            return _fetched(connection.execute(sql.encode()))
+
+    @contextmanager
+    def _reading(self) -> Iterator[psycopg.Connection]:
+        """One state of the database, in which the declared tables are as they were. A lost connection is made anew."""
+        with self._lock:
+            if self._connection.closed:
+                self._connection = connected(self._url)[0]
+            with self._connection.transaction(force_rollback=True):
+                names = [self._qualified(table) for table in self._tables.values() if table.can_be_locked]
+                if names:
+                    # Nobody can alter them from here on, so that what is compared is what is read.
+                    self._connection.execute(f"LOCK TABLE {', '.join(names)} IN ACCESS SHARE MODE".encode())
+                now = found_tables(self._connection, self._place)
+                if any(now.get(name) != table for name, table in self._tables.items()):
+                    raise OperationalError(
+                        "a declared table was changed since the connection was opened",
+                        hint="connect again: it is checked anew",
+                    )
+                yield self._connection
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def connected(url: str) -> tuple[psycopg.Connection, str]:
+    """A connection that only reads, with the settings of `SETTINGS`, and the schema that the URL leads to."""
+    try:
+        connection = psycopg.connect(url)
+    except psycopg.Error as error:
+        problem = OperationalError(
+            f"PostgreSQL cannot be reached: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            hint="try the same URL with psql",
+        )
+    else:
+        try:
+            return connection, _prepared(connection)
+        except BaseException:
+            connection.close()
+            raise
+    raise problem
+
+
+def _prepared(connection: psycopg.Connection) -> str:
+    version = connection.info.server_version // 10_000
+    if version < OLDEST:
+        raise OperationalError(f"PostgreSQL {version} is too old", hint=f"it takes {OLDEST} or newer")
+    if version not in CERTIFIED:
+        certified = ", ".join(map(str, CERTIFIED))
+        warnings.warn(
+            f"dpsql is certified on PostgreSQL {certified}, and this is {version}: see docs/engines.md", stacklevel=2
+        )
+    place = current_schema(connection)
+    if place is None:
+        raise OperationalError(
+            "the search_path of this connection leads to no schema",
+            hint="name one: postgresql://user@host/db?options=-csearch_path%3Dsales",
+        )
+    for name, value in SETTINGS.items():
+        connection.execute("SELECT pg_catalog.set_config(%s, %s, false)", [name, value])
+    if connection.execute("SHOW statement_timeout").fetchone() == ("0",):
+        connection.execute(f"SET statement_timeout = '{LONGEST_WAIT}'")
+    ((encoding, unicode),) = connection.execute(
+        "SELECT current_setting('server_encoding'), EXISTS (SELECT 1 FROM pg_collation WHERE collname = 'C.utf8')"
+    ).fetchall()
+    if encoding != "UTF8" or not unicode:
+        raise OperationalError(
+            f"the database has the encoding {encoding}" if encoding != "UTF8" else 'there is no collation "C.utf8"',
+            hint="dpsql needs UTF8 and C.utf8: create the database with  ENCODING 'UTF8'  on a system that has C.UTF-8",
+        )
+    connection.commit()
+    connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
+    return place
+
+
+def _check(table: Table, found: Mapping[str, PostgreSQLTable], place: str) -> None:
+    if table.name.lower() not in found:
+        raise SchemaError(
+            f'tables.{table.name}: the schema "{place}" has no table "{table.name}", or two of that name',
+            hint=did_you_mean(table.name, found)
+            or "another schema is named by ?options=-csearch_path%3Dname in the URL",
+        )
+    own = found[table.name.lower()].found
+    check_table(table, own)
+    for column in table.columns.values():
+        if sum(name.lower() == column.name.lower() for name in own.columns) > 1:
+            raise SchemaError(
+                f"tables.{table.name}.columns.{column.name}: two columns of the database are called so",
+                hint="rename one, or declare a view that names them apart",
+            )
+
+
+def _fetched(cursor: psycopg.Cursor[Any]) -> Mapping[str, np.ndarray]:
+    described = cursor.description or []
+    rows = cursor.fetchall()
+    decimals = any(column.type_code == NUMERIC for column in described)
+    return {
+        column.name: _column([row[place] for row in rows], column.type_code, as_text=decimals)
+        for place, column in enumerate(described)
+    }
+
+
+INTEGERS, INTEGER_LISTS, BOOLEAN, DOUBLE, MOMENTS, NUMERIC = (
+    {20, 21, 23},
+    {1005, 1007, 1016},
+    16,
+    701,
+    {1082, 1114},
+    1700,
+)
+"""What the catalogue calls int8, int2 and int4; arrays of them; bool; float8; date and timestamp; numeric."""
+
+
+def _column(values: list[Any], kind: int, *, as_text: bool) -> np.ndarray:
+    """Beside decimals, which as numbers would lose digits, all but whole numbers travel as text."""
+    missing = [value is None for value in values]
+    if kind in INTEGERS:
+        return _masked(values, missing, 0, np.int64)
+    if kind in INTEGER_LISTS:
+        lists = [None if value is None else np.array(value, dtype=np.int64) for value in values]
+        return _objects(lists)
+    if as_text:
+        return _objects([None if value is None else str(value) for value in values])
+    if kind == BOOLEAN:
+        return _masked(values, missing, False, np.bool_)
+    if kind == DOUBLE:
+        return _masked(values, missing, 0.0, np.float64)
+    if kind in MOMENTS:
+        return _masked(values, missing, np.datetime64(0, "us"), "datetime64[us]")
+    return np.ma.masked_array(_objects(values), mask=missing)
+
+
+def _masked(values: list[Any], missing: list[bool], instead: Any, kind: Any) -> np.ndarray:
+    filled = [instead if gap else value for value, gap in zip(values, missing, strict=True)]
+    return np.ma.masked_array(np.array(filled, dtype=kind), mask=missing)
+
+
+def _objects(values: list[Any]) -> np.ndarray:
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
+    return found
