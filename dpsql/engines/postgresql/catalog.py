@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 DOMAIN, ORDINARY, PARTITIONED, VIEW = "d", "r", "p", "v"
 WHERE_SHOWN = "c.relnamespace = {}::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"
-TABLES = f"SELECT c.relname, c.oid, c.relkind, c.relrowsecurity FROM pg_class AS c WHERE {WHERE_SHOWN}"
+TABLES = f"""
+    SELECT c.relname, c.oid, c.relkind, c.relrowsecurity, has_table_privilege(c.oid, 'SELECT')
+    FROM pg_class AS c WHERE {WHERE_SHOWN}
+"""
 COLUMNS = f"""
     SELECT c.relname, a.attname, a.atttypid, a.atttypmod, a.attnotnull, a.attgenerated
     FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
@@ -41,13 +44,10 @@ PARTS = "SELECT i.inhparent, c.relkind FROM pg_inherits AS i JOIN pg_class AS c 
 class PostgreSQLTable:
     found: Found
     types: Mapping[str, StoredType]
-    kind: str
+    can_be_locked: bool
+    """Whoever may read some columns alone may not; nor can what is neither a table nor a view."""
     references: Mapping[str, tuple[str, str]]
     """Column -> the table and the column that it refers to."""
-
-    @property
-    def can_be_locked(self) -> bool:
-        return self.kind in (ORDINARY, PARTITIONED, VIEW)
 
 
 def current_schema(connection: psycopg.Connection) -> str | None:
@@ -70,21 +70,21 @@ def found_tables(connection: psycopg.Connection, schema: str) -> dict[str, Postg
     return {
         name.lower(): _table(
             name,
-            kind,
+            readable and kind in (ORDINARY, PARTITIONED, VIEW),
             # Rows of a view, of a foreign table, and those that a policy chooses, are what somebody's SQL makes of it.
             kind not in (ORDINARY, PARTITIONED) or has_policies or bool(children[oid] - {ORDINARY, PARTITIONED}),
             kind == ORDINARY and bool(children[oid]),
             {column: (_resolved(oid_, modifier, types), *rest) for column, oid_, modifier, *rest in columns[name]},
             [rest for table, *rest in constraints if table == name],
         )
-        for name, oid, kind, has_policies in tables
+        for name, oid, kind, has_policies, readable in tables
         if spelled[name.lower()] == 1
     }
 
 
 def _table(
     name: str,
-    kind: str,
+    can_be_locked: bool,
     is_view: bool,
     has_heirs: bool,
     columns: dict[str, tuple[StoredType, bool, str]],
@@ -103,7 +103,7 @@ def _table(
         frozenset(() if has_heirs else required),
     )
     references = {column: (table, target) for column, contype, table, target in constraints if contype == "f"}
-    return PostgreSQLTable(found, types, kind, references)
+    return PostgreSQLTable(found, types, can_be_locked, references)
 
 
 def _resolved(oid: int, modifier: int, types: Mapping[int, list[Any]]) -> StoredType:
