@@ -1,10 +1,9 @@
-"""A PostgreSQL server as the source: what is read of its catalogue, that it answers as DuckDB does, and how it fails."""
+"""A PostgreSQL server as the source: what is read of its catalogue and its rows, and how it fails."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,9 +124,7 @@ def test_names_are_those_of_the_catalogue(url: str) -> None:
         ("ruled", {"person": "integer"}, "it is a view"),
     ],
 )
-def test_what_cannot_be_relied_on_is_refused_by_name(
-    url: str, table: str, columns: dict[str, Any], says: str
-) -> None:
+def test_what_cannot_be_relied_on_is_refused_by_name(url: str, table: str, columns: dict[str, Any], says: str) -> None:
     unit = next(iter(columns))
     with pytest.raises(dpsql.Error, match=says):
         connect(url, {table: {"unit": unit, "columns": columns}})
