@@ -12,8 +12,14 @@ from dpsql.cli.output import publish
 from dpsql.cli.reports import account, entries, resumed, verified
 
 AnyDatabase = Annotated[
-    Path | None,
-    typer.Option("--db", envvar="DPSQL_DB", help="The database whose ledger lies beside it.", show_default=False),
+    str | None,
+    typer.Option(
+        "--db",
+        envvar="DPSQL_DB",
+        metavar="PATH",
+        help="The database whose ledger lies beside it.",
+        show_default=False,
+    ),
 ]
 LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="The account's file, such as shop.duckdb.ledger.")]
 Analyst = Annotated[

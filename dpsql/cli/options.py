@@ -7,11 +7,19 @@ from typing import Annotated, TypeAlias
 import typer
 
 from dpsql.dbapi import Connection, connect
+from dpsql.engines.opened import names_server
 from dpsql.errors import LedgerError
 
 Sql: TypeAlias = Annotated[str, typer.Argument(metavar="SQL", help="The question; - reads it from stdin.")]
 Database: TypeAlias = Annotated[
-    Path, typer.Option("--db", envvar="DPSQL_DB", help="A DuckDB, Parquet or CSV file.", show_default=False)
+    str,
+    typer.Option(
+        "--db",
+        envvar="DPSQL_DB",
+        metavar="PATH",
+        help="A DuckDB, Parquet or CSV file, or postgresql://user@host/database.",
+        show_default=False,
+    ),
 ]
 SchemaFile: TypeAlias = Annotated[
     Path, typer.Option("--schema", envvar="DPSQL_SCHEMA", help="The declared schema, a YAML file.", show_default=False)
@@ -61,7 +69,7 @@ Form: TypeAlias = Annotated[
 
 
 def open_session(
-    database: Path,
+    database: str,
     schema: Path,
     *,
     budget: float | None,
@@ -71,14 +79,15 @@ def open_session(
 ) -> Connection:
     """`epsilon` is what a query costs that does not say."""
     account = ledger_path(database, ledger)
-    if budget is None and database.exists() and not account.exists():
+    there = names_server(database) or Path(database).exists()
+    if budget is None and there and not account.exists():
         raise LedgerError(
             f"there is no budget in {account} yet", hint="say what may be spent in all: --budget 1.0 --delta 1e-6"
         )
     return connect(database, schema=schema, epsilon=budget, delta=delta, ledger=account, query_epsilon=epsilon)
 
 
-def ledger_path(database: Path | None, ledger: Path | None) -> Path:
+def ledger_path(database: str | None, ledger: Path | None) -> Path:
     if ledger is not None:
         return ledger
     if database is None:

@@ -12,14 +12,17 @@ from dpsql.cli.output import Report, publish, table
 from dpsql.cli.scaffold import PUBLIC, Chosen, measures, missing, schema_text
 from dpsql.completeness import check_complete
 from dpsql.engines.describe import Described, describe
-from dpsql.engines.duckdb_engine import DuckDBEngine
+from dpsql.engines.opened import describe_server, names_server, open_engine, without_password
 from dpsql.engines.stored_types import declared_type
 from dpsql.errors import OperationalError, SchemaError, UnknownName
 from dpsql.schema import Schema, Table, load_schema, parse_type
 from dpsql.schema.read_yaml import read_yaml
 from dpsql.source import did_you_mean
 
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="A DuckDB, Parquet or CSV file, or a folder of such.")]
+Data = Annotated[
+    str,
+    typer.Argument(metavar="DATA", help="A DuckDB, Parquet or CSV file, a folder of such, or postgresql://... ."),
+]
 Out = Annotated[Path | None, typer.Option("--out", help="The schema's file; DATA with .yaml at its end if not given.")]
 Units = Annotated[
     list[str] | None,
@@ -33,7 +36,7 @@ Yes = Annotated[
     bool, typer.Option("--yes", "-y", help="Ask nothing, as with --json or --csv: leave bounds to be filled in.")
 ]
 SchemaArgument = Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema's file.")]
-MaybeDatabase = Annotated[Path | None, typer.Argument(metavar="[DB]", help="The data that it should fit.")]
+MaybeDatabase = Annotated[str | None, typer.Argument(metavar="[DB]", help="The data that it should fit.")]
 
 
 def init(data: Data, out: Out = None, unit: Units = None, yes: Yes = False, form: Form = None) -> None:
@@ -41,14 +44,15 @@ def init(data: Data, out: Out = None, unit: Units = None, yes: Yes = False, form
 
     No value is shown. How a CSV file is written is guessed from its rows, as its types are.
     """
-    target = out or data.with_suffix(".yaml")
+    described = describe_server(data) if names_server(data) else None
+    target = out or (Path(data).with_suffix(".yaml") if described is None else Path(f"{described[0]}.yaml"))
     if target.exists():
         raise OperationalError(f"{target} is there already", hint=f"write to another file: --out new_{target.name}")
-    tables = describe(data)
+    name, tables = described or (Path(data).stem, describe(Path(data)))
     units = _named_units(unit or [], tables)
     chosen = Chosen(units) if yes or form is not None else _ask(tables, units)
-    target.write_text(schema_text(data.stem, tables, chosen), encoding="utf-8")
-    publish(_begun(target, data, missing(tables, chosen)), form)
+    target.write_text(schema_text(name, tables, chosen), encoding="utf-8")
+    publish(_begun(target, without_password(data), missing(tables, chosen)), form)
 
 
 def _named_units(names: list[str], tables: dict[str, Described]) -> dict[str, str]:
@@ -110,7 +114,7 @@ def _prompt(question: str, default: str) -> str:
     return str(typer.prompt(question, default=default, show_default=bool(default))).strip()
 
 
-def _begun(target: Path, data: Path, to_fill_in: list[str]) -> Report:
+def _begun(target: Path, data: str, to_fill_in: list[str]) -> Report:
     todo = "".join(f"  {path}\n" for path in to_fill_in)
     text = f"wrote {target}\n" + (f"still to fill in:\n{todo}" if todo else "") + f"then: dpsql check {target} {data}"
     return Report({"schema": str(target), "to_fill_in": to_fill_in}, ["to_fill_in"], [[p] for p in to_fill_in], text)
@@ -120,9 +124,9 @@ def check(schema: SchemaArgument, db: MaybeDatabase = None, form: Form = None) -
     """Check a schema, and that it fits the data if that is given; see what it allows."""
     loaded = load_schema(schema)
     if db is not None:
-        with closing(DuckDBEngine.open(db, loaded)) as engine:
+        with closing(open_engine(db, loaded)) as engine:
             check_complete(engine, loaded)
-    fitting = "" if db is None else f", and fits {db}"
+    fitting = "" if db is None else f", and fits {without_password(db)}"
     publish(replace(describe_schema(loaded), note=f"{schema} is right{fitting}"), form)
 
 

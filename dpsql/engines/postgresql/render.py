@@ -13,7 +13,7 @@ from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.tree import Apply, Constant, Field, Fold, Short, Wide, With
+from dpsql.engine_sql.tree import Apply, Constant, Field, Fold, Short, TryCast, Wide, With
 from dpsql.engines.postgresql import doubles, moments
 from dpsql.engines.postgresql.around_rank import around_rank
 from dpsql.engines.postgresql.casts import by_code_points, no_cast, try_cast, type_name
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
         Stored,
         Table,
         Term,
-        TryCast,
         Values,
     )
 
@@ -374,6 +373,8 @@ def _infix(operator: str, arguments: list[str]) -> str:
 
 def _number(value: Term) -> Fraction | None:
     """What a constant number is, as the double that it becomes."""
+    if isinstance(value, TryCast) and isinstance(value.kind, Double):
+        value = value.value
     if isinstance(value, Constant) and isinstance(value.value, int | Fraction):
         return Fraction(float(value.value))
     return None
