@@ -16,7 +16,7 @@ AnyDatabase = Annotated[
     typer.Option(
         "--db",
         envvar="DPSQL_DB",
-        metavar="PATH",
+        metavar="<path>",
         help="The database whose ledger lies beside it.",
         show_default=False,
     ),

@@ -16,7 +16,7 @@ Database: TypeAlias = Annotated[
     typer.Option(
         "--db",
         envvar="DPSQL_DB",
-        metavar="PATH",
+        metavar="<path>",
         help="A DuckDB, Parquet or CSV file, or postgresql://user@host/database.",
         show_default=False,
     ),
