@@ -166,7 +166,9 @@ def default_ledger(database: object) -> str:
     Whatever name leads to the file, its ledger is found under the one that links and folders resolve to.
     """
     if names_server(database):
-        raise InterfaceError("a server has no ledger of its own", hint='name a file: ledger="shop.ledger", --ledger shop.ledger')
+        raise InterfaceError(
+            "a server has no ledger of its own", hint='name a file: ledger="shop.ledger", --ledger shop.ledger'
+        )
     if isinstance(database, list | tuple) or (isinstance(database, str) and has_magic(database)):
         raise InterfaceError("several files have no ledger of their own", hint='name one: ledger="orders.ledger"')
     if not isinstance(database, str | os.PathLike) or str(database) == MEMORY:

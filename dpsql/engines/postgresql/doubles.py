@@ -66,13 +66,16 @@ def added(left: str, sign: str, right: str) -> str:
     return f"CASE WHEN {both} THEN {large} ELSE {plain} END"
 
 
-def scaled(value: str, factor: Fraction, written: str) -> str:
-    """The product with a constant, or with the reciprocal of one, as it is written: `written` may fail."""
+def scaled(value: str, factor: Fraction, written: str, most: float = math.inf) -> str:
+    """The product with a constant, or with the reciprocal of one, as it is written: `written` may fail.
+
+    The value is at most `most`, on either side.
+    """
     if factor == 0:
         return written
     first, last = at_least(TOO_LARGE / abs(factor)), at_most(TOO_SMALL / abs(factor))
-    sign = math.copysign(1, factor)
-    if math.isfinite(first):
+    sign = 1 if factor > 0 else -1
+    if first <= most and math.isfinite(first):
         return f"CASE WHEN abs({value}) >= {number(first)} THEN {value} * {number(sign * math.inf)} ELSE {written} END"
     if last > 0:
         small = f"{value} <> {number(0.0)} AND abs({value}) <= {number(last)}"
@@ -113,8 +116,11 @@ def divided(left: str, right: str) -> str:
 
 
 def rounded(value: str) -> str:
-    """Halves away from zero; the engine's own round() takes them to the even number."""
-    return f"(trunc({value}) + CASE WHEN abs({value} - trunc({value})) >= {number(0.5)} THEN sign({value}) ELSE 0 END)"
+    """Halves away from zero; the engine's own round() takes them to the even number.
+
+    What is added is the largest double below a half: with a half itself the sum of 0.49999999999999994 would be 1.
+    """
+    return f"trunc({value} + sign({value}) * {number(math.nextafter(0.5, 0))})"
 
 
 def exponential(value: str) -> str:

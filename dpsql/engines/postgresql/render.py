@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.tree import Apply, Constant, Field, Fold, Short, TryCast, Wide, With
+from dpsql.engine_sql.tree import Apply, Constant, Field, Fold, Short, Table, TryCast, Wide, With
 from dpsql.engines.postgresql import doubles, moments
 from dpsql.engines.postgresql.around_rank import around_rank
 from dpsql.engines.postgresql.casts import by_code_points, no_cast, try_cast, type_name
 from dpsql.engines.postgresql.kinds import kind_of
+from dpsql.engines.postgresql.ranges import Ranges, magnitude
 from dpsql.engines.postgresql.refusals import refused
 from dpsql.engines.quoting import literal, quoted
 from dpsql.engines.render import Renderer
@@ -36,15 +38,16 @@ if TYPE_CHECKING:
         Operand,
         Over,
         Query,
+        Select,
         Series,
         Stored,
-        Table,
         Term,
         Values,
     )
+    from dpsql.engines.postgresql.ranges import Range
 
-SHORT = 80
-"""A value of up to so many characters is written as often as it is read."""
+SHORT = {2: 400, math.inf: 80}
+"""How many characters a value may have that is written as often as it is read: twice at most, or more often."""
 LONGEST_NAME = 63
 """Bytes. The engine cuts off the rest, and two names would be one."""
 UNICODE = 'COLLATE "C.utf8"'
@@ -118,7 +121,9 @@ class PostgreSQL(Renderer):
         self.tables = tables or {}
         self.parts: set[str] = set()
         self.numbers = itertools.count()
-        self.operands: list[tuple[str, list[Known]]] = []
+        self.ranges = Ranges()
+        self.columns: list[dict[str, Range]] = [{}]
+        self.operands: list[tuple[str, list[Known], list[Range]]] = []
 
     # -- names and constants ------------------------------------------------------------------------------------------
 
@@ -167,7 +172,9 @@ class PostgreSQL(Renderer):
 
     def once(self, values: Sequence[str], write: Callable[..., str]) -> str:
         """What `write` makes of values that it reads more than once."""
-        if all(len(value) <= SHORT for value in values):
+        reads = max(write(*(f"\0{place}" for place in range(len(values)))).count(f"\0{n}") for n in range(len(values)))
+        longest = next(length for most, length in SHORT.items() if reads <= most)
+        if all(len(value) <= longest for value in values):
             return write(*values)
         number = next(self.numbers)
         names = [f"_v{number}_{place}" for place in range(len(values))]
@@ -176,6 +183,10 @@ class PostgreSQL(Renderer):
 
     def kind_of(self, value: Term) -> Known:
         return kind_of(value, self.operands[-1][1] if self.operands else ())
+
+    def most(self, value: Term) -> float:
+        """What a value is at most, on either side of zero."""
+        return magnitude(self.ranges.of(value, self.columns[-1], self.operands[-1][2] if self.operands else ()))
 
     def apply(self, operation: str, arguments: list[str], node: Apply) -> str:
         if (problem := refused(operation)) is not None:
@@ -237,7 +248,7 @@ class PostgreSQL(Renderer):
                 whole = doubles.rounded if operation == "round" else (lambda value: f"trunc({value})")
                 return self.to_digits(whole, first, _number(node.arguments[1]) if rest else Fraction(0))
             case "degrees" | "radians":
-                return self.times(first, ANGLES[operation])
+                return self.times(first, ANGLES[operation], self.most(node.arguments[0]))
             case "pow":
                 if constant is None:
                     raise Unsupported(
@@ -245,12 +256,12 @@ class PostgreSQL(Renderer):
                     )
                 return self.once([first], lambda value: doubles.raised(value, float(constant)))
             case "*" if constant is not None:
-                return self.times(first, constant)
+                return self.times(first, constant, self.most(node.arguments[0]))
             case "*" if (factor := _number(node.arguments[0])) is not None:
-                return self.times(rest[0], factor)
+                return self.times(rest[0], factor, self.most(node.arguments[1]))
             case "/" if constant is not None and constant != 0:
-                return self.divided_by(first, constant)
-            case "+" | "-" if constant is not None and abs(constant) <= doubles.CANNOT_CARRY:
+                return self.divided_by(first, constant, self.most(node.arguments[0]))
+            case "+" | "-" if min(map(self.most, node.arguments)) <= doubles.CANNOT_CARRY:
                 return _infix(operation, arguments)
             case "+" | "-":
                 return self.once(arguments, lambda left, right: doubles.added(left, operation, right))
@@ -259,13 +270,13 @@ class PostgreSQL(Renderer):
             case _:
                 return self.once(arguments, doubles.divided)
 
-    def times(self, value: str, factor: Fraction) -> str:
+    def times(self, value: str, factor: Fraction, most: float = math.inf) -> str:
         by = doubles.number(float(factor))
-        return self.once([value], lambda short: doubles.scaled(short, factor, f"({short} * {by})"))
+        return self.once([value], lambda short: doubles.scaled(short, factor, f"({short} * {by})", most))
 
-    def divided_by(self, value: str, divisor: Fraction) -> str:
+    def divided_by(self, value: str, divisor: Fraction, most: float = math.inf) -> str:
         by = doubles.number(float(divisor))
-        return self.once([value], lambda short: doubles.scaled(short, 1 / divisor, f"({short} / {by})"))
+        return self.once([value], lambda short: doubles.scaled(short, 1 / divisor, f"({short} / {by})", most))
 
     def to_digits(self, whole: Callable[[str], str], value: str, digits: Fraction | None) -> str:
         """So many digits after the point, or before it; where the scaled number is no double, the number itself."""
@@ -309,7 +320,9 @@ class PostgreSQL(Renderer):
         number = next(self.numbers)
         values = [self.term(value) for value in let.values]
         bound = ", ".join(f"{value} AS _o{number}_{place}" for place, value in enumerate(values))
-        self.operands.append((f"_o{number}", [self.kind_of(value) for value in let.values]))
+        known = self.operands[-1][2] if self.operands else ()
+        ranges = [self.ranges.of(value, self.columns[-1], known) for value in let.values]
+        self.operands.append((f"_o{number}", [self.kind_of(value) for value in let.values], ranges))
         body = self.term(let.body)
         self.operands.pop()
         return f"(SELECT {body} FROM (SELECT {bound} OFFSET 0) AS _b{number})"
@@ -343,6 +356,12 @@ class PostgreSQL(Renderer):
             self.parts.update(part.name for part in query.parts)
         return super().query(query)
 
+    def select(self, select: Select) -> str:
+        self.columns.append(self.ranges.of_columns(select.source))
+        sql = super().select(select)
+        self.columns.pop()
+        return f"{sql} OFFSET 0" if isinstance(select.source, Table) and select.source.name in self.tables else sql
+
     def table(self, table: Table) -> str:
         """A declared table is what its declared columns are read as; others are parts of the query itself."""
         if table.name in self.parts or table.name not in self.tables:
@@ -364,7 +383,10 @@ class PostgreSQL(Renderer):
         return f"SELECT number AS {self.quoted(series.name)} FROM {numbers} AS numbers(number)"
 
     def around_rank(self, profile: AroundRank) -> str:
-        return around_rank(self, profile)
+        self.columns.append({})
+        sql = around_rank(self, profile)
+        self.columns.pop()
+        return sql
 
 
 def _infix(operator: str, arguments: list[str]) -> str:
