@@ -26,6 +26,8 @@ import yaml
 import dpsql
 from dpsql import pipeline
 from dpsql.aggregates.statistic import Quantile
+from dpsql.audit.neighbours import moved_too_far, wrong_shape
+from dpsql.audit.worlds import Answer
 from dpsql.engine_sql.build import SALT
 from dpsql.engines.engine import Engine
 from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
@@ -212,3 +214,65 @@ def test_a_sample_of_both_corpora(worlds: Callable[[str], list[World]]) -> None:
 def test_both_corpora(worlds: Callable[[str], list[World]]) -> None:
     outcomes = assert_certified(QUESTIONS, worlds)
     print(dict(outcomes))
+
+
+# -- neighbours -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def neighbours(postgresql_url: str) -> Callable[[str], tuple[dpsql.Connection, list[str]]]:
+    """A wild database of three people, and the names of it without each of them."""
+    made: dict[str, tuple[dpsql.Connection, list[str]]] = {}
+
+    def of(name: str) -> tuple[dpsql.Connection, list[str]]:
+        if name not in made:
+            file = conftest["CASE_FILES"][name]
+            tables = conftest["wild_tables"](file, random.Random(f"neighbours {name}"), 3, 40)
+            people = conftest["unit_values"](file.schema, 3)
+            databases = [tables, *(conftest["without"](file, tables, person) for person in people)]
+            places = [f"{name}_without_{number}" for number in range(len(databases))]
+            for place, rows in zip(places, databases, strict=True):
+                fill_postgresql(postgresql_url, place, file.create, rows)
+            url = f"{postgresql_url}&options=-csearch_path%3D{places[0]}"
+            made[name] = (
+                dpsql.connect(url, schema=file.schema, epsilon=1e18, delta=1e-6, query_epsilon=1, ledger=":memory:"),
+                places,
+            )
+        return made[name]
+
+    return of
+
+
+def check_neighbours(case: Any, connection: dpsql.Connection, places: list[str], url: str) -> None:
+    import psycopg
+
+    try:
+        releases = connection.explain(case.sql, case.parameters, **case.options).releases
+    except dpsql.Unsupported:
+        return  # it has no words for it
+    with psycopg.connect(url, autocommit=True, options="-c search_path=pg_catalog -c TimeZone=UTC") as plain:
+        for release in releases:
+            answers = [_answer(plain, release.sql.replace(f'"{places[0]}".', f'"{place}".')) for place in places]
+            assert list(wrong_shape(release, answers)) == [], case.sql
+            for neighbour in answers[1:]:
+                assert list(moved_too_far(release, answers[0], neighbour)) == [], case.sql
+
+
+def _answer(connection: Any, sql: str) -> Answer:
+    found = connection.execute(sql.encode())
+    return [(part.name, part.type_display.replace("int8", "BIGINT")) for part in found.description], found.fetchall()
+
+
+CASES = [case for file in conftest["CASE_FILES"].values() for case in file.cases]
+Neighbours = Callable[[str], tuple[dpsql.Connection, list[str]]]
+
+
+def test_nobody_moves_a_sample_further(neighbours: Neighbours, postgresql_url: str) -> None:
+    for case in CASES[::SAMPLED]:
+        check_neighbours(case, *neighbours(case.file), postgresql_url)
+
+
+@pytest.mark.long
+def test_nobody_moves_any_answer_further(neighbours: Neighbours, postgresql_url: str) -> None:
+    for case in CASES:
+        check_neighbours(case, *neighbours(case.file), postgresql_url)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dpsql
+from dpsql.cli.app import main
 
 SCHEMA: dict[str, Any] = {
     "dataset": "clinic",
@@ -229,3 +232,30 @@ def test_what_it_has_no_words_for_is_refused_before_the_charge(url: str) -> None
             connection.execute("SELECT COUNT(*) FROM visits WHERE REGEXP_MATCHES(code, '^k')")
         assert caught.value.hint
         assert connection.budget.spent.epsilon == 0
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_a_schema_is_begun_checked_and_asked(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        assert not ended.value.code, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    run("init", url, "--unit", "people.id", "--unit", "visits.person", "--yes")
+    begun = Path("postgres.yaml").read_text()
+    assert "unique: true" in begun  # the primary key
+    assert "cost: decimal(18,2)" in begun  # a NUMERIC that has no digits of its own
+    assert "view: trusted" in begun
+    Path("people.yaml").write_text(json.dumps(SCHEMA))
+    assert "is right, and fits" in run("check", "people.yaml", url)
+    options = ["--db", url, "--schema", "people.yaml", "--ledger", "people.ledger", "--epsilon", "1"]
+    asked = run("query", "SELECT COUNT(*) AS n FROM people", *options, "--budget", "3", "--json")
+    assert json.loads(asked)["rows"]
+    assert "pg_catalog" not in run("explain", "SELECT COUNT(*) AS n FROM people", *options)
