@@ -155,7 +155,7 @@ class Auto(Gdp):
 
 
 class Mixed(Gdp):
-    """The two of `auto`, or a part of epsilon for pure releases and the rest for the others, at one of a few fixed caps.
+    """The two of `auto`, or a part of epsilon for pure releases and the rest for others, at one of a few fixed caps.
 
     Which cap holds at the end is not known in advance, so each has a part of the delta. Gaussian noise alone is asked
     for most often, so most of the delta is its.
