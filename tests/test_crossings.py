@@ -221,9 +221,9 @@ class Question:
     sums: frozenset[str] = frozenset()
     chosen: frozenset[str] = frozenset()
     explained: frozenset[str] = frozenset()
-    noisy: frozenset[str] = frozenset()
-    """Ratios of spreads, and their roots: of a constant they are whatever the noise is."""
     """Which are REGR_R2 of what is no constant: NULL for 1 where y does not vary."""
+    noisy: frozenset[str] = frozenset()
+    """Which are ratios of spreads, or their roots: of a constant they are whatever the noise is."""
     hidden: bool = True
     """Whether a group of few may be missing."""
     plain: str | None = None
@@ -586,10 +586,8 @@ def compare_rows(question: Question, names: list[str], rows: list[Any], wanted: 
             continue
         if len(mine) > len(plain_rows) and not mine[-len(plain_rows) - 1][-1]:
             mine = mine[-len(plain_rows) :]  # the first are of nobody: public groups that are empty
-        if len(mine) < len(plain_rows) and any(isinstance(part, float) for part in plain_rows[0][:keys]):
-            # Means within a person are rounded once here; those of DuckDB may be two doubles next to each other.
-            if sum(row[-1] for row in mine) == sum(row[-1] for row in plain_rows):
-                continue
+        if are_neighbours(mine, plain_rows, keys):
+            continue
         if len(mine) != len(plain_rows):
             return f"{len(mine)} rows for {plain_rows}"
         for row, plain_row in zip(mine, plain_rows, strict=True):
@@ -597,6 +595,14 @@ def compare_rows(question: Question, names: list[str], rows: list[Any], wanted: 
                 return f"{row} for {plain_row}"
     extra = [row for group in found.values() for row in group if row[-1]]
     return f"{extra[0]} for nothing" if extra else None
+
+
+def are_neighbours(mine: list[Any], plain_rows: list[Any], keys: int) -> bool:
+    """Means within a person are rounded once here; those of DuckDB may be two doubles next to each other."""
+    doubles = any(isinstance(part, float) for part in plain_rows[0][:keys])
+    return (
+        doubles and len(mine) < len(plain_rows) and sum(row[-1] for row in mine) == sum(row[-1] for row in plain_rows)
+    )
 
 
 def grouped_rows(rows: list[Any], keys: int) -> dict[tuple[str, ...], list[Any]]:
