@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from dpsql.accounting.costs import Cost, Totals
     from dpsql.flow.calibrate_noise import Calibrated
     from dpsql.flow.plan_query import Planned
+    from dpsql.flow.public_setting import PublicSetting
     from dpsql.flow.question import Question
-    from dpsql.flow.setting import Setting
 
 FINER = 1 + Fraction(1, 2**8)
 HALVINGS = 8
@@ -86,11 +86,11 @@ def plan_batch(
     weights: tuple[Fraction, ...],
     epsilon: Fraction,
     delta: Fraction | None,
-    setting: Setting,
+    public: PublicSetting,
 ) -> Batch:
-    budget = setting.ledger.budget
+    budget = public.budget
     each = None if delta is None else delta / len(questions)
-    planned = [plan_question(replace(question, delta=each), setting) for question in questions]
+    planned = [plan_question(replace(question, delta=each), public) for question in questions]
     for one in planned:
         refuse_options(one.question, ("epsilon", "delta"), "the plan")
     whole = budget.filter.delta if delta is None else delta
@@ -98,7 +98,7 @@ def plan_batch(
         whole = whole_delta(epsilon, delta, budget.filter)
     limit = filter_named(budget.filter.name, epsilon, whole)
     kinds = [kind for kind in NOISES if any(kind in makers(one, budget.filter) for one in planned)]
-    batches = [_filled(kind, planned, weights, limit, setting) for kind in kinds]
+    batches = [_filled(kind, planned, weights, limit, public) for kind in kinds]
     return min(batches, key=lambda batch: _waste(batch, budget))
 
 
@@ -110,13 +110,13 @@ def _waste(batch: Batch, budget: Budget) -> tuple[bool, float]:
 
 
 def _filled(
-    kind: str, planned: Sequence[Planned], weights: tuple[Fraction, ...], limit: Filter, setting: Setting
+    kind: str, planned: Sequence[Planned], weights: tuple[Fraction, ...], limit: Filter, public: PublicSetting
 ) -> Batch:
     """All questions with one kind of noise, as precise as the limit admits."""
 
     def at(precision: Fraction) -> Batch:
         parts = zip(planned, weights, strict=True)
-        return Batch(limit, tuple(_part(kind, one, precision * weight, setting) for one, weight in parts), weights)
+        return Batch(limit, tuple(_part(kind, one, precision * weight, public) for one, weight in parts), weights)
 
     return at(_largest(lambda precision: limit.admits(at(precision).price), _start(kind, weights, limit)))
 
@@ -128,14 +128,14 @@ def _start(kind: str, weights: tuple[Fraction, ...], limit: Filter) -> Fraction:
     return limit.mu_budget / Fraction(math.sqrt(sum(weight**2 for weight in weights))) * SHY
 
 
-def _part(kind: str, planned: Planned, precision: Fraction, setting: Setting) -> Calibrated:
+def _part(kind: str, planned: Planned, precision: Fraction, public: PublicSetting) -> Calibrated:
     """One question: an epsilon in proportion to its precision for Laplace, a mu for Gaussian noise."""
-    budget = setting.ledger.budget
+    budget = public.budget
     known = makers(planned, budget.filter)
     kind = kind if kind in known else next(iter(known))
     epsilon = _epsilon_of_mu(precision, planned.question, budget.filter) if kind == "gaussian" else precision
     asked = replace(planned, question=replace(planned.question, epsilon=epsilon))
-    return with_noise(asked, known[kind](asked, budget), "as precise as the plan allows", setting)
+    return with_noise(asked, known[kind](asked, budget), "as precise as the plan allows", public.schema.dataset)
 
 
 def _epsilon_of_mu(mu: Fraction, question: Question, filter_: Filter) -> Fraction:

@@ -340,8 +340,8 @@ def relation_of() -> Callable[[dpsql.Connection, str], Relation]:
     """The rows of people below the one aggregate of a question."""
 
     def of(connection: dpsql.Connection, sql: str) -> Relation:
-        setting = connection.session.setting
-        (release,) = resolve_names(parse_sql(Question(sql), setting), setting).releases
+        public = connection.session.setting.public()
+        (release,) = resolve_names(parse_sql(Question(sql), public), public).releases
         return release.source
 
     return of

@@ -93,7 +93,7 @@ def test_the_stage_table_is_that_of_the_pipeline() -> None:
 
 def test_the_charge_stands_before_the_engine() -> None:
     names = [stage.__name__ for stage in pipeline.STAGES]
-    assert names.index("charge_budget") < names.index("execute_query") < names.index("add_noise")
+    assert names[names.index("charge_budget") :] == ["charge_budget", "run_rounds", "finish_result"]
     assert [stage.__name__ for stage in pipeline.FREE] == names[: names.index("charge_budget")]
 
 
@@ -244,7 +244,7 @@ def connected(database: Any, **options: Any) -> dpsql.Connection:
 
 
 def calibrated(conn: dpsql.Connection, sql: str, **options: Any) -> Any:
-    return pipeline.compile_question(conn.session.question(sql, None, **options), conn.session.setting)
+    return pipeline.compile_question(conn.session.question(sql, None, **options), conn.session.setting.public())
 
 
 @pytest.mark.parametrize(("sql", "composition"), list(product(QUESTIONS, COMPOSITIONS)))

@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, cast
@@ -24,15 +24,16 @@ from dpsql.engines.copies import copy_table
 from dpsql.engines.declared_tables import check_table, declared_columns
 from dpsql.engines.files import files_of, names_files, table_name
 from dpsql.engines.lock import MEANING, fix_meaning, is_set, lock
+from dpsql.engines.public import Constraints
 from dpsql.engines.quoting import quoted
-from dpsql.engines.stored_types import declared_type, stays_apart
+from dpsql.engines.stored_types import declared_type
 from dpsql.errors import InterfaceError, OperationalError, SchemaError
 from dpsql.schema.types import parse_type
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
     from dpsql.engines.declared_tables import Found
-    from dpsql.schema.model import Schema
+    from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
 
 INTERRUPTED = "Query interrupted"
@@ -54,20 +55,18 @@ class DuckDBEngine:
         self,
         connection: duckdb.DuckDBPyConnection,
         *,
-        unique: Mapping[tuple[str, str], str] | None = None,
+        constraints: Constraints | None = None,
         shared: tuple[Place, Mapping[str, Found]] | None = None,
-        frames: Mapping[str, object] | None = None,
-        schema: Schema | None = None,
+        waiting: Sequence[tuple[Table, object]] = (),
     ) -> None:
         """`shared`: where a database that others can change has the declared tables, and how they were found.
 
-        `frames`: what the tables of a schema are filled with when the first question has been paid for.
+        `waiting`: what tables of people are filled with when the first question has been paid for.
         """
         self._connection = connection
-        self._unique = unique or {}
+        self.constraints = constraints or Constraints()
         self._shared = shared
-        self._frames = frames or {}
-        self._schema = schema
+        self._waiting = waiting
         self._forget: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
 
@@ -92,11 +91,13 @@ class DuckDBEngine:
     def over(self, frames: Mapping[str, Any], schema: Schema) -> DuckDBEngine:
         """The same database, locked as it is, with frames that this connection alone sees.
 
-        Their rows are read by `run`, which follows a charge; until then the tables are empty.
+        Rows of people are read by `run`, which follows a charge; until then their tables are empty.
         """
         connection = self._connection.cursor()
-        _copy_tables(connection, {name: frame.head(0) for name, frame in frames.items()}, schema)
-        return DuckDBEngine(connection, frames=frames, schema=schema)
+        waiting = [(table, frames[table.name]) for table in schema.tables.values() if not table.is_public]
+        empty = {table.name: frame.head(0) for table, frame in waiting}
+        _copy_tables(connection, {**frames, **empty}, schema)
+        return DuckDBEngine(connection, waiting=waiting)
 
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
@@ -120,23 +121,26 @@ class DuckDBEngine:
                 "a declared table was changed since the connection was opened", hint="connect again: it is checked anew"
             )
 
-    def is_unique(self, table: str, column: str, kind: ColumnType) -> bool:
-        stored = self._unique.get((table.lower(), column.lower()))
-        return stored is not None and stays_apart(kind, stored)
-
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
+        return self._interruptible(sql, paid=True)
+
+    def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
+        return self._interruptible(sql, paid=False)
+
+    def _interruptible(self, sql: str, *, paid: bool) -> Mapping[str, np.ndarray]:
         try:
-            return self._run(sql)
+            return self._run(sql, paid=paid)
         except RuntimeError as error:
             # How DuckDB tells of Ctrl-C. It is the analyst's own act, and not the failure that other errors are.
             if str(error) != INTERRUPTED:
                 raise
         raise KeyboardInterrupt
 
-    def _run(self, sql: str) -> Mapping[str, np.ndarray]:
+    def _run(self, sql: str, *, paid: bool) -> Mapping[str, np.ndarray]:
         # One connection, one query at a time: temporary tables are seen by the connection alone.
         with self._lock:
-            self._fill_tables()
+            if paid:
+                self._fill_tables()
             # Within a transaction the tables that are compared are those that are read.
             self._connection.begin()
             try:
@@ -146,9 +150,9 @@ class DuckDBEngine:
                 self._connection.rollback()
 
     def _fill_tables(self) -> None:
-        if self._schema is not None:
-            _copy_tables(self._connection, self._frames, self._schema)
-            self._schema = None
+        for table, frame in self._waiting:
+            copy_table(self._connection, table, frame)
+        self._waiting = ()
 
     def close(self) -> None:
         self._connection.close()
@@ -196,7 +200,7 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
         unique = {
             (name, column.lower()): table.columns[column] for name, table in declared.items() for column in table.unique
         }
-        return DuckDBEngine(connection, unique=unique, shared=(place, declared) if shared else None)
+        return DuckDBEngine(connection, constraints=Constraints(unique), shared=(place, declared) if shared else None)
     except duckdb.Error:
         problem = OperationalError("a declared view of the database cannot be read", hint="try it with DuckDB alone")
     except BaseException:

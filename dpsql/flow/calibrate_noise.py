@@ -7,8 +7,6 @@ analyst names one. A statistic has a mechanism of its own (draws/). docs/proofs/
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -24,20 +22,22 @@ from dpsql.aggregates.estimate import noise_of
 from dpsql.draws.choose import draw_for
 from dpsql.draws.draw import Spared, Terms
 from dpsql.errors import ProgrammingError
+from dpsql.flow.accuracy import ways_to_meet
 from dpsql.flow.candidates import Candidate, NoisyMeasure, makers, noisy_columns
+from dpsql.flow.fingerprint import fingerprint_of, subject_of
 from dpsql.flow.shares import each_epsilon, measure_count, reserved_delta
 from dpsql.mechanisms.noise import LARGEST_STD
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from dpsql.aggregates.answer import Test
     from dpsql.aggregates.release import Drawn, Release
     from dpsql.draws.draw import Draw
     from dpsql.expressions.write import Sql
     from dpsql.flow.plan_query import Output, Planned, PlannedRelease, PublicTable
+    from dpsql.flow.public_setting import GivenAnswers, PublicSetting
     from dpsql.flow.question import Question
-    from dpsql.flow.setting import Setting
     from dpsql.intervals import NoisyColumns
 
 PASSING = 0.98
@@ -135,26 +135,26 @@ class Calibrated:
         return Cost(rounded_up(epsilon), rounded_up(sum((release.delta for release in self.releases), Fraction(0))))
 
 
-def calibrate_noise(planned: Planned, setting: Setting) -> Calibrated:
-    budget = setting.ledger.budget
-    candidates = [make(planned, budget) for make in makers(planned, budget.filter).values()]
+def calibrate_noise(planned: Planned, public: PublicSetting) -> Calibrated:
+    """The way in which this very question was answered before, so that it can be recalled; or else the best."""
+    found = _ways(planned, public) if planned.question.accuracy is None else ways_to_meet(planned, public)
+    ways = [with_noise(asked, candidate, reason, public.schema.dataset) for asked, candidate, reason in found]
+    return next((way for way in ways if _answered(way, public.answers)), ways[0])
+
+
+def _ways(planned: Planned, public: PublicSetting) -> list[tuple[Planned, Candidate, str]]:
+    """The kinds of noise at the price that was named, the best first."""
+    candidates = [make(planned, public.budget) for make in makers(planned, public.budget.filter).values()]
     # What still fits comes first. Then error weighed by what it costs the session: variance times share.
     candidates.sort(key=lambda way: (not way.fits, way.spread + math.log(max(way.share, 1e-300))))
-    ways = [with_noise(planned, way, _reason(way, candidates, planned), setting) for way in candidates]
-    return first_answered(ways, setting)
+    return [(planned, way, _reason(way, candidates, planned)) for way in candidates]
 
 
-def first_answered(ways: Sequence[Calibrated], setting: Setting) -> Calibrated:
-    """The way in which this very question was answered before, so that it can be recalled; or else the first."""
-    return next((way for way in ways if _answered(way, setting)), ways[0])
-
-
-def _answered(way: Calibrated, setting: Setting) -> bool:
-    answers = setting.ledger.answers
+def _answered(way: Calibrated, answers: GivenAnswers) -> bool:
     return not way.question.fresh and all(answers.recall(release.fingerprint) for release in way.releases)
 
 
-def with_noise(planned: Planned, chosen: Candidate, reason: str, setting: Setting) -> Calibrated:
+def with_noise(planned: Planned, chosen: Candidate, reason: str, dataset: str) -> Calibrated:
     if any(measure.std > LARGEST_STD for release in chosen.measures for measure in release):
         raise ProgrammingError(
             f"at epsilon {float(planned.question.epsilon):.3g} the answer would be nothing but noise",
@@ -163,7 +163,7 @@ def with_noise(planned: Planned, chosen: Candidate, reason: str, setting: Settin
     delta = reserved_delta(planned, chosen.budget.filter, chosen)
     releases: list[CalibratedRelease] = []
     for number in range(len(planned.releases)):
-        releases.append(_release(planned, number, chosen, delta, setting, releases))
+        releases.append(_release(planned, number, chosen, delta, dataset, releases))
     noises = ["ptr"] if any(release.tests for release in releases) else []
     noises += [chosen.mechanism] if measure_count(planned) else []
     drawn = [draw.name for release in releases for _, draw in release.statistics]
@@ -184,7 +184,7 @@ def _release(
     number: int,
     candidate: Candidate,
     reserved: Fraction,
-    setting: Setting,
+    dataset: str,
     before: list[CalibratedRelease],
 ) -> CalibratedRelease:
     release, measures = planned.releases[number], candidate.measures[number]
@@ -200,6 +200,12 @@ def _release(
         threshold = counting.noise.threshold(counting.bounded.l0, reserved) + (threshold or 1) - 1
         event = Composed((event, ApproximateRelease(Fraction(0), reserved)))
         delta += reserved
+    drawing = [
+        _salted(release, statistics, 0),
+        [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures],
+        [(drawn.column, repr(draw)) for drawn, draw in statistics],
+        threshold,
+    ]
     return CalibratedRelease(
         release,
         measures,
@@ -209,8 +215,8 @@ def _release(
         event,
         each_epsilon(planned) * (len(measures) + len(statistics)),
         delta,
-        _fingerprint(release, measures, statistics, threshold, setting, before),
-        subject_of(planned, number, setting),
+        fingerprint_of(planned, number, drawing, dataset, [part.fingerprint for part in before]),
+        subject_of(planned, number, dataset),
     )
 
 
@@ -241,37 +247,6 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
 
 def _salted(release: PlannedRelease, statistics: tuple[tuple[Drawn, Draw], ...], salt: int) -> Sql:
     return release.salted(salt, {drawn.column: draw.reach for drawn, draw in statistics})
-
-
-def _fingerprint(
-    release: PlannedRelease,
-    measures: tuple[NoisyMeasure, ...],
-    statistics: tuple[tuple[Drawn, Draw], ...],
-    threshold: int | None,
-    setting: Setting,
-    before: list[CalibratedRelease],
-) -> str:
-    noises = [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures]
-    draws = [(drawn.column, repr(draw)) for drawn, draw in statistics]
-    # What a release reads of earlier answers is as much a part of it as its SQL.
-    read = [
-        [part.finish, *((before[n].fingerprint, repr(before[n].planned.scratch_table.columns)) for n in part.releases)]
-        for part in release.earlier
-    ]
-    return _digest([setting.schema.dataset, _salted(release, statistics, 0), noises, draws, threshold, read])
-
-
-def subject_of(planned: Planned, number: int, setting: Setting) -> str:
-    """What a release is about, whatever its noise."""
-    release = planned.releases[number]
-    read = [
-        [part.finish, *(subject_of(planned, number, setting) for number in part.releases)] for part in release.earlier
-    ]
-    return _digest(["subject", setting.schema.dataset, release.salted(0, {}), read])
-
-
-def _digest(parts: list[object]) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _reason(best: Candidate, candidates: list[Candidate], planned: Planned) -> str:

@@ -6,7 +6,7 @@ group moves by at most  L0 = groups, Linf = c, L1 = groups * c, L2 = sqrt(groups
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Aggregator, Answer, Context
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from sqlglot import exp
 
+    from dpsql.flow.public_setting import PublicSetting
     from dpsql.flow.question import Question
-    from dpsql.flow.setting import Setting
     from dpsql.flow.track_units import Tracked, TrackedRelease
     from dpsql.relation.relation import Across, AggregateCall, Relation, Scan
     from dpsql.resolve.earlier import EarlierAnswer
@@ -56,10 +56,10 @@ class Measured:
     releases: tuple[Release, ...]
     public: tuple[Scan, ...]
     earlier: tuple[EarlierAnswer, ...]
-    finish: exp.Query = field(compare=False)
+    finish: exp.Query
 
 
-def infer_sensitivity(tracked: Tracked, setting: Setting) -> Measured:
+def infer_sensitivity(tracked: Tracked, public: PublicSetting) -> Measured:
     releases = tuple(_measure(release, tracked.question) for release in tracked.releases)
     _check_mechanism(tracked.question, releases)
     return Measured(tracked.question, releases, tracked.public, tracked.earlier, tracked.finish)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import count, pairwise
@@ -33,8 +33,8 @@ from dpsql.source import Place
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from dpsql.flow.public_setting import PublicSetting
     from dpsql.flow.question import Question
-    from dpsql.flow.setting import Setting
 
 MARK = "?"
 LARGEST_BITS = 1024
@@ -45,11 +45,10 @@ CHAINS = (exp.And, exp.Or, exp.SetOperation)
 @dataclass(frozen=True)
 class Parsed:
     question: Question
-    tree: exp.Query = field(compare=False)
-    """Handed on: the next stage takes it apart."""
+    tree: exp.Query
 
 
-def parse_sql(question: Question, setting: Setting) -> Parsed:
+def parse_sql(question: Question, public: PublicSetting) -> Parsed:
     """
     >>> from dpsql.flow.question import Question
     >>> parse_sql(Question("SELECT COUNT(*) FROM orders WHERE amount > ?", (10,)), None).tree.sql()
@@ -60,7 +59,7 @@ def parse_sql(question: Question, setting: Setting) -> Parsed:
     _check_aliases(tree)
     _check_parameters(question.parameters)
     if options.options:
-        question = with_options(question, options, setting.ledger.budget.filter.delta)
+        question = with_options(question, options, public.budget.filter.delta)
     question = with_proposal(question)
     _bind(tree, question)
     _check_numbers(tree, question.sql)

@@ -12,7 +12,7 @@ from dpsql.aggregates.estimate import Estimate, Formula, Linear, noise_of
 from dpsql.aggregates.final import answer_type, final_sql
 from dpsql.aggregates.propagate import estimate_of
 from dpsql.aggregates.write_release import release_sql
-from dpsql.engines.scratch import ScratchTable
+from dpsql.engines.scratch_table import ScratchTable
 from dpsql.expressions.write import Sql, column, engine_type, named
 from dpsql.relation.earlier import with_earlier
 from dpsql.relation.size import check_length
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from dpsql.aggregates.release import Release
     from dpsql.flow.infer_sensitivity import Measured
+    from dpsql.flow.public_setting import PublicSetting
     from dpsql.flow.question import Question
-    from dpsql.flow.setting import Setting
     from dpsql.relation.earlier import EarlierTable
     from dpsql.relation.relation import Scan
 
@@ -130,8 +130,8 @@ class Planned:
     """The SQL above the releases, over tables _release_0, _release_1, ..."""
 
 
-def plan_query(measured: Measured, setting: Setting) -> Planned:
-    finish = measured.finish
+def plan_query(measured: Measured, public: PublicSetting) -> Planned:
+    finish = measured.finish.copy()
     ends = _interval_ends(finish, measured)
     releases = tuple(
         PlannedRelease(release_name(number), part, ends[number], _earlier(number, measured))
@@ -141,11 +141,11 @@ def plan_query(measured: Measured, setting: Setting) -> Planned:
         check_length(release.salted(0, {}))
     outputs = _outputs(finish, measured)
     sql = finish.sql(DUCKDB, copy=False)
-    public = tuple(map(PublicTable, measured.public))
-    tables = [release.scratch_table for release in releases] + [table.scratch_table for table in public]
-    described = setting.scratch.describe(sql, tables)
+    read = tuple(map(PublicTable, measured.public))
+    tables = [release.scratch_table for release in releases] + [table.scratch_table for table in read]
+    described = public.scratch.describe(sql, tables)
     outputs = outputs or tuple(Output(name, None, None) for name, _ in described)
-    return Planned(measured.question, releases, public, outputs, sql)
+    return Planned(measured.question, releases, read, outputs, sql)
 
 
 def _earlier(number: int, measured: Measured) -> tuple[PlannedEarlier, ...]:

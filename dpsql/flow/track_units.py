@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dpsql.errors import OperationalError, ProgrammingError, Unsupported
-from dpsql.expressions.write import Sql, column
 from dpsql.limits import MOST_PUBLIC_GROUPS
 from dpsql.relation.domain import Domain, ListedKeys, public_domain
-from dpsql.relation.earlier import with_earlier
 from dpsql.relation.knowledge import Knowledge, knowledge_of
 from dpsql.relation.multiplicity import rows_per_unit
 from dpsql.relation.relation import Across, Filter, Project
 from dpsql.relation.units import different_units, one_row_per_unit, parts_of, reads_unit, scans_of
-from dpsql.relation.write_domain import listed_keys_sql
 from dpsql.resolve.inner import reads_release
 from dpsql.resolve.syntax import aggregates
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlglot import exp
 
+    from dpsql.expressions.tree import Expression
+    from dpsql.flow.public_setting import PublicSetting
     from dpsql.flow.question import Question
     from dpsql.flow.resolve_names import Resolved
-    from dpsql.flow.setting import Setting
     from dpsql.relation.relation import Aggregate, Relation, Scan
     from dpsql.resolve.earlier import EarlierAnswer
     from dpsql.resolve.options import Option, SqlOptions
@@ -54,12 +55,12 @@ class Tracked:
     releases: tuple[TrackedRelease, ...]
     public: tuple[Scan, ...]
     earlier: tuple[EarlierAnswer, ...]
-    finish: exp.Query = field(compare=False)
+    finish: exp.Query
 
 
-def track_units(resolved: Resolved, setting: Setting) -> Tracked:
+def track_units(resolved: Resolved, public: PublicSetting) -> Tracked:
     releases = tuple(
-        _track(aggregate, units, resolved, setting)
+        _track(aggregate, units, resolved, public)
         for aggregate, units in zip(resolved.releases, resolved.unit_columns, strict=True)
     )
     _check_options(resolved.question.options, releases)
@@ -69,18 +70,20 @@ def track_units(resolved: Resolved, setting: Setting) -> Tracked:
     return Tracked(resolved.question, releases, resolved.public, resolved.earlier, resolved.finish)
 
 
-def _track(aggregate: Aggregate, unit_columns: frozenset[str], resolved: Resolved, setting: Setting) -> TrackedRelease:
+def _track(
+    aggregate: Aggregate, unit_columns: frozenset[str], resolved: Resolved, public: PublicSetting
+) -> TrackedRelease:
     knowledge = knowledge_of(aggregate.source)
     domain: Domain | ListedKeys | None
     if aggregate.listed is None:
         domain = public_domain(aggregate.keys, aggregate.source, knowledge.kept, MOST_PUBLIC_GROUPS)
     else:
-        _check_list(aggregate, aggregate.listed, resolved, setting)
+        _check_list(aggregate, aggregate.listed, resolved, public)
         domain = ListedKeys(aggregate.listed, aggregate.keys, MOST_PUBLIC_GROUPS)
     scans = tuple(scan for scan in scans_of(aggregate.source) if scan.unit is not None)
     single, across = one_row_per_unit(aggregate.source), _across(aggregate.source)
     sides = (aggregate.source,) if across is None else (across.left, across.right)
-    most_rows = tuple(rows_per_unit(side, lambda sql: _count_public(sql, resolved, setting)) for side in sides)
+    most_rows = tuple(rows_per_unit(side, partial(_most_alike, resolved, public)) for side in sides)
     return TrackedRelease(aggregate, unit_columns, scans, single, most_rows, knowledge, domain, across)
 
 
@@ -101,14 +104,13 @@ def _check_keys(aggregate: Aggregate) -> None:
             )
 
 
-def _count_public(sql: Sql, resolved: Resolved, setting: Setting) -> int | None:
-    """One number about public rows; None if they wait for an answer, or cannot be read."""
-    tables = [answer.table for answer in resolved.earlier if column(answer.table.name) in sql]
-    if any(table.rows is None for table in tables):
-        return None
+def _most_alike(
+    resolved: Resolved, public: PublicSetting, relation: Relation, keys: Sequence[Expression]
+) -> int | None:
+    """None if the rows wait for an answer, or cannot be read."""
     try:
-        return int(setting.engine.run(with_earlier(tables, sql))["n"][0])
-    except Exception:
+        return public.public_rows.most_alike(relation, keys, [answer.table for answer in resolved.earlier])
+    except OperationalError:
         return None
 
 
@@ -123,25 +125,17 @@ def _across(relation: Relation) -> Across | None:
     return relation if isinstance(relation, Across) else None
 
 
-def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, setting: Setting) -> None:
+def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, public: PublicSetting) -> None:
     """Counts the listed keys, which are public; conditions can only make them fewer."""
     while isinstance(listed, Filter):
         listed = listed.source
-    names = [f"_k{number}" for number in range(len(aggregate.keys))]
-    keys = listed_keys_sql(listed, aggregate.keys, names)
-    tables = [answer.table for answer in resolved.earlier if column(answer.table.name) in keys]
-    if any(table.rows is None for table in tables):
+    found = public.public_rows.distinct(listed, aggregate.keys, [answer.table for answer in resolved.earlier])
+    if found is None:
         raise Unsupported(
             "an outer join cannot keep the rows of an answer that is not there yet",
             hint="use an inner join, or list the keys: VALUES or a public table",
         )
-    try:
-        found = setting.engine.run(with_earlier(tables, Sql(f"SELECT count(*) AS n FROM ({keys})")))
-    except Exception as problem:
-        raise OperationalError(
-            "the public rows that the outer join keeps cannot be read", hint="the data owner can check the tables"
-        ) from problem
-    if found["n"][0] > MOST_PUBLIC_GROUPS:
+    if found > MOST_PUBLIC_GROUPS:
         raise Unsupported(
             f"the outer join lists more than {MOST_PUBLIC_GROUPS:,} groups", hint="keep fewer public rows with WHERE"
         )

@@ -34,7 +34,7 @@ from dpsql.source import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from dpsql.engines.scratch import Scratch
+    from dpsql.engines.public import EmptyScratch
     from dpsql.relation.relation import Aggregate
     from dpsql.schema.model import Schema
     from dpsql.source import Place
@@ -65,7 +65,7 @@ class Resolver:
     schema: Schema
     is_unique: IsUnique
     text: str
-    scratch: Scratch
+    scratch: EmptyScratch
     releases: list[tuple[Aggregate, frozenset[str]]] = field(default_factory=list)
     earlier: list[EarlierAnswer] = field(default_factory=list)
 

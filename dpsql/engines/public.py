@@ -1,0 +1,37 @@
+"""What may be asked of databases before the charge: what everybody may know, and nothing that has a row of people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dpsql.engines.stored_types import stays_apart
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dpsql.engines.scratch_table import ScratchTable
+    from dpsql.schema.types import ColumnType
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Uniqueness constraints of the declared tables, as they were when the database was opened."""
+
+    unique: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Table and column, in lower case -> the type in which the database keeps every value apart."""
+
+    def is_unique(self, table: str, column: str, kind: ColumnType) -> bool:
+        """Whether the database itself guarantees that no two rows have the same value there, read as `kind`."""
+        stored = self.unique.get((table.lower(), column.lower()))
+        return stored is not None and stays_apart(kind, stored)
+
+
+class EmptyScratch(Protocol):
+    """The scratch database while its tables have no rows."""
+
+    def describe(self, sql: str, tables: Sequence[ScratchTable]) -> tuple[tuple[str, str], ...]:
+        """The names and types of the finish's columns; raises ProgrammingError if it makes no sense."""
+
+    def constants(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a query that reads no table."""
