@@ -82,7 +82,11 @@ def test_exceeding_changes_nothing(pure: dpsql.Connection) -> None:
 def test_exhausted_before_the_engine_is_asked(pure: dpsql.Connection) -> None:
     class Untouchable:
         def __init__(self, engine: Any) -> None:
-            self.constraints, self.check_unchanged, self.close = engine.constraints, engine.check_unchanged, engine.close
+            self.constraints, self.check_unchanged, self.close = (
+                engine.constraints,
+                engine.check_unchanged,
+                engine.close,
+            )
 
         def run(self, select: Any) -> None:
             raise AssertionError("the engine was asked")

@@ -68,7 +68,10 @@ def conn(engine: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
 
 def compiled(conn: dpsql.Connection, sql: str, *parameters: object) -> list[str]:
     question = conn.session.question(sql, parameters or None)
-    return [str(release.salted(0)) for release in pipeline.compile_question(question, conn.session.setting.public()).releases]
+    return [
+        str(release.salted(0))
+        for release in pipeline.compile_question(question, conn.session.setting.public()).releases
+    ]
 
 
 def small(conn: dpsql.Connection, engine: duckdb.DuckDBPyConnection, sql: str) -> bool:

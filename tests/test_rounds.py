@@ -78,7 +78,9 @@ def test_the_cost_is_split_and_explained(people: dpsql.Connection) -> None:
 
 def fingerprints(connection: dpsql.Connection, sql: str) -> list[str]:
     question = connection.session.question(sql, None)
-    return [part.fingerprint for part in pipeline.compile_question(question, connection.session.setting.public()).releases]
+    return [
+        part.fingerprint for part in pipeline.compile_question(question, connection.session.setting.public()).releases
+    ]
 
 
 def test_another_inner_question_makes_another_outer_one(people: dpsql.Connection) -> None:

@@ -21,7 +21,7 @@ class Engine(Protocol):
         """Raises OperationalError if a declared table is no longer the one that was opened."""
 
     def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
-        """Like `run`, of a SELECT that reads public tables alone; where rows of people are still to come, none is read."""
+        """Like `run`, of a SELECT that reads public tables alone; free, so rows of people are not touched."""
 
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
         """The columns of the result, NULL as masked values. What was asked is paid for."""

@@ -11,7 +11,6 @@ Public rows are looked at, people's are not: what is wrong here costs accuracy, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.expressions.emit import emit_value
@@ -38,6 +37,8 @@ from dpsql.relation.units import is_tracked
 from dpsql.relation.write import relation_sql
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence, Set
+
     from dpsql.expressions.tree import Expression
 
 CountPublic: TypeAlias = "Callable[[Relation, Sequence[Expression]], int | None]"
