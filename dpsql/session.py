@@ -23,6 +23,7 @@ from dpsql.flow.setting import Setting
 from dpsql.plan import Plan, PlannedQuery
 from dpsql.schema import load_schema
 from dpsql.source import did_you_mean
+from dpsql.trace import Trace, trace_question
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,6 +98,9 @@ class Session:
         calibrated = pipeline.compile_question(question, public)
         after = public.budget.filter.remaining(public.budget.tally.totals + price(calibrated.event))
         return explain_calibrated(calibrated, after)
+
+    def trace(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Trace:
+        return trace_question(self.question(sql, parameters, **options), self.setting.public())
 
     def plan(self, queries: object, weights: object, epsilon: object, delta: object) -> Plan:
         questions = [self.question(*query) for query in planned_queries(queries)]

@@ -19,17 +19,19 @@ from dpsql.accounting.costs import Cost, price
 from dpsql.accounting.events import ApproximateRelease, Composed, Event, Repeated
 from dpsql.accounting.exact import rounded_up
 from dpsql.aggregates.estimate import noise_of
+from dpsql.aggregates.readable import quantum_of
 from dpsql.draws.choose import draw_for
 from dpsql.draws.draw import Spared, Terms
 from dpsql.errors import ProgrammingError
 from dpsql.flow.accuracy import ways_to_meet
 from dpsql.flow.candidates import Candidate, NoisyMeasure, makers, noisy_columns
 from dpsql.flow.fingerprint import fingerprint_of, subject_of
+from dpsql.flow.readable import about_releases, laid_out
 from dpsql.flow.shares import each_epsilon, measure_count, reserved_delta
 from dpsql.mechanisms.noise import LARGEST_STD
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from dpsql.aggregates.answer import Test
     from dpsql.aggregates.release import Drawn, Release
@@ -94,6 +96,20 @@ class CalibratedRelease:
         stds = {measure.bounded.column: measure.std for measure in self.measures}
         return {**columns, **{noise_of(name): np.full(length, stds[name]) for name in self.planned.weighed}}
 
+    def lines(self) -> Iterator[str]:
+        """For people to read."""
+        yield f"cost     epsilon {float(self.epsilon):.6g}, delta {float(self.delta):.3g}"
+        for measure in self.measures:
+            std = measure.std * float(quantum_of(measure.bounded.measure))
+            yield f"noise    {measure.bounded.column} + {measure.noise.name}, standard deviation {std:.6g}"
+        yield from (f"drawn    {drawn.column} by {draw.name}: {draw.note}" for drawn, draw in self.statistics)
+        yield from (
+            f"test     {part.test.clipped} is shown if {part.test.exceeding} <= {part.most}" for part in self.tests
+        )
+        if self.threshold is not None:
+            selection = self.planned.release.selection
+            yield f"groups   shown if {selection} >= {self.threshold}"
+
     def salted(self, salt: int) -> Sql:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
         return _salted(self.planned, self.statistics, salt)
@@ -114,6 +130,16 @@ class Calibrated:
     mechanism: str
     reason: str
     candidate: Candidate = field(repr=False)
+
+    def __str__(self) -> str:
+        cost = self.cost
+        return laid_out(
+            [
+                ("cost", [f"epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}"]),
+                ("noise", [f"{self.mechanism}: {self.reason}"] if self.releases else []),
+                *about_releases(release.lines() for release in self.releases),
+            ]
+        )
 
     @property
     def event(self) -> Event:

@@ -19,15 +19,19 @@ from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, Coun
 from dpsql.aggregates.mode import mode
 from dpsql.aggregates.moments import correlation, covariance, regression, variance
 from dpsql.aggregates.quantile import quantile
+from dpsql.aggregates.readable import quantum_of, readable_answer, readable_measure, readable_statistic
 from dpsql.aggregates.release import Bounded, Drawn, Release
 from dpsql.aggregates.statistic import Matched, Statistic
 from dpsql.aggregates.sum import sum_
 from dpsql.errors import Unsupported
+from dpsql.expressions.readable import readable_value
 from dpsql.flow.question import NOISES
+from dpsql.flow.readable import about_releases, laid_out
+from dpsql.relation.readable import readable_call
 from dpsql.relation.units import different_units, one_row_per_unit, scans_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from sqlglot import exp
 
@@ -57,6 +61,9 @@ class Measured:
     public: tuple[Scan, ...]
     earlier: tuple[EarlierAnswer, ...]
     finish: exp.Query
+
+    def __str__(self) -> str:
+        return laid_out(about_releases(map(_lines, self.releases)))
 
 
 def infer_sensitivity(tracked: Tracked, public: PublicSetting) -> Measured:
@@ -241,3 +248,18 @@ def _groups_and_rows(scans: Collection[Scan], most: int | None, question: Questi
     if most is not None:
         groups, rows = min(groups, most), min(rows, most)
     return question.max_groups or groups, question.max_rows_per_group or rows
+
+
+def _lines(release: Release) -> Iterator[str]:
+    """For people to read."""
+    yield f"bounds   groups of a unit: {release.groups}, rows in each: {release.rows}"
+    for part in release.measures:
+        one, every = (readable_value(moved * quantum_of(part.measure)) for moved in (part.linf, part.l1))
+        yield f"measure  {part.column} = {readable_measure(part.measure)}"
+        yield f"         one unit moves a group by {one}, all groups together by {every}"
+    yield from (f"drawn    {part.column} = {readable_statistic(part.statistic)}" for part in release.statistics)
+    for call, answer in zip(release.aggregate.calls, release.answers, strict=True):
+        tested = "" if answer.test is None else f", unless {answer.test.exceeding} says that too many are beyond it"
+        yield f"answer   {readable_call(call)} = {readable_answer(answer)}{tested}"
+    if release.selection is not None:
+        yield f"groups   selected by {release.selection}"

@@ -14,6 +14,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from dpsql.errors import ProgrammingError, SqlSyntaxError, Unsupported
 from dpsql.flow.question import with_options, with_proposal
+from dpsql.flow.readable import laid_out
 from dpsql.limits import (
     DEEPEST,
     LONGEST_LIST,
@@ -46,6 +47,9 @@ CHAINS = (exp.And, exp.Or, exp.SetOperation)
 class Parsed:
     question: Question
     tree: exp.Query
+
+    def __str__(self) -> str:
+        return laid_out([("sql", [self.tree.sql(DUCKDB)]), ("asked", [str(self.question)])])
 
 
 def parse_sql(question: Question, public: PublicSetting) -> Parsed:

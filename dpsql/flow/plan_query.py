@@ -14,6 +14,7 @@ from dpsql.aggregates.propagate import estimate_of
 from dpsql.aggregates.write_release import release_sql
 from dpsql.engines.scratch_table import ScratchTable
 from dpsql.expressions.write import Sql, column, engine_type, named
+from dpsql.flow.readable import about_releases, laid_out
 from dpsql.relation.earlier import with_earlier
 from dpsql.relation.size import check_length
 from dpsql.relation.write import select
@@ -128,6 +129,15 @@ class Planned:
     outputs: tuple[Output, ...]
     finish: str
     """The SQL above the releases, over tables _release_0, _release_1, ..."""
+
+    def __str__(self) -> str:
+        return laid_out(
+            [
+                *about_releases([release.salted(0, {})] for release in self.releases),
+                *((table.scan.table, [table.sql]) for table in self.public),
+                ("finish", [self.finish]),
+            ]
+        )
 
 
 def plan_query(measured: Measured, public: PublicSetting) -> Planned:

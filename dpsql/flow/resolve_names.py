@@ -14,7 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpsql.flow.readable import about_releases, laid_out
+from dpsql.relation.readable import readable_aggregate, readable_call
 from dpsql.resolve.query import Resolver
+from dpsql.resolve.syntax import DUCKDB
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -38,6 +41,15 @@ class Resolved:
     """The answers that releases read."""
     finish: exp.Query
     """What is left of the query, over tables _release_0, _release_1, ... and public ones."""
+
+    def __str__(self) -> str:
+        return laid_out(
+            [
+                *about_releases([readable_aggregate(part), *map(readable_call, part.calls)] for part in self.releases),
+                *((answer.table.name, [answer.sql]) for answer in self.earlier),
+                ("finish", [self.finish.sql(DUCKDB)]),
+            ]
+        )
 
 
 def resolve_names(parsed: Parsed, public: PublicSetting) -> Resolved:

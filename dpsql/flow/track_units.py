@@ -7,6 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dpsql.errors import OperationalError, ProgrammingError, Unsupported
+from dpsql.expressions.readable import readable_facts
+from dpsql.expressions.tree import names_read
+from dpsql.flow.readable import about_releases, laid_out
 from dpsql.limits import MOST_PUBLIC_GROUPS
 from dpsql.relation.domain import Domain, ListedKeys, public_domain
 from dpsql.relation.knowledge import Knowledge, knowledge_of
@@ -17,7 +20,7 @@ from dpsql.resolve.inner import reads_release
 from dpsql.resolve.syntax import aggregates
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from sqlglot import exp
 
@@ -48,6 +51,17 @@ class TrackedRelease:
     across: Across | None
     """The join of different people that the rows come from, if they do."""
 
+    def lines(self) -> Iterator[str]:
+        """For people to read."""
+        yield f"unit     {' and '.join(dict.fromkeys(str(scan.unit) for scan in self.scans))}"
+        most = " and ".join("any number" if rows is None else f"at most {rows}" for rows in self.rows_per_unit)
+        yield f"rows     {'one for each unit, guaranteed' if self.one_row_per_unit else f'{most} of a unit'}"
+        if self.aggregate.grouped:
+            groups = "people's own" if self.domain is None else f"public, at most {self.domain.size:,}"
+            yield f"groups   {groups}"
+        read = names_read(*self.aggregate.keys, *(value for call in self.aggregate.calls for value in call.arguments))
+        yield from (f"column   {name}: {readable_facts(self.knowledge.kept[name])}" for name in sorted(read))
+
 
 @dataclass(frozen=True)
 class Tracked:
@@ -56,6 +70,9 @@ class Tracked:
     public: tuple[Scan, ...]
     earlier: tuple[EarlierAnswer, ...]
     finish: exp.Query
+
+    def __str__(self) -> str:
+        return laid_out(about_releases(release.lines() for release in self.releases))
 
 
 def track_units(resolved: Resolved, public: PublicSetting) -> Tracked:
