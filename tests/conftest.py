@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import copy
 import random
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import duckdb
@@ -318,6 +320,28 @@ def worlds() -> Callable[[str], Worlds]:
         return made[name]
 
     return of
+
+
+@pytest.fixture(scope="session")
+def steps() -> Callable[[Callable[[], object]], int]:
+    """How many functions a piece of work calls: how long it takes, whatever else the machine does meanwhile."""
+
+    def count(work: Callable[[], object]) -> int:
+        called = 0
+
+        def note(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal called
+            called += event in ("call", "c_call")
+
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            work()
+        finally:
+            sys.setprofile(before)
+        return called
+
+    return count
 
 
 @pytest.fixture(scope="session")
