@@ -21,7 +21,7 @@ class Trace:
     refusal: Error | None = None
 
     def __str__(self) -> str:
-        return "\n\n".join(f"{name}\n{indent(text, '  ')}" for name, text in self.stages)
+        return "\n".join(f"{name}\n{indent(text, '  ')}" for name, text in self.stages)
 
     def __repr__(self) -> str:
         return str(self)

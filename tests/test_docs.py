@@ -70,7 +70,7 @@ def test_every_note_names_tests_that_exist(path: Path) -> None:
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 def test_links_and_paths_lead_somewhere(path: Path) -> None:
     text = read(path)
-    links = [link for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text) if "://" not in link]
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)[^)\s]*\)", text) if "://" not in link]
     assert [link for link in links if not (path.parent / link).exists()] == []
     paths = re.findall(r"`((?:dpsql|tests|docs|schemas|examples)/[\w./]*)", text)
     assert [name for name in paths if not (ROOT / name).exists()] == []
