@@ -185,9 +185,9 @@ def do_not_charge_delta(patch: pytest.MonkeyPatch) -> None:
 
 def count_every_row(patch: pytest.MonkeyPatch) -> None:
     from dpsql.aggregates.measure import CountRows
-    from dpsql.expressions.write import column
+    from dpsql.engine_sql.tree import Field
 
-    patch.setattr(CountRows, "bounded", lambda self, name, rows: column(name))
+    patch.setattr(CountRows, "bounded", lambda self, name, rows: Field(name))
 
 
 PLANTED = [

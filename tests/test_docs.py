@@ -24,6 +24,7 @@ from dpsql.accounting.costs import price
 from dpsql.accounting.events import Composed
 from dpsql.accounting.gaussian_dp import epsilon_at, mu_for
 from dpsql.aggregates.measure import CountRows, SumValues
+from dpsql.engines.duckdb.render import render_term
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Column
 from dpsql.flow.candidates import coarse
@@ -324,9 +325,9 @@ def test_scaled_sums_stay_within_their_bound(values: list[int], rows: int, centr
     held = [min(max(value, 0), MOST) - centre for value in values]
     total, count = sum(held), len(held)
     partial = f"SELECT CAST({total if held else 'NULL'} AS HUGEINT) AS m, {count} AS m_count, {count} AS n"
-    summed, counted = DATABASE.execute(
-        f"SELECT {measure.bounded('m', rows)}, {CountRows().bounded('n', rows)} FROM ({partial})"
-    ).fetchone() or (None, None)
+    both = (measure.bounded("m", rows), CountRows().bounded("n", rows))
+    columns = ", ".join(map(render_term, both))
+    summed, counted = DATABASE.execute(f"SELECT {columns} FROM ({partial})").fetchone() or (None, None)
     assert abs(summed) <= measure.linf(rows)
     assert abs(summed - Fraction(total * min(count, rows), max(count, 1))) <= Fraction(1, 2)
     assert counted == min(count, rows) <= CountRows().linf(rows)
@@ -345,7 +346,7 @@ def test_held_sums_stay_within_their_bound(values: list[int], rows: int, group: 
     held = [min(max(value, -MOST), MOST) for value in values]
     partial = f"SELECT CAST({sum(held) if held else 'NULL'} AS HUGEINT) AS m, {len(held)} AS m_count"
     scaled, found = DATABASE.execute(
-        f"SELECT {plain.bounded('m', rows)}, {measure.bounded('m', rows)} FROM ({partial})"
+        f"SELECT {render_term(plain.bounded('m', rows))}, {render_term(measure.bounded('m', rows))} FROM ({partial})"
     ).fetchone() or (None, None)
     assert found == (min(max(scaled, group[0]), group[1]) if held else 0)
     assert abs(found) <= measure.linf(rows) <= max(map(abs, group))

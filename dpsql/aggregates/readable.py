@@ -16,6 +16,7 @@ from dpsql.aggregates.measure import (
     UnitsBeyond,
 )
 from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
+from dpsql.engines.duckdb.render import render_term
 from dpsql.expressions.readable import readable, readable_value
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def readable_answer(answer: Answer) -> str:
             kept = "" if low is None and high is None else ", within [{}, {}]".format(*ends)
             return f"{_closed(_linear(above))} / {_closed(_linear(below))}{kept}"
         case Formula(sql):
-            return str(sql)
+            return render_term(sql)
 
 
 def _linear(estimate: Linear) -> str:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from dpsql.aggregates.answer import Test
     from dpsql.aggregates.release import Drawn, Release
     from dpsql.draws.draw import Draw
-    from dpsql.expressions.write import Sql
     from dpsql.flow.plan_query import Output, Planned, PlannedRelease, PublicTable
     from dpsql.flow.public_setting import GivenAnswers, PublicSetting
     from dpsql.flow.question import Question
@@ -110,14 +109,14 @@ class CalibratedRelease:
             selection = self.planned.release.selection
             yield f"groups   shown if {selection} >= {self.threshold}"
 
-    def salted(self, salt: int) -> Sql:
+    def salted(self, salt: int) -> str:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
-        return _salted(self.planned, self.statistics, salt)
+        return self.planned.salted(salt, {drawn.column: draw.reach for drawn, draw in self.statistics})
 
     @cached_property
-    def sql(self) -> Sql:
+    def sql(self) -> str:
         """The SQL as it would run, with the salt 0."""
-        return self.salted(0)
+        return self.salted(0) if self.statistics else self.planned.shown
 
 
 @dataclass(frozen=True)
@@ -227,7 +226,7 @@ def _release(
         event = Composed((event, ApproximateRelease(Fraction(0), reserved)))
         delta += reserved
     drawing = [
-        _salted(release, statistics, 0),
+        release.shown,
         [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures],
         [(drawn.column, repr(draw)) for drawn, draw in statistics],
         threshold,
@@ -269,10 +268,6 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
             hint="ask for fewer groups, name a larger epsilon, or count fewer rows of one unit: max_rows_per_group=1",
         )
     return drawn, draw
-
-
-def _salted(release: PlannedRelease, statistics: tuple[tuple[Drawn, Draw], ...], salt: int) -> Sql:
-    return release.salted(salt, {drawn.column: draw.reach for drawn, draw in statistics})
 
 
 def _reason(best: Candidate, candidates: list[Candidate], planned: Planned) -> str:

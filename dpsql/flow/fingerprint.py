@@ -30,7 +30,7 @@ def subject_of(planned: Planned, number: int, dataset: str) -> str:
     read = [
         [part.finish, *(subject_of(planned, number, dataset) for number in part.releases)] for part in release.earlier
     ]
-    return _digest(["subject", dataset, release.salted(0, {}), read])
+    return _digest(["subject", dataset, release.shown, read])
 
 
 def _digest(parts: list[object]) -> str:

@@ -12,24 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpsql.accounting.budget import Budget
+    from dpsql.engine_sql.tree import Query
     from dpsql.engines.public import Constraints, EmptyScratch
-    from dpsql.expressions.tree import Expression
     from dpsql.relation.earlier import EarlierTable
-    from dpsql.relation.relation import Relation
     from dpsql.schema.model import Schema
 
 
 class PublicRows(Protocol):
-    """Numbers about rows that belong to nobody, of public tables and of `lists`; None where a list is not known yet.
+    """Rows that belong to nobody."""
 
-    Raises OperationalError where the rows cannot be read.
-    """
+    def number(self, query: Query, lists: Sequence[EarlierTable]) -> int:
+        """The number `n` that a query gives which reads nothing but public tables and these lists.
 
-    def most_alike(self, relation: Relation, keys: Sequence[Expression], lists: Sequence[EarlierTable]) -> int | None:
-        """How many rows have the same values of the keys, at most."""
-
-    def distinct(self, relation: Relation, keys: tuple[Expression, ...], lists: Sequence[EarlierTable]) -> int | None:
-        """How many different values the keys have."""
+        Raises OperationalError where they cannot be read.
+        """
 
 
 class GivenAnswers(Protocol):

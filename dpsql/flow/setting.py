@@ -32,7 +32,7 @@ class Setting:
         return PublicSetting(
             self.schema,
             self.engine.constraints,
-            EnginePublicRows(self.engine),
+            EnginePublicRows(self.engine, self.schema),
             self.scratch,
             Budget(budget.filter, budget.tally),
             self.ledger.answers,

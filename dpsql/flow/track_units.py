@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import count, select
+from dpsql.engine_sql.tree import Named, tables_read
 from dpsql.errors import OperationalError, ProgrammingError, Unsupported
 from dpsql.expressions.readable import readable_facts
 from dpsql.expressions.tree import names_read
@@ -16,18 +17,20 @@ from dpsql.relation.knowledge import Knowledge, knowledge_of
 from dpsql.relation.multiplicity import rows_per_unit
 from dpsql.relation.relation import Across, Filter, Project
 from dpsql.relation.units import different_units, one_row_per_unit, parts_of, reads_unit, scans_of
+from dpsql.relation.write_domain import listed_keys_sql
 from dpsql.resolve.inner import reads_release
 from dpsql.resolve.syntax import aggregates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from sqlglot import exp
 
-    from dpsql.expressions.tree import Expression
+    from dpsql.engine_sql.tree import Query
     from dpsql.flow.public_setting import PublicSetting
     from dpsql.flow.question import Question
     from dpsql.flow.resolve_names import Resolved
+    from dpsql.relation.earlier import EarlierTable
     from dpsql.relation.relation import Aggregate, Relation, Scan
     from dpsql.resolve.earlier import EarlierAnswer
     from dpsql.resolve.options import Option, SqlOptions
@@ -100,7 +103,7 @@ def _track(
     scans = tuple(scan for scan in scans_of(aggregate.source) if scan.unit is not None)
     single, across = one_row_per_unit(aggregate.source), _across(aggregate.source)
     sides = (aggregate.source,) if across is None else (across.left, across.right)
-    most_rows = tuple(rows_per_unit(side, partial(_most_alike, resolved, public)) for side in sides)
+    most_rows = tuple(rows_per_unit(side, lambda sql: _count_public(sql, resolved, public)) for side in sides)
     return TrackedRelease(aggregate, unit_columns, scans, single, most_rows, knowledge, domain, across)
 
 
@@ -121,14 +124,21 @@ def _check_keys(aggregate: Aggregate) -> None:
             )
 
 
-def _most_alike(
-    resolved: Resolved, public: PublicSetting, relation: Relation, keys: Sequence[Expression]
-) -> int | None:
-    """None if the rows wait for an answer, or cannot be read."""
+def _count_public(query: Query, resolved: Resolved, public: PublicSetting) -> int | None:
+    """One number about public rows; None if they wait for an answer, or cannot be read."""
+    lists = _earlier(query, resolved)
+    if any(table.rows is None for table in lists):
+        return None
     try:
-        return public.public_rows.most_alike(relation, keys, [answer.table for answer in resolved.earlier])
+        return public.public_rows.number(query, lists)
     except OperationalError:
         return None
+
+
+def _earlier(query: Query, resolved: Resolved) -> list[EarlierTable]:
+    """The tables of earlier answers that it reads."""
+    read = tables_read(query)
+    return [answer.table for answer in resolved.earlier if answer.table.name in read]
 
 
 def _across(relation: Relation) -> Across | None:
@@ -146,13 +156,15 @@ def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, publ
     """Counts the listed keys, which are public; conditions can only make them fewer."""
     while isinstance(listed, Filter):
         listed = listed.source
-    found = public.public_rows.distinct(listed, aggregate.keys, [answer.table for answer in resolved.earlier])
-    if found is None:
+    names = [f"_k{number}" for number in range(len(aggregate.keys))]
+    keys = listed_keys_sql(listed, aggregate.keys, names)
+    lists = _earlier(keys, resolved)
+    if any(table.rows is None for table in lists):
         raise Unsupported(
             "an outer join cannot keep the rows of an answer that is not there yet",
             hint="use an inner join, or list the keys: VALUES or a public table",
         )
-    if found > MOST_PUBLIC_GROUPS:
+    if public.public_rows.number(select([Named(count(), "n")], keys), lists) > MOST_PUBLIC_GROUPS:
         raise Unsupported(
             f"the outer join lists more than {MOST_PUBLIC_GROUPS:,} groups", hint="keep fewer public rows with WHERE"
         )

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from dpsql.engine_sql.build import apply, count, integer, select
+from dpsql.engine_sql.tree import Field, Fold, Named
 from dpsql.expressions.emit import emit_value
 from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.tree import Call, names_read
-from dpsql.expressions.write import Sql, listed
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import (
     Across,
@@ -37,12 +38,13 @@ from dpsql.relation.units import is_tracked
 from dpsql.relation.write import relation_sql
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence, Set
+    from collections.abc import Callable, Set
 
+    from dpsql.engine_sql.tree import Query
     from dpsql.expressions.tree import Expression
 
-CountPublic: TypeAlias = "Callable[[Relation, Sequence[Expression]], int | None]"
-"""How many public rows have the same values of the keys, at most; None where that cannot be known yet."""
+CountPublic: TypeAlias = "Callable[[Query], int | None]"
+"""Runs a query over public rows that gives one number; None where that cannot be known yet."""
 
 
 def rows_per_unit(relation: Relation, count: CountPublic, given: tuple[Expression, ...] = ()) -> int | None:
@@ -79,7 +81,7 @@ def _joined(join: Join, count: CountPublic, given: tuple[Expression, ...]) -> in
         return None
     if not is_tracked(right):
         conditions = (*given, *(conjuncts(join.condition) if join.condition is not None else ()))
-        found = count(*_matches(left, right, conditions))
+        found = count(most_matches_sql(left, right, conditions))
         return None if found is None else mine * max(1, found)
     its = rows_per_unit(right, count, given)
     if its is None:
@@ -88,21 +90,17 @@ def _joined(join: Join, count: CountPublic, given: tuple[Expression, ...]) -> in
     return max(mine * its, mine + its) if join.kind == "FULL" and not join.by_unit_alone else mine * its
 
 
-def _matches(
-    left: Relation, public: Relation, conditions: tuple[Expression, ...]
-) -> tuple[Relation, Sequence[Expression]]:
-    """The public rows that can be joined, and their keys: one row is joined with those that are alike in these."""
+def most_matches_sql(left: Relation, public: Relation, conditions: tuple[Expression, ...]) -> Query:
+    """How many public rows one row can be joined with: those that have the same values where equal ones are asked."""
     own, known = knowledge_of(left).always.keys(), knowledge_of(public).always
     for condition in conditions:
         if names_read(condition) <= known.keys():
             public = Filter(public, condition)
-    return public, [key for condition in conditions if (key := _key(condition, own, known.keys())) is not None]
-
-
-def most_alike_sql(public: Relation, keys: Sequence[Expression]) -> Sql:
-    known, below = knowledge_of(public).always, relation_sql(public, names_read(*keys))
-    grouping = f" GROUP BY {listed([emit_value(key, known) for key in keys])}" if keys else ""
-    return Sql(f"SELECT coalesce(max(n), 0) AS n FROM (SELECT count(*) AS n FROM ({below}) AS _below{grouping})")
+    keys = [key for condition in conditions if (key := _key(condition, own, known.keys())) is not None]
+    below = relation_sql(public, names_read(*keys))
+    counts = select([Named(count(), "n")], below, group_by=[emit_value(key, known) for key in keys])
+    most = apply("coalesce", Fold("max", (Field("n"),)), integer(0))
+    return select([Named(most, "n")], counts)
 
 
 def _key(condition: Expression, own: Set[str], public: Set[str]) -> Expression | None:

@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.engine_sql.build import apply, test, when
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.lower import place_of
 from dpsql.expressions.tree import Literal
 from dpsql.expressions.types import common_type, written_as
-from dpsql.expressions.write import Sql, call, when
 from dpsql.resolve.options import MARK, PER_GROUP, PER_ROW
 from dpsql.schema.types import Decimal, Double, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dpsql.engine_sql.tree import Term
     from dpsql.expressions.lower import Lowering
     from dpsql.expressions.tree import Expression
     from dpsql.relation.relation import AggregateCall
@@ -146,13 +147,13 @@ def _hold_facts(arguments: Sequence[Facts]) -> Facts:
     return bounded(kind, *ends, nullable=value.nullable, whole=value.whole and low.whole and high.whole)
 
 
-def _hold_sql(arguments: Sequence[Written]) -> Sql:
+def _hold_sql(arguments: Sequence[Written]) -> Term:
     """NULL stays NULL, and NaN and the infinities become it: LEAST and GREATEST would turn them into a bound."""
     kind = common_type([argument.facts for argument in arguments])
     assert kind is not None
     value, low, high = (written_as(kind, argument) for argument in arguments)
-    known = call("isfinite", value) if isinstance(kind, Double) else Sql(f"{value} IS NOT NULL")
-    return when(known, call("least", call("greatest", value, low), high))
+    known = test("is finite" if isinstance(kind, Double) else "is not null", value)
+    return when(known, apply("least", apply("greatest", value, low, kind=kind), high, kind=kind))
 
 
 HOLD = Function("hold", "SUM(x, contribution_bounds_per_row => (low, high))", _hold_facts, _hold_sql)
