@@ -24,11 +24,13 @@ from dpsql.accounting.costs import price
 from dpsql.accounting.events import Composed
 from dpsql.accounting.gaussian_dp import epsilon_at, mu_for
 from dpsql.aggregates.measure import CountRows, SumValues
+from dpsql.aggregates.reference import with_reference
+from dpsql.aggregates.table import WORDS
+from dpsql.draws.table import MECHANISMS
 from dpsql.engines.duckdb.render import render_term
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Column
 from dpsql.flow.candidates import coarse
-from dpsql.flow.infer_sensitivity import AGGREGATORS
 from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.schema.types import Integer
 
@@ -105,9 +107,20 @@ def test_the_functions_are_those_that_can_be_asked() -> None:
 
 
 def test_the_aggregates_are_those_that_can_be_asked() -> None:
-    listed = read(DOCS / "sql.md").partition("<!-- aggregates")[2].partition("<!-- end of aggregates")[0]
-    first_cells = re.findall(r"^\| (`.*?) \|", listed, re.MULTILINE)
-    assert {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)} == set(AGGREGATORS)
+    page = read(DOCS / "sql.md")
+    assert "| `COUNT` |" in page
+    assert with_reference(page) == page, "make reference writes it"
+
+
+def test_the_words_of_frames_are_those_of_the_aggregates() -> None:
+    (listed,) = re.findall(r"^\| (.*) \| one number, or one per group", read(DOCS / "frames.md"), re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", listed)) == sorted([*WORDS, "quantile"])
+
+
+def test_the_mechanisms_are_those_that_can_be_named() -> None:
+    (listed,) = re.findall(r"^\| `mechanism` \| (.*) \|", read(DOCS / "sql.md"), re.MULTILINE)
+    assert set(re.findall(r'`"(\w+)"`', listed)) == set(MECHANISMS)
+    assert {mechanism.proof for mechanism in MECHANISMS.values()} <= {path.name for path in NOTES}
 
 
 def test_every_note_is_listed_with_the_proofs() -> None:

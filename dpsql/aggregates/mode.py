@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.estimate import Formula
+from dpsql.aggregates.function import AggregateFunction, ErrorBars
 from dpsql.aggregates.statistic import Mode
 from dpsql.engine_sql.build import NULL, integer, test
 from dpsql.engine_sql.tree import Case, Constant, Field
@@ -31,3 +32,6 @@ def mode(call: AggregateCall, context: Context) -> Answer:
         (test("=", place, integer(number)), Constant(choice, value.type)) for number, choice in enumerate(values)
     )
     return Answer(Formula(Case(cases, NULL) if values else NULL), value.type)
+
+
+MODE = AggregateFunction(name="MODE", of="columns with public values", error=ErrorBars.UNKNOWN, answer=mode)

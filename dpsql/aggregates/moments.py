@@ -15,6 +15,7 @@ from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.count import count_linear
 from dpsql.aggregates.estimate import Formula, noise_of
 from dpsql.aggregates.final import linear_sql
+from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.sum import sum_linear, summed
 from dpsql.engine_sql.build import apply, double, integer, test, when
 from dpsql.engine_sql.tree import Field
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dpsql.aggregates.estimate import Linear
+    from dpsql.aggregates.function import Aggregator
     from dpsql.engine_sql.tree import Term
 
 SAMPLES = ("VAR_SAMP", "STDDEV_SAMP", "COVAR_SAMP")
@@ -203,3 +205,39 @@ def _divisor(asked: AggregateCall, count: Term) -> Term:
 def _enough(asked: AggregateCall, count: Term) -> Term:
     """A sample of one has no variance, and nothing has none."""
     return test(">", count, integer(1 if asked.name in SAMPLES else 0))
+
+
+def _of_one(name: str, *also: str, clamped: Bounds | None = None, words: tuple[Word, ...] = ()) -> AggregateFunction:
+    return AggregateFunction(
+        name=name,
+        also=also,
+        of="bounded numbers",
+        error=ErrorBars.UNKNOWN,
+        answer=variance,
+        clamped=clamped,
+        words=words,
+    )
+
+
+def _of_two(name: str, answer: Aggregator) -> AggregateFunction:
+    return AggregateFunction(
+        name=name, of="two bounded numbers", error=ErrorBars.UNKNOWN, answer=answer, arguments=(2,), bounds=()
+    )
+
+
+MOMENTS = (
+    _of_one("VAR_POP", clamped=Bounds.PER_ROW),
+    _of_one("VAR_SAMP", "VARIANCE", words=(Word("var", "VAR_SAMP({})", "The variance, with n - 1 as in pandas."),)),
+    _of_one("STDDEV_POP", clamped=Bounds.PER_ROW),
+    _of_one(
+        "STDDEV_SAMP",
+        "STDDEV",
+        words=(Word("std", "STDDEV_SAMP({})", "The standard deviation, with n - 1 as in pandas."),),
+    ),
+    _of_two("COVAR_POP", covariance),
+    _of_two("COVAR_SAMP", covariance),
+    _of_two("CORR", correlation),
+    _of_two("REGR_R2", correlation),
+    _of_two("REGR_SLOPE", regression),
+    _of_two("REGR_INTERCEPT", regression),
+)

@@ -1,8 +1,8 @@
 """calibrate_noise: which noise, how much of it, and what that costs.
 
-The query's epsilon is shared equally by all its measures, key selection included, and its statistics. Laplace adds
-epsilons, Gaussian adds squared mus; the one that gives less error for the same part of the session is taken, unless the
-analyst names one. A statistic has a mechanism of its own (draws/). docs/proofs/calibration.md.
+The query's epsilon is shared equally by all its measures, key selection included, and its statistics. Of the additive
+mechanisms the one that gives least error for the same part of the session is taken, unless the analyst names one. A
+statistic has a mechanism of its own. All are rows of draws/table.py. docs/proofs/calibration.md.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dpsql.accounting.events import ApproximateRelease, Composed, Event, Repeate
 from dpsql.accounting.exact import rounded_up
 from dpsql.aggregates.estimate import noise_of
 from dpsql.aggregates.readable import quantum_of
-from dpsql.draws.choose import draw_for
 from dpsql.draws.draw import Spared, Terms
+from dpsql.draws.table import draw_for, drawing
 from dpsql.errors import ProgrammingError
 from dpsql.flow.accuracy import ways_to_meet
-from dpsql.flow.candidates import Candidate, NoisyMeasure, makers, noisy_columns
+from dpsql.flow.candidates import Candidate, NoisyMeasure, candidate, noisy_columns, possible_noises
 from dpsql.flow.fingerprint import fingerprint_of, subject_of
 from dpsql.flow.readable import about_releases, laid_out
 from dpsql.flow.shares import each_epsilon, measure_count, reserved_delta
@@ -163,13 +163,14 @@ class Calibrated:
 def calibrate_noise(planned: Planned, public: PublicSetting) -> Calibrated:
     """The way in which this very question was answered before, so that it can be recalled; or else the best."""
     found = _ways(planned, public) if planned.question.accuracy is None else ways_to_meet(planned, public)
-    ways = [with_noise(asked, candidate, reason, public.schema.dataset) for asked, candidate, reason in found]
+    ways = [with_noise(asked, way, reason, public.schema.dataset) for asked, way, reason in found]
     return next((way for way in ways if _answered(way, public.answers)), ways[0])
 
 
 def _ways(planned: Planned, public: PublicSetting) -> list[tuple[Planned, Candidate, str]]:
     """The kinds of noise at the price that was named, the best first."""
-    candidates = [make(planned, public.budget) for make in makers(planned, public.budget.filter).values()]
+    noises = possible_noises(planned, public.budget.filter)
+    candidates = [candidate(noise, planned, public.budget) for noise in noises]
     # What still fits comes first. Then error weighed by what it costs the session: variance times share.
     candidates.sort(key=lambda way: (not way.fits, way.spread + math.log(max(way.share, 1e-300))))
     return [(planned, way, _reason(way, candidates, planned)) for way in candidates]
@@ -189,7 +190,8 @@ def with_noise(planned: Planned, chosen: Candidate, reason: str, dataset: str) -
     releases: list[CalibratedRelease] = []
     for number in range(len(planned.releases)):
         releases.append(_release(planned, number, chosen, delta, dataset, releases))
-    noises = ["ptr"] if any(release.tests for release in releases) else []
+    named = planned.question.mechanism
+    noises = [named] if named is not None and any(release.tests for release in releases) else []
     noises += [chosen.mechanism] if measure_count(planned) else []
     drawn = [draw.name for release in releases for _, draw in release.statistics]
     return Calibrated(
@@ -225,7 +227,7 @@ def _release(
         threshold = counting.noise.threshold(counting.bounded.l0, reserved) + (threshold or 1) - 1
         event = Composed((event, ApproximateRelease(Fraction(0), reserved)))
         delta += reserved
-    drawing = [
+    how = [
         release.shown,
         [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures],
         [(drawn.column, repr(draw)) for drawn, draw in statistics],
@@ -240,7 +242,7 @@ def _release(
         event,
         each_epsilon(planned) * (len(measures) + len(statistics)),
         delta,
-        fingerprint_of(planned, number, drawing, dataset, [part.fingerprint for part in before]),
+        fingerprint_of(planned, number, how, dataset, [part.fingerprint for part in before]),
         subject_of(planned, number, dataset),
     )
 
@@ -253,7 +255,7 @@ def _test(test: Test, measures: tuple[NoisyMeasure, ...]) -> CalibratedTest:
 
 def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction) -> tuple[Drawn, Draw]:
     """One unit reaches several groups, so each group has its part of the statistic's epsilon and delta."""
-    asked, possible = planned.question.mechanism, drawn.statistic.mechanisms
+    asked, possible = planned.question.mechanism, drawing(type(drawn.statistic))
     terms = Terms(
         asked if asked in possible else possible[0],
         planned.question.propose,
@@ -277,7 +279,7 @@ def _reason(best: Candidate, candidates: list[Candidate], planned: Planned) -> s
         return "the answer is chosen, since no fixed noise fits it"
     if len(candidates) == 1:
         return "the session has no delta"
-    (other,) = (candidate for candidate in candidates if candidate is not best)
+    other = next(way for way in candidates if way is not best)
     times = math.exp((other.spread - best.spread) / 2)
     more = max(times, 1 / times)
     error = f"{more:.2g} times {'less' if times >= 1 else 'more'} error" if more >= 1.05 else "about as much error"

@@ -30,6 +30,12 @@ NEIGHBOURS = ("LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE", "NTH_VALUE")
 SHARES = ("PERCENT_RANK", "CUME_DIST")
 WINDOWS = (*AGGREGATES, *POSITIONS, *NEIGHBOURS, *SHARES, "NTILE")
 BY_POSITION = ("ROW_NUMBER", "NTILE", *NEIGHBOURS)
+ARGUMENTS = {
+    **dict.fromkeys((*POSITIONS, *SHARES), (0,)),
+    **dict.fromkeys(("LAG", "LEAD"), (1, 2, 3)),
+    "NTH_VALUE": (2,),
+}
+"""How many there can be, where it is not one."""
 
 
 def check_per_unit(asked: AggregateCall, known: tuple[str, ...]) -> None:

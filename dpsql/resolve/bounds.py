@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.aggregates.function import Bounds
+from dpsql.aggregates.table import AGGREGATES
 from dpsql.engine_sql.build import apply, test, when
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.facts import Facts, bounded
@@ -32,10 +34,7 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
     from dpsql.source import Place
 
-    Bounds = dict[str, tuple[Fraction, Fraction]]
-
-BY_GROUP = ("SUM", "COUNT")
-NOT_BY_ROW = ("COUNT", "COVAR_POP", "COVAR_SAMP", "CORR", "REGR_SLOPE")
+    Given = dict[str, tuple[Fraction, Fraction]]
 
 
 def is_wrapper(node: exp.Expr) -> bool:
@@ -55,9 +54,9 @@ def without_bounds(node: exp.Expr) -> exp.Expr:
     return node.transform(unwrapped)
 
 
-def take_bounds(node: exp.Expr, text: str) -> tuple[exp.Expr, Bounds]:
+def take_bounds(node: exp.Expr, text: str) -> tuple[exp.Expr, Given]:
     """The aggregate without its bounds, and these by the wrapper's name."""
-    found: Bounds = {}
+    found: Given = {}
     for wrapper in node.find_all(exp.Anonymous):
         if is_wrapper(wrapper):
             place, name = place_of(wrapper, text), wrapper.name.removeprefix(MARK)
@@ -87,13 +86,12 @@ def written_number(node: exp.Expr) -> Fraction | None:
     return Fraction(node.this) if isinstance(node, exp.Literal) and not node.is_string else None
 
 
-def with_bounds(asked: AggregateCall, bounds: Bounds, node: exp.Expr, lowering: Lowering) -> AggregateCall:
+def with_bounds(asked: AggregateCall, bounds: Given, node: exp.Expr, lowering: Lowering) -> AggregateCall:
     """The aggregate of values held within the bounds, or refused if it cannot be."""
     if PER_ROW in bounds:
-        if asked.name in NOT_BY_ROW or len(asked.arguments) != 1:
-            raise Unsupported(
-                f"{asked.name} takes no bounds per row", at=asked.at, hint="SUM, AVG, VAR_POP and STDDEV_POP do"
-            )
+        if not _takes(asked, Bounds.PER_ROW) or len(asked.arguments) != 1:
+            taking = ", ".join(name for name, function in AGGREGATES.items() if Bounds.PER_ROW in function.bounds)
+            raise Unsupported(f"{asked.name} takes no bounds per row", at=asked.at, hint=f"these do: {taking}")
         (value,) = asked.arguments
         asked = replace(asked, arguments=(_held(value, bounds[PER_ROW], node, lowering),))
     if PER_GROUP in bounds:
@@ -102,8 +100,13 @@ def with_bounds(asked: AggregateCall, bounds: Bounds, node: exp.Expr, lowering: 
     return asked
 
 
+def _takes(asked: AggregateCall, bounds: Bounds) -> bool:
+    """Functions within one unit alone have rows, and no groups of many people."""
+    return bounds in AGGREGATES[asked.name].bounds if asked.name in AGGREGATES else bounds is Bounds.PER_ROW
+
+
 def _check_by_group(asked: AggregateCall, low: Fraction, high: Fraction) -> None:
-    if asked.name not in BY_GROUP:
+    if not _takes(asked, Bounds.PER_GROUP):
         raise Unsupported(
             f"{asked.name} takes no bounds per group: it is an average over rows, not over units",
             at=asked.at,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.aggregates.table import AGGREGATES
 from dpsql.engine_sql.build import WIDE
 from dpsql.engines.duckdb.render import type_name
 from dpsql.engines.scratch_table import ScratchTable
@@ -28,7 +29,7 @@ from dpsql.relation.relation import Listed
 from dpsql.resolve.inner import release_name
 from dpsql.resolve.rows import Answer, Rows, inner_name
 from dpsql.resolve.syntax import DUCKDB
-from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Timestamp
+from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,15 +157,12 @@ def _columns(aggregate: Aggregate) -> dict[str, tuple[str, str]]:
 
 
 def _call_type(call: AggregateCall) -> str:
-    """As what the answer of an aggregate is read: numbers but counts and sums as DOUBLE."""
+    """As what the answer of an aggregate is read; one that cannot be asked of many people is refused later."""
+    function = AGGREGATES.get(call.name)
     kind = call.arguments[0].type if call.arguments else Integer()
-    if call.name == "COUNT":
-        return type_name(WIDE if call.wide else Integer())
-    if call.name == "SUM" and isinstance(kind, Integer | Decimal):
-        return type_name(WIDE if isinstance(kind, Integer) else Decimal(WIDEST_DECIMAL, kind.scale))
-    if call.name == "QUANTILE_CONT" and isinstance(kind, Date):
-        return type_name(Timestamp())
-    return type_name(Double() if isinstance(kind, Integer | Decimal) else kind)
+    kind = kind if function is None else function.read_as(kind)
+    wide = call.wide or (function is not None and function.wide)
+    return type_name(WIDE if wide and isinstance(kind, Integer) else kind)
 
 
 def _public_table(scan: Scan) -> ScratchTable:
