@@ -24,7 +24,7 @@ class FailingEngine:
     def __init__(self, engine: Any, failure: BaseException) -> None:
         self._engine = engine
         self._failure = failure
-        self.constraints = engine.constraints
+        self.guarantees = engine.guarantees
 
     def check_unchanged(self) -> None:
         self._engine.check_unchanged()

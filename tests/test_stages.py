@@ -173,8 +173,8 @@ def test_every_stage_says_what_it_found(shop: dpsql.Connection) -> None:
         "release 0   unit     orders.customer_id",
         "            rows     any number of a unit",
         "            groups   people's own",
-        "            column   amount: double, 0 to 500",
-        "            column   note: text",
+        "            column   amount: double, 0 to 500, or NULL",
+        "            column   note: text, or NULL",
     ]
     assert stages["infer_sensitivity"].splitlines() == [
         "release 0   bounds   groups of a unit: 3, rows in each: 2",
@@ -250,7 +250,7 @@ def test_rows_of_people_are_not_counted(
 def test_what_a_free_stage_is_given_has_no_way_to_change_the_account(shop: dpsql.Connection) -> None:
     public = shop.session.setting.public()
     assert {field.name for field in dataclasses.fields(public)} == {
-        *("schema", "constraints", "public_rows", "scratch", "budget", "answers")
+        *("schema", "guarantees", "public_rows", "scratch", "budget", "answers")
     }
     before = public.budget
     shop.execute("SELECT COUNT(*) FROM orders", epsilon=1)

@@ -12,6 +12,7 @@ import shutil
 import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, cast
@@ -21,10 +22,10 @@ import numpy as np
 
 from dpsql.engines.catalog import Place, current_place, found_tables
 from dpsql.engines.copies import copy_table
-from dpsql.engines.declared_tables import check_table, declared_columns
+from dpsql.engines.declared_tables import check_table, declared_columns, is_present
 from dpsql.engines.files import files_of, names_files, table_name
 from dpsql.engines.lock import MEANING, fix_meaning, is_set, lock
-from dpsql.engines.public import Constraints
+from dpsql.engines.public import Guarantees
 from dpsql.engines.quoting import quoted
 from dpsql.engines.stored_types import declared_type
 from dpsql.errors import InterfaceError, OperationalError, SchemaError
@@ -33,10 +34,9 @@ from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
     from dpsql.engines.declared_tables import Found
-    from dpsql.schema.model import Schema, Table
+    from dpsql.schema.model import Column, Schema, Table
     from dpsql.schema.types import ColumnType
 
-INTERRUPTED = "Query interrupted"
 LOCKING = threading.Lock()
 """Threads that open one file share its settings: what one has locked another cannot lock again."""
 # Given when a database is opened, they hold for every connection to it.
@@ -55,16 +55,21 @@ class DuckDBEngine:
         self,
         connection: duckdb.DuckDBPyConnection,
         *,
-        constraints: Constraints | None = None,
+        guarantees: Guarantees | None = None,
+        copied: bool = False,
         shared: tuple[Place, Mapping[str, Found]] | None = None,
         waiting: Sequence[tuple[Table, object]] = (),
     ) -> None:
-        """`shared`: where a database that others can change has the declared tables, and how they were found.
+        """`copied`: whether nobody changes the rows any more. Then the schema says which columns are NULL in no row,
+        and dpsql.completeness looks.
+
+        `shared`: where a database that others can change has the declared tables, and how they were found.
 
         `waiting`: what tables of people are filled with when the first question has been paid for.
         """
         self._connection = connection
-        self.constraints = constraints or Constraints()
+        self.guarantees = guarantees or Guarantees()
+        self.copied = copied
         self._shared = shared
         self._waiting = waiting
         self._forget: Callable[[], object] = lambda: None
@@ -81,7 +86,8 @@ class DuckDBEngine:
         # What does not fit into memory is put there; nobody else may read it, and it is gone with the engine.
         spill = mkdtemp(prefix="dpsql_")
         connection = duckdb.connect(":memory:", config=SETTINGS | {"temp_directory": str(Path(spill) / "spill")})
-        engine = cls(connection)
+        present = _columns(schema, lambda _, column: not column.nullable)
+        engine = cls(connection, guarantees=Guarantees(present=present), copied=True)
         engine._forget = weakref.finalize(engine, shutil.rmtree, spill, ignore_errors=True)
         _copy_tables(connection, _sources(database, schema), schema)
         connection.execute("SET enable_external_access = false")
@@ -128,13 +134,22 @@ class DuckDBEngine:
         return self._interruptible(sql, paid=False)
 
     def _interruptible(self, sql: str, *, paid: bool) -> Mapping[str, np.ndarray]:
-        try:
+        """Ctrl-C ends it, in the main thread, which alone hears of it.
+
+        DuckDB listens only between pieces of work that the asking thread does itself, and not while others work. So
+        another thread asks, and this one waits, free to tell DuckDB.
+        """
+        if threading.current_thread() is not threading.main_thread():
             return self._run(sql, paid=paid)
-        except RuntimeError as error:
-            # How DuckDB tells of Ctrl-C. It is the analyst's own act, and not the failure that other errors are.
-            if str(error) != INTERRUPTED:
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            answer = pool.submit(self._run, sql, paid=paid)
+            try:
+                return answer.result()
+            except KeyboardInterrupt:
+                while not answer.done():  # a query that has not begun yet misses it
+                    self._connection.interrupt()
+                    wait([answer], timeout=0.1)
                 raise
-        raise KeyboardInterrupt
 
     def _run(self, sql: str, *, paid: bool) -> Mapping[str, np.ndarray]:
         # One connection, one query at a time: temporary tables are seen by the connection alone.
@@ -200,7 +215,9 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
         unique = {
             (name, column.lower()): table.columns[column] for name, table in declared.items() for column in table.unique
         }
-        return DuckDBEngine(connection, constraints=Constraints(unique), shared=(place, declared) if shared else None)
+        present = _columns(schema, lambda table, column: is_present(column, declared[table.name.lower()]))
+        guarantees = Guarantees(unique, present)
+        return DuckDBEngine(connection, guarantees=guarantees, shared=(place, declared) if shared else None)
     except duckdb.Error:
         problem = OperationalError("a declared view of the database cannot be read", hint="try it with DuckDB alone")
     except BaseException:
@@ -208,6 +225,15 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
         raise
     connection.close()
     raise problem
+
+
+def _columns(schema: Schema, chosen: Callable[[Table, Column], bool]) -> set[tuple[str, str]]:
+    return {
+        (table.name.lower(), column.name.lower())
+        for table in schema.tables.values()
+        for column in table.columns.values()
+        if chosen(table, column)
+    }
 
 
 def _no_such_table(name: str, found: Collection[str]) -> SchemaError:

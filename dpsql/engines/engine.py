@@ -1,4 +1,4 @@
-"""What dpsql needs of a database: its own constraints, that its tables stay, and to run one SELECT."""
+"""What dpsql needs of a database: its own guarantees, that its tables stay, and to run one SELECT."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from dpsql.engines.public import Constraints
+    from dpsql.engines.public import Guarantees
 
 
 class Engine(Protocol):
     @property
-    def constraints(self) -> Constraints:
-        """What the database guarantees of the declared tables, read when it was opened."""
+    def guarantees(self) -> Guarantees:
+        """Of the declared tables, read when the database was opened."""
 
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""

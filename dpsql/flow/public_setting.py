@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from dpsql.accounting.budget import Budget
     from dpsql.engine_sql.tree import Query
-    from dpsql.engines.public import Constraints, EmptyScratch
+    from dpsql.engines.public import EmptyScratch, Guarantees
     from dpsql.relation.earlier import EarlierTable
     from dpsql.schema.model import Schema
 
@@ -40,7 +40,7 @@ class GivenAnswers(Protocol):
 @dataclass(frozen=True)
 class PublicSetting:
     schema: Schema
-    constraints: Constraints
+    guarantees: Guarantees
     public_rows: PublicRows
     scratch: EmptyScratch
     budget: Budget

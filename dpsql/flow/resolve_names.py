@@ -53,7 +53,7 @@ class Resolved:
 
 
 def resolve_names(parsed: Parsed, public: PublicSetting) -> Resolved:
-    resolver = Resolver(public.schema, public.constraints.is_unique, parsed.question.sql, public.scratch)
+    resolver = Resolver(public.schema, public.guarantees, parsed.question.sql, public.scratch)
     finish = resolver.whole(parsed.tree.copy())
     releases, unit_columns = zip(*resolver.releases, strict=True) if resolver.releases else ((), ())
     scans, earlier = tuple(resolver.public_scans(finish)), tuple(resolver.earlier)

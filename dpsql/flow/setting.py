@@ -31,7 +31,7 @@ class Setting:
         budget = self.ledger.budget
         return PublicSetting(
             self.schema,
-            self.engine.constraints,
+            self.engine.guarantees,
             EnginePublicRows(self.engine, self.schema),
             self.scratch,
             Budget(budget.filter, budget.tally),

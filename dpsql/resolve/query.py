@@ -17,7 +17,7 @@ from dpsql.resolve.desugar import desugar
 from dpsql.resolve.earlier import EarlierAnswer, earlier_rows
 from dpsql.resolve.inner import INNER
 from dpsql.resolve.joins import Source, add_step, read_step
-from dpsql.resolve.rows import Answer, IsUnique, Item, Named, Rows, declared_rows
+from dpsql.resolve.rows import Answer, Item, Named, Rows, declared_rows
 from dpsql.resolve.selection import Selection
 from dpsql.resolve.set_operations import combined
 from dpsql.resolve.syntax import (
@@ -34,7 +34,7 @@ from dpsql.source import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from dpsql.engines.public import EmptyScratch
+    from dpsql.engines.public import EmptyScratch, Guarantees
     from dpsql.relation.relation import Aggregate
     from dpsql.schema.model import Schema
     from dpsql.source import Place
@@ -63,7 +63,7 @@ class Resolver:
     """Walks one query and collects its releases."""
 
     schema: Schema
-    is_unique: IsUnique
+    engine: Guarantees
     text: str
     scratch: EmptyScratch
     releases: list[tuple[Aggregate, frozenset[str]]] = field(default_factory=list)
@@ -224,7 +224,7 @@ class Resolver:
         for name in dict.fromkeys(table.name.lower() for table in tables):
             table = self.schema.table(name)
             if table is not None:
-                scan = declared_rows(table, self.schema, self.is_unique).relation
+                scan = declared_rows(table, self.schema, self.engine).relation
                 assert isinstance(scan, Scan)
                 if scan.unit is not None:  # every reading of it should have been resolved
                     raise Unsupported(f'"{name}" cannot be read there', hint="name its aggregate in a WITH query")
@@ -279,7 +279,7 @@ class Resolver:
             raise UnknownName(
                 f'there is no table "{node.name}"', at=self.place(node.this), hint=did_you_mean(node.name, known)
             )
-        rows = declared_rows(table, self.schema, self.is_unique)
+        rows = declared_rows(table, self.schema, self.engine)
         return Answer(None, rows) if table.is_public else rows
 
     def only(self, node: exp.Expr, keys: set[str]) -> None:
