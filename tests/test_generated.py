@@ -30,6 +30,7 @@ import dpsql
 from dpsql.aggregates.measure import CountRows
 from dpsql.aggregates.release import Bounded
 from dpsql.aggregates.write_release import Writer
+from dpsql.engine_sql.build import TRUE
 from dpsql.engine_sql.tree import Field
 
 BY_HAND = "DPSQL_EXAMPLES" in os.environ
@@ -681,7 +682,7 @@ def test_generated_queries_keep_their_claims(part: int) -> None:
 
 
 PLANTED = {
-    "a unit counts in all of its groups": (Writer, "first_groups", lambda self, bounded: bounded),
+    "a unit counts in all of its groups": (Writer, "is_first", lambda self, rank, most: TRUE),
     "all rows of a unit count": (CountRows, "bounded", lambda self, name, rows: Field(name)),
     "half of a bound is claimed": (Bounded, "l1", property(lambda self: self.l0 * self.linf // 2)),
 }
