@@ -830,7 +830,7 @@ def test_units_of_one_declared_type_and_two_of_the_engine(combine: str) -> None:
     raw.execute("CREATE TABLE a (u VARCHAR); CREATE TABLE b (u UUID); INSERT INTO a VALUES ('bob')")
     sql = f"SELECT COUNT(*) FROM (SELECT u FROM a {combine} SELECT u FROM b)"
     (release,) = dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6).explain(sql).releases
-    raw.execute(release.sql)
+    assert raw.execute(release.sql).fetchall() == [(1,)]
 
 
 def test_measures_stand_in_their_order() -> None:

@@ -34,8 +34,7 @@ from dpsql.source import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from dpsql.engines.engine import Guarantees
-    from dpsql.engines.scratch import Scratch
+    from dpsql.engines.public import EmptyScratch, Guarantees
     from dpsql.relation.relation import Aggregate
     from dpsql.schema.model import Schema
     from dpsql.source import Place
@@ -66,7 +65,7 @@ class Resolver:
     schema: Schema
     engine: Guarantees
     text: str
-    scratch: Scratch
+    scratch: EmptyScratch
     releases: list[tuple[Aggregate, frozenset[str]]] = field(default_factory=list)
     earlier: list[EarlierAnswer] = field(default_factory=list)
 
