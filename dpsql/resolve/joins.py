@@ -62,6 +62,11 @@ class Source:
     def inner_names(self) -> set[str]:
         return {column.name for rows in self.items for column in rows.columns.values()}
 
+    @property
+    def conditions(self) -> list[exp.Expr]:
+        """What ON says, join by join."""
+        return [step.on for step in self.steps if step.on is not None]
+
     def column(self, node: exp.Column, place: Place | None) -> Column | None:
         """The column that a name means; None if no item has it."""
         name = (f"{node.table}.{node.name}" if node.table else node.name).lower()
