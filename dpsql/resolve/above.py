@@ -53,7 +53,9 @@ class Above:
                 return [changed(part) for part in value]
             return self.rewritten(value, aliases_first=aliases_first) if isinstance(value, exp.Expr) else value
 
-        return type(node)(**{key: changed(value) for key, value in node.args.items()})
+        made = type(node)(**{key: changed(value) for key, value in node.args.items()})
+        made.meta.update(node.meta)  # where it is written
+        return made
 
     def _key(self, node: exp.Expr, *, aliases_first: bool) -> int | None:
         """Which key the node is."""

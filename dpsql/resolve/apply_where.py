@@ -48,7 +48,7 @@ def apply_where(scope: Scope, where: exp.Where | None) -> Filtered:
     scope = read_subqueries(scope, plain)
     conditions = [scope.condition(part, "WHERE") for part in plain]
     scope = read_constants_in_on(scope, scope.source.conditions)
-    rows = scope.source.joined(scope.lowering.lower, conditions)
+    rows = scope.source.joined(scope.condition, conditions)
     scope = read_subqueries(scope, [value for test in tests for value in test.values])
     if (tests or scope.added) and rows.kept is not None:
         raise rows.kept.refuse("IN and EXISTS may choose these", "put the test into a subquery of the private table")

@@ -9,7 +9,7 @@ from sqlglot import exp
 from dpsql.resolve.earlier import earlier_value
 from dpsql.resolve.free_columns import free_columns
 from dpsql.resolve.rows import Rows
-from dpsql.resolve.syntax import copy_in_place, is_subquery, is_test
+from dpsql.resolve.syntax import copy_in_place, is_subquery, is_test, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -48,7 +48,7 @@ def reads_outside(query: exp.Expr, scope: Scope) -> bool:
 def read_constants(scope: Scope, nodes: Iterable[exp.Expr]) -> Scope:
     """The scope in which all subqueries of these nodes have been read, as constants."""
     for node in subqueries_in(nodes, scope):
-        if node.sql() not in scope.values:
+        if not scope.knows(node):
             scope = scope.knowing(node, constant_value(node, scope))
     return scope
 
@@ -63,7 +63,7 @@ def read_constants_in_on(scope: Scope, nodes: Sequence[exp.Expr]) -> Scope:
 
 
 def constant_value(node: exp.Expr, scope: Scope) -> Expression:
-    query = copy_in_place(node.this if isinstance(node, exp.Subquery) else node)
+    query = copy_in_place(unwrapped(node))
     found = scope.resolver.query(query, scope.named)
     if isinstance(found, Rows):
         raise scope.resolver.refuse(

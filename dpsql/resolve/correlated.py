@@ -28,6 +28,7 @@ from dpsql.resolve.syntax import (
     has_aggregate,
     is_aggregate,
     unaliased,
+    unwrapped,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +38,10 @@ if TYPE_CHECKING:
 
 CLAUSES = {"expressions", "from_", "joins", "where"}
 OVER_EVERYBODY = "to compare with everybody, join a subquery: (SELECT key, AVG(x) FROM t GROUP BY key)"
-VALUE_HINT = "write (SELECT COUNT(*) FROM t WHERE t.unit = outside.unit), with nothing but equalities across"
+VALUE_HINT = (
+    "write (SELECT COUNT(*) FROM t WHERE t.unit = outside.unit), with nothing but equalities across; a public table is "
+    "joined in FROM"
+)
 
 
 @dataclass(frozen=True)
@@ -71,10 +75,10 @@ def read_inside(query: exp.Expr, outer: Scope, node: exp.Expr, otherwise: str | 
     scope = read_from(select, from_items(select, outer.named, resolver), outer.named, resolver, outer)
     conditions = conditions_of(select.args.get("where"))
     scope = read_constants(scope, [*conditions, *scope.source.conditions])
-    parts = [scope.lowering.lower(part) for part in conditions]
+    parts = [scope.condition(part, "WHERE") for part in conditions]
     own = {column.name for column in scope.source.columns.values() if column is not None} | scope.source.inner_names
     inside = [part for part in parts if names_read(part) <= own]
-    rows = scope.source.joined(scope.lowering.lower, inside)
+    rows = scope.source.joined(scope.condition, inside)
     whole = all_of(inside)
     if whole is not None:
         rows = replace(rows, relation=Filter(rows.relation, whole))
@@ -86,7 +90,7 @@ def read_inside(query: exp.Expr, outer: Scope, node: exp.Expr, otherwise: str | 
 
 def correlated_value(node: exp.Expr, outer: Scope) -> tuple[Expression, JoinedColumns]:
     """An aggregate over the rows of the same person, as a column of the row outside."""
-    select = node.this if isinstance(node, exp.Subquery) else node
+    select = unwrapped(node)
     refusal = outer.resolver.refuse(READS_OUTSIDE, node, VALUE_HINT)
     if not isinstance(select, exp.Select) or len(select.selects) != 1 or not has_aggregate(select.selects[0]):
         raise refusal

@@ -79,11 +79,11 @@ class Source:
             )
         return Column(found.name, found.type, place)
 
-    def joined(self, lower: Callable[[exp.Expr], Expression], where: list[Expression]) -> Rows:
+    def joined(self, condition_of: Callable[[exp.Expr, str], Expression], where: list[Expression]) -> Rows:
         """One relation. A comma or CROSS JOIN finds its condition among the parts of the WHERE."""
         rows = self.first
         for step in self.steps:
-            condition = all_of([*step.pairs(rows), *([lower(step.on)] if step.on is not None else [])])
+            condition = all_of([*step.pairs(rows), *([condition_of(step.on, "ON")] if step.on is not None else [])])
             rows = _together(rows, step, condition, where)
         return rows
 

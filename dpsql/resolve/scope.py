@@ -11,7 +11,7 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError, UnknownName
 from dpsql.expressions.lower import Lowering
 from dpsql.resolve.inner import INNER
-from dpsql.resolve.syntax import from_nodes
+from dpsql.resolve.syntax import from_nodes, unwrapped
 from dpsql.schema.types import Boolean
 from dpsql.source import did_you_mean
 
@@ -80,7 +80,10 @@ class Scope:
 
     def knowing(self, node: exp.Expr, value: Expression, *added: AddedColumn) -> Scope:
         """The scope in which the subquery stands for this value."""
-        return replace(self, values={**self.values, node.sql(): value}, added=(*self.added, *added))
+        return replace(self, values={**self.values, unwrapped(node).sql(): value}, added=(*self.added, *added))
+
+    def knows(self, node: exp.Expr) -> bool:
+        return unwrapped(node).sql() in self.values
 
     @property
     def new_name(self) -> str:
@@ -88,7 +91,7 @@ class Scope:
         return f"_x{len(self.added) + 1}"
 
     def subquery(self, node: exp.Expr) -> Expression:
-        found = self.values.get(node.sql())
+        found = self.values.get(unwrapped(node).sql())
         if found is None:
             raise self.lowering.refuse(node)
         return found

@@ -18,7 +18,7 @@ from dpsql.resolve.earlier import earlier_rows
 from dpsql.resolve.joins import all_of, same_unit
 from dpsql.resolve.rows import Rows
 from dpsql.resolve.scope import COMPARE_UNITS, READS_OUTSIDE
-from dpsql.resolve.syntax import copy_in_place, has_aggregate, is_test, unaliased
+from dpsql.resolve.syntax import copy_in_place, has_aggregate, is_test, unaliased, unwrapped
 
 if TYPE_CHECKING:
     from dpsql.expressions.tree import Expression
@@ -34,7 +34,7 @@ MEMBERSHIP_HINT = "compare the unit with the unit: WHERE customer_id IN (SELECT 
 class Test:
     """IN or EXISTS over a subquery."""
 
-    query: exp.Query
+    query: exp.Expr
     values: tuple[exp.Expr, ...]
     """What stands before IN, part by part."""
     negated: bool
@@ -50,9 +50,9 @@ def as_test(node: exp.Expr) -> Test | None:
         return None
     if isinstance(node, exp.Exists):
         return Test(node.this, (), False, node)
-    query, before = node.args["query"], unaliased(node.this)
+    before = unaliased(node.this)
     values = before.expressions if isinstance(before, exp.Tuple) else [before]
-    return Test(query.this if isinstance(query, exp.Subquery) else query, tuple(values), False, node)
+    return Test(unwrapped(node.args["query"]), tuple(values), False, node)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def match_of(test: Test, scope: Scope, *, is_open: bool) -> Match:
     """What the test looks for. `is_open`: no match must be told from an unknown one, since a NOT stands before it."""
     if isinstance(test.node, exp.In):
         return _member(test, scope, is_open=is_open)
-    if any(map(has_aggregate, test.query.selects)):
+    if isinstance(test.query, exp.Select) and any(map(has_aggregate, test.query.selects)):
         raise scope.resolver.refuse(
             "EXISTS over an aggregate is always true", test.node, "compare the aggregate: (SELECT COUNT(*) ...) > 0"
         )

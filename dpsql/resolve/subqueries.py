@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def read_subqueries(scope: Scope, nodes: Iterable[exp.Expr]) -> Scope:
     """The scope in which all subqueries of these nodes have been read."""
     for node in subqueries_in(nodes, scope):
-        if node.sql() not in scope.values:
+        if not scope.knows(node):
             scope = _read(scope, node)
     return scope
 

@@ -84,6 +84,13 @@ def is_subquery(node: exp.Expr) -> bool:
     return isinstance(node, exp.Query | exp.Exists) or (isinstance(node, exp.In) and node.args.get("query") is not None)
 
 
+def unwrapped(query: exp.Expr) -> exp.Expr:
+    """The query without parentheses, unless these carry clauses of their own: ((SELECT ...) LIMIT 1)."""
+    while isinstance(query, exp.Subquery) and not extra_clauses(query, {"this"}):
+        query = query.this
+    return query
+
+
 def outermost(node: exp.Expr, is_wanted: Callable[[exp.Expr], bool]) -> Iterator[exp.Expr]:
     """The nodes of a kind that do not stand inside each other, nor in a subquery."""
     pending = [node]
