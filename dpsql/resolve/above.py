@@ -16,29 +16,30 @@ from dpsql.resolve.inner import INNER, inner_column
 from dpsql.resolve.syntax import has_aggregate, is_aggregate, is_interval_end, unaliased
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
-    from dpsql.expressions.tree import Expression
+    from dpsql.relation.relation import AggregateCall
+    from dpsql.resolve.groups import Groups
     from dpsql.resolve.scope import Scope
 
 
 @dataclass(frozen=True)
 class Above:
-    scope: Scope
-    """The scope below, in which the keys and the aggregates were read."""
-    items: Sequence[exp.Expr]
-    """The keys as they are written."""
-    keys: Sequence[Expression]
-    """The same keys as they were read."""
-    answers: Mapping[int, exp.Expr]
-    """What stands for an aggregate, by the id of its node."""
+    groups: Groups
+    column: Callable[[AggregateCall], exp.Expr]
+    """What stands for an aggregate."""
     subquery: Callable[[exp.Query], exp.Expr]
+
+    @property
+    def scope(self) -> Scope:
+        """The scope below, in which the keys and the aggregates were read."""
+        return self.groups.below.scope
 
     def rewritten(self, node: exp.Expr, *, aliases_first: bool = False) -> exp.Expr:
         """With `aliases_first` a name that is both is an alias of the SELECT list, and not a column."""
         number = self._key(node, aliases_first=aliases_first)
         if number is not None:
-            return inner_column(Column(f"_k{number}", self.keys[number].type))
+            return inner_column(Column(f"_k{number}", self.groups.keys[number].type))
         if isinstance(node, exp.Column):
             return self._alias(node)
         if isinstance(node, exp.Query):
@@ -46,7 +47,7 @@ class Above:
         if is_interval_end(node):
             return self._interval_end(node)
         if is_aggregate(node):
-            return self.answers[id(node)].copy()
+            return self._answer(self.groups.asked[id(node)])
 
         def changed(value: object) -> object:
             if isinstance(value, list):
@@ -63,7 +64,7 @@ class Above:
             return None  # a constant stays what it is: LIMIT 1 is not the key 1
         if isinstance(node, exp.Column) and aliases_first and self.scope.alias(node) is not None:
             return None
-        same = (number for number, key in enumerate(self.items) if self._is_same(node, key))
+        same = (number for number, key in enumerate(self.groups.items) if self._is_same(node, key))
         return None if has_aggregate(node) else next(same, None)
 
     def _is_same(self, node: object, key: object) -> bool:
@@ -90,15 +91,18 @@ class Above:
         """What an alias stands for, unless it is (also) a column."""
         node = unaliased(node)
         for _ in self.scope.aliases:
-            if not isinstance(node, exp.Column) or self.scope.lookup(node) is not None:
+            if not isinstance(node, exp.Column) or self.scope.is_column(node):
                 break
             node = unaliased(self.scope.alias(node) or node)
         return node
 
+    def _answer(self, asked: AggregateCall | list[AggregateCall]) -> exp.Expr:
+        return exp.Array(expressions=[*map(self.column, asked)]) if isinstance(asked, list) else self.column(asked)
+
     def _alias(self, node: exp.Column) -> exp.Expr:
         if self.scope.alias(node) is not None:
             return node.copy()
-        if self.scope.lookup(node) is None:
+        if not self.scope.is_column(node):
             raise self.scope.unknown(node)
         raise ProgrammingError(
             f'"{node.name}" must be in GROUP BY or inside an aggregate',

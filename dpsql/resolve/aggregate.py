@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.relation.relation import Aggregate
+from dpsql.resolve.above import Above
 from dpsql.resolve.groups import read_groups
 from dpsql.resolve.inner import INNER, release_name
 from dpsql.resolve.per_unit import per_unit
@@ -14,7 +15,6 @@ from dpsql.resolve.rows import Answer
 from dpsql.resolve.syntax import is_star, output_name, unaliased
 
 if TYPE_CHECKING:
-    from dpsql.resolve.above import Above
     from dpsql.resolve.apply_where import Filtered
     from dpsql.resolve.groups import Groups
     from dpsql.resolve.rows import Item
@@ -50,8 +50,9 @@ def refuse_people_apart(groups: Groups) -> None:
 
 def _release(groups: Groups, select: exp.Select) -> Answer:
     below, scope = groups.below, groups.below.scope
-    above = groups.above(
-        lambda number, _: _answer_column(number),
+    above = Above(
+        groups,
+        column=lambda call: _answer_column(groups.answer_name(call)),
         subquery=lambda node: scope.resolver.answer(
             node.copy(), scope.named, refusal="a subquery would show rows of people"
         ),
@@ -76,8 +77,8 @@ def _release(groups: Groups, select: exp.Select) -> Answer:
     return Answer(finish)
 
 
-def _answer_column(number: int) -> exp.Expr:
-    column = exp.column(f"_a{number}")
+def _answer_column(name: str) -> exp.Expr:
+    column = exp.column(name)
     column.meta[INNER] = True
     return column
 

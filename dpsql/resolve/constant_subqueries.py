@@ -25,7 +25,7 @@ def subqueries_in(nodes: Iterable[exp.Expr], scope: Scope) -> Iterator[exp.Expr]
         node = pending.pop()
         if isinstance(node, exp.Column):
             item = scope.alias(node)
-            if item is not None and node.name.lower() not in aliases and scope.lookup(node) is None:
+            if item is not None and node.name.lower() not in aliases and not scope.is_column(node):
                 aliases.add(node.name.lower())
                 pending.append(item)
         elif is_subquery(node):
@@ -37,7 +37,7 @@ def subqueries_in(nodes: Iterable[exp.Expr], scope: Scope) -> Iterator[exp.Expr]
 def outside_columns(query: exp.Expr, scope: Scope) -> Iterator[exp.Column]:
     """The columns of a subquery that are of the row outside."""
     for column in free_columns(query, scope.named, scope.resolver.schema):
-        if scope.lookup(column) is not None:
+        if scope.is_column(column):
             yield column
 
 

@@ -47,7 +47,7 @@ def read_grouping(select: exp.Select, scope: Scope) -> Grouping:
 def _meant(item: exp.Expr, select: exp.Select, scope: Scope) -> exp.Expr:
     """GROUP BY 2 is the second item of the SELECT list; a name that is no column is an alias of it."""
     if isinstance(item, exp.Column):
-        aliased = scope.alias(item) if scope.lookup(item) is None else None
+        aliased = None if scope.is_column(item) else scope.alias(item)
         return unaliased(item if aliased is None else aliased)
     if not (isinstance(item, exp.Literal) and item.is_int):
         return unaliased(item)

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
-from dpsql.resolve.above import Above
 from dpsql.resolve.calls import aggregate_calls
 from dpsql.resolve.grouping import read_grouping
 from dpsql.resolve.syntax import is_aggregate, outermost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
+
+    from sqlglot import exp
 
     from dpsql.expressions.tree import Expression
     from dpsql.relation.relation import AggregateCall
@@ -34,24 +33,15 @@ class Groups:
     asked: Mapping[int, AggregateCall | list[AggregateCall]]
     """Each aggregate by the id of its node; of a list of quantiles all."""
 
+    def answer_name(self, call: AggregateCall) -> str:
+        """The column that holds an aggregate, above the groups."""
+        return f"_a{self.calls.index(call)}"
+
     @cached_property
     def calls(self) -> list[AggregateCall]:
         """What is asked twice is computed once."""
         lists = (calls if isinstance(calls, list) else [calls] for calls in self.asked.values())
         return list(dict.fromkeys(call for calls in lists for call in calls))
-
-    def above(
-        self, column: Callable[[int, AggregateCall], exp.Expr], subquery: Callable[[exp.Query], exp.Expr]
-    ) -> Above:
-        """What is written above the groups, where `column` stands for an aggregate of this number."""
-        columns = {call: column(number, call) for number, call in enumerate(self.calls)}
-        answers: dict[int, exp.Expr] = {
-            node: exp.Array(expressions=[columns[call].copy() for call in calls])
-            if isinstance(calls, list)
-            else columns[calls]
-            for node, calls in self.asked.items()
-        }
-        return Above(self.below.scope, self.items, self.keys, answers, subquery)
 
 
 def read_groups(below: Filtered, select: exp.Select) -> Groups:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dpsql.errors import ProgrammingError
 from dpsql.expressions.tree import Column
 from dpsql.relation.relation import Filter, PerUnit
+from dpsql.resolve.above import Above
 from dpsql.resolve.calls import per_unit_type
 from dpsql.resolve.constant_subqueries import read_constants
 from dpsql.resolve.inner import inner_column
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 
 def per_unit(groups: Groups, select: exp.Select) -> Rows:
     _refuse_clauses(groups, select)
-    types = {call: per_unit_type(call) for call in groups.calls}
-    above = groups.above(
-        lambda number, call: inner_column(Column(f"_a{number}", types[call])), subquery=lambda node: node.copy()
+    above = Above(
+        groups,
+        column=lambda call: inner_column(Column(groups.answer_name(call), per_unit_type(call))),
+        subquery=lambda node: node.copy(),
     )
     items = [(output_name(item).lower(), above.rewritten(unaliased(item))) for item in select.expressions]
     having = [above.rewritten(clause.this) for clause in (select.args.get("having"),) if clause is not None]
@@ -67,7 +69,7 @@ def _grouped(groups: Groups) -> Rows:
     relation = PerUnit(
         rows.relation,
         tuple(keys.items()),
-        tuple((f"_a{number}", call) for number, call in enumerate(groups.calls)),
+        tuple((groups.answer_name(call), call) for call in groups.calls),
         by_unit_alone=all(map(rows.is_of_unit_alone, groups.keys)),
     )
     told = {name: sense for name, key in keys.items() if (sense := rows.key_of(key)) is not None}

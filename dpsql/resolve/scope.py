@@ -74,6 +74,10 @@ class Scope:
             return inner
         return self.source.column(node, self.resolver.place(node))
 
+    def is_column(self, node: exp.Column) -> bool:
+        """Whether the rows have a column of that name, or several."""
+        return INNER in node.meta or self.source.has(node)
+
     def alias(self, node: exp.Column) -> exp.Expr | None:
         """What the SELECT list says of a name, if it is one of its aliases."""
         return None if node.table else self.aliases.get(node.name.lower())
