@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
+from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 
 if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
@@ -17,7 +17,17 @@ ENGINE_TYPES: dict[type, str] = {
     Date: "DATE",
     Timestamp: "TIMESTAMP",
 }
+KINDS: dict[str, ColumnType] = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), Integer()),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), Double()),
+    "VARCHAR": Text(),
+    "BOOLEAN": Boolean(),
+    "DATE": Date(),
+    "TIMESTAMP": Timestamp(),
+}
 INTEGERS = {sign + size for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")}
+# Those that 64 bits hold, and how many digits they have.
+DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10}
 # Which of the engine's types can stand for a declared one without losing what it holds.
 FITTING: dict[type, set[str]] = {
     Integer: INTEGERS,
@@ -39,6 +49,12 @@ def engine_type(kind: ColumnType) -> str:
     return f"DECIMAL({kind.precision}, {kind.scale})" if isinstance(kind, Decimal) else ENGINE_TYPES[type(kind)]
 
 
+def answer_kind(engine_type: str) -> ColumnType | None:
+    """The type in which a column of an answer is read, by the post-processing database's name for its own."""
+    name = engine_type.partition("(")[0]
+    return parse_type(engine_type) if name == "DECIMAL" else KINDS.get(name)
+
+
 def fits(declared: ColumnType, stored: str) -> bool:
     name = stored.partition("(")[0]
     if isinstance(declared, Decimal) and name == "DECIMAL":
@@ -50,6 +66,37 @@ def fits(declared: ColumnType, stored: str) -> bool:
 def stays_apart(declared: ColumnType, stored: str) -> bool:
     """Whether different stored values are different as the declared type too."""
     return stored.partition("(")[0] in APART.get(type(declared), FITTING[type(declared)])
+
+
+def is_total(declared: ColumnType, stored: str, *, bounded: bool) -> bool:
+    """Whether every stored value is a value as the declared type too: it fits, and is no NaN, infinity or endless text.
+
+    Bounds bring the last day and moment of all, which are infinite, back.
+    """
+    name = stored.partition("(")[0]
+    match declared:
+        case Integer():
+            return name in DIGITS
+        case Double():
+            return name in {"DECIMAL", *INTEGERS}
+        case Decimal(precision, scale):
+            before = _digits_before_point(stored) if name == "DECIMAL" else DIGITS.get(name, precision + 1)
+            return before <= precision - scale
+        case Boolean():
+            return True
+        case Date() | Timestamp():
+            return bounded and name == declared.name.upper()
+        case _:
+            return name == "UUID"
+
+
+def _digits_before_point(stored: str) -> int:
+    """
+    >>> _digits_before_point("DECIMAL(18,2)")
+    16
+    """
+    precision, scale = stored.removeprefix("DECIMAL(").removesuffix(")").split(",")
+    return int(precision) - int(scale)
 
 
 def declared_type(stored: str) -> str | None:

@@ -25,12 +25,7 @@ def aggregate(below: Filtered, select: exp.Select) -> Item:
     if any(map(groups.below.rows.tells_unit, groups.keys)) and not groups.totals:
         return per_unit(groups, select)
     refuse_people_apart(groups)
-    if groups.totals and len(set(groups.keys)) < len(groups.keys):
-        raise below.scope.resolver.refuse(
-            "two keys of the totals are the same expression",
-            groups.items[-1],
-            "name it once, and SELECT it again outside",
-        )
+    refuse_equal_keys(groups)
     return _release(groups, select)
 
 
@@ -46,6 +41,16 @@ def refuse_people_apart(groups: Groups) -> None:
             what = "the key tells people apart, and is NULL for some, who would be one group"
             hint = "COALESCE the units of both sides of the outer join, or add WHERE ... IS NOT NULL"
         raise groups.below.scope.resolver.refuse(f"{what}: this cannot be asked", item, hint)
+
+
+def refuse_equal_keys(groups: Groups) -> None:
+    """Where a total leaves out one of two equal keys, the engine leaves out both."""
+    if groups.totals and len(set(groups.keys)) < len(groups.keys):
+        raise groups.below.scope.resolver.refuse(
+            "two keys of the totals are the same expression",
+            groups.items[-1],
+            "name it once, and SELECT it again outside",
+        )
 
 
 def _release(groups: Groups, select: exp.Select) -> Answer:

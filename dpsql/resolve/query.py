@@ -18,7 +18,7 @@ from dpsql.resolve.desugar import desugar
 from dpsql.resolve.inner import INNER
 from dpsql.resolve.project import project
 from dpsql.resolve.read_from import from_items, read_from
-from dpsql.resolve.rows import Answer, IsUnique, Item, Named, Rows, declared_rows, with_column_names
+from dpsql.resolve.rows import Answer, Item, Named, Rows, declared_rows, with_column_names
 from dpsql.resolve.select import resolve_select
 from dpsql.resolve.set_operations import combined
 from dpsql.resolve.syntax import (
@@ -33,6 +33,7 @@ from dpsql.resolve.syntax import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dpsql.engines.engine import Guarantees
     from dpsql.engines.scratch import Scratch
     from dpsql.relation.relation import Aggregate
     from dpsql.resolve.earlier import EarlierAnswer
@@ -63,7 +64,7 @@ class Resolver:
     """Walks one query and collects its releases."""
 
     schema: Schema
-    is_unique: IsUnique
+    engine: Guarantees
     text: str
     scratch: Scratch
     releases: list[tuple[Aggregate, frozenset[str]]] = field(default_factory=list)
@@ -210,7 +211,7 @@ class Resolver:
         for name in dict.fromkeys(table.name.lower() for table in tables):
             table = self.schema.table(name)
             if table is not None:
-                scan = declared_rows(table, self.schema, self.is_unique).relation
+                scan = declared_rows(table, self.schema, self.engine).relation
                 assert isinstance(scan, Scan)
                 if scan.unit is not None:  # every reading of it should have been resolved
                     raise Unsupported(f'"{name}" cannot be read there', hint="name its aggregate in a WITH query")

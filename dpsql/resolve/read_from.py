@@ -77,5 +77,5 @@ def _by_name(node: exp.Table, named: Named, resolver: Resolver) -> Item:
         raise UnknownName(
             f'there is no table "{node.name}"', at=resolver.place(node.this), hint=did_you_mean(node.name, known)
         )
-    rows = declared_rows(table, resolver.schema, resolver.is_unique)
+    rows = declared_rows(table, resolver.schema, resolver.engine)
     return Answer(None, rows) if table.is_public else rows
