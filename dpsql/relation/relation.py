@@ -65,6 +65,8 @@ class ScanColumn:
     name: str
     declared: str
     facts: Facts
+    never_null: bool = False
+    """Whether no row that is read can be NULL there, whatever is declared."""
 
 
 @dataclass(frozen=True)

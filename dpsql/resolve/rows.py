@@ -6,23 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from dpsql.errors import ProgrammingError
 from dpsql.expressions.facts import Facts, bounded, exact_value, fact_of, one_of
 from dpsql.expressions.tree import Column, names_read
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Project, Relation, Scan, ScanColumn, Unit, UnitHop
 from dpsql.relation.units import is_tracked
 from dpsql.resolve.unit_keys import UNIT, UnitKey, key_of
+from dpsql.schema.types import Decimal, Integer, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from sqlglot import exp
 
+    from dpsql.engines.public import Guarantees
     from dpsql.expressions.tree import Expression
     from dpsql.resolve.kept_rows import Kept
     from dpsql.schema.model import Column as DeclaredColumn
     from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
+    from dpsql.source import Place
 
 
 @dataclass(frozen=True)
@@ -125,12 +129,28 @@ class Answer:
     """The WITH query that it is, and the names that are known there."""
 
 
-IsUnique: TypeAlias = "Callable[[str, str, ColumnType], bool]"
-"""Whether the engine guarantees that a table's column, read as a type, has no value twice."""
 Item: TypeAlias = Rows | Answer
 """What a name in FROM can stand for. `Rows` are of people here; public ones are in an `Answer`."""
 Named: TypeAlias = Mapping[str, Item]
 """The names that WITH defines."""
+
+
+def with_column_names(item: Item, alias: exp.Expr, at: Place | None) -> Item:
+    """name(a, b) gives the first columns other names."""
+    names = [name.name.lower() for name in alias.args.get("columns") or ()]
+    rows = item if isinstance(item, Rows) else item.rows
+    if not names or rows is None:
+        return item
+    old = rows.plain_columns
+    if len(names) > len(old) or len(set(names)) < len(names):
+        raise ProgrammingError(
+            f"the names {', '.join(names)} do not fit {len(old)} columns", at=at, hint="give each column one name"
+        )
+    columns = dict(zip([*names, *list(old)[len(names) :]], old.values(), strict=True))
+    if len(columns) < len(old):
+        raise ProgrammingError("two columns have the same name", at=at, hint="rename one")
+    renamed = replace(rows, columns=columns)
+    return renamed if isinstance(item, Rows) else replace(item, rows=renamed)
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:
@@ -151,37 +171,50 @@ def inner_name(name: str) -> str:
     return f"_{name.lower()}" if name.startswith("_") else name.lower()
 
 
-def declared_rows(table: Table, schema: Schema, is_unique: IsUnique) -> Rows:
+def declared_rows(table: Table, schema: Schema, engine: Guarantees) -> Rows:
     """A table as declared. Its unit is a column of its own, or is reached over foreign keys; a public one has none."""
-    unit = _unit_of(table, schema, is_unique)
+    unit = _unit_of(table, schema, engine)
+    own = None if unit is None else unit.path[0].column if unit.path else unit.column
     scan = Scan(
         table.name,
         unit,
-        tuple(ScanColumn(inner_name(name), name, declared_facts(column)) for name, column in table.columns.items()),
+        tuple(
+            ScanColumn(
+                inner_name(name),
+                name,
+                declared_facts(column),
+                engine.never_null(table.name, name) or (name == own and _is_whole_as_unit(column)),
+            )
+            for name, column in table.columns.items()
+        ),
         table.contribution,
-        one_row_per_unit=unit is not None and not unit.path and is_unique(table.name, unit.column, unit.type),
+        one_row_per_unit=unit is not None and not unit.path and engine.is_unique(table.name, unit.column, unit.type),
         declared_unique=table.unique,
     )
     columns = {column.declared.lower(): Column(column.name, column.facts.type) for column in scan.columns}
-    if unit is None:
+    if unit is None or own is None:
         return Rows(scan, columns)
     keys = _unit_keys(table, schema)
-    own = unit.path[0].column if unit.path else unit.column
     if not unit.path:
         keys[inner_name(own)] = UNIT
     return Rows(scan, columns, keys, frozenset({frozenset({inner_name(own)})}), unit.type)
 
 
-def _unit_of(table: Table, schema: Schema, is_unique: IsUnique) -> Unit | None:
+def _unit_of(table: Table, schema: Schema, engine: Guarantees) -> Unit | None:
     if table.is_public:
         return None
     hops, owner = [], table
     for hop in schema.unit_path(table.name):
         kind = owner.columns[hop.column].type
-        hops.append(UnitHop(*hop, kind, is_unique(hop.to_table, hop.to_column, kind)))
+        hops.append(UnitHop(*hop, kind, engine.is_unique(hop.to_table, hop.to_column, kind)))
         owner = schema.tables[hop.to_table]
     assert owner.unit_column is not None
     return Unit(tuple(hops), owner.name, owner.unit_column, owner.columns[owner.unit_column].type)
+
+
+def _is_whole_as_unit(column: DeclaredColumn) -> bool:
+    """Rows without a unit are left out. As a column it is never NULL then, unless its declaration leaves out more."""
+    return column.values is None and isinstance(column.type, Integer | Decimal | Text)
 
 
 def _unit_keys(table: Table, schema: Schema) -> dict[str, UnitKey]:

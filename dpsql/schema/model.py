@@ -182,7 +182,7 @@ class Column(Declared):
     values: Annotated[tuple[Value, ...] | None, WithJsonSchema(VALUES_JSON)] = Field(
         default=None, description="Every value that the column can have: its groups are public"
     )
-    nullable: bool = Field(default=False, description="Whether the column may hold NULL")
+    nullable: bool = Field(default=False, description="Whether NULL is among its values, and a group of its own")
     _name: str = PrivateAttr(default="")
 
     @property
