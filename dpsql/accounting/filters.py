@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Of a session's delta, the share kept for key selection and tests. The curve uses the rest.
 RESERVED_SHARE = Fraction(1, 20)
 # And the share of all mixed rules together.
-MIXED_SHARE = Fraction(1, 10)
+MIXED_SHARE = Fraction(1, 40)
 CAPS = 8
 """Mixed rules give 1/8, 2/8, ..., 7/8 of epsilon to pure releases."""
 

@@ -193,7 +193,7 @@ def test_pure_releases_beside_gaussians_scale_the_threshold(pure, c):
 def test_one_kind_of_noise_after_the_other_leaves_what_is_left():
     laplace, gaussian = PureRelease(Fraction(1, 2)), Gaussian(1 / mu_for(Fraction(1, 2), DELTA))
     kept, lost = (kind(Fraction(3), DELTA).remaining(price(laplace) + price(gaussian)) for kind in (Mixed, Auto))
-    assert kept.epsilon > 1.8
+    assert kept.epsilon >= 1.75
     assert lost.epsilon < 2.3  # mu counts a pure release as far more than it is
 
 
