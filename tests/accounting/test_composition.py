@@ -168,7 +168,7 @@ def gaussian_value(mu, c):
 
 
 def adaptive_value(pure, mus, c):
-    """The largest P(S) - c Q(S) of a strategy that may ask a coin of each pure epsilon and Gaussians of these mus, in an
+    """The largest P(S) - c Q(S) of a strategy that may ask a coin of each pure epsilon and Gaussians of these mus in an
     order that it chooses by the answers; a coin is true as often as its epsilon allows."""
     values = [gaussian_value(math.hypot(*mus), c)]
     for i, epsilon in enumerate(pure):
