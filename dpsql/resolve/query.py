@@ -1,4 +1,4 @@
-"""Queries and their sources: WITH, FROM, subqueries, UNION: what is still rows of people, and what an answer."""
+"""Queries: WITH, SELECT, UNION, and what they are, still rows of people or an answer."""
 
 from __future__ import annotations
 
