@@ -33,7 +33,7 @@ def check_complete(engine: Engine, schema: Schema) -> None:
 
 
 def _gaps(engine: Engine, schema: Schema, table: Table) -> list[str]:
-    scan = declared_rows(table, schema, engine).relation
+    scan = declared_rows(table, schema, engine.guarantees).relation
     assert isinstance(scan, Scan)
     promised = [part for part in scan.columns if not part.facts.nullable]
     counts = [Named(count(Field(part.name)), f"_c{number}") for number, part in enumerate(promised)]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpsql.errors import OperationalError, SealedExecutionError
+from dpsql.errors import SealedExecutionError
+from dpsql.flow.run_rounds import read_public
 from dpsql.intervals import ends
 from dpsql.result import LEVEL, Receipt, Result, ResultColumn
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.ledger import Ledger
     from dpsql.flow.add_noise import Noisy
     from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
-    from dpsql.flow.plan_query import Output, PublicTable
+    from dpsql.flow.plan_query import Output
     from dpsql.flow.setting import Setting
     from dpsql.intervals import NoisyColumns
 
@@ -76,16 +77,6 @@ def _refused(noisy: Noisy) -> bool:
         if columns is not None
         for name in release.refusable
     )
-
-
-def read_public(table: PublicTable, setting: Setting) -> Mapping[str, np.ndarray]:
-    try:
-        return setting.engine.run(table.sql)
-    except Exception as problem:
-        raise OperationalError(
-            f'the public table "{table.scan.table}" cannot be read',
-            hint="the answer is kept: ask again when the table can be read, and it is free",
-        ) from problem
 
 
 def _noises(output: Output, calibrated: Calibrated) -> NoisyColumns:

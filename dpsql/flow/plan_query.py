@@ -16,7 +16,8 @@ from dpsql.engine_sql.build import SALT, select
 from dpsql.engine_sql.tree import Field, Named, tables_read
 from dpsql.engines.duckdb.render import render, render_term, type_name
 from dpsql.engines.quoting import quoted
-from dpsql.engines.scratch import ScratchTable
+from dpsql.engines.scratch_table import ScratchTable
+from dpsql.flow.readable import about_releases, laid_out
 from dpsql.relation.earlier import with_earlier
 from dpsql.relation.write_scan import scan_sql
 from dpsql.resolve.inner import reads_release, release_name
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from dpsql.aggregates.release import Release
     from dpsql.engine_sql.tree import Query
     from dpsql.flow.infer_sensitivity import Measured
+    from dpsql.flow.public_setting import PublicSetting
     from dpsql.flow.question import Question
-    from dpsql.flow.setting import Setting
     from dpsql.relation.earlier import EarlierTable
     from dpsql.relation.relation import Scan
 
@@ -135,9 +136,18 @@ class Planned:
     finish: str
     """The SQL above the releases, over tables _release_0, _release_1, ..."""
 
+    def __str__(self) -> str:
+        return laid_out(
+            [
+                *about_releases([release.shown] for release in self.releases),
+                *((table.scan.table, [table.sql]) for table in self.public),
+                ("finish", [self.finish]),
+            ]
+        )
 
-def plan_query(measured: Measured, setting: Setting) -> Planned:
-    finish = measured.finish
+
+def plan_query(measured: Measured, public: PublicSetting) -> Planned:
+    finish = measured.finish.copy()
     ends = _interval_ends(finish, measured)
     releases = tuple(
         PlannedRelease(release_name(number), part, ends[number], _earlier(number, measured))
@@ -147,11 +157,11 @@ def plan_query(measured: Measured, setting: Setting) -> Planned:
         assert release.shown  # what is too long to be written is refused here
     outputs = _outputs(finish, measured)
     sql = finish.sql(DUCKDB, copy=False)
-    public = tuple(map(PublicTable, measured.public))
-    tables = [release.scratch_table for release in releases] + [table.scratch_table for table in public]
-    described = setting.scratch.describe(sql, tables)
+    read = tuple(map(PublicTable, measured.public))
+    tables = [release.scratch_table for release in releases] + [table.scratch_table for table in read]
+    described = public.scratch.describe(sql, tables)
     outputs = outputs or tuple(Output(name, None, None) for name, _ in described)
-    return Planned(measured.question, releases, public, outputs, sql)
+    return Planned(measured.question, releases, read, outputs, sql)
 
 
 def _earlier(number: int, measured: Measured) -> tuple[PlannedEarlier, ...]:

@@ -33,8 +33,7 @@ from dpsql.resolve.syntax import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dpsql.engines.engine import Guarantees
-    from dpsql.engines.scratch import Scratch
+    from dpsql.engines.public import EmptyScratch, Guarantees
     from dpsql.relation.relation import Aggregate
     from dpsql.resolve.earlier import EarlierAnswer
     from dpsql.schema.model import Schema
@@ -66,7 +65,7 @@ class Resolver:
     schema: Schema
     engine: Guarantees
     text: str
-    scratch: Scratch
+    scratch: EmptyScratch
     releases: list[tuple[Aggregate, frozenset[str]]] = field(default_factory=list)
     earlier: list[EarlierAnswer] = field(default_factory=list)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sqlglot import exp
 
-    from dpsql.engines.engine import Guarantees
+    from dpsql.engines.public import Guarantees
     from dpsql.expressions.tree import Expression
     from dpsql.resolve.kept_rows import Kept
     from dpsql.schema.model import Column as DeclaredColumn
