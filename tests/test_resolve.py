@@ -47,16 +47,16 @@ def connected(tame: Callable[[str], duckdb.DuckDBPyConnection]) -> Iterator[Conn
 @pytest.mark.parametrize("name", sorted({query.file for query in CORPUS}))
 def test_a_parsed_query_is_resolved_alike_each_time(name: str, connected: Connect) -> None:
     """The parser's tree is not taken apart: neither by an answer nor by a refusal on the way to one."""
-    setting = connected(name).session.setting
+    public = connected(name).session.setting.public()
     for query in CORPUS:
         if query.file != name:
             continue
         try:
-            parsed = parse_sql(Question(query.sql), setting)
+            parsed = parse_sql(Question(query.sql), public)
         except dpsql.Error:
             continue  # nothing to resolve
         written = parsed.tree.sql(DUCKDB)
-        outcomes = [outcome(lambda parsed=parsed: resolve_names(parsed, setting)) for _ in range(2)]
+        outcomes = [outcome(lambda parsed=parsed: resolve_names(parsed, public)) for _ in range(2)]
         assert outcomes[0] == outcomes[1], query.sql
         assert parsed.tree.sql(DUCKDB) == written, query.sql
 
@@ -84,9 +84,9 @@ SUBQUERIES = {
 
 @pytest.mark.parametrize(("condition", "nodes"), SUBQUERIES.items(), ids=SUBQUERIES)
 def test_a_subquery_is_what_it_looks_like(condition: str, nodes: list[type], connected: Connect) -> None:
-    setting = connected("people").session.setting
+    public = connected("people").session.setting.public()
     sql = f"SELECT COUNT(*) FROM persons p WHERE {condition}"
-    resolved = resolve_names(parse_sql(Question(sql), setting), setting)
+    resolved = resolve_names(parse_sql(Question(sql), public), public)
     relation: Any = resolved.releases[-1].source
     for node in nodes:
         assert type(relation) is node
@@ -99,9 +99,9 @@ def test_a_subquery_is_what_it_looks_like(condition: str, nodes: list[type], con
 
 def test_a_refusal_leaves_no_release_behind(connected: Connect) -> None:
     """A correlated subquery is known as one before anything in it is asked, so it takes no number of its own."""
-    setting = connected("people").session.setting
+    public = connected("people").session.setting.public()
     sql = "SELECT COUNT(*) FROM persons p WHERE age > (SELECT COUNT(*) FROM visits v WHERE v.person = p.pid)"
-    resolved = resolve_names(parse_sql(Question(sql), setting), setting)
+    resolved = resolve_names(parse_sql(Question(sql), public), public)
     assert (len(resolved.releases), resolved.earlier) == (1, ())
 
 

@@ -89,8 +89,7 @@ class Resolver:
     # -- queries ------------------------------------------------------------------------------------------------------
 
     def whole(self, tree: exp.Query) -> exp.Query:
-        """The analyst's query as an answer. What follows takes a tree apart, so it is a copy."""
-        tree = tree.copy()
+        """The analyst's query as an answer. The tree is taken apart on the way: it must be nobody else's."""
         desugar(tree)
         for node in stray_bounds(tree):
             raise self.refuse(
