@@ -38,7 +38,7 @@ LAYERS = (
     {"aggregates", "mechanisms", "resolve"},
     {"relation"},
     {"expressions"},
-    {"engines"},
+    {"engines", "local"},
     {"accounting", "sampling", "schema"},
     {"display"},
     {"limits"},
