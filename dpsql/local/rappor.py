@@ -77,20 +77,24 @@ class Rappor(UnaryEncoding):
     def report(self, permanent: Column, source: Randomness | None = None) -> NDArray[np.uint8]:
         """One report made of permanent bits; those themselves without instantaneous noise."""
         kept = self.checked(permanent)
-        if self._fresh is None:
-            return kept
-        source = source or CryptographicRandomness()
-        low, high = map(np.uint64, self._fresh)
-        k, reports = len(self.domain), np.empty_like(kept)
-        for part in chunks(len(kept), k):
-            words = source.words((part.stop - part.start) * k).reshape(-1, k)
-            reports[part] = self.pack(words < np.where(self.unpack(kept[part]), high, low))
-        return reports
+        return kept if self._fresh is None else self._freshened(kept, np.empty_like(kept), source)
 
     def perturb(self, values: Column, source: Randomness | None = None) -> NDArray[Any]:
         """Reports are rows of packed bits, each made of permanent bits that are drawn for it and forgotten."""
+        kept = self.permanent(values, source)
+        return kept if self._fresh is None else self._freshened(kept, kept, source)
+
+    def _freshened(
+        self, kept: NDArray[np.uint8], into: NDArray[np.uint8], source: Randomness | None
+    ) -> NDArray[np.uint8]:
+        assert self._fresh is not None
         source = source or CryptographicRandomness()
-        return self.report(self.permanent(values, source), source)
+        low, high = map(np.uint64, self._fresh)
+        k = len(self.domain)
+        for part in chunks(len(kept), k):
+            words = source.words((part.stop - part.start) * k).reshape(-1, k)
+            into[part] = self.pack(words < np.where(self.unpack(kept[part]), high, low))
+        return into
 
 
 def _share(probability: object) -> int:
