@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.estimate import Ratio
+from dpsql.aggregates.estimate import Ratio, Reported
 from dpsql.aggregates.measure import OverDistinct, SumValues
 from dpsql.aggregates.statistic import Matched
 from dpsql.display.card import card, code, facts, figures, folded, grid
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dpsql.accounting.costs import Cost
-    from dpsql.aggregates.estimate import Estimate
+    from dpsql.aggregates.estimate import Linear
     from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.flow.candidates import NoisyMeasure
     from dpsql.flow.plan_query import Output
@@ -125,6 +125,8 @@ def explain_calibrated(calibrated: Calibrated, after: Cost) -> Explanation:
 
 
 def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
+    if isinstance(output.estimate, Reported):
+        return ExplainedColumn(output.name, None, "estimated from randomised reports: see intervals()")
     if output.estimate is None or output.release is None:
         return ExplainedColumn(output.name, None, "")
     release = calibrated.releases[output.release]
@@ -132,7 +134,7 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     return ExplainedColumn(output.name, width, "" if width is not None else _note(output.estimate, release))
 
 
-def _note(estimate: Estimate, release: CalibratedRelease) -> str:
+def _note(estimate: Linear | Ratio, release: CalibratedRelease) -> str:
     if isinstance(estimate, Ratio):
         return "its error depends on the answer: see intervals()"
     names = {name for name, _ in estimate.weights}

@@ -11,6 +11,7 @@
 | charge_budget | Charged | the account, durably, before any data is read |
 | execute_query | Fetched | the only exact numbers |
 | add_noise | Noisy | exact sampling on integers; thresholds |
+| estimate_answers | Estimated | counts of randomised reports become estimates of answers |
 | finish_result | Result | all of SQL over noisy values |
 """
 
@@ -22,6 +23,7 @@ from dpsql.accuracy import meet_accuracy
 from dpsql.flow.add_noise import add_noise
 from dpsql.flow.calibrate_noise import calibrate_noise
 from dpsql.flow.charge_budget import charge_budget, charge_together
+from dpsql.flow.estimate_answers import estimate_answers
 from dpsql.flow.execute_query import execute_query
 from dpsql.flow.finish_result import finish_result
 from dpsql.flow.infer_sensitivity import infer_sensitivity
@@ -50,6 +52,7 @@ STAGES: tuple[Callable[[Any, Setting], Any], ...] = (
     charge_budget,
     execute_query,
     add_noise,
+    estimate_answers,
     finish_result,
 )
 FREE = STAGES[: STAGES.index(charge_budget)]
@@ -75,13 +78,13 @@ def plan_question(question: Question, setting: Setting) -> Planned:
 def run(question: Question, setting: Setting) -> Result:
     """Between the charge and the finish, execute_query and add_noise run in rounds."""
     charged = charge_budget(compile_question(question, setting), setting)
-    return finish_result(draw_and_settle(charged, setting), setting)
+    return finish_result(estimate_answers(draw_and_settle(charged, setting), setting), setting)
 
 
 def run_together(parts: Sequence[Calibrated], epsilon: Fraction, setting: Setting) -> list[Result]:
     """All are charged, then all are drawn; where one fails and suspends the analyst, those after it are withheld."""
     noisy = [draw_and_settle(charged, setting) for charged in charge_together(parts, epsilon, setting)]
-    return [finish_result(part, setting) for part in noisy]
+    return [finish_result(estimate_answers(part, setting), setting) for part in noisy]
 
 
 def _walk(stages: Iterable[Callable[[Any, Setting], Any]], value: object, setting: Setting) -> object:

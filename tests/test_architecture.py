@@ -56,6 +56,7 @@ STAGES = (
     "charge_budget",
     "execute_query",
     "add_noise",
+    "estimate_answers",
     "finish_result",
 )
 

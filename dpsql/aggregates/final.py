@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.estimate import Estimate, Formula, Linear, Ratio
+from dpsql.aggregates.estimate import Estimate, Formula, Linear, Ratio, Reported
 from dpsql.expressions.write import (
     Sql,
     binary,
@@ -43,6 +43,8 @@ def final_sql(estimate: Estimate | Formula, kind: ColumnType) -> Sql:
             return sql
         case Ratio():
             return _ratio(estimate)
+        case Reported(answer=answer):
+            return column(answer)
         case Linear():
             return linear_sql(estimate, kind)
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dpsql.aggregates.release import Drawn, Release
     from dpsql.draws.draw import Draw
     from dpsql.expressions.write import Sql
+    from dpsql.flow.counted_reports import CountedReports
     from dpsql.flow.plan_query import Output, Planned, PlannedRelease, PublicTable
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
@@ -108,7 +109,7 @@ class CalibratedRelease:
 class Calibrated:
     question: Question
     releases: tuple[CalibratedRelease, ...]
-    public: tuple[PublicTable, ...]
+    public: tuple[PublicTable | CountedReports, ...]
     outputs: tuple[Output, ...]
     finish: str
     mechanism: str

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpsql.errors import OperationalError, SealedExecutionError
+from dpsql.flow.counted_reports import CountedReports
 from dpsql.intervals import ends
 from dpsql.result import LEVEL, Receipt, Result, ResultColumn
 
@@ -20,21 +21,26 @@ if TYPE_CHECKING:
     from dpsql.accounting.ledger import Ledger
     from dpsql.flow.add_noise import Noisy
     from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
+    from dpsql.flow.estimate_answers import Estimated
     from dpsql.flow.plan_query import Output, PublicTable
     from dpsql.flow.setting import Setting
     from dpsql.intervals import NoisyColumns
 
 
-def finish_result(noisy: Noisy, setting: Setting) -> Result:
+def finish_result(estimated: Estimated, setting: Setting) -> Result:
+    noisy = estimated.noisy
     calibrated = noisy.charged.calibrated
     if noisy.has_failed:
         raise _sealed(setting.ledger)
     tables = [release.planned.scratch_table for release in calibrated.releases]
     tables += [table.scratch_table for table in calibrated.public]
-    public = [read_public(table, setting) for table in calibrated.public]
+    public = [
+        estimated.reports[table.name] if isinstance(table, CountedReports) else read_public(table, setting)
+        for table in calibrated.public
+    ]
     private = [
         {**release.with_noise_columns(columns), **_interval_ends(columns, release)}
-        for columns, release in zip(noisy.columns, calibrated.releases, strict=True)
+        for columns, release in zip(estimated.columns, calibrated.releases, strict=True)
         if columns is not None
     ]
     finished = setting.scratch.run(calibrated.finish, tables, [*private, *public])

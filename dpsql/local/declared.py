@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dpsql.local.mechanism import Mechanism
     from dpsql.schema.model import Collected
 
-NAMED = {kind.name: kind for kind in (KaryResponse, RandomizedResponse, Rappor, OptimizedUnaryEncoding, SubsetSelection)}
+KINDS = (KaryResponse, OptimizedUnaryEncoding, SubsetSelection)
 
 
 def declared_mechanism(collected: Collected) -> Mechanism:
@@ -21,4 +21,5 @@ def declared_mechanism(collected: Collected) -> Mechanism:
         return Rappor(collected.values, collected.epsilon, instantaneous=collected.instantaneous)
     if collected.mechanism == RandomizedResponse.name:
         return RandomizedResponse(collected.epsilon, collected.values)
-    return NAMED[collected.mechanism](collected.values, collected.epsilon)
+    (kind,) = (kind for kind in KINDS if kind.name == collected.mechanism)
+    return kind(collected.values, collected.epsilon)

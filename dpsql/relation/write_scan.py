@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
+from dpsql.errors import Unsupported
 from dpsql.expressions.write import (
     Sql,
     binary,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpsql.expressions.facts import Facts, Value
-    from dpsql.relation.relation import Scan, Unit, UnitHop
+    from dpsql.relation.relation import Scan, ScanColumn, Unit, UnitHop
     from dpsql.schema.types import ColumnType
 
 UNIT = "_unit"
@@ -46,11 +47,21 @@ FIRST_MOMENT, LAST_MOMENT = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59
 
 def scan_sql(scan: Scan, names: list[str]) -> Sql:
     found = {found.name: found for found in scan.columns}
+    for name in names:
+        if found[name].collected is not None:
+            raise _never_seen(found[name])
     chosen = [named(_declared(column(found[name].declared, ROWS), found[name].facts), name) for name in names]
     if scan.unit is None:
         return Sql(f"SELECT {listed(chosen) or '1'} FROM {named(column(scan.table), ROWS)}")
     source, unit = _with_unit(scan.table, scan.unit.path, scan.unit)
     return Sql(f"SELECT {listed([named(unit, UNIT), *chosen])} FROM {source} WHERE {unit} IS NOT NULL")
+
+
+def _never_seen(answers: ScanColumn) -> Unsupported:
+    return Unsupported(
+        f'"{answers.declared}" holds randomised reports, which tell of many people together and of no row by itself',
+        hint=f"count, group by {answers.declared}, or compare it with values, in the SELECT that aggregates the table",
+    )
 
 
 def _with_unit(table: str, path: tuple[UnitHop, ...], unit: Unit) -> tuple[Sql, Sql]:

@@ -11,8 +11,9 @@ from dpsql.expressions.lower import Lowering
 from dpsql.expressions.tree import Column, Expression
 from dpsql.relation.relation import Aggregate, AggregateCall, Filter, PerUnit, Relation
 from dpsql.resolve.calls import aggregate_calls, per_unit_call
+from dpsql.resolve.collected import as_reports
 from dpsql.resolve.grouping import read_grouping
-from dpsql.resolve.inner import INNER, inner_column, release_name
+from dpsql.resolve.inner import INNER, inner_column, release_name, reports_name
 from dpsql.resolve.projection import Projection
 from dpsql.resolve.rows import Answer, Item, Rows
 from dpsql.resolve.syntax import (
@@ -170,9 +171,13 @@ class Selection(Projection):
             totals=self.totals,
             listed=listed if self.keys else None,
         )
+        aggregate = as_reports(aggregate)
         # Subqueries in the SELECT list have been numbered by now.
-        number = self.resolver.number_of(aggregate, self.rows.all_units)
-        finish.set("from_", exp.From(this=exp.to_table(release_name(number))))
+        if aggregate.reports is not None and aggregate.reports.is_free:
+            name = reports_name(self.resolver.reports_number(aggregate))
+        else:
+            name = release_name(self.resolver.number_of(aggregate, self.rows.all_units))
+        finish.set("from_", exp.From(this=exp.to_table(name)))
         return Answer(finish)
 
     def finish(self) -> exp.Select:

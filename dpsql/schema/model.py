@@ -334,7 +334,6 @@ class Column(Declared):
             seen.add(value)
         return read
 
-
     @field_validator("collected")
     @classmethod
     def _collect_answers_alone(cls, collected: Collected | None, info: ValidationInfo) -> Collected | None:
