@@ -10,6 +10,7 @@ from dpsql.aggregates.estimate import Ratio, Reported
 from dpsql.aggregates.measure import OverDistinct, SumValues
 from dpsql.aggregates.statistic import Matched
 from dpsql.display.card import card, code, facts, figures, folded, grid
+from dpsql.flow.counted_reports import CountedReports
 from dpsql.intervals import half_width
 from dpsql.result import LEVEL
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.flow.candidates import NoisyMeasure
     from dpsql.flow.plan_query import Output
+    from dpsql.relation.reports import Reports
 
 MEASURED = ("measure", "one unit moves a group by", "all groups by", "noise, standard deviation")
 
@@ -84,6 +86,25 @@ class ExplainedRelease:
 
 
 @dataclass(frozen=True)
+class ExplainedReports:
+    """Columns that people randomised themselves, and what is done to the counts of their reports."""
+
+    columns: tuple[str, ...]
+    is_free: bool
+    """Whether nothing else of people is read, so that reports are counted as they are."""
+    sql: str
+
+    def __str__(self) -> str:
+        names = " and ".join(self.columns)
+        if self.is_free:
+            return f"{names}: counted as they are, then de-biased; free, since nothing else of people is read"
+        return (
+            f"{names}: private columns are read too, so the counts of reports get noise; then they are de-biased, and "
+            "intervals() hold both errors"
+        )
+
+
+@dataclass(frozen=True)
 class ExplainedColumn:
     name: str
     half_width: float | None
@@ -103,6 +124,8 @@ class Explanation:
     columns: tuple[ExplainedColumn, ...]
     releases: tuple[ExplainedRelease, ...]
     finish: str
+    reports: tuple[ExplainedReports, ...] = ()
+    """Where collected columns are read."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -121,6 +144,22 @@ def explain_calibrated(calibrated: Calibrated, after: Cost) -> Explanation:
         tuple(_column(output, calibrated) for output in calibrated.outputs),
         tuple(_release(release) for release in calibrated.releases),
         calibrated.finish,
+        tuple(_reports(calibrated)),
+    )
+
+
+def _reports(calibrated: Calibrated) -> Iterator[ExplainedReports]:
+    counted = [table for table in calibrated.public if isinstance(table, CountedReports)]
+    yield from (ExplainedReports(_collected(table.reports), True, table.sql) for table in counted)
+    for release in calibrated.releases:
+        if release.planned.reports is not None:
+            yield ExplainedReports(_collected(release.planned.reports), False, release.sql)
+
+
+def _collected(reports: Reports) -> tuple[str, ...]:
+    return tuple(
+        f'"{part.declared}" ({part.collected.mechanism}, epsilon {part.collected.epsilon:g} a report)'
+        for part in reports.columns
     )
 
 
@@ -192,6 +231,9 @@ def _lines(explanation: Explanation) -> Iterator[str]:
             yield f"column     {column.name}: ± {column.half_width:.4g} at 95 %"
         elif column.note:
             yield f"column     {column.name}: {column.note}"
+    for reports in explanation.reports:
+        if reports.is_free:
+            yield f"sql        {reports.sql}"
     for number, release in enumerate(explanation.releases):
         if len(explanation.releases) > 1:
             yield _part_line(number, release)
@@ -217,7 +259,8 @@ def _release_lines(release: ExplainedRelease) -> Iterator[str]:
 
 
 def _price_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
-    yield "noise", f"{explanation.mechanism}: {explanation.reason}"
+    yield "noise", f"{explanation.mechanism or 'none'}: {explanation.reason}"
+    yield from (("reports", str(reports)) for reports in explanation.reports)
     if explanation.cost_if_refused != explanation.cost:
         yield "if refused", f"by every test, the cost is epsilon {explanation.cost_if_refused.epsilon:.6g}"
 
@@ -260,7 +303,7 @@ def explanation_card(explanation: Explanation) -> str:
     ]
     return card(
         "What the query would do; asking costs nothing",
-        figures((*price_figures(explanation.cost, explanation.remaining), (explanation.mechanism, "noise"))),
+        figures((*price_figures(explanation.cost, explanation.remaining), (explanation.mechanism or "no", "noise"))),
         facts(_price_facts(explanation)),
         grid(("column", "error at 95 %"), columns) if columns else "",
         *(_release_part(release) for release in explanation.releases),

@@ -276,6 +276,8 @@ def _digest(parts: list[object]) -> str:
 
 
 def _reason(best: Candidate, candidates: list[Candidate], planned: Planned) -> str:
+    if not planned.releases:
+        return "nothing is read of people but what is public"
     if planned.question.mechanism is not None:
         return "as asked for"
     if not measure_count(planned):

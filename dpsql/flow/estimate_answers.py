@@ -179,7 +179,7 @@ class Possible:
         met = dict.fromkeys(key for key, chosen in zip(self.of_answers, self.chosen, strict=True) if chosen)
         self.keys = list(met) if keys > width + 1 else [()]
 
-    def weights(self, number: int, call: ReportCall) -> tuple[Floats, Floats]:
+    def weights(self, number: int, call: ReportCall) -> tuple[Floats, Floats | None]:
         """For each group of answers, what each combination adds to the sum, and to what an average is divided by."""
         values = self.values.get(number, [1] * len(self.chosen))
         counted = np.array([value is not None for value in values], dtype=float)
@@ -188,5 +188,4 @@ class Possible:
             [[c and of == key for c, of in zip(self.chosen, self.of_answers, strict=True)] for key in self.keys],
             dtype=float,
         ).reshape(len(self.keys), len(self.chosen))
-        below = inside * counted if call.name == "AVG" else np.zeros_like(inside)
-        return inside * amounts, below
+        return inside * amounts, inside * counted if call.name == "AVG" else None

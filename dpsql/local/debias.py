@@ -74,21 +74,21 @@ def estimate(
     counts: NDArray[np.int64],
     groups: NDArray[np.intp],
     group_count: int,
-    weights: tuple[Floats, Floats],
+    weights: tuple[Floats, Floats | None],
     noise: CountNoise,
 ) -> Estimates:
     """What functionals of the answers are, in each group of rows.
 
     `tables`: the scores of each column of reports, for every row. `counts`: how often such a row was found. `weights`:
     a row for each functional, a column for each combination of answers, the last column of reports fastest: what is
-    summed, and, where an average is asked, what it is divided by: 1 where a combination counts, all 0 for a plain sum.
+    summed, and, where an average is asked, what it is divided by: 1 where a combination counts.
     """
-    above, below = weights
+    above, below = weights[0], np.zeros_like(weights[0]) if weights[1] is None else weights[1]
     sums = _Sums(len(above), group_count)
     for part in chunks(len(counts), max(above.shape)):
         basis = reduce(_kronecker, [table[:, part] for table in tables], np.ones((1, part.stop - part.start)))
         sums.add(above @ basis, below @ basis, above**2 @ basis, counts[part], groups[part])
-    return sums.estimates(np.asarray(below.any(axis=1)), noise)
+    return sums.estimates(weights[1] is not None, noise)
 
 
 def _kronecker(left: Floats, right: Floats) -> Floats:
@@ -120,17 +120,17 @@ class _Sums:
     def _by_group(self, values: Floats, groups: NDArray[np.intp]) -> Floats:
         return np.array([np.bincount(groups, weights=row, minlength=self.groups) for row in values]).T
 
-    def estimates(self, is_average: NDArray[np.bool_], noise: CountNoise) -> Estimates:
+    def estimates(self, is_average: bool, noise: CountNoise) -> Estimates:
         """An average t = A / B errs like (A - t B) / B, which is a sum of scores too."""
-        counted = np.where(is_average & (self.below > 0), self.below, 1.0)
-        t = np.where(is_average, self.above / counted, 0.0)
+        counted = np.where(self.below > 0, self.below, 1.0)
+        t = self.above / counted if is_average else np.zeros_like(self.above)
         # A score's expected square is the square of the weight and the variance of the coins. The weights of an
         # average are w - t where an answer counts, and 0 elsewhere.
         squared = self.squared_weight - 2 * t * self.above + t**2 * self.below
         coins = np.maximum(_powers(self.coins, t) - squared, 0.0) / counted**2
         variance = coins + noise.std**2 * _powers(self.rows[2], t) / counted**2
         fourth = noise.kurtosis * noise.std**4 * _powers(self.rows[4], t) / counted**4
-        values = np.where(is_average, np.where(self.below > 0, t, np.nan), self.above)
+        values = np.where(self.below > 0, t, np.nan) if is_average else self.above
         return Estimates(values, np.sqrt(variance), fourth / np.where(variance > 0, variance, 1.0) ** 2)
 
 

@@ -15,9 +15,9 @@ from sqlglot import exp
 from dpsql.errors import Unsupported
 from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.tree import Column, columns_of, names_read, reads_earlier, substituted
-from dpsql.relation.relation import Aggregate, AggregateCall, Filter, Join, Project, Scan, SemiJoin
+from dpsql.relation.relation import Aggregate, AggregateCall, Filter, Join, Listed, Project, Scan, SemiJoin
 from dpsql.relation.reports import Report, ReportCall, Reports, report_name
-from dpsql.relation.units import is_tracked
+from dpsql.relation.units import is_tracked, parts_of
 from dpsql.resolve.joins import all_of
 from dpsql.schema.types import Decimal, Double, Integer
 
@@ -81,7 +81,7 @@ def as_reports(aggregate: Aggregate) -> Aggregate:
     is_used = bool(lifted.conditions) or any(part is not None for part in (*keys, *arguments))
     if not is_used and is_tracked(aggregate.source):
         return aggregate
-    _check(aggregate)
+    _check(aggregate, lifted)
     own_keys = [key for key, lifted_key in zip(aggregate.keys, keys, strict=True) if lifted_key is None]
     counts: list[AggregateCall] = []
     calls = tuple(_call(call, lifted, counts) for call in aggregate.calls)
@@ -177,8 +177,15 @@ def _beside_reports(call: AggregateCall) -> Unsupported:
     return Unsupported(f"{call.said} cannot be estimated from randomised reports", at=call.at, hint=COUNTED)
 
 
-def _check(aggregate: Aggregate) -> None:
+def _check(aggregate: Aggregate, lifted: Lifted) -> None:
     at = next((call.at for call in aggregate.calls), None)
+    asked = [*aggregate.keys, *(part for call in aggregate.calls for part in call.arguments)]
+    if any(map(reads_earlier, asked)) or reads_answers(lifted.relation):
+        raise Unsupported(
+            "an aggregate of randomised reports cannot read another answer",
+            at=at,
+            hint="ask for that first, and write the number into the query",
+        )
     if not aggregate.calls:
         raise Unsupported("which answers there are cannot be told from randomised reports", hint="count them: COUNT(*)")
     if aggregate.totals:
@@ -202,6 +209,16 @@ def _check_size(reports: Reports) -> None:
             "reports of so many bits cannot be counted with noise, beside private columns",
             hint="ask about collected columns alone, which is free; or collect with  mechanism: kary",
         )
+
+
+def reads_answers(relation: Relation) -> bool:
+    """Whether rows or a value of another answer, or listed rows, are a part of it."""
+    parts = list(parts_of(relation))
+    conditions = [getattr(part, "condition", None) for part in parts]
+    values = [value for part in parts if isinstance(part, Project) for _, value in part.columns]
+    return any(isinstance(part, Listed) for part in parts) or any(
+        reads_earlier(expression) for expression in (*conditions, *values) if expression is not None
+    )
 
 
 def _is_free(aggregate: Aggregate, columns: Iterable[Report]) -> bool:

@@ -309,7 +309,9 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize("case", [*BOUNDS, *VALUES, *COLLECTED, *COLUMNS, *TABLES, *PATHS, *CONTRIBUTIONS, *FILES, *TEXT_FILES])
+@pytest.mark.parametrize(
+    "case", [*BOUNDS, *VALUES, *COLLECTED, *COLUMNS, *TABLES, *PATHS, *CONTRIBUTIONS, *FILES, *TEXT_FILES]
+)
 def test_the_message_says_where_what_and_what_to_write(case: Case, tmp_path: Path) -> None:
     file = tmp_path / "schema.yaml"
     file.write_text(case.file, encoding="utf-8")
