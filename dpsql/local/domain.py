@@ -67,7 +67,7 @@ class Domain:
         if missing:
             raise ProgrammingError(
                 f"{missing:,} of {len(given):,} values are NULL",
-                hint="list None among the values: then NULL is an answer of its own; or leave these rows out",
+                hint='let it be an answer of its own, such as "none" (or None in dpsql.local); or leave these rows out',
             )
         if outside:
             raise ProgrammingError(
