@@ -14,6 +14,7 @@ from dpsql.local.estimate import Estimate
 from dpsql.local.k_ary import KaryResponse, RandomizedResponse
 from dpsql.local.mechanism import Mechanism
 from dpsql.local.rappor import Rappor
+from dpsql.local.shuffle import shuffled_epsilon
 from dpsql.local.subset_selection import SubsetSelection
 from dpsql.local.unary import OptimizedUnaryEncoding
 
@@ -26,4 +27,5 @@ __all__ = [
     "Rappor",
     "SubsetSelection",
     "best_for",
+    "shuffled_epsilon",
 ]
