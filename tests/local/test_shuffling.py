@@ -1,4 +1,4 @@
-"""Amplification by shuffling: against published figures, the closed form, and surveys small enough to be written out."""
+"""Amplification by shuffling: against published figures, the closed form, and small surveys that are written out."""
 
 from __future__ import annotations
 
