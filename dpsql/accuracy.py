@@ -19,14 +19,12 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.estimate import Linear, Ratio
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.flow.calibrate_noise import first_answered, subject_of, with_noise
-from dpsql.flow.candidates import Candidate, makers, noisy_columns
+from dpsql.flow.candidates import Candidate, candidate, noisy_columns, possible_noises
 from dpsql.flow.question import refuse_options
 from dpsql.intervals import half_width
 from dpsql.result import LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dpsql.accounting.budget import Budget
     from dpsql.flow.calibrate_noise import Calibrated
     from dpsql.flow.plan_query import Output, Planned
@@ -58,7 +56,7 @@ def meet_accuracy(planned: Planned, setting: Setting) -> Calibrated:
         raise ProgrammingError(
             f"no column of the answer is noisy, so {accuracy} says nothing", hint=f"leave accuracy= out, {PRICE}"
         )
-    searched = [_least(make, planned, targets, budget) for make in makers(planned, budget.filter).values()]
+    searched = [_least(noise, planned, targets, budget) for noise in possible_noises(planned, budget.filter)]
     found = [way for way in searched if way is not None]
     if not found:
         raise ProgrammingError(
@@ -68,23 +66,21 @@ def meet_accuracy(planned: Planned, setting: Setting) -> Calibrated:
     found.sort(key=lambda way: (not way[1].fits, way[1].share))
     reason = f"the least cost for {accuracy} in every row"
     if len(found) > 1:
-        best, other = (candidate for _, candidate in found)
+        (_, best), (_, other), *_ = found
         reason += f": takes {best.share:.2g} of the session, {other.mechanism} {other.share:.2g}"
-    return first_answered([with_noise(asked, candidate, reason, setting) for asked, candidate in found], setting)
+    return first_answered([with_noise(asked, way, reason, setting) for asked, way in found], setting)
 
 
-def _least(
-    make: Callable[[Planned, Budget], Candidate], planned: Planned, targets: list[Target], budget: Budget
-) -> tuple[Planned, Candidate] | None:
+def _least(noise: str, planned: Planned, targets: list[Target], budget: Budget) -> tuple[Planned, Candidate] | None:
     """With one kind of noise: the question at the least epsilon that meets all targets, and its noise."""
 
     def tried(step: int) -> tuple[Planned, Candidate]:
         asked = replace(planned, question=replace(planned.question, epsilon=_epsilon(step)))
-        return asked, make(asked, budget)
+        return asked, candidate(noise, asked, budget)
 
     def met(step: int) -> bool:
-        _, candidate = tried(step)
-        return all(_width(target, candidate) <= target.width for target in targets)
+        _, way = tried(step)
+        return all(_width(target, way) <= target.width for target in targets)
 
     step = bisect_left(range(STEPS), True, key=met)
     return tried(step) if step < STEPS else None
@@ -99,8 +95,8 @@ def _epsilon(step: int) -> Fraction:
     return Fraction(100 + mantissa, 100) * Fraction(10) ** (LEAST_POWER + power)
 
 
-def _width(target: Target, candidate: Candidate) -> float:
-    width = half_width(target.estimate, noisy_columns(candidate.measures[target.release]), LEVEL)
+def _width(target: Target, way: Candidate) -> float:
+    width = half_width(target.estimate, noisy_columns(way.measures[target.release]), LEVEL)
     assert width is not None
     return width
 

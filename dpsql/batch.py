@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 from dpsql.accounting.budget import Budget
 from dpsql.accounting.costs import price
-from dpsql.accounting.events import Composed, Gaussian
+from dpsql.accounting.events import Composed
 from dpsql.accounting.filters import Basic, Filter, filter_named
 from dpsql.accounting.tally import Tally
+from dpsql.draws.table import ADDITIVE
 from dpsql.errors import ProgrammingError
 from dpsql.flow.calibrate_noise import with_noise
-from dpsql.flow.candidates import makers, share_of
-from dpsql.flow.question import NOISES, positive, refuse_options
+from dpsql.flow.candidates import candidate, possible_noises, share_of
+from dpsql.flow.question import positive, refuse_options
 from dpsql.flow.shares import whole_delta
 from dpsql.pipeline import plan_question
 
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 FINER = 1 + Fraction(1, 2**8)
 HALVINGS = 8
 SMALLEST = Fraction(1, 2**40)
-SHY = 1 - Fraction(1, 10**9)
-"""The epsilon of a mu is known to some fourteen digits, from above. This much less is sure to fit."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +96,8 @@ def plan_batch(
     if isinstance(budget.filter, Basic):
         whole = whole_delta(epsilon, delta, budget.filter)
     limit = filter_named(budget.filter.name, epsilon, whole)
-    kinds = [kind for kind in NOISES if any(kind in makers(one, budget.filter) for one in planned)]
-    batches = [_filled(kind, planned, weights, limit, setting) for kind in kinds]
+    possible = {noise for one in planned for noise in possible_noises(one, budget.filter)}
+    batches = [_filled(noise, planned, weights, limit, setting) for noise in ADDITIVE if noise in possible]
     return min(batches, key=lambda batch: _waste(batch, budget))
 
 
@@ -110,40 +109,28 @@ def _waste(batch: Batch, budget: Budget) -> tuple[bool, float]:
 
 
 def _filled(
-    kind: str, planned: Sequence[Planned], weights: tuple[Fraction, ...], limit: Filter, setting: Setting
+    noise: str, planned: Sequence[Planned], weights: tuple[Fraction, ...], limit: Filter, setting: Setting
 ) -> Batch:
     """All questions with one kind of noise, as precise as the limit admits."""
 
     def at(precision: Fraction) -> Batch:
         parts = zip(planned, weights, strict=True)
-        return Batch(limit, tuple(_part(kind, one, precision * weight, setting) for one, weight in parts), weights)
+        return Batch(limit, tuple(_part(noise, one, precision * weight, setting) for one, weight in parts), weights)
 
-    return at(_largest(lambda precision: limit.admits(at(precision).price), _start(kind, weights, limit)))
-
-
-def _start(kind: str, weights: tuple[Fraction, ...], limit: Filter) -> Fraction:
-    """Where nothing but noise of one kind is drawn this is nearly the largest precision already."""
-    if kind == "laplace" or limit.mu_budget is None:
-        return limit.epsilon / sum(weights)
-    return limit.mu_budget / Fraction(math.sqrt(sum(weight**2 for weight in weights))) * SHY
+    # Where nothing but noise of one kind is drawn, this is nearly the largest precision already.
+    start = ADDITIVE[noise].precision_within(limit, weights)
+    return at(_largest(lambda precision: limit.admits(at(precision).price), start))
 
 
-def _part(kind: str, planned: Planned, precision: Fraction, setting: Setting) -> Calibrated:
-    """One question: an epsilon in proportion to its precision for Laplace, a mu for Gaussian noise."""
+def _part(noise: str, planned: Planned, precision: Fraction, setting: Setting) -> Calibrated:
+    """One question, at the epsilon that its precision takes with this noise, or with the first that it can have."""
     budget = setting.ledger.budget
-    known = makers(planned, budget.filter)
-    kind = kind if kind in known else next(iter(known))
-    epsilon = _epsilon_of_mu(precision, planned.question, budget.filter) if kind == "gaussian" else precision
+    possible = possible_noises(planned, budget.filter)
+    noise = noise if noise in possible else possible[0]
+    delta = budget.filter.delta if planned.question.delta is None else planned.question.delta
+    epsilon = ADDITIVE[noise].epsilon_at(precision, delta, budget.filter)
     asked = replace(planned, question=replace(planned.question, epsilon=epsilon))
-    return with_noise(asked, known[kind](asked, budget), "as precise as the plan allows", setting)
-
-
-def _epsilon_of_mu(mu: Fraction, question: Question, filter_: Filter) -> Fraction:
-    """The epsilon at which the question is given this mu; basic composition knows nothing better than the mu itself."""
-    delta = filter_.delta if question.delta is None else question.delta
-    rules = filter_named(filter_.name, filter_.epsilon, delta).rules
-    epsilon = min(rule.spent(price(Gaussian(1 / mu))) for rule in rules)
-    return mu if math.isinf(epsilon) else Fraction(epsilon)
+    return with_noise(asked, candidate(noise, asked, budget), "as precise as the plan allows", setting)
 
 
 def _largest(admitted: Callable[[Fraction], bool], start: Fraction) -> Fraction:

@@ -35,10 +35,12 @@ LAYERS = (
     {"result"},
     {"intervals"},
     {"draws"},
-    {"aggregates", "mechanisms", "resolve"},
+    {"resolve"},
+    {"aggregates", "mechanisms"},
     {"relation"},
     {"expressions"},
     {"engines", "local"},
+    {"engine_sql"},
     {"accounting", "sampling", "schema"},
     {"display"},
     {"limits"},
@@ -104,6 +106,10 @@ STATEFUL = {
     "dpsql.accounting.holds",
     "dpsql.frames.accounts",
 }
+BUILDERS = {"dpsql.expressions", "dpsql.relation", "dpsql.aggregates", "dpsql.engine_sql"}
+ENGINE_WORDS = re.compile(
+    r"TRY_?CAST\(|HUGEINT|\bhash\(|\blist_\w+|COLLATE|IS (NOT )?DISTINCT FROM \{|isfinite|SELECT .*FROM \("
+)
 MUTABLE_LITERALS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 MUTABLE_CALLS = {
     "list",
@@ -217,7 +223,16 @@ def is_mutable(value: ast.expr) -> bool:
     return isinstance(value, MUTABLE_LITERALS) or called in MUTABLE_CALLS
 
 
-CHECKS = (upward_imports, skipped_stages, broken_fences, early_imports, shared_state)
+def engine_words(module: str, tree: ast.Module) -> Iterator[str]:
+    """Engine SQL is built as a tree, which renderers in engines/ spell: no text of an engine's anywhere else."""
+    if not within(module, BUILDERS):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and ENGINE_WORDS.search(node.value):
+            yield f"line {node.lineno}: {node.value[:40]!r} is an engine's word"
+
+
+CHECKS = (upward_imports, skipped_stages, broken_fences, early_imports, shared_state, engine_words)
 
 
 def violations(module: str, source: str) -> list[str]:
@@ -258,6 +273,7 @@ def test_the_house_is_drawn_as_it_is_built() -> None:
         ("dpsql.schema.load", "from dpsql.sampling import uniform", "schema imports sampling"),
         ("dpsql.schema.load", "from .model import Schema", "relative import"),
         ("dpsql.source", "from dpsql.errors import Error", "source imports errors"),
+        ("dpsql.relation.write", "sql = f'TRY_CAST({x} AS BIGINT)'", "is an engine's word"),
         ("dpsql.helpers", "", "helpers has no place"),
         ("dpsql.schema.load", "from dpsql.helpers import x", "schema imports helpers"),
         ("dpsql.flow.plan_query", "from dpsql.flow.parse_sql import Parsed", "it may know only infer_sensitivity"),

@@ -143,6 +143,7 @@ def halve_the_noise(patch: pytest.MonkeyPatch) -> None:
 def leave_out_the_clamps(patch: pytest.MonkeyPatch) -> None:
     """Values are clamped where they are read and where they are summed: both have to go."""
     from dpsql.aggregates import measure
+    from dpsql.engine_sql.tree import Field
     from dpsql.expressions.quanta import in_quanta
     from dpsql.relation import write_scan
 
@@ -150,7 +151,7 @@ def leave_out_the_clamps(patch: pytest.MonkeyPatch) -> None:
         return in_quanta(value, kind, quantum, -(2**62), 2**62)
 
     patch.setattr(measure, "in_quanta", unclamped)
-    patch.setattr(write_scan, "_declared", lambda raw, facts: raw)
+    patch.setattr(write_scan, "_declared", lambda column, facts: Field(column, write_scan.ROWS))
 
 
 def skip_the_group_bound(patch: pytest.MonkeyPatch) -> None:
@@ -185,9 +186,9 @@ def do_not_charge_delta(patch: pytest.MonkeyPatch) -> None:
 
 def count_every_row(patch: pytest.MonkeyPatch) -> None:
     from dpsql.aggregates.measure import CountRows
-    from dpsql.expressions.write import column
+    from dpsql.engine_sql.tree import Field
 
-    patch.setattr(CountRows, "bounded", lambda self, name, rows: column(name))
+    patch.setattr(CountRows, "bounded", lambda self, name, rows: Field(name))
 
 
 PLANTED = [

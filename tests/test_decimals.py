@@ -15,6 +15,7 @@ import pytest
 import sqlglot
 
 import dpsql
+from dpsql.engines.duckdb.render import render_term
 from dpsql.expressions.emit import written
 from dpsql.expressions.facts import Facts, fact_of
 from dpsql.expressions.function import Written
@@ -60,7 +61,7 @@ def lowered(text: str) -> Written:
 
 def check(raw: duckdb.DuckDBPyConnection, text: str, columns: str = "{}") -> None:
     """Where DuckDB has a value for every row, ours are the same, with as many digits after the point."""
-    ours = lowered(text).sql
+    ours = render_term(lowered(text).sql)
     found = raw.execute(f"SELECT {columns.format(ours)} FROM t").fetchall()
     try:
         plain = raw.execute(f"SELECT {columns.format(text)} FROM t").fetchall()

@@ -24,10 +24,13 @@ from dpsql.accounting.costs import price
 from dpsql.accounting.events import Composed
 from dpsql.accounting.gaussian_dp import epsilon_at, mu_for
 from dpsql.aggregates.measure import CountRows, SumValues
+from dpsql.aggregates.reference import with_reference
+from dpsql.aggregates.table import WORDS
+from dpsql.draws.table import MECHANISMS
+from dpsql.engines.duckdb.render import render_term
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Column
 from dpsql.flow.candidates import coarse
-from dpsql.flow.infer_sensitivity import AGGREGATORS
 from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.schema.types import Integer
 
@@ -104,9 +107,20 @@ def test_the_functions_are_those_that_can_be_asked() -> None:
 
 
 def test_the_aggregates_are_those_that_can_be_asked() -> None:
-    listed = read(DOCS / "sql.md").partition("<!-- aggregates")[2].partition("<!-- end of aggregates")[0]
-    first_cells = re.findall(r"^\| (`.*?) \|", listed, re.MULTILINE)
-    assert {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)} == set(AGGREGATORS)
+    page = read(DOCS / "sql.md")
+    assert "| `COUNT` |" in page
+    assert with_reference(page) == page, "make reference writes it"
+
+
+def test_the_words_of_frames_are_those_of_the_aggregates() -> None:
+    (listed,) = re.findall(r"^\| (.*) \| one number, or one per group", read(DOCS / "frames.md"), re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", listed)) == sorted([*WORDS, "quantile"])
+
+
+def test_the_mechanisms_are_those_that_can_be_named() -> None:
+    (listed,) = re.findall(r"^\| `mechanism` \| (.*) \|", read(DOCS / "sql.md"), re.MULTILINE)
+    assert set(re.findall(r'`"(\w+)"`', listed)) == set(MECHANISMS)
+    assert {mechanism.proof for mechanism in MECHANISMS.values()} <= {path.name for path in NOTES}
 
 
 def test_every_note_is_listed_with_the_proofs() -> None:
@@ -324,9 +338,9 @@ def test_scaled_sums_stay_within_their_bound(values: list[int], rows: int, centr
     held = [min(max(value, 0), MOST) - centre for value in values]
     total, count = sum(held), len(held)
     partial = f"SELECT CAST({total if held else 'NULL'} AS HUGEINT) AS m, {count} AS m_count, {count} AS n"
-    summed, counted = DATABASE.execute(
-        f"SELECT {measure.bounded('m', rows)}, {CountRows().bounded('n', rows)} FROM ({partial})"
-    ).fetchone() or (None, None)
+    both = (measure.bounded("m", rows), CountRows().bounded("n", rows))
+    columns = ", ".join(map(render_term, both))
+    summed, counted = DATABASE.execute(f"SELECT {columns} FROM ({partial})").fetchone() or (None, None)
     assert abs(summed) <= measure.linf(rows)
     assert abs(summed - Fraction(total * min(count, rows), max(count, 1))) <= Fraction(1, 2)
     assert counted == min(count, rows) <= CountRows().linf(rows)
@@ -345,7 +359,7 @@ def test_held_sums_stay_within_their_bound(values: list[int], rows: int, group: 
     held = [min(max(value, -MOST), MOST) for value in values]
     partial = f"SELECT CAST({sum(held) if held else 'NULL'} AS HUGEINT) AS m, {len(held)} AS m_count"
     scaled, found = DATABASE.execute(
-        f"SELECT {plain.bounded('m', rows)}, {measure.bounded('m', rows)} FROM ({partial})"
+        f"SELECT {render_term(plain.bounded('m', rows))}, {render_term(measure.bounded('m', rows))} FROM ({partial})"
     ).fetchone() or (None, None)
     assert found == (min(max(scaled, group[0]), group[1]) if held else 0)
     assert abs(found) <= measure.linf(rows) <= max(map(abs, group))

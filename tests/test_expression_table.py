@@ -20,6 +20,8 @@ import pytest
 import sqlglot
 
 import dpsql
+from dpsql.engines.duckdb.render import render_term
+from dpsql.engines.stored_types import engine_type
 from dpsql.expressions.emit import written
 from dpsql.expressions.facts import Facts, Value, bounded, fact_of, one_of
 from dpsql.expressions.lower import Lowering
@@ -27,7 +29,6 @@ from dpsql.expressions.narrow import narrow
 from dpsql.expressions.regex import BadPattern, check_pattern
 from dpsql.expressions.table import FUNCTIONS, NODES
 from dpsql.expressions.tree import Call, Column, Expression, facts_of
-from dpsql.expressions.write import engine_type
 from dpsql.resolve.syntax import DUCKDB
 from dpsql.schema.types import ColumnType, parse_type
 
@@ -427,7 +428,7 @@ def calls(expression: Expression) -> list[Call]:
 @pytest.mark.parametrize(("table", "known"), TABLES)
 def test_values_are_as_claimed(case: Case, table: str, known: dict[str, Facts]) -> None:
     ours = written(lowered(case.sql), known)
-    found = database().execute(f"SELECT {ours.sql} FROM {table}")
+    found = database().execute(f"SELECT {render_term(ours.sql)} FROM {table}")
     assert found.description[0][1] == engine_type(ours.facts.type).replace(" ", "")
     values = [value for (value,) in found.fetchall()]
     plain, failed = plain_values(case, table)
@@ -464,7 +465,7 @@ def test_nested_calls_are_as_claimed() -> None:
         expression = nested(lowered(draw.choice(CASES).sql), 2)
         for table, known in TABLES:
             ours = written(expression, known)
-            for (value,) in database().execute(f"SELECT {ours.sql} FROM {table} LIMIT 60").fetchall():
+            for (value,) in database().execute(f"SELECT {render_term(ours.sql)} FROM {table} LIMIT 60").fetchall():
                 assert is_claimed(value, ours.facts), (ours, value)
 
 

@@ -19,6 +19,7 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.engines.duckdb.render import render, render_term
 from dpsql.expressions.emit import emit
 from dpsql.expressions.facts import Facts
 from dpsql.expressions.table import FUNCTIONS
@@ -253,8 +254,8 @@ class Bench:
         (release,) = track_units(resolve_names(parse_sql(question, setting), setting), setting).releases
         (call,) = release.aggregate.calls
         used = {column.name for column in columns_of(call.arguments[0])}
-        below = relation_sql(release.aggregate.source, used)
-        value = emit(call.arguments[0], release.knowledge.always)
+        below = render(relation_sql(release.aggregate.source, used))
+        value = render_term(emit(call.arguments[0], release.knowledge.always))
         return facts_of(call.arguments[0], release.knowledge.always), f"SELECT {value} FROM ({below}) ORDER BY _unit"
 
 

@@ -22,10 +22,11 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.engines.duckdb.render import render, render_term
+from dpsql.engines.stored_types import engine_type
 from dpsql.expressions.emit import written
 from dpsql.expressions.facts import Facts, bounded, fact_of, one_of
 from dpsql.expressions.tree import Known
-from dpsql.expressions.write import engine_type
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, Join, Mark, Relation, SemiJoin
 from dpsql.relation.write import relation_sql
@@ -141,7 +142,7 @@ def test_every_function_keeps_its_claims(seed: int) -> None:
     longest = [max(30, *(len(value) for value in row if isinstance(value, str)), 0) for row in here.rows]
     for start in range(0, len(CASES), 50):
         claims = [(case.sql, written(lowered(case.sql), here.facts)) for case in CASES[start : start + 50]]
-        rows = raw.execute(f"SELECT {', '.join(ours.sql for _, ours in claims)} FROM t").fetchall()
+        rows = raw.execute(f"SELECT {', '.join(render_term(ours.sql) for _, ours in claims)} FROM t").fetchall()
         for (sql, ours), column in zip(claims, zip(*rows, strict=True), strict=True):
             for value, length in zip(column, longest, strict=True):
                 assert is_claimed(value, ours.facts), sql
@@ -372,7 +373,7 @@ def test_every_relation_keeps_its_claims(
 def assert_claims(raw: duckdb.DuckDBPyConnection, relation: Relation, known: Known) -> None:
     names = sorted(known)
     shown = ", ".join(f'"{name}"' for name in names)
-    for row in raw.execute(f"SELECT {shown} FROM ({relation_sql(relation, names)})").fetchall():
+    for row in raw.execute(f"SELECT {shown} FROM ({render(relation_sql(relation, names))})").fetchall():
         for name, value in zip(names, row, strict=True):
             assert is_claimed(value, known[name]), (name, value, known[name])
 

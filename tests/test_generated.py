@@ -30,7 +30,7 @@ import dpsql
 from dpsql.aggregates.measure import CountRows
 from dpsql.aggregates.release import Bounded
 from dpsql.aggregates.write_release import Writer
-from dpsql.expressions.write import column
+from dpsql.engine_sql.tree import Field
 
 BY_HAND = "DPSQL_EXAMPLES" in os.environ
 EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "1200"))
@@ -682,7 +682,7 @@ def test_generated_queries_keep_their_claims(part: int) -> None:
 
 PLANTED = {
     "a unit counts in all of its groups": (Writer, "first_groups", lambda self, bounded: bounded),
-    "all rows of a unit count": (CountRows, "bounded", lambda self, name, rows: column(name)),
+    "all rows of a unit count": (CountRows, "bounded", lambda self, name, rows: Field(name)),
     "half of a bound is claimed": (Bounded, "l1", property(lambda self: self.l0 * self.linf // 2)),
 }
 

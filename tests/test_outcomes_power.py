@@ -19,6 +19,8 @@ import pytest
 
 import dpsql
 from dpsql.draws import smooth
+from dpsql.engine_sql.build import WIDE, apply, cast, double, wide
+from dpsql.engine_sql.tree import Term
 from dpsql.engines import copies, csv_files, declared_tables, duckdb_engine, lock
 from dpsql.engines.declared_tables import Found, quoted
 from dpsql.errors import OperationalError
@@ -26,7 +28,6 @@ from dpsql.expressions import arithmetic
 from dpsql.expressions.facts import Facts
 from dpsql.expressions.function import Function, Written
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.expressions.write import Sql, binary, cast, huge
 from dpsql.flow import add_noise
 from dpsql.relation import knowledge, unit_sums
 from dpsql.relation.relation import Relation
@@ -46,10 +47,10 @@ Patch = pytest.MonkeyPatch
 # -- what is taken out ------------------------------------------------------------------------------------------------
 
 
-def write_by_facts(patch: Patch, write: Callable[[Sql, str, Sql], Sql]) -> None:
+def write_by_facts(patch: Patch, write: Callable[[Term, str, Term], Term]) -> None:
     """Where facts say that an integer fits, arithmetic relies on it."""
 
-    def trusting(function: Function, symbol: str, arguments: Sequence[Written]) -> Sql:
+    def trusting(function: Function, symbol: str, arguments: Sequence[Written]) -> Term:
         result = function.facts([argument.facts for argument in arguments])
         if not isinstance(result.type, Integer) or not arithmetic.fits(result):
             return function.sql(arguments)
@@ -62,12 +63,14 @@ def write_by_facts(patch: Patch, write: Callable[[Sql, str, Sql], Sql]) -> None:
 
 def plain_arithmetic(patch: Patch) -> None:
     """An engine that moves constants together, (x * a) * b -> x * (a * b), overflows."""
-    write_by_facts(patch, binary)
+    write_by_facts(patch, lambda left, symbol, right: apply(symbol, left, right))
 
 
 def trusting_arithmetic(patch: Patch) -> None:
     """Right as long as facts are."""
-    write_by_facts(patch, lambda left, symbol, right: cast(binary(huge(left), symbol, huge(right)), Integer()))
+    write_by_facts(
+        patch, lambda left, symbol, right: cast(apply(symbol, wide(left), wide(right), kind=WIDE), Integer())
+    )
 
 
 def frames_never_empty(patch: Patch) -> None:
@@ -79,7 +82,10 @@ def frames_never_empty(patch: Patch) -> None:
 
 
 def averages_rounded_outwards(patch: Patch) -> None:
-    patch.setattr(unit_sums, "_between", lambda mean, least, most: Sql(f"(ceil({mean} * 1024) / 1024)"))
+    def rounded(mean: Term, least: Term, most: Term) -> Term:
+        return apply("/", apply("ceil", apply("*", mean, double(1024))), double(1024))
+
+    patch.setattr(unit_sums, "_between", rounded)
 
 
 def draws_for_hidden_groups(patch: Patch) -> None:

@@ -14,16 +14,18 @@ from sqlglot import exp
 
 from dpsql.aggregates import moments as aggregate_moments
 from dpsql.aggregates.measure import CountUnitsWith
+from dpsql.engine_sql.build import apply
+from dpsql.engine_sql.tree import Term
 from dpsql.engines import declared_tables, scratch
+from dpsql.engines.stored_types import engine_type
 from dpsql.expressions import moments
 from dpsql.expressions.emit import emit
 from dpsql.expressions.lower import SPECIAL
 from dpsql.expressions.lower_special import lower_bracket, lower_literal
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Literal, facts_of
-from dpsql.expressions.write import Sql, engine_type
 from dpsql.flow import infer_sensitivity, plan_query, track_units
-from dpsql.relation import unit_sums, write
+from dpsql.relation import unit_sums, write_tests
 from dpsql.resolve.rows import Rows
 from dpsql.resolve.syntax import DUCKDB
 from dpsql.schema.types import Boolean, Decimal, Double, Timestamp
@@ -52,8 +54,9 @@ def people_are_added(release: Any, parts: Any, answers: Any) -> None:
 double_parts = unit_sums._double_parts
 
 
-def coarse_sums(value: Sql, power: int, average: bool) -> Any:
-    return double_parts(Sql(f"(round({value} * pow(2, {34 - power})) * pow(2, {power - 34}))"), power, average)
+def coarse_sums(value: Term, power: int, average: bool) -> Any:
+    rounded = apply("round", unit_sums._times(value, 34 - power), kind=Double())
+    return double_parts(unit_sums._times(rounded, power - 34), power, average)
 
 
 def counted_from_zero(lowering: Any, node: Any) -> Any:
@@ -61,7 +64,7 @@ def counted_from_zero(lowering: Any, node: Any) -> Any:
     return lower_bracket(lowering, exp.Bracket(this=node.this, expressions=[moved]))
 
 
-def open_where_null(semi: Any, known: Any) -> list[Sql]:
+def open_where_null(semi: Any, known: Any, write: Any) -> list[Term]:
     tests = [Call(FUNCTIONS["IS NULL"], (part.arguments[0],), Boolean()) for part in semi.compared]
     return [emit(test, known.kept) for test in tests]
 
@@ -97,7 +100,7 @@ PLANTED: dict[str, list[tuple[Any, Any, Any]]] = {
         (DUCKDB, "INDEX_OFFSET", 1),
         (SPECIAL, exp.Bracket, counted_from_zero),
     ],
-    "NULL is not in nothing neither": [(write, "_open", open_where_null)],
+    "NULL is not in nothing neither": [(write_tests, "_open", open_where_null)],
     "a text with a time of day makes a date a timestamp": [(moments, "read_moment", by_the_hour)],
     "a total over no group is NULL": [(scratch, "_total", null_total)],
     "nanoseconds are rounded": [(declared_tables, "read_as", nearest_microsecond)],

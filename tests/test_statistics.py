@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpsql
-from dpsql.aggregates import write_statistic
+from dpsql.engines.duckdb import around_rank
 from dpsql.mechanisms.exponential import QuantileChoice, extreme
 from dpsql.mechanisms.local_sensitivity import CrossJoin
 from dpsql.mechanisms.ranks import share
@@ -151,7 +151,7 @@ GUESSES = {
 def test_the_ranks_that_a_quantile_needs(data: str, guess: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They come exactly from the engine, whatever the sample says about where they are."""
     for name, value in GUESSES[guess].items():
-        monkeypatch.setattr(write_statistic, name, value)
+        monkeypatch.setattr(around_rank, name, value)
     values = ADVERSARIAL[data](random.Random(data))
     raw = database([(person, "a", value) for person, value in enumerate(values)])
     present = [bounded(value) for value in values if value is not None]
@@ -171,7 +171,7 @@ rows_of_few = st.lists(
 def test_groups_with_their_own_ranks(rows: list[tuple[str | None, int | None]], fraction: str, sampled: int) -> None:
     """Public groups are all there, empty ones too; a text that is not declared is NULL, which is one of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write_statistic, "SAMPLED", sampled)
+        patch.setattr(around_rank, "SAMPLED", sampled)
         raw = database([(person, place, x) for person, (place, x) in enumerate(rows)])
         for table, each in (("people", 1), ("visits", 2)):
             reached = 1 if table == "people" else 2

@@ -15,6 +15,7 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.engines.duckdb.render import render
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Relation
 from dpsql.relation.write import relation_sql
@@ -137,7 +138,9 @@ def unit_totals(relation_of: Callable[[dpsql.Connection, str], Relation]) -> Tot
             asked = f"SELECT COUNT(s) FROM (SELECT u, {aggregate}(x) AS s FROM t GROUP BY u) AS p"
             relation = relation_of(connection, asked)
         (name,) = knowledge_of(relation).always.keys() - {"u", "_k0"}
-        found = raw.execute(f'SELECT "{name}" FROM ({relation_sql(relation, [name])}) ORDER BY _unit').fetchall()
+        found = raw.execute(
+            f'SELECT "{name}" FROM ({render(relation_sql(relation, [name]))}) ORDER BY _unit'
+        ).fetchall()
         return [value for (value,) in found]
 
     return of

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from fractions import Fraction
 
     from dpsql.aggregates.estimate import Estimate, Formula
     from dpsql.aggregates.measure import Measure
     from dpsql.aggregates.statistic import Statistic
     from dpsql.expressions.tree import Known
-    from dpsql.relation.relation import AggregateCall
     from dpsql.schema.types import ColumnType
 
 
@@ -45,9 +44,7 @@ class Context:
     """Gives the measure a column of the release; the same measure always the same one."""
     drawn_as: Callable[[Statistic], str]
     """The same for a statistic."""
-    mechanism: str | None
+    drawn: frozenset[type[Statistic]]
+    """Statistics that the analyst's mechanism draws, where an aggregate could also be answered from measures."""
     propose: Fraction | None
-    """What the analyst names and proposes, if anything."""
-
-
-Aggregator: TypeAlias = Callable[["AggregateCall", Context], Answer]
+    """What one unit adds at most, as the analyst proposes, if anything."""

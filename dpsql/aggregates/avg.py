@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.count import count_linear
 from dpsql.aggregates.estimate import Linear, Ratio
+from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.statistic import Average, Grid
 from dpsql.aggregates.sum import over_distinct, summed
 from dpsql.expressions.quanta import LARGEST_BITS, ROW_BITS
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def avg(call: AggregateCall, context: Context) -> Answer:
     (argument,) = call.arguments
     measure = summed(call, argument, context, centred=True)
-    if context.mechanism in Average.mechanisms and not call.distinct:
+    if Average in context.drawn and not call.distinct:
         width, largest = measure.high - measure.low, max(abs(measure.low), abs(measure.high))
         # Fine enough for an average, and every point of the grid fits into 64 bits.
         finer = 1 << max(0, min(ROW_BITS - width.bit_length(), LARGEST_BITS - largest.bit_length()))
@@ -35,3 +36,14 @@ def avg(call: AggregateCall, context: Context) -> Answer:
     low, high = (end * measure.quantum for end in (measure.low, measure.high))
     above = centred.plus(count, measure.centre * measure.quantum)
     return Answer(Ratio(above, count, low, high), Double())
+
+
+AVG = AggregateFunction(
+    name="AVG",
+    also=("MEAN",),
+    of="bounded numbers",
+    error=ErrorBars.INTERVAL,
+    answer=avg,
+    clamped=Bounds.PER_ROW,
+    words=(Word("mean", "AVG({})", "The mean."),),
+)

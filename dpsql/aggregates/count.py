@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.clip import check_clip, clipped
 from dpsql.aggregates.estimate import Linear
+from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.narrow import kept_facts
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def count(call: AggregateCall, context: Context) -> Answer:
     measure = count_measure(call, context)
-    if context.mechanism == "ptr" and isinstance(measure, CountRows | CountValues):
+    if context.propose is not None and isinstance(measure, CountRows | CountValues):
         return _clipped(call, measure, context)
     if call.group_bounds is not None:
         measure = _held(measure, call)
@@ -86,3 +87,26 @@ def count_of(argument: Expression | None, known: Known) -> CountRows | CountValu
     if argument is None or not kept_facts(argument, known).nullable:
         return CountRows()
     return CountValues(argument)
+
+
+def counted_pairs(call: AggregateCall, known: Known) -> CountRows | CountValues:
+    (argument,) = call.arguments or (None,)
+    return count_of(argument, known)
+
+
+COUNT = AggregateFunction(
+    name="COUNT",
+    of="rows (`*`), values, different values (`DISTINCT x`), people (`DISTINCT unit`)",
+    error=ErrorBars.INTERVAL,
+    answer=count,
+    spellings=("COUNT_IF(condition)", "APPROX_COUNT_DISTINCT(x)"),
+    arguments=(0, 1),
+    bounds=(Bounds.PER_GROUP,),
+    clamped=Bounds.PER_GROUP,
+    words=(
+        Word("count", "COUNT({})", "The number of rows, or of those where the column is not missing."),
+        Word("nunique", "COUNT(DISTINCT {})", "The number of different values."),
+    ),
+    read_as=lambda kind: Integer(),
+    over_pairs=counted_pairs,
+)

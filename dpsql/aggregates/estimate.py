@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from dpsql.expressions.write import Sql
+    from dpsql.engine_sql.tree import Term
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Formula:
-    """Anything else, as SQL over the measures: its error is not known."""
+    """Anything else, computed from the measures: its error is not known."""
 
-    sql: Sql
+    sql: Term
     weighed: frozenset[str] = frozenset()
     """The measures whose noise it asks about, each by the column `noise_of`."""
 

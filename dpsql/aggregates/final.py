@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Estimate, Formula, Linear, Ratio, Reported
-from dpsql.expressions.write import (
-    Sql,
-    binary,
-    cast,
-    clamp,
-    column,
-    engine_type,
-    huge,
-    integer,
-    literal,
-    try_cast,
-    when,
-)
+from dpsql.engine_sql.build import WIDE, apply, cast, clamp, double, integer, test, when, wide
+from dpsql.engine_sql.tree import Constant, Field, TryCast
+from dpsql.engines.duckdb.render import type_name
 from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Double, Integer
 
 if TYPE_CHECKING:
     from dpsql.aggregates.answer import Answer
+    from dpsql.engine_sql.tree import Term
     from dpsql.schema.types import ColumnType
 
 
 def answer_type(answer: Answer) -> str:
     """In the engine's words."""
-    return "HUGEINT" if answer.wide and isinstance(answer.type, Integer) else str(engine_type(answer.type))
+    return type_name(WIDE if answer.wide and isinstance(answer.type, Integer) else answer.type)
 
 
 def _is_plain(estimate: Estimate | Formula) -> bool:
@@ -37,38 +29,40 @@ def _is_plain(estimate: Estimate | Formula) -> bool:
     return isinstance(estimate, Linear) and [weight for _, weight in estimate.weights] == [1] and not estimate.constant
 
 
-def final_sql(estimate: Estimate | Formula, kind: ColumnType) -> Sql:
+def final_sql(estimate: Estimate | Formula, kind: ColumnType) -> Term:
     match estimate:
         case Formula(sql=sql):
             return sql
         case Ratio():
             return _ratio(estimate)
         case Reported(answer=answer):
-            return column(answer)
+            return Field(answer)
         case Linear():
             return linear_sql(estimate, kind)
 
 
-def linear_sql(estimate: Linear, kind: ColumnType) -> Sql:
+def linear_sql(estimate: Linear, kind: ColumnType) -> Term:
     if isinstance(kind, Integer) and _is_plain(estimate):
-        return column(estimate.weights[0][0])
+        return Field(estimate.weights[0][0])
     whole, unit = _whole_part(estimate)
     match kind:
         case Integer():
-            return binary(whole, "*", integer(int(unit)))
+            return apply("*", whole, integer(int(unit)), kind=WIDE)
         case Decimal():
             return _decimal(whole, unit, kind.scale)
         case _:
-            return binary(cast(whole, Double()), "*", literal(unit, Double()))
+            return apply("*", cast(whole, Double()), double(unit), kind=Double())
 
 
-def _whole_part(linear: Linear) -> tuple[Sql, Fraction]:
+def _whole_part(linear: Linear) -> tuple[Term, Fraction]:
     """The sum as an exact integer, and the value of its unit: no rounding before the last multiplication."""
     constants = [linear.constant] if linear.constant or not linear.weights else []
     unit = _common_unit([weight for _, weight in linear.weights] + constants)
-    terms = [binary(huge(column(name)), "*", integer(int(weight / unit))) for name, weight in linear.weights]
-    terms += [huge(integer(int(constant / unit))) for constant in constants]
-    return Sql(f"({' + '.join(terms)})"), unit
+    terms: list[Term] = [
+        apply("*", wide(Field(name)), integer(int(weight / unit)), kind=WIDE) for name, weight in linear.weights
+    ]
+    terms += [wide(integer(int(constant / unit))) for constant in constants]
+    return reduce(lambda left, right: apply("+", left, right, kind=WIDE), terms), unit
 
 
 def _common_unit(weights: list[Fraction]) -> Fraction:
@@ -79,18 +73,20 @@ def _common_unit(weights: list[Fraction]) -> Fraction:
     return Fraction(math.gcd(*(int(weight * below) for weight in weights)), below)
 
 
-def _decimal(whole: Sql, unit: Fraction, scale: int) -> Sql:
+def _decimal(whole: Term, unit: Fraction, scale: int) -> Term:
     steps = unit * 10**scale
     if steps.denominator != 1:
-        return try_cast(binary(cast(whole, Double()), "*", literal(unit, Double())), Decimal(WIDEST_DECIMAL, scale))
-    digits = try_cast(binary(whole, "*", integer(int(steps))), Decimal(WIDEST_DECIMAL - scale - 1, 0))
-    return binary(digits, "*", literal(Fraction(1, 10**scale), Decimal(scale + 1, scale)))
+        scaled = apply("*", cast(whole, Double()), double(unit), kind=Double())
+        return TryCast(scaled, Decimal(WIDEST_DECIMAL, scale))
+    digits = TryCast(apply("*", whole, integer(int(steps)), kind=WIDE), Decimal(WIDEST_DECIMAL - scale - 1, 0))
+    one = Constant(Fraction(1, 10**scale), Decimal(scale + 1, scale))
+    return apply("*", digits, one, kind=Decimal(WIDEST_DECIMAL, scale))
 
 
-def _ratio(ratio: Ratio) -> Sql:
+def _ratio(ratio: Ratio) -> Term:
     """Nothing can be said of an average over no rows, so it is NULL there."""
     above, below = linear_sql(ratio.above, Double()), linear_sql(ratio.below, Double())
-    value = binary(above, "/", below)
+    value: Term = apply("/", above, below, kind=Double())
     if ratio.low is not None and ratio.high is not None:
-        value = clamp(value, literal(ratio.low, Double()), literal(ratio.high, Double()))
-    return when(Sql(f"{below} > 0"), value)
+        value = clamp(value, double(ratio.low), double(ratio.high))
+    return when(test(">", below, integer(0)), value)

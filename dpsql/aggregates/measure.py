@@ -14,12 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from dpsql.engine_sql.build import WIDE, apply, count, integer, test, total, when
+from dpsql.engine_sql.tree import Field, Named
 from dpsql.expressions.quanta import in_quanta
-from dpsql.expressions.write import Sql, binary, call, column, integer, named, when
+from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from dpsql.engine_sql.tree import Term
     from dpsql.expressions.tree import Expression
 
 
@@ -27,10 +30,10 @@ if TYPE_CHECKING:
 class CountUnits:
     """How many units a group has."""
 
-    def partial(self, name: str) -> list[Sql]:
+    def partial(self, name: str) -> list[Named]:
         return []
 
-    def bounded(self, name: str, rows: int) -> Sql:
+    def bounded(self, name: str, rows: int) -> Term:
         return integer(1)
 
     def linf(self, rows: int) -> int:
@@ -43,14 +46,14 @@ class CountUnitsWith:
 
     argument: Expression
 
-    def input(self, argument: Sql) -> Sql:
+    def input(self, argument: Term) -> Term:
         return argument
 
-    def partial(self, name: str) -> list[Sql]:
-        return [named(call("count", column(name)), name)]
+    def partial(self, name: str) -> list[Named]:
+        return [Named(count(Field(name)), name)]
 
-    def bounded(self, name: str, rows: int) -> Sql:
-        return call("least", column(name), integer(1))
+    def bounded(self, name: str, rows: int) -> Term:
+        return apply("least", Field(name), integer(1), kind=Integer())
 
     def linf(self, rows: int) -> int:
         return 1
@@ -62,8 +65,8 @@ class _Count:
     most: int | None
     """A unit counts for at most so many, if the aggregate says so itself."""
 
-    def bounded(self, name: str, rows: int) -> Sql:
-        return call("least", column(name), integer(self.linf(rows)))
+    def bounded(self, name: str, rows: int) -> Term:
+        return apply("least", Field(name), integer(self.linf(rows)), kind=Integer())
 
     def linf(self, rows: int) -> int:
         return rows if self.most is None else min(rows, self.most)
@@ -79,8 +82,8 @@ class CountRows(_Count):
 
     most: int | None = None
 
-    def partial(self, name: str) -> list[Sql]:
-        return [named(Sql("count(*)"), name)]
+    def partial(self, name: str) -> list[Named]:
+        return [Named(count(), name)]
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,11 @@ class CountValues(_Count):
     argument: Expression
     most: int | None = None
 
-    def input(self, argument: Sql) -> Sql:
+    def input(self, argument: Term) -> Term:
         return argument
 
-    def partial(self, name: str) -> list[Sql]:
-        return [named(call("count", column(name)), name)]
+    def partial(self, name: str) -> list[Named]:
+        return [Named(count(Field(name)), name)]
 
 
 @dataclass(frozen=True)
@@ -109,35 +112,38 @@ class SumValues:
     group: tuple[int, int] | None = None
     """What a unit adds to a group is held within these quanta; then nothing is counted from the middle."""
 
-    def input(self, argument: Sql) -> Sql:
+    def input(self, argument: Term) -> Term:
         """One row's value as a whole number of quanta; NULL, NaN and infinity are no values."""
         quanta = in_quanta(argument, self.argument.type, self.quantum, self.low, self.high)
-        return binary(quanta, "-", integer(self.centre)) if self.centre else quanta
+        return apply("-", quanta, integer(self.centre), kind=Integer()) if self.centre else quanta
 
-    def partial(self, name: str) -> list[Sql]:
+    def partial(self, name: str) -> list[Named]:
         return [
-            named(call("sum", column(name)), name),
-            named(call("count", column(name)), f"{name}_count"),
+            Named(total(Field(name)), name),
+            Named(count(Field(name)), f"{name}_count"),
         ]
 
-    def kept(self, name: str, rows: int) -> Sql:
+    def kept(self, name: str, rows: int) -> Term:
         """The expectation of keeping `rows` random rows, without the randomness; rounded half away from zero."""
-        total, count = column(name), column(f"{name}_count")
-        half = when(Sql(f"{total} >= 0"), count, Sql(f"-{count}"))
+        summed, values = Field(name, kind=WIDE), Field(f"{name}_count", kind=Integer())
+        half = when(test(">=", summed, integer(0)), values, apply("negate", values, kind=Integer()))
+        doubled = apply("+", apply("*", summed, integer(2 * rows), kind=WIDE), half, kind=WIDE)
         # An engine may divide before it asks for the count; of zero rows there is no sum to be scaled.
-        scaled = Sql(f"({total} * {integer(2 * rows)} + {half}) // (2 * greatest({count}, 1))")
-        return when(Sql(f"{count} <= {integer(rows)}"), total, scaled)
+        divisor = apply("*", integer(2), apply("greatest", values, integer(1), kind=Integer()), kind=Integer())
+        return when(test("<=", values, integer(rows)), summed, apply("//", doubled, divisor, kind=WIDE))
 
-    def bounded(self, name: str, rows: int) -> Sql:
+    def bounded(self, name: str, rows: int) -> Term:
         kept = self.kept(name, rows)
         if self.group is not None:
-            kept = when(Sql(f"{column(f'{name}_count')} > 0"), self.held(kept, rows))
-        return call("coalesce", kept, integer(0))
+            kept = when(test(">", Field(f"{name}_count"), integer(0)), self.held(kept, rows))
+        return apply("coalesce", kept, integer(0), kind=WIDE)
 
-    def held(self, total: Sql, rows: int) -> Sql:
+    def held(self, summed: Term, rows: int) -> Term:
         """A total that is not NULL, moved into the bounds of the group."""
         low, high = self.reach(rows)
-        return total if self.group is None else call("least", call("greatest", total, integer(low)), integer(high))
+        if self.group is None:
+            return summed
+        return apply("least", apply("greatest", summed, integer(low), kind=WIDE), integer(high), kind=WIDE)
 
     def reach(self, rows: int) -> tuple[int, int]:
         """The least and the most that a unit with values adds to a group."""
@@ -161,19 +167,20 @@ class UnitsBeyond:
 
     inner: CountRows | CountValues | SumValues
 
-    def partial(self, name: str) -> list[Sql]:
+    def partial(self, name: str) -> list[Named]:
         return self.inner.partial(name)
 
-    def bounded(self, name: str, rows: int) -> Sql:
+    def bounded(self, name: str, rows: int) -> Term:
         if isinstance(self.inner, SumValues):
             return self.outside(self.inner.kept(name, rows), rows)
-        return when(Sql(f"{column(name)} > {integer(self.inner.linf(rows))}"), integer(1), integer(0))
+        return when(test(">", Field(name), integer(self.inner.linf(rows))), integer(1), integer(0))
 
-    def outside(self, total: Sql, rows: int) -> Sql:
+    def outside(self, summed: Term, rows: int) -> Term:
         """1 where the total would be moved; NULL, a sum of nothing, is not."""
         assert isinstance(self.inner, SumValues)
         low, high = self.inner.reach(rows)
-        return when(Sql(f"{total} < {integer(low)} OR {total} > {integer(high)}"), integer(1), integer(0))
+        moved = test("or", test("<", summed, integer(low)), test(">", summed, integer(high)))
+        return when(moved, integer(1), integer(0))
 
     def linf(self, rows: int) -> int:
         return 1

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.estimate import Formula
+from dpsql.aggregates.function import AggregateFunction, ErrorBars
 from dpsql.aggregates.statistic import Mode
+from dpsql.engine_sql.build import NULL, integer, test
+from dpsql.engine_sql.tree import Case, Constant, Field
 from dpsql.errors import Unsupported
 from dpsql.expressions.narrow import kept_facts
-from dpsql.expressions.write import Sql, column, literal
 
 if TYPE_CHECKING:
     from dpsql.relation.relation import AggregateCall
@@ -25,6 +27,11 @@ def mode(call: AggregateCall, context: Context) -> Answer:
             hint="the data owner can declare  values: [...]  for it, or narrow bounds for whole numbers; "
             "or write GROUP BY it, ORDER BY COUNT(*) DESC LIMIT 1",
         )
-    place = column(context.drawn_as(Mode(value, values)))
-    cases = " ".join(f"WHEN {number} THEN {literal(value_, value.type)}" for number, value_ in enumerate(values))
-    return Answer(Formula(Sql(f"CASE {place} {cases} END" if values else "NULL")), value.type)
+    place = Field(context.drawn_as(Mode(value, values)))
+    cases = tuple(
+        (test("=", place, integer(number)), Constant(choice, value.type)) for number, choice in enumerate(values)
+    )
+    return Answer(Formula(Case(cases, NULL) if values else NULL), value.type)
+
+
+MODE = AggregateFunction(name="MODE", of="columns with public values", error=ErrorBars.UNKNOWN, answer=mode)

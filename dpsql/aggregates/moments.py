@@ -8,17 +8,20 @@ have made is not divided by: a slope would be a number without meaning.  docs/pr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.count import count_linear
 from dpsql.aggregates.estimate import Formula, noise_of
 from dpsql.aggregates.final import linear_sql
+from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.sum import sum_linear, summed
+from dpsql.engine_sql.build import apply, double, integer, test, when
+from dpsql.engine_sql.tree import Field
 from dpsql.expressions.narrow import kept_facts
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Expression, Literal, facts_of
-from dpsql.expressions.write import Sql, binary, call, column, literal, when
 from dpsql.relation.relation import AggregateCall
 from dpsql.schema.types import Boolean, Double, Integer, Text
 
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dpsql.aggregates.estimate import Linear
+    from dpsql.aggregates.function import Aggregator
+    from dpsql.engine_sql.tree import Term
 
 SAMPLES = ("VAR_SAMP", "STDDEV_SAMP", "COVAR_SAMP")
 DEVIATIONS = 2
@@ -40,50 +45,46 @@ def variance(asked: AggregateCall, context: Context) -> Answer:
     total, squares = (sum_linear(asked, value, context) for value in (away, _square(away)))
     spread = Spread(squares, total, total, count).sql
     # Noise may push it below what any data could have.
-    held = call("greatest", spread, literal(0, Double()))
-    result = binary(held, "/", _divisor(asked, _double(count)))
+    held = _do("greatest", spread, double(0))
+    result = _do("/", held, _divisor(asked, _double(count)))
     if asked.name.startswith("STDDEV"):
-        result = call("sqrt", result)
+        result = _do("sqrt", result)
     return Answer(Formula(when(_enough(asked, _double(count)), result)), Double())
 
 
 def covariance(asked: AggregateCall, context: Context) -> Answer:
     pairs = _pair_sums(asked, context)
-    divided = binary(pairs.together.sql, "/", _divisor(asked, pairs.count))
+    divided = _do("/", pairs.together.sql, _divisor(asked, pairs.count))
     return Answer(Formula(when(_enough(asked, pairs.count), divided)), Double())
 
 
 def correlation(asked: AggregateCall, context: Context) -> Answer:
     """CORR, and its square REGR_R2, which explains all of a y that is a constant."""
     pairs = _pair_sums(asked, context)
-    scale = call("sqrt", binary(pairs.of_y.sql, "*", pairs.of_x.sql))
-    held = call(
-        "least",
-        call("greatest", binary(pairs.together.sql, "/", scale), literal(-1, Double())),
-        literal(1, Double()),
-    )
+    scale = _do("sqrt", _do("*", pairs.of_y.sql, pairs.of_x.sql))
+    held = _do("least", _do("greatest", _do("/", pairs.together.sql, scale), double(-1)), double(1))
     if asked.name == "REGR_R2":
-        held = binary(held, "*", held)
+        held = _do("*", held, held)
         values = facts_of(asked.arguments[0], context.known).values
         if values is not None and len(values) == 1:
-            return _over(asked, pairs, literal(1, Double()), pairs.of_x)
+            return _over(asked, pairs, double(1), pairs.of_x)
     return _over(asked, pairs, held, pairs.of_x, pairs.of_y)
 
 
 def regression(asked: AggregateCall, context: Context) -> Answer:
     """REGR_SLOPE(y, x): how much y grows with x. REGR_INTERCEPT(y, x): what y is where x is 0."""
     pairs = _pair_sums(asked, context)
-    result = binary(pairs.together.sql, "/", pairs.of_x.sql)
+    result = _do("/", pairs.together.sql, pairs.of_x.sql)
     if asked.name == "REGR_INTERCEPT":
-        result = binary(pairs.mean_y, "-", binary(result, "*", pairs.mean_x))
+        result = _do("-", pairs.mean_y, _do("*", result, pairs.mean_x))
     return _over(asked, pairs, result, pairs.of_x)
 
 
-def _over(asked: AggregateCall, pairs: Pairs, result: Sql, *divisors: Spread) -> Answer:
+def _over(asked: AggregateCall, pairs: Pairs, result: Term, *divisors: Spread) -> Answer:
     """The result where there are pairs, and what it is divided by is more than noise."""
-    varied = " AND ".join(f"{divisor.sql} > {divisor.noise}" for divisor in divisors)
+    varied = [test(">", divisor.sql, divisor.noise) for divisor in divisors]
     weighed = frozenset[str]().union(*(divisor.measures for divisor in divisors))
-    return Answer(Formula(when(Sql(f"{_enough(asked, pairs.count)} AND {varied}"), result), weighed), Double())
+    return Answer(Formula(when(test("and", _enough(asked, pairs.count), *varied), result), weighed), Double())
 
 
 @dataclass(frozen=True)
@@ -96,20 +97,23 @@ class Spread:
     count: Linear
 
     @property
-    def sql(self) -> Sql:
+    def sql(self) -> Term:
         products, first, second, count = map(_double, (self.products, self.first, self.second, self.count))
-        return Sql(f"({products} - {first} * {second} / {count})")
+        return _do("-", products, _do("/", _do("*", first, second), count))
 
     @property
-    def noise(self) -> Sql:
+    def noise(self) -> Term:
         """How far a spread of x with itself may be from the truth by noise, and by rounding to quanta.
 
         d(Q - S^2/n) = dQ - 2 (S/n) dS + (S/n)^2 dn
         """
-        mean = f"abs({_double(self.first)} / {_double(self.count)})"
-        by_noise = f"{_std(self.products)} + 2 * {mean} * {_std(self.first)} + {mean} * {mean} * {_std(self.count)}"
-        by_rounding = f"{_coarse(self.products)} + 2 * {mean} * {_coarse(self.first)}"
-        return Sql(f"({DEVIATIONS} * ({by_noise}) + {_double(self.count)} * ({by_rounding}))")
+        count = _double(self.count)
+        mean = _do("abs", _do("/", _double(self.first), count))
+        twice = _do("*", double(2), mean)
+        by_first, by_count = _do("*", twice, _std(self.first)), _do("*", _do("*", mean, mean), _std(self.count))
+        by_noise = _do("+", _do("+", _std(self.products), by_first), by_count)
+        by_rounding = _do("+", _coarse(self.products), _do("*", twice, _coarse(self.first)))
+        return _do("+", _do("*", double(DEVIATIONS), by_noise), _do("*", count, by_rounding))
 
     @property
     def measures(self) -> frozenset[str]:
@@ -120,12 +124,12 @@ class Spread:
 class Pairs:
     """Over rows where both are known: their number, the spreads of y with x, of y and of x, and the means."""
 
-    count: Sql
+    count: Term
     together: Spread
     of_y: Spread
     of_x: Spread
-    mean_y: Sql
-    mean_x: Sql
+    mean_y: Term
+    mean_x: Term
 
 
 def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
@@ -140,7 +144,7 @@ def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
         sum_linear(pairs, value, context) for value in (from_y, from_x, product, _square(from_y), _square(from_x))
     )
     mean_y, mean_x = (
-        binary(literal(middle, Double()), "+", binary(_double(total), "/", _double(count)))
+        _do("+", double(middle), _do("/", _double(total), _double(count)))
         for middle, total in zip(middles, (sum_y, sum_x), strict=True)
     )
     return Pairs(
@@ -174,25 +178,66 @@ def _square(away: Expression) -> Expression:
     return Call(FUNCTIONS["POWER"], (away, Literal(2, Integer())), Double())
 
 
-def _double(linear: Linear) -> Sql:
+def _do(operation: str, *arguments: Term) -> Term:
+    """In doubles."""
+    return apply(operation, *arguments, kind=Double())
+
+
+def _double(linear: Linear) -> Term:
     return linear_sql(linear, Double())
 
 
-def _std(linear: Linear) -> Sql:
+def _std(linear: Linear) -> Term:
     """At most this is the standard deviation of its noise: noises that are added cancel rather than pile up."""
-    terms = [f"{literal(abs(weight), Double())} * {column(noise_of(name))}" for name, weight in linear.weights]
-    return Sql(f"({' + '.join(terms)})")
+    terms = [_do("*", double(abs(weight)), Field(noise_of(name))) for name, weight in linear.weights]
+    return reduce(lambda left, right: _do("+", left, right), terms)
 
 
-def _coarse(linear: Linear) -> Sql:
+def _coarse(linear: Linear) -> Term:
     """How far one value may be from itself after rounding."""
-    return literal(linear.weights[0][1], Double())
+    return double(linear.weights[0][1])
 
 
-def _divisor(asked: AggregateCall, count: Sql) -> Sql:
-    return binary(count, "-", literal(1, Double())) if asked.name in SAMPLES else count
+def _divisor(asked: AggregateCall, count: Term) -> Term:
+    return _do("-", count, double(1)) if asked.name in SAMPLES else count
 
 
-def _enough(asked: AggregateCall, count: Sql) -> Sql:
+def _enough(asked: AggregateCall, count: Term) -> Term:
     """A sample of one has no variance, and nothing has none."""
-    return Sql(f"{count} > {1 if asked.name in SAMPLES else 0}")
+    return test(">", count, integer(1 if asked.name in SAMPLES else 0))
+
+
+def _of_one(name: str, *also: str, clamped: Bounds | None = None, words: tuple[Word, ...] = ()) -> AggregateFunction:
+    return AggregateFunction(
+        name=name,
+        also=also,
+        of="bounded numbers",
+        error=ErrorBars.UNKNOWN,
+        answer=variance,
+        clamped=clamped,
+        words=words,
+    )
+
+
+def _of_two(name: str, answer: Aggregator) -> AggregateFunction:
+    return AggregateFunction(
+        name=name, of="two bounded numbers", error=ErrorBars.UNKNOWN, answer=answer, arguments=(2,), bounds=()
+    )
+
+
+MOMENTS = (
+    _of_one("VAR_POP", clamped=Bounds.PER_ROW),
+    _of_one("VAR_SAMP", "VARIANCE", words=(Word("var", "VAR_SAMP({})", "The variance, with n - 1 as in pandas."),)),
+    _of_one("STDDEV_POP", clamped=Bounds.PER_ROW),
+    _of_one(
+        "STDDEV_SAMP",
+        "STDDEV",
+        words=(Word("std", "STDDEV_SAMP({})", "The standard deviation, with n - 1 as in pandas."),),
+    ),
+    _of_two("COVAR_POP", covariance),
+    _of_two("COVAR_SAMP", covariance),
+    _of_two("CORR", correlation),
+    _of_two("REGR_R2", correlation),
+    _of_two("REGR_SLOPE", regression),
+    _of_two("REGR_INTERCEPT", regression),
+)

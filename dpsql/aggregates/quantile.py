@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.estimate import Formula, Linear
+from dpsql.aggregates.function import AggregateFunction, ErrorBars, Word, number_as_double
 from dpsql.aggregates.statistic import Grid, Quantile
 from dpsql.aggregates.sum import finite_range, unbounded
 from dpsql.errors import Unsupported
@@ -77,3 +78,33 @@ def _days_or_microseconds(call: AggregateCall, value: Expression, facts: Facts) 
         raise unbounded(call, value)
     unit = timedelta(days=1) if isinstance(facts.type, Date) else timedelta(microseconds=1)
     return (midnight(low) - EPOCH) // unit, (midnight(high) - EPOCH) // unit
+
+
+def _continuous(kind: ColumnType) -> ColumnType:
+    return Timestamp() if isinstance(kind, Date) else number_as_double(kind)
+
+
+RANGED = "bounded numbers, dates, timestamps"
+INSIDE = f"{RANGED}; a value that lies some people inside"
+
+QUANTILES = (
+    AggregateFunction(
+        name="QUANTILE_CONT",
+        of=RANGED,
+        error=ErrorBars.RANKS,
+        answer=quantile,
+        spellings=("MEDIAN(x)", "PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x)"),
+        by_fraction=True,
+        words=(Word("median", "MEDIAN({})", "The median."),),
+        read_as=_continuous,
+    ),
+    AggregateFunction(
+        name="QUANTILE_DISC",
+        of=RANGED,
+        error=ErrorBars.RANKS,
+        answer=quantile,
+        spellings=("QUANTILE(x, p)", "APPROX_QUANTILE(x, p)", "APPROX_QUANTILES(x, n)"),
+        by_fraction=True,
+    ),
+    *(AggregateFunction(name=name, of=INSIDE, error=ErrorBars.RANKS, answer=quantile) for name in EXTREMES),
+)

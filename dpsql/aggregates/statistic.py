@@ -39,7 +39,6 @@ class Quantile:
     fraction: Fraction
 
     parts: ClassVar[tuple[str, ...]] = ("points", "counts", "below", "rows")
-    mechanisms: ClassVar[tuple[str, ...]] = ("exponential", "smooth", "ptr")
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,6 @@ class Mode:
     argument: Expression
     values: tuple[Value, ...]
     parts: ClassVar[tuple[str, ...]] = ("points", "counts")
-    mechanisms: ClassVar[tuple[str, ...]] = ("exponential", "stable")
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,6 @@ class Average:
     finer: int
     """So many steps of the answer are one of the values."""
     parts: ClassVar[tuple[str, ...]] = ("whole", "rest", "rows")
-    mechanisms: ClassVar[tuple[str, ...]] = ("smooth", "ptr")
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,6 @@ class Matched:
     groups: int
     """There are no more than so many, and one unit can change all of them."""
     parts: ClassVar[tuple[str, ...]] = ("total", "left", "right")
-    mechanisms: ClassVar[tuple[str, ...]] = ("smooth", "ptr")
 
     @property
     def grid(self) -> Grid:

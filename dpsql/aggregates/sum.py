@@ -15,6 +15,7 @@ from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.clip import check_clip, clipped
 from dpsql.aggregates.count import count_measure
 from dpsql.aggregates.estimate import Linear
+from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.measure import Measure, OverDistinct, SumValues
 from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
 from dpsql.expressions.narrow import kept_facts
@@ -24,7 +25,7 @@ from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, T
 
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
-    from dpsql.expressions.tree import Expression
+    from dpsql.expressions.tree import Expression, Known
     from dpsql.relation.relation import AggregateCall
     from dpsql.schema.types import ColumnType
 
@@ -40,7 +41,7 @@ def sum_(call: AggregateCall, context: Context) -> Answer:
             at=call.at,
             hint="give bounds per row: contribution_bounds_per_row => (low, high)",
         )
-    if context.mechanism == "ptr":
+    if context.propose is not None:
         return _clipped(call, argument, context)
     return Answer(sum_linear(call, argument, context), sum_type(argument.type), wide=True)
 
@@ -146,3 +147,26 @@ def sum_type(kind: ColumnType) -> ColumnType:
     if isinstance(kind, Decimal):
         return Decimal(WIDEST_DECIMAL, kind.scale)
     return kind if isinstance(kind, Integer) else Double()
+
+
+def summed_pairs(call: AggregateCall, known: Known) -> SumValues:
+    (value,) = call.arguments
+    low, high = finite_range(call, value, kept_facts(value, known))
+    quantum = quantum_for(value.type, low, high)
+    if quantum is None:
+        raise unbounded(call, value)
+    return SumValues(value, quantum, low // quantum, -(-high // quantum), centre=0)
+
+
+SUM = AggregateFunction(
+    name="SUM",
+    of="bounded numbers",
+    error=ErrorBars.INTERVAL,
+    answer=sum_,
+    bounds=(Bounds.PER_ROW, Bounds.PER_GROUP),
+    clamped=Bounds.PER_GROUP,
+    words=(Word("sum", "SUM({})", "The total."),),
+    read_as=sum_type,
+    wide=True,
+    over_pairs=summed_pairs,
+)

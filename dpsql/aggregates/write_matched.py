@@ -8,64 +8,60 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import CountRows, CountValues, SumValues
+from dpsql.engine_sql.build import UNIT, all_of, count, fields, select, test, total
+from dpsql.engine_sql.tree import Derived, Field, Fold, Joined, Named, Ordered, Over, Part, Scalar, Select, Table, With
 from dpsql.expressions.emit import emit
 from dpsql.expressions.quanta import saturated
 from dpsql.expressions.tree import names_read
-from dpsql.expressions.write import Sql, call, column, integer, listed, named
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, Project
 from dpsql.relation.units import one_row_per_unit, parts_of
-from dpsql.relation.write import LEFTS, RIGHTS, relation_sql, select
+from dpsql.relation.write import LEFTS, RIGHTS, relation_sql
 from dpsql.relation.write_domain import domain_sql
-from dpsql.relation.write_scan import UNIT
 
 if TYPE_CHECKING:
     from dpsql.aggregates.release import Drawn
     from dpsql.aggregates.statistic import Matched
     from dpsql.aggregates.write_release import Writer
+    from dpsql.engine_sql.tree import Query, Source, Term
     from dpsql.expressions.tree import Expression
     from dpsql.relation.relation import Relation
 
 PLACE = "_place"
+MOST, TOTALS, GROUPS = "_most", "_totals", "_groups"
 
 
-def matched_sql(writer: Writer, drawn: Drawn, statistic: Matched) -> Sql:
-    total, left, right = drawn.profile
+def matched_sql(writer: Writer, drawn: Drawn, statistic: Matched) -> Query:
+    summed, left, right = drawn.profile
     across = statistic.across
     lefts, rights = zip(*across.pairs, strict=True)
-    most = [
-        named(_most(LEFTS, lefts, across.left), left),
-        named(_most(RIGHTS, rights, across.right), right),
-    ]
-    parts = {
-        LEFTS: _bounded(writer, across.left, statistic.left_rows, statistic),
-        RIGHTS: _bounded(writer, across.right, statistic.right_rows, statistic),
-        "_most": f"SELECT {listed(most)}",
-        "_totals": _totals(writer, statistic.measure, total),
-    }
-    before = ", ".join(f"{name} AS ({sql})" for name, sql in parts.items())
-    return Sql(f"WITH {before} {_every_group(writer, [total, left, right])}")
+    most = (Named(_most(LEFTS, lefts, across.left), left), Named(_most(RIGHTS, rights, across.right), right))
+    parts = (
+        Part(LEFTS, _bounded(writer, across.left, statistic.left_rows, statistic)),
+        Part(RIGHTS, _bounded(writer, across.right, statistic.right_rows, statistic)),
+        Part(MOST, Select(most)),
+        Part(TOTALS, _totals(writer, statistic.measure, summed)),
+    )
+    return With(parts, _every_group(writer, [summed, left, right]))
 
 
-def _totals(writer: Writer, measure: CountRows | CountValues | SumValues, name: str) -> Sql:
+def _totals(writer: Writer, measure: CountRows | CountValues | SumValues, name: str) -> Query:
     if isinstance(measure, CountRows):
-        return writer.by_keys([*writer.keys, named(Sql("count(*)"), name)], writer.rows([], []))
-    value = named(measure.input(emit(measure.argument, writer.release.knowledge.always)), name)
-    function = "sum" if isinstance(measure, SumValues) else "count"
-    total = named(saturated(call(function, column(name))), name)
-    return writer.by_keys([*writer.keys, total], writer.rows([value], [measure.argument]))
+        return writer.by_keys([Named(count(), name)], writer.rows([], []))
+    value = Named(measure.input(emit(measure.argument, writer.release.knowledge.always)), name)
+    fold = total if isinstance(measure, SumValues) else count
+    return writer.by_keys([Named(saturated(fold(Field(name))), name)], writer.rows([value], [measure.argument]))
 
 
-def _bounded(writer: Writer, side: Relation, rows: int, statistic: Matched) -> Sql:
+def _bounded(writer: Writer, side: Relation, rows: int, statistic: Matched) -> Query:
     """At most so many rows of each unit, those whose keyed hash is least."""
     names = sorted(_read(writer, statistic) & set(knowledge_of(side).always))
-    below, columns = relation_sql(side, names), [column(name) for name in names]
+    below, columns = relation_sql(side, names), [Field(name) for name in names]
     if one_row_per_unit(side):
         return below
-    order = listed([writer.hashed(columns), *columns])
-    place = named(Sql(f"row_number() OVER (PARTITION BY {column(UNIT)} ORDER BY {order})"), PLACE)
-    placed = select([*columns, place], below)
-    return Sql(f"{select(columns, placed)} WHERE {column(PLACE)} BETWEEN 1 AND {integer(rows)}")
+    order = tuple(map(Ordered, (writer.hashed(columns), *columns)))
+    place = Named(Over(Fold("row_number"), (Field(UNIT),), order), PLACE)
+    return select(fields(names), select([*fields(names), place], below), writer.is_first(PLACE, rows))
 
 
 def _read(writer: Writer, statistic: Matched) -> set[str]:
@@ -81,23 +77,21 @@ def _read(writer: Writer, statistic: Matched) -> set[str]:
     return names_read(*read)
 
 
-def _most(rows: Sql, keys: tuple[Expression, ...], side: Relation) -> Sql:
+def _most(rows: str, keys: tuple[Expression, ...], side: Relation) -> Term:
     """How often the most frequent key occurs; NULL matches nothing."""
     known = knowledge_of(side).always
-    written = [emit(key, known) for key in keys]
-    present = " AND ".join(f"{key} IS NOT NULL" for key in written)
-    counts = f"SELECT count(*) AS _count FROM {rows} WHERE {present} GROUP BY {listed(written)}"
-    return Sql(f"(SELECT {saturated(call('max', column('_count')))} FROM ({counts}) AS _counts)")
+    written = tuple(emit(key, known) for key in keys)
+    present = all_of([test("is not null", key) for key in written])
+    counts = Select((Named(count(), "_count"),), Table(rows), present, written)
+    most = saturated(Fold("max", (Field("_count"),)))
+    return Scalar(select([Named(most, "_most")], counts))
 
 
-def _every_group(writer: Writer, names: list[str]) -> Sql:
-    columns = [column(name) for name in names]
+def _every_group(writer: Writer, names: list[str]) -> Query:
     domain = writer.release.domain
     if not writer.keys or domain is None:
-        return Sql(f"SELECT {listed(columns)} FROM _totals CROSS JOIN _most")
-    keys = [column(name, "_groups") for name in writer.release.key_names]
-    groups = domain_sql(domain, writer.release.key_names)
-    same = writer.same_keys("_groups", "_totals")
-    return Sql(
-        f"SELECT {listed([*keys, *columns])} FROM ({groups}) AS _groups LEFT JOIN _totals ON {same} CROSS JOIN _most"
-    )
+        return Select(tuple(fields(names)), Joined("CROSS", Table(TOTALS), Table(MOST)))
+    keys = [Named(Field(name, GROUPS), name) for name in writer.release.key_names]
+    groups = Derived(domain_sql(domain, writer.release.key_names), GROUPS)
+    found: Source = Joined("LEFT", groups, Table(TOTALS), writer.same_keys(GROUPS, TOTALS))
+    return Select((*keys, *fields(names)), Joined("CROSS", found, Table(MOST)))

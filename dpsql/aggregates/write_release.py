@@ -13,7 +13,8 @@ text.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import (
@@ -27,35 +28,34 @@ from dpsql.aggregates.measure import (
     read_by,
 )
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
+from dpsql.engine_sql.build import SALT, UNIT, all_of, apply, count, fields, finite, integer, select, test, total, when
+from dpsql.engine_sql.tree import Blank, Derived, Field, Fold, Joined, Named, Ordered, Over, Select
 from dpsql.expressions.emit import emit, emit_into, emit_value
 from dpsql.expressions.quanta import saturated
 from dpsql.expressions.tree import Column, names_read, substituted
-from dpsql.expressions.write import Sql, binary, call, column, finite, integer, listed, named, when
-from dpsql.relation.write import relation_sql, select
+from dpsql.relation.write import relation_sql
 from dpsql.relation.write_domain import domain_sql
-from dpsql.relation.write_scan import UNIT
-from dpsql.schema.types import Double
+from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from dpsql.aggregates.measure import ByUnit
     from dpsql.aggregates.release import Release
+    from dpsql.engine_sql.tree import Query, Source, Term
     from dpsql.expressions.tree import Expression
 
 GROUP_RANK = "_rank"
 VALUE_RANK = "_value_rank"
 
 
-def release_sql(release: Release, salt: int, reaches: Mapping[str, int]) -> Sql:
-    """The whole release; the salt decides which of a unit's groups and values count.
-
-    `reaches`: for each quantile how many ranks on both sides its mechanism looks at.
-    """
-    writer = Writer(release, salt)
+def release_sql(release: Release) -> Query:
+    """The whole release. Its blanks are the salt, which decides which of a unit's groups and values count, and for each
+    quantile how many ranks on both sides its mechanism looks at, by its column."""
+    writer = Writer(release)
     plain, distinct = writer.by_unit_measures(), writer.distinct_bases()
     branches = [writer.over_distinct(base) for base in distinct]
-    branches += [profile_sql(writer, drawn, reaches.get(drawn.column, 0)) for drawn in release.statistics]
+    branches += [profile_sql(writer, drawn) for drawn in release.statistics]
     if plain or not branches:
         branches.insert(0, writer.sums(plain))
     return writer.together(branches)
@@ -64,11 +64,14 @@ def release_sql(release: Release, salt: int, reaches: Mapping[str, int]) -> Sql:
 @dataclass(frozen=True)
 class Writer:
     release: Release
-    salt: int
 
     @property
-    def keys(self) -> list[Sql]:
-        return [column(name) for name in self.release.key_names]
+    def keys(self) -> list[Field]:
+        return [Field(name, kind=kind) for name, kind in self.release.keys]
+
+    @property
+    def shown_keys(self) -> list[Named]:
+        return fields(self.release.key_names)
 
     def by_unit_measures(self) -> list[tuple[str, ByUnit]]:
         return [
@@ -83,87 +86,79 @@ class Writer:
 
     # -- sums of what each unit contributes ---------------------------------------------------------------------------
 
-    def sums(self, measures: list[tuple[str, ByUnit]]) -> Sql:
+    def sums(self, measures: list[tuple[str, ByUnit]]) -> Query:
         release = self.release
         inputs = [(name, part) for name, measure in measures if (part := read_by(measure)) is not None]
         known = release.knowledge.always
-        values = [named(emit_into(part.input, part.argument, known), name) for name, part in inputs]
+        values = [Named(emit_into(part.input, part.argument, known), name) for name, part in inputs]
         rows = self.rows(values, [part.argument for _, part in inputs])
         if release.one_row_per_unit:
-            totals = [named(saturated(row_total(name, part)), name) for name, part in measures]
-            return self.by_keys([*self.keys, *totals], rows)
-        partials = [sql for name, part in measures for sql in part.partial(name)]
-        by_unit = Sql(f"{select([column(UNIT), *self.keys, *partials], rows)} GROUP BY {self.unit_and_keys}")
-        kept = [named(part.bounded(name, release.rows), name) for name, part in measures]
-        bounded = select([*self.keys, *kept, *([self.group_rank()] if release.ranked else [])], by_unit)
-        totals = [named(saturated(call("sum", column(name))), name) for name, _ in measures]
-        return self.by_keys([*self.keys, *totals], self.first_groups(bounded))
+            totals = [Named(saturated(row_total(name, part)), name) for name, part in measures]
+            return self.by_keys(totals, rows)
+        partials = [partial for name, part in measures for partial in part.partial(name)]
+        grouping = [Field(UNIT), *self.keys]
+        by_unit = select([*fields([UNIT]), *self.shown_keys, *partials], rows, group_by=grouping)
+        kept = [Named(part.bounded(name, release.rows), name) for name, part in measures]
+        totals = [Named(saturated(total(Field(name))), name) for name, _ in measures]
+        if not release.ranked:
+            return self.by_keys(totals, select([*self.shown_keys, *kept], by_unit))
+        bounded = select([*self.shown_keys, *kept, self.group_rank("row_number")], by_unit)
+        # BETWEEN and not <=: DuckDB turns the latter into a top-N that needs far more memory.
+        return self.by_keys(totals, bounded, self.is_first(GROUP_RANK, release.groups))
 
-    def rows(self, values: list[Sql], reading: list[Expression]) -> Sql:
+    def rows(self, values: list[Named], reading: list[Expression]) -> Query:
         """_unit, the keys and these values, for every row."""
         aggregate, known = self.release.aggregate, self.release.knowledge.always
         names = zip(aggregate.keys, self.release.key_names, strict=True)
-        keys = [named(emit_value(key, known), name) for key, name in names]
+        keys = [Named(emit_value(key, known), name) for key, name in names]
         used = names_read(*aggregate.keys, *reading)
-        return select([column(UNIT), *keys, *values], relation_sql(aggregate.source, used))
+        return select([*fields([UNIT]), *keys, *values], relation_sql(aggregate.source, used))
 
-    @property
-    def unit_and_keys(self) -> Sql:
-        return listed([column(UNIT), *self.keys])
+    def group_rank(self, rank: str) -> Named:
+        """The order in which a unit's groups count: by a keyed hash."""
+        order = (self.hashed(self.keys), *self.keys)
+        return Named(Over(Fold(rank), (Field(UNIT),), tuple(map(Ordered, order))), GROUP_RANK)
 
-    def group_rank(self) -> Sql:
-        """The order in which a unit's groups count."""
-        return named(Sql(f"row_number() OVER ({self.by_hash})"), GROUP_RANK)
+    def hashed(self, parts: Sequence[Term]) -> Term:
+        return apply("keyed hash", Blank(SALT), Field(UNIT), *parts)
 
-    @property
-    def by_hash(self) -> str:
-        return f"PARTITION BY {column(UNIT)} ORDER BY {listed([self.hashed(self.keys), *self.keys])}"
+    def is_first(self, rank: str, most: int) -> Term:
+        return test("between", Field(rank), integer(1), integer(most))
 
-    def hashed(self, parts: list[Sql]) -> Sql:
-        """A keyed hash, hashed twice because once is not uniform."""
-        return call("hash", call("hash", integer(self.salt), column(UNIT), *parts))
-
-    def first_groups(self, bounded: Sql) -> Sql:
-        if not self.release.ranked:
-            return bounded
-        # BETWEEN and not <=: DuckDB turns the latter into a top-N that needs far more memory.
-        first = f"{column(GROUP_RANK)} BETWEEN 1 AND {integer(self.release.groups)}"
-        return Sql(f"SELECT * FROM ({bounded}) AS _below WHERE {first}")
-
-    def by_keys(self, columns: list[Sql], below: Sql) -> Sql:
-        query = select(columns, below)
-        return Sql(f"{query} GROUP BY {listed(self.keys)}") if self.keys else query
+    def by_keys(self, columns: list[Named], below: Query, where: Term | None = None) -> Query:
+        return select([*self.shown_keys, *columns], below, where, self.keys)
 
     # -- values themselves --------------------------------------------------------------------------------------------
 
-    def values(self, argument: Expression, *, distinct: bool) -> Sql:
+    def values(self, argument: Expression, *, distinct: bool) -> Query:
         """_unit, the keys and a value, or NULL, for each row that counts: each unit's first `rows`, in its groups."""
-        release, value = self.release, column(VALUE)
+        release, value = self.release, Field(VALUE, kind=argument.type)
         written = (emit_value if distinct else emit)(argument, release.knowledge.always)
         facts = release.knowledge.always_of(argument)
         if isinstance(argument.type, Double) and (facts.low is None or facts.high is None):
             written = finite(written)
-        rows = self.rows([named(written, VALUE)], [argument])
+        rows = self.rows([Named(written, VALUE)], [argument])
         if release.one_row_per_unit:
             return rows
+        kept = [*fields([UNIT]), *self.shown_keys, *fields([VALUE])]
         # NULL is no value, but where a unit has nothing else the group is one of its groups all the same.
-        order = f"{value} IS NULL, {self.hashed([*self.keys, value])}, {value}"
-        place = Sql(f"row_number() OVER (PARTITION BY {self.unit_and_keys} ORDER BY {order})")
-        kept = [column(UNIT), *self.keys, value]
-        columns = [*kept, named(place, VALUE_RANK)]
+        order = (test("is null", value), self.hashed([*self.keys, value]), value)
+        place = Over(Fold("row_number"), (Field(UNIT), *self.keys), tuple(map(Ordered, order)))
+        ranks = [Named(place, VALUE_RANK)]
+        first = [test("is not null", value), self.is_first(VALUE_RANK, release.rows)]
         if release.ranked:
             # All rows of a group have the same rank here, and the same as on the other branches.
-            columns.append(named(Sql(f"dense_rank() OVER ({self.by_hash})"), GROUP_RANK))
-        own = Sql(f"SELECT DISTINCT * FROM ({rows}) AS _below") if distinct else rows
-        first = f"{value} IS NOT NULL AND {column(VALUE_RANK)} BETWEEN 1 AND {integer(release.rows)}"
-        return Sql(f"{select(kept, self.first_groups(select(columns, own)))} WHERE {first}")
+            ranks.append(self.group_rank("dense_rank"))
+            first.append(self.is_first(GROUP_RANK, release.groups))
+        own = replace(select(kept, rows), distinct=True) if distinct else rows
+        return select(kept, select([*kept, *ranks], own), all_of(first))
 
-    def over_distinct(self, base: Expression) -> Sql:
+    def over_distinct(self, base: Expression) -> Query:
         values = self.values(base, distinct=True)
-        different = Sql(f"SELECT DISTINCT {listed([*self.keys, column(VALUE)])} FROM ({values}) AS _below")
-        return self.by_keys([*self.keys, *self.distinct_totals(base)], different)
+        different = replace(select([*self.shown_keys, *fields([VALUE])], values), distinct=True)
+        return self.by_keys(self.distinct_totals(base), different)
 
-    def distinct_totals(self, base: Expression) -> list[Sql]:
+    def distinct_totals(self, base: Expression) -> list[Named]:
         known = {VALUE: self.release.knowledge.always_of(base)}
         renamed = {base: Column(VALUE, base.type)}
         totals = []
@@ -171,55 +166,57 @@ class Writer:
             measure = bounded.measure
             if isinstance(measure, OverDistinct) and measure.base == base:
                 value = measure.inner.input(emit(substituted(measure.inner.argument, renamed), known))
-                total = call("count" if isinstance(measure.inner, CountValues) else "sum", value)
-                totals.append(named(saturated(total), bounded.column))
+                folded = count(value) if isinstance(measure.inner, CountValues) else total(value)
+                totals.append(Named(saturated(folded), bounded.column))
         return totals
 
     # -- all branches side by side ------------------------------------------------------------------------------------
 
-    def together(self, branches: list[Sql]) -> Sql:
+    def together(self, branches: list[Query]) -> Query:
         """Sorted by key, since the order of an unsorted result could tell about a group that is not shown."""
         release = self.release
         if not self.keys:
-            sources = [f"({branch}) AS found_{number}" for number, branch in enumerate(branches)]
-            columns = listed([*(column(part.column) for part in release.measures), *map(column, self.profiles)])
-            return branches[0] if len(branches) == 1 else Sql(f"SELECT {columns} FROM {' CROSS JOIN '.join(sources)}")
-        order = f"ORDER BY {', '.join(f'{key} NULLS LAST' for key in self.keys)}"
-        if release.domain is None and len(branches) == 1:
-            return Sql(f"{branches[0]} {order}")
+            return self.side_by_side(branches)
         if release.domain is not None:
             branches = [domain_sql(release.domain, release.key_names), *branches]
-        first, *others = (Sql(f"({branch}) AS found_{number}") for number, branch in enumerate(branches))
-        joined = [
-            f"LEFT JOIN {other} ON {self.same_keys('found_0', f'found_{number + 1}')}"
-            for number, other in enumerate(others)
-        ]
-        keys = [named(column(name, "found_0"), name) for name in release.key_names]
-        totals = [named(call("coalesce", column(part.column), integer(0)), part.column) for part in release.measures]
-        columns = listed([*keys, *totals, *map(column, self.profiles)])
-        return Sql(f"SELECT {columns} FROM {first} {' '.join(joined)} {order}")
+        lone = branches[0]
+        if len(branches) == 1 and isinstance(lone, Select):
+            return replace(lone, order_by=tuple(map(Ordered, self.keys)))
+        first, *others = (Derived(branch, f"found_{number}") for number, branch in enumerate(branches))
+        joined: Source = first
+        for other in others:
+            joined = Joined("LEFT", joined, other, self.same_keys(first.alias, other.alias))
+        keys = [Named(Field(name, first.alias), name) for name in release.key_names]
+        totals = [Named(apply("coalesce", Field(part.column), integer(0)), part.column) for part in release.measures]
+        order = tuple(Ordered(Field(name, first.alias)) for name in release.key_names)
+        return Select((*keys, *totals, *fields(self.profiles)), joined, order_by=order)
+
+    def side_by_side(self, branches: list[Query]) -> Query:
+        """One row each."""
+        if len(branches) == 1:
+            return branches[0]
+        sources: list[Source] = [Derived(branch, f"found_{number}") for number, branch in enumerate(branches)]
+        names = [*(part.column for part in self.release.measures), *self.profiles]
+        return Select(tuple(fields(names)), reduce(partial(Joined, "CROSS"), sources))
 
     @property
     def profiles(self) -> list[str]:
         return [name for drawn in self.release.statistics for name in drawn.profile]
 
-    def same_keys(self, left: str, right: str) -> str:
-        same = (
-            binary(column(name, left), "IS NOT DISTINCT FROM", column(name, right)) for name in self.release.key_names
-        )
-        return " AND ".join(same) or "true"
+    def same_keys(self, left: str, right: str) -> Term:
+        return all_of([test("same", Field(name, left), Field(name, right)) for name in self.release.key_names])
 
 
-def row_total(name: str, measure: ByUnit) -> Sql:
+def row_total(name: str, measure: ByUnit) -> Term:
     match measure:
         case CountUnits() | CountRows():
-            return Sql("count(*)")
+            return count()
         case CountUnitsWith() | CountValues():
-            return call("count", column(name))
+            return count(Field(name))
         case SumValues():
-            value = column(name)
-            return call("sum", when(Sql(f"{value} IS NOT NULL"), measure.held(value, 1)) if measure.group else value)
+            value = Field(name, kind=Integer())
+            return total(when(test("is not null", value), measure.held(value, 1)) if measure.group else value)
         case UnitsBeyond(SumValues()):
-            return call("sum", measure.outside(column(name), 1))
+            return total(measure.outside(Field(name, kind=Integer()), 1))
         case UnitsBeyond():
             return integer(0)  # one row is never too many

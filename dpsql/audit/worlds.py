@@ -10,7 +10,8 @@ import duckdb
 
 from dpsql.audit.synthesize import Maker, people_of, without
 from dpsql.engines.duckdb_engine import DuckDBEngine
-from dpsql.expressions.write import column, engine_type
+from dpsql.engines.quoting import quoted
+from dpsql.engines.stored_types import engine_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,11 +55,11 @@ def filled(schema: Schema, tables: Tables) -> Database:
     connection.execute("SET threads = 1")
     for name, table in schema.tables.items():
         kinds = {part.name: engine_type(part.stored_type) for part in table.columns.values()}
-        connection.execute(f"CREATE TABLE {column(name)} ({', '.join(f'{column(c)} {k}' for c, k in kinds.items())})")
+        connection.execute(f"CREATE TABLE {quoted(name)} ({', '.join(f'{quoted(c)} {k}' for c, k in kinds.items())})")
         if tables[name]:
             one = f"({', '.join(f'CAST(? AS {kind})' for kind in kinds.values())})"
             values = [None if row[c] is None else str(row[c]) for row in tables[name] for c in kinds]
-            connection.execute(f"INSERT INTO {column(name)} VALUES {', '.join([one] * len(tables[name]))}", values)
+            connection.execute(f"INSERT INTO {quoted(name)} VALUES {', '.join([one] * len(tables[name]))}", values)
     return Database(connection, DuckDBEngine.open(connection, schema))
 
 

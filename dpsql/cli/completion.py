@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from prompt_toolkit.completion import Completer, Completion
 
+from dpsql.aggregates.table import ways_to_ask
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.resolve.calls import NAMES
+from dpsql.relation.per_unit import WINDOWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,7 +34,7 @@ class SqlCompleter(Completer):
         self.names = [
             *((table.name, "table") for table in schema.tables.values()),
             *((name, kind) for table in schema.tables for name, kind in self._columns(table)),
-            *((name, "aggregate") for name in sorted(set(NAMES.values()))),
+            *((name, "aggregate") for name in sorted({*ways_to_ask(), *WINDOWS})),
             *((name, function.takes) for name, function in sorted(FUNCTIONS.items()) if name.isidentifier()),
             *((keyword, "") for keyword in KEYWORDS),
         ]

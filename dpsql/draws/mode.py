@@ -91,5 +91,4 @@ def _winner(counts: NDArray[np.int64]) -> tuple[int, int]:
 
 
 def stable_mode(statistic: Mode, terms: Terms) -> StableMode:
-    terms.needs_delta()
     return StableMode(len(statistic.values), terms.rows, StabilityTest(terms.epsilon, terms.delta))

@@ -86,7 +86,6 @@ class Proposed:
 
 def _halved(terms: Terms) -> tuple[StabilityTest, Fraction]:
     """Half of the price is for the test, half for what is released."""
-    terms.needs_delta()
     return StabilityTest(terms.epsilon / 2, terms.delta), terms.epsilon / 2
 
 

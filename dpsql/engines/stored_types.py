@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
+from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 
 if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
@@ -16,6 +16,14 @@ ENGINE_TYPES: dict[type, str] = {
     Boolean: "BOOLEAN",
     Date: "DATE",
     Timestamp: "TIMESTAMP",
+}
+KINDS: dict[str, ColumnType] = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), Integer()),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), Double()),
+    "VARCHAR": Text(),
+    "BOOLEAN": Boolean(),
+    "DATE": Date(),
+    "TIMESTAMP": Timestamp(),
 }
 INTEGERS = {sign + size for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")}
 # Which of the engine's types can stand for a declared one without losing what it holds.
@@ -37,6 +45,12 @@ APART: dict[type, set[str]] = {
 
 def engine_type(kind: ColumnType) -> str:
     return f"DECIMAL({kind.precision}, {kind.scale})" if isinstance(kind, Decimal) else ENGINE_TYPES[type(kind)]
+
+
+def answer_kind(engine_type: str) -> ColumnType | None:
+    """The type in which a column of an answer is read, by the post-processing database's name for its own."""
+    name = engine_type.partition("(")[0]
+    return parse_type(engine_type) if name == "DECIMAL" else KINDS.get(name)
 
 
 def fits(declared: ColumnType, stored: str) -> bool:

@@ -10,17 +10,19 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import apply, arithmetic, double, integer, nonzero
+from dpsql.engine_sql.tree import Constant
 from dpsql.expressions.decimals import largest, operation_sql, product_decimal, sum_decimal
 from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, corners, double_range, magnitude, range_of, rounded_out
 from dpsql.expressions.types import number_type, written_as
-from dpsql.expressions.write import Sql, binary, integer, literal, nonzero, wide
 from dpsql.schema.types import Decimal, Double, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from dpsql.engine_sql.tree import Term
     from dpsql.schema.types import ColumnType
 
 FITTING = 2**62
@@ -68,14 +70,14 @@ def sum_facts(operation: Callable[[Exact, Exact], Exact], name: str, arguments: 
     return number(arguments, kind, corners(operation, left, right), whole=all(facts.whole for facts in arguments))
 
 
-def sum_sql(operator: str, arguments: Sequence[Written]) -> Sql:
+def sum_sql(operator: str, arguments: Sequence[Written]) -> Term:
     """Doubles become infinite and never fail."""
     kind = number_type([argument.facts for argument in arguments])
     if isinstance(kind, Decimal):
         left, right = (argument.sql for argument in arguments)
         return operation_sql(left, operator, right, [argument.facts.type for argument in arguments])
     left, right = (written_as(kind, argument) for argument in arguments)
-    return binary(left, operator, right) if isinstance(kind, Double) else wide(left, operator, right)
+    return apply(operator, left, right, kind=kind) if isinstance(kind, Double) else arithmetic(operator, left, right)
 
 
 def divisors(facts: Facts, low_high: Range) -> list[Exact | None]:
@@ -105,11 +107,11 @@ def _may_be_zero(facts: Facts) -> bool:
     return low is None or high is None or low <= 0 <= high
 
 
-def divide_sql(arguments: Sequence[Written]) -> Sql:
+def divide_sql(arguments: Sequence[Written]) -> Term:
     left, right = (written_as(Double(), argument) for argument in arguments)
     if _may_be_zero(arguments[1].facts):
-        right = nonzero(right, literal(0, Double()))
-    return binary(left, "/", right)
+        right = nonzero(right, double(0))
+    return apply("/", left, right, kind=Double())
 
 
 def whole_divide_facts(arguments: Sequence[Facts]) -> Facts:
@@ -139,12 +141,14 @@ def remainder_facts(arguments: Sequence[Facts]) -> Facts:
     return number(arguments, kind, (below, above), whole=whole, nullable=_may_be_zero(right))
 
 
-def by_nonzero(operator: str, arguments: Sequence[Written]) -> Sql:
+def by_nonzero(operator: str, arguments: Sequence[Written]) -> Term:
     """// and % with zero made NULL; the least integer divided by -1 leaves 64 bits."""
     kind = number_type([argument.facts for argument in arguments])
     left, right = (written_as(kind, argument) for argument in arguments)
-    divisor = nonzero(right, literal(0, kind))
-    return wide(left, operator, divisor) if isinstance(kind, Integer) else binary(left, operator, divisor)
+    divisor = nonzero(right, Constant(0, kind))
+    if isinstance(kind, Integer):
+        return arithmetic(operator, left, divisor)
+    return apply(operator, left, divisor, kind=kind)
 
 
 def negate_facts(arguments: Sequence[Facts]) -> Facts:
@@ -154,11 +158,11 @@ def negate_facts(arguments: Sequence[Facts]) -> Facts:
     return number(arguments, arguments[0].type, mirrored, whole=arguments[0].whole)
 
 
-def negate_sql(arguments: Sequence[Written]) -> Sql:
+def negate_sql(arguments: Sequence[Written]) -> Term:
     (argument,) = arguments
     if isinstance(argument.facts.type, Integer):
-        return wide(integer(0), "-", argument.sql)
-    return Sql(f"(-{argument.sql})")
+        return arithmetic("-", integer(0), argument.sql)
+    return apply("negate", argument.sql, kind=argument.facts.type)
 
 
 def _arithmetic(name: str, operation: Callable[[Exact, Exact], Exact]) -> Function:

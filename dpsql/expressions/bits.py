@@ -5,13 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import apply
 from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written
-from dpsql.expressions.write import Sql, binary, call
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from dpsql.engine_sql.tree import Term
 
 
 def bits_facts(name: str, arguments: Sequence[Facts]) -> Facts:
@@ -27,13 +29,13 @@ def bits_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     return bounded(Integer(), None, None, nullable=nullable)
 
 
-def bits_sql(operator: str, arguments: Sequence[Written]) -> Sql:
+def bits_sql(operator: str, arguments: Sequence[Written]) -> Term:
     left, right = (argument.sql for argument in arguments)
-    return binary(left, operator, right)
+    return apply(operator, left, right, kind=Integer())
 
 
-def xor_sql(arguments: Sequence[Written]) -> Sql:
-    return call("xor", *(argument.sql for argument in arguments))
+def xor_sql(arguments: Sequence[Written]) -> Term:
+    return apply("xor", *(argument.sql for argument in arguments), kind=Integer())
 
 
 FUNCTIONS = (

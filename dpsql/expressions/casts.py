@@ -8,8 +8,10 @@ from __future__ import annotations
 from datetime import datetime
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from dpsql.engine_sql.build import cast
+from dpsql.engine_sql.tree import Short, TryCast
 from dpsql.expressions.dates import in_calendar
 from dpsql.expressions.decimals import largest
 from dpsql.expressions.facts import NUMBERS, Facts, bounded, converted, fact_of, one_of
@@ -17,12 +19,12 @@ from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, double_range, monotone, nearby, range_of
 from dpsql.expressions.rounding import half_away
 from dpsql.expressions.types import is_null
-from dpsql.expressions.write import Sql, cast, try_cast
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dpsql.engine_sql.tree import Term
     from dpsql.schema.types import ColumnType
 
 # From a number, a text or a boolean to a number; between dates and timestamps; anything to text.
@@ -35,7 +37,7 @@ SOURCES: dict[type, tuple[type, ...]] = {
     Timestamp: (Date, Timestamp, Text),
     Text: (*NUMBERS, Text, Boolean, Date, Timestamp),
 }
-NARROW_INTEGERS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32}
+NARROW_INTEGERS: dict[str, Literal[8, 16, 32]] = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32}
 
 
 def cast_facts(to: ColumnType, bits: int, arguments: Sequence[Facts]) -> Facts:
@@ -94,11 +96,11 @@ def _largest(to: ColumnType, bits: int) -> Exact | None:
     return largest(to) if isinstance(to, Decimal) else None
 
 
-def cast_sql(to: ColumnType, narrow: str | None, arguments: Sequence[Written]) -> Sql:
+def cast_sql(to: ColumnType, narrow: str | None, arguments: Sequence[Written]) -> Term:
     (argument,) = arguments
     if narrow is not None:
-        return cast(Sql(f"TRY_CAST({argument.sql} AS {narrow})"), to)
-    converted = try_cast(argument.sql, to)
+        return cast(TryCast(argument.sql, Short(NARROW_INTEGERS[narrow])), to)
+    converted = TryCast(argument.sql, to)
     if isinstance(argument.facts.type, Text) and isinstance(to, Date | Timestamp):
         return in_calendar(converted, to)  # 'infinity' and '12024-01-01' are dates to the engine
     return converted

@@ -5,14 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import test
 from dpsql.expressions.facts import Facts, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.types import compared_type, is_null, written_as
-from dpsql.expressions.write import Sql, binary, listed
 from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from dpsql.engine_sql.tree import Term
 
 
 def truth(*, nullable: bool) -> Facts:
@@ -26,15 +28,15 @@ def compare_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     return truth(nullable=any(facts.nullable for facts in arguments))
 
 
-def same_type(arguments: Sequence[Written]) -> list[Sql]:
+def same_type(arguments: Sequence[Written]) -> list[Term]:
     kind = compared_type([argument.facts for argument in arguments])
     assert kind is not None
     return [written_as(kind, argument) for argument in arguments]
 
 
-def compare_sql(operator: str, arguments: Sequence[Written]) -> Sql:
+def compare_sql(operator: str, arguments: Sequence[Written]) -> Term:
     left, right = same_type(arguments)
-    return binary(left, operator, right)
+    return test(operator, left, right)
 
 
 def distinct_facts(name: str, arguments: Sequence[Facts]) -> Facts:
@@ -42,17 +44,16 @@ def distinct_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     return truth(nullable=False)
 
 
-def in_sql(arguments: Sequence[Written]) -> Sql:
-    value, *choices = same_type(arguments)
-    return binary(value, "IN", Sql(f"({listed(choices)})"))
+def in_sql(arguments: Sequence[Written]) -> Term:
+    return test("in", *same_type(arguments))
 
 
 def is_null_facts(arguments: Sequence[Facts]) -> Facts:
     return truth(nullable=False)
 
 
-def is_null_sql(arguments: Sequence[Written]) -> Sql:
-    return Sql(f"({arguments[0].sql} IS NULL)")
+def is_null_sql(arguments: Sequence[Written]) -> Term:
+    return test("is null", arguments[0].sql)
 
 
 def logic_facts(name: str, arguments: Sequence[Facts]) -> Facts:
@@ -62,28 +63,29 @@ def logic_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     return truth(nullable=any(facts.nullable for facts in arguments))
 
 
-def logic_sql(operator: str, arguments: Sequence[Written]) -> Sql:
-    return Sql(f"({f' {operator} '.join(written_as(Boolean(), argument) for argument in arguments)})")
+def logic_sql(operator: str, arguments: Sequence[Written]) -> Term:
+    return test(operator, *(written_as(Boolean(), argument) for argument in arguments))
 
 
-def not_sql(arguments: Sequence[Written]) -> Sql:
-    return Sql(f"(NOT {written_as(Boolean(), arguments[0])})")
+def not_sql(arguments: Sequence[Written]) -> Term:
+    return test("not", written_as(Boolean(), arguments[0]))
 
 
 def _comparison(name: str) -> Function:
     return Function(name, f"a {name} b", partial(compare_facts, name), partial(compare_sql, name))
 
 
-def _distinct(name: str) -> Function:
-    return Function(name, f"a {name} b", partial(distinct_facts, name), partial(compare_sql, name))
+def _distinct(name: str, operation: str) -> Function:
+    return Function(name, f"a {name} b", partial(distinct_facts, name), partial(compare_sql, operation))
 
 
 FUNCTIONS = (
     *(_comparison(operator) for operator in ("=", "<>", "<", "<=", ">", ">=")),
-    *(_distinct(operator) for operator in ("IS NOT DISTINCT FROM", "IS DISTINCT FROM")),
+    _distinct("IS NOT DISTINCT FROM", "same"),
+    _distinct("IS DISTINCT FROM", "different"),
     Function("IN", "a IN (b, c, ...)", partial(compare_facts, "IN"), in_sql),
     Function("IS NULL", "a IS NULL", is_null_facts, is_null_sql),
-    Function("AND", "a AND b", partial(logic_facts, "AND"), partial(logic_sql, "AND")),
-    Function("OR", "a OR b", partial(logic_facts, "OR"), partial(logic_sql, "OR")),
+    Function("AND", "a AND b", partial(logic_facts, "AND"), partial(logic_sql, "and")),
+    Function("OR", "a OR b", partial(logic_facts, "OR"), partial(logic_sql, "or")),
     Function("NOT", "NOT a", partial(logic_facts, "NOT"), not_sql),
 )

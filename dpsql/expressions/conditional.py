@@ -6,16 +6,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import NULL, apply, test, when
+from dpsql.engine_sql.tree import Case
 from dpsql.expressions.comparison import compare_facts
 from dpsql.expressions.facts import Facts, converted, union
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.types import common_type, compared_type, is_null, written_as
-from dpsql.expressions.write import NULL, Sql, binary, call, when
 from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dpsql.engine_sql.tree import Term
     from dpsql.schema.types import ColumnType
 
 
@@ -39,11 +41,11 @@ def case_facts(arguments: Sequence[Facts]) -> Facts:
     return union(values, choice_type("CASE", values))
 
 
-def case_sql(arguments: Sequence[Written]) -> Sql:
+def case_sql(arguments: Sequence[Written]) -> Term:
     kind = case_facts([argument.facts for argument in arguments]).type
     pairs = zip(arguments[:-1:2], arguments[1:-1:2], strict=True)
-    whens = [f"WHEN {written_as(Boolean(), condition)} THEN {written_as(kind, value)}" for condition, value in pairs]
-    return Sql(f"CASE {' '.join(whens)} ELSE {written_as(kind, arguments[-1])} END")
+    branches = tuple((written_as(Boolean(), condition), written_as(kind, value)) for condition, value in pairs)
+    return Case(branches, written_as(kind, arguments[-1]))
 
 
 def coalesce_facts(arguments: Sequence[Facts]) -> Facts:
@@ -56,11 +58,11 @@ def nullif_facts(arguments: Sequence[Facts]) -> Facts:
     return replace(arguments[0], nullable=True)
 
 
-def nullif_sql(arguments: Sequence[Written]) -> Sql:
+def nullif_sql(arguments: Sequence[Written]) -> Term:
     value, other = arguments
     kind = compared_type([value.facts, other.facts])
     assert kind is not None
-    return when(binary(written_as(kind, value), "=", written_as(kind, other)), NULL, value.sql)
+    return when(test("=", written_as(kind, value), written_as(kind, other)), NULL, value.sql)
 
 
 def extreme_facts(name: str, arguments: Sequence[Facts]) -> Facts:
@@ -77,10 +79,10 @@ def extreme_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     return replace(merged, low=low, high=high, nullable=not sure)
 
 
-def variadic_sql(name: str, arguments: Sequence[Written]) -> Sql:
+def variadic_sql(name: str, arguments: Sequence[Written]) -> Term:
     kind = common_type([argument.facts for argument in arguments])
     assert kind is not None
-    return call(name, *(written_as(kind, argument) for argument in arguments))
+    return apply(name, *(written_as(kind, argument) for argument in arguments), kind=kind)
 
 
 FUNCTIONS = (

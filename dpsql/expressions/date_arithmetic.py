@@ -6,17 +6,19 @@ import calendar
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import apply, integer
+from dpsql.engine_sql.tree import Constant, Short, TryCast
 from dpsql.expressions.dates import in_calendar, need_time, start_of
 from dpsql.expressions.facts import Facts, bounded, midnight
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import corners, range_of
 from dpsql.expressions.types import written_as
-from dpsql.expressions.write import Sql, binary, call, integer
-from dpsql.schema.types import Date, Integer, Timestamp
+from dpsql.schema.types import Date, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dpsql.engine_sql.tree import Term
     from dpsql.expressions.ranges import Exact, Range
 
 LAST_ORDINAL = date.max.toordinal()
@@ -54,12 +56,12 @@ def _day(ordinal: Exact | None) -> date | None:
     return None if ordinal is None else date.fromordinal(max(1, min(int(ordinal), LAST_ORDINAL)))
 
 
-def days_sql(arguments: Sequence[Written]) -> Sql:
+def days_sql(arguments: Sequence[Written]) -> Term:
     """Held within the length of the calendar the days cannot carry a date out of what the engine can add to."""
     day, days = arguments
     # NULL is held too, and leads out of the calendar like all that is too far.
-    held = call("least", call("greatest", days.sql, integer(-LAST_ORDINAL)), integer(LAST_ORDINAL))
-    moved = binary(day.sql, "+", Sql(f"TRY_CAST({held} AS INTEGER)"))
+    held = apply("least", apply("greatest", days.sql, integer(-LAST_ORDINAL)), integer(LAST_ORDINAL), kind=Integer())
+    moved = apply("date + days", day.sql, TryCast(held, Short(32)), kind=Date())
     facts = days_facts([day.facts, days.facts])
     return in_calendar(moved, Date()) if facts.nullable else moved
 
@@ -112,11 +114,12 @@ def _held(moved: datetime | int | None) -> datetime | None:
     return moved
 
 
-def interval_sql(arguments: Sequence[Written]) -> Sql:
+def interval_sql(arguments: Sequence[Written]) -> Term:
     facts = [argument.facts for argument in arguments]
     amount, unit = _interval(facts)
     # At most 10000 years from a moment in the calendar: far from where the engine's timestamps end.
-    moved = binary(written_as(Timestamp(), arguments[0]), "+", Sql(f"INTERVAL ({amount}) {unit}"))
+    moment = written_as(Timestamp(), arguments[0])
+    moved = apply("shift", moment, integer(amount), Constant(unit, Text()), kind=Timestamp())
     certain = all(isinstance(end, datetime) for end in _interval_ends(facts))
     return moved if certain else in_calendar(moved, Timestamp())
 

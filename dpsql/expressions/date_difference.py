@@ -7,17 +7,19 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import apply
 from dpsql.expressions.date_arithmetic import SPANS, UNITS, ordinals
 from dpsql.expressions.dates import need_time
 from dpsql.expressions.facts import Facts, bounded, midnight
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import Exact, Range, corners, monotone
 from dpsql.expressions.types import common_type, written_as
-from dpsql.expressions.write import Sql, binary, call
 from dpsql.schema.types import Date, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from dpsql.engine_sql.tree import Term
 
 EPOCH = datetime(1970, 1, 1)
 BOUNDARIES: dict[str, Callable[[datetime], int]] = {
@@ -41,9 +43,9 @@ def minus_facts(arguments: Sequence[Facts]) -> Facts:
     return bounded(Integer(), *low_high, nullable=left.nullable or right.nullable)
 
 
-def minus_sql(arguments: Sequence[Written]) -> Sql:
+def minus_sql(arguments: Sequence[Written]) -> Term:
     left, right = (argument.sql for argument in arguments)
-    return binary(left, "-", right)
+    return apply("date - date", left, right, kind=Integer())
 
 
 def difference_facts(name: str, arguments: Sequence[Facts]) -> Facts:
@@ -80,11 +82,11 @@ def _fewer(low: Exact | None, high: Exact | None) -> Range:
     )
 
 
-def difference_sql(name: str, arguments: Sequence[Written]) -> Sql:
+def difference_sql(name: str, arguments: Sequence[Written]) -> Term:
     unit, first, last = arguments
     kind = common_type([first.facts, last.facts])
     assert kind is not None
-    return call(name, unit.sql, written_as(kind, first), written_as(kind, last))
+    return apply(name, unit.sql, written_as(kind, first), written_as(kind, last), kind=Integer())
 
 
 def _difference(name: str) -> Function:
@@ -92,7 +94,7 @@ def _difference(name: str) -> Function:
         name,
         f"{name}('unit', from, to)",
         partial(difference_facts, name),
-        partial(difference_sql, name.lower()),
+        partial(difference_sql, name.lower().replace("_", " ")),
     )
 
 

@@ -7,16 +7,18 @@ from datetime import date, datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import apply, integer, test, when
 from dpsql.expressions.date_difference import EPOCH
 from dpsql.expressions.dates import need_time, starts_within
 from dpsql.expressions.facts import Facts, bounded, midnight, one_of
 from dpsql.expressions.function import Function, Misfit, Written, need_count
 from dpsql.expressions.ranges import range_of, rounded_out
-from dpsql.expressions.write import Sql, between, call, integer, text, try_cast, when
 from dpsql.schema.types import Date, Double, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from dpsql.engine_sql.tree import Term
 
 
 def last_day_facts(arguments: Sequence[Facts]) -> Facts:
@@ -33,8 +35,8 @@ def _last_day(day: date) -> date:
     return date(day.year, day.month, calendar.monthrange(day.year, day.month)[1])
 
 
-def last_day_sql(arguments: Sequence[Written]) -> Sql:
-    return call("last_day", arguments[0].sql)
+def last_day_sql(arguments: Sequence[Written]) -> Term:
+    return apply("last day", arguments[0].sql, kind=Date())
 
 
 def make_date_facts(arguments: Sequence[Facts]) -> Facts:
@@ -47,12 +49,11 @@ def make_date_facts(arguments: Sequence[Facts]) -> Facts:
     return bounded(Date(), first, last, nullable=True)
 
 
-def make_date_sql(arguments: Sequence[Written]) -> Sql:
-    """The engine reads what it cannot make: 2024-2-30 is NULL, and nothing fails."""
+def make_date_sql(arguments: Sequence[Written]) -> Term:
     parts = [argument.sql for argument in arguments]
     ranges = zip(parts, ((1, 9999), (1, 12), (1, 31)), strict=True)
-    sound = " AND ".join(between(part, integer(low), integer(high)) for part, (low, high) in ranges)
-    return when(Sql(sound), try_cast(call("concat_ws", text("-"), *parts), Date()))
+    sound = test("and", *(test("between", part, integer(low), integer(high)) for part, (low, high) in ranges))
+    return when(sound, apply("make date", *parts, kind=Date()))
 
 
 def epoch_facts(arguments: Sequence[Facts]) -> Facts:
@@ -67,8 +68,8 @@ def _seconds(moment: datetime) -> Fraction:
     return Fraction((moment - EPOCH) // timedelta(microseconds=1), 1_000_000)
 
 
-def epoch_sql(arguments: Sequence[Written]) -> Sql:
-    return call("epoch", arguments[0].sql)
+def epoch_sql(arguments: Sequence[Written]) -> Term:
+    return apply("epoch", arguments[0].sql, kind=Double())
 
 
 FUNCTIONS = (

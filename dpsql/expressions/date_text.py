@@ -8,15 +8,17 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import apply
 from dpsql.expressions.dates import need_time, starts_within
 from dpsql.expressions.facts import MOST_VALUES, Facts, fact_of, one_of
 from dpsql.expressions.function import Function, Misfit, Written
-from dpsql.expressions.write import Sql, call
 from dpsql.schema.types import Text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
+
+    from dpsql.engine_sql.tree import Term
 
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS = (
@@ -92,13 +94,13 @@ def _spell(pieces: list[str], numbers: dict[str, int]) -> str:
     return "".join(f"{numbers[piece]:0{4 if piece == '%Y' else 2}d}" if piece in numbers else piece for piece in pieces)
 
 
-def format_sql(arguments: Sequence[Written]) -> Sql:
+def format_sql(arguments: Sequence[Written]) -> Term:
     moment, pattern = arguments
-    return call("strftime", moment.sql, pattern.sql)
+    return apply("strftime", moment.sql, pattern.sql, kind=Text())
 
 
-def name_sql(name: str, arguments: Sequence[Written]) -> Sql:
-    return call(name, arguments[0].sql)
+def name_sql(name: str, arguments: Sequence[Written]) -> Term:
+    return apply(name, arguments[0].sql, kind=Text())
 
 
 def _name(name: str, values: Sequence[str]) -> Function:

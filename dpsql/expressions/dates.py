@@ -10,14 +10,17 @@ from datetime import date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import apply, test, when
+from dpsql.engine_sql.tree import Constant
 from dpsql.expressions.facts import MOST_VALUES, Facts, bounded, midnight, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.types import written_as
-from dpsql.expressions.write import Sql, between, call, literal, text, when
-from dpsql.schema.types import Date, Integer, Timestamp
+from dpsql.schema.types import Date, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from dpsql.engine_sql.tree import Term
 
 PART_RANGES: dict[str, tuple[int, int]] = {
     "month": (1, 12),
@@ -47,10 +50,10 @@ def need_time(name: str, facts: Facts) -> None:
         raise Misfit(f"{name} takes a date or timestamp, not {facts.type.name}")
 
 
-def in_calendar(moment: Sql, kind: Date | Timestamp) -> Sql:
+def in_calendar(moment: Term, kind: Date | Timestamp) -> Term:
     """The moment if it lies in the years 1 to 9999, NULL otherwise."""
     first, last = (date.min, date.max) if isinstance(kind, Date) else (datetime.min, datetime.max)
-    return when(between(moment, literal(first, kind), literal(last, kind)), moment)
+    return when(test("between", moment, Constant(first, kind), Constant(last, kind)), moment)
 
 
 def part_facts(part: str, arguments: Sequence[Facts]) -> Facts:
@@ -65,8 +68,8 @@ def part_facts(part: str, arguments: Sequence[Facts]) -> Facts:
     return bounded(Integer(), low, high, nullable=moment.nullable)
 
 
-def part_sql(part: str, arguments: Sequence[Written]) -> Sql:
-    return call("date_part", text(part), arguments[0].sql)
+def part_sql(part: str, arguments: Sequence[Written]) -> Term:
+    return apply("date part", Constant(part, Text()), arguments[0].sql, kind=Integer())
 
 
 def start_of(unit: str, moment: datetime) -> datetime:
@@ -133,9 +136,9 @@ def trunc_facts(arguments: Sequence[Facts]) -> Facts:
     return bounded(Timestamp(), low and start_of(name, low), high, nullable=moment.nullable)
 
 
-def trunc_sql(arguments: Sequence[Written]) -> Sql:
+def trunc_sql(arguments: Sequence[Written]) -> Term:
     unit, moment = arguments
-    return call("date_trunc", unit.sql, written_as(Timestamp(), moment))
+    return apply("date trunc", unit.sql, written_as(Timestamp(), moment), kind=Timestamp())
 
 
 def yearweek_facts(arguments: Sequence[Facts]) -> Facts:

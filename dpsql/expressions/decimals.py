@@ -13,13 +13,15 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import apply, cast
+from dpsql.engine_sql.tree import TryCast
 from dpsql.expressions.function import Misfit
-from dpsql.expressions.write import Sql, binary, call, cast, try_cast
 from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from dpsql.engine_sql.tree import Term
     from dpsql.schema.types import ColumnType
 
 SHORT = 18
@@ -79,8 +81,8 @@ def is_certain(operator: str, kinds: Sequence[ColumnType]) -> bool:
     return digits < WIDEST_DECIMAL
 
 
-def operation_sql(left: Sql, operator: str, right: Sql, kinds: Sequence[ColumnType]) -> Sql:
-    """Written with a digit to spare and cut back, which keeps neighbouring operations apart (see write.wide).
+def operation_sql(left: Term, operator: str, right: Term, kinds: Sequence[ColumnType]) -> Term:
+    """Written with a digit to spare and cut back, which keeps neighbouring operations apart (see build.arithmetic).
 
     Without such a digit only the operation itself may fail: what two TRY have in common an engine computes before both,
     and so the casts to one scale that it would add within are written, and give NULL.
@@ -89,10 +91,10 @@ def operation_sql(left: Sql, operator: str, right: Sql, kinds: Sequence[ColumnTy
     if not is_certain(operator, kinds):
         if operator != "*":
             first = second = sum_decimal(kinds)
-        return call("TRY", binary(try_cast(left, first), operator, try_cast(right, second)))
+        return apply(f"try {operator}", TryCast(left, first), TryCast(right, second), kind=first)
     if operator == "*":
         both_short = max(first.precision, second.precision) <= SHORT
         spare = Decimal((SHORT if both_short else first.precision) + 1, first.scale)
-        return try_cast(binary(cast(left, spare), operator, right), product_decimal(kinds))
+        return TryCast(apply(operator, cast(left, spare), right, kind=spare), product_decimal(kinds))
     kind = sum_decimal(kinds)
-    return try_cast(binary(cast(left, kind), operator, right), kind)
+    return TryCast(apply(operator, cast(left, kind), right, kind=kind), kind)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from dpsql.engine_sql.tree import Term
     from dpsql.expressions.facts import Facts
-    from dpsql.expressions.write import Sql
 
 
 class Misfit(Exception):
@@ -25,7 +25,7 @@ class Misfit(Exception):
 class Written:
     """An argument as it stands in the engine's SQL, with what is known of it."""
 
-    sql: Sql
+    sql: Term
     facts: Facts
     parts: int = 0
     """How many functions and operators it is made of."""
@@ -37,7 +37,7 @@ class Function:
     takes: str
     """What it takes, for people: `ROUND(number [, digits])`."""
     facts: Callable[[Sequence[Facts]], Facts] = field(repr=False, compare=False)
-    sql: Callable[[Sequence[Written]], Sql] = field(repr=False, compare=False)
+    sql: Callable[[Sequence[Written]], Term] = field(repr=False, compare=False)
 
 
 def need_count(name: str, arguments: Sequence[object], *counts: int) -> None:

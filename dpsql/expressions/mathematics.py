@@ -8,16 +8,18 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import WIDE, all_of, apply, cast, double, in_64_bits, test, when, wide
 from dpsql.expressions.arithmetic import argument_ranges, need_numbers, number
 from dpsql.expressions.facts import Facts, bounded, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, double_range, magnitude, monotone, nearby, range_of
 from dpsql.expressions.types import written_as
-from dpsql.expressions.write import Sql, call, cast, huge, literal, try_cast, when
 from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from dpsql.engine_sql.tree import Term
 
 LARGEST_POWER = 64
 
@@ -32,12 +34,12 @@ def abs_facts(arguments: Sequence[Facts]) -> Facts:
     return number(arguments, kind, (least, max(magnitude(low), magnitude(high))), whole=whole)
 
 
-def abs_sql(arguments: Sequence[Written]) -> Sql:
+def abs_sql(arguments: Sequence[Written]) -> Term:
     (argument,) = arguments
     kind = argument.facts.type
     if isinstance(kind, Integer):
-        return try_cast(call("abs", huge(argument.sql)), kind)
-    return call("abs", argument.sql)
+        return in_64_bits(apply("abs", wide(argument.sql), kind=WIDE))
+    return apply("abs", argument.sql, kind=kind)
 
 
 def sign_facts(arguments: Sequence[Facts]) -> Facts:
@@ -47,8 +49,8 @@ def sign_facts(arguments: Sequence[Facts]) -> Facts:
     return bounded(Integer(), *signs, nullable=arguments[0].nullable)
 
 
-def sign_sql(arguments: Sequence[Written]) -> Sql:
-    return cast(call("sign", arguments[0].sql), Integer())
+def sign_sql(arguments: Sequence[Written]) -> Term:
+    return cast(apply("sign", arguments[0].sql), Integer())
 
 
 @dataclass(frozen=True)
@@ -76,15 +78,15 @@ class Real:
         outside = not (self._holds(low) and self._holds(high))
         return bounded(Double(), *self._held(result), nullable=facts.nullable or outside)
 
-    def sql(self, arguments: Sequence[Written]) -> Sql:
+    def sql(self, arguments: Sequence[Written]) -> Term:
         value = written_as(Double(), arguments[0])
-        conditions = []
+        conditions: list[Term] = []
         if self.least > -math.inf:
-            conditions.append(f"{value} {'>' if self.open_end else '>='} {literal(Fraction(self.least), Double())}")
+            conditions.append(test(">" if self.open_end else ">=", value, double(Fraction(self.least))))
         if self.most < math.inf:
-            conditions.append(f"{value} <= {literal(Fraction(self.most), Double())}")
-        result = call(self.name.lower(), value)
-        return when(Sql(" AND ".join(conditions)), result) if conditions else result
+            conditions.append(test("<=", value, double(Fraction(self.most))))
+        result = apply(self.name.lower(), value, kind=Double())
+        return when(all_of(conditions), result) if conditions else result
 
     def function(self) -> Function:
         return Function(self.name, f"{self.name}(number)", self.facts, self.sql)
@@ -141,9 +143,9 @@ def _power_range(low_high: Range, power: Fraction) -> Range:
     return min(reached), max(reached)  # type: ignore[type-var]
 
 
-def power_sql(arguments: Sequence[Written]) -> Sql:
+def power_sql(arguments: Sequence[Written]) -> Term:
     base, exponent = (written_as(Double(), argument) for argument in arguments)
-    return call("pow", base, exponent)
+    return apply("pow", base, exponent, kind=Double())
 
 
 def wave_facts(name: str, arguments: Sequence[Facts]) -> Facts:
@@ -152,10 +154,10 @@ def wave_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     return bounded(Double(), -1, 1, nullable=arguments[0].nullable or not _is_finite(arguments[0]))
 
 
-def wave_sql(name: str, arguments: Sequence[Written]) -> Sql:
+def wave_sql(name: str, arguments: Sequence[Written]) -> Term:
     value = written_as(Double(), arguments[0])
-    result = call(name, value)
-    return result if _is_finite(arguments[0].facts) else when(call("isfinite", value), result)
+    result = apply(name, value, kind=Double())
+    return result if _is_finite(arguments[0].facts) else when(test("is finite", value), result)
 
 
 def _is_finite(facts: Facts) -> bool:
@@ -174,12 +176,12 @@ def angle_facts(arguments: Sequence[Facts]) -> Facts:
     return bounded(Double(), -Fraction(math.pi), Fraction(math.pi), nullable=nullable)
 
 
-def angle_sql(arguments: Sequence[Written]) -> Sql:
+def angle_sql(arguments: Sequence[Written]) -> Term:
     y, x = (written_as(Double(), argument) for argument in arguments)
-    result = call("atan2", y, x)
+    result = apply("atan2", y, x, kind=Double())
     if all(_is_finite(argument.facts) for argument in arguments):
         return result
-    return when(Sql(f"NOT (isnan({y}) OR isnan({x}))"), result)
+    return when(test("not", test("or", test("is nan", y), test("is nan", x))), result)
 
 
 def falling_arc_facts(arguments: Sequence[Facts]) -> Facts:
@@ -190,7 +192,7 @@ def falling_arc_facts(arguments: Sequence[Facts]) -> Facts:
     return bounded(Double(), 0, Fraction(math.pi), nullable=arguments[0].nullable or outside)
 
 
-def falling_arc_sql(arguments: Sequence[Written]) -> Sql:
+def falling_arc_sql(arguments: Sequence[Written]) -> Term:
     return Real("acos", math.acos, -1, 1).sql(arguments)
 
 
@@ -225,5 +227,5 @@ FUNCTIONS = (
     Function("TAN", "TAN(number)", tan_facts, partial(wave_sql, "tan")),
     Function("ACOS", "ACOS(number)", falling_arc_facts, falling_arc_sql),
     Function("ATAN2", "ATAN2(y, x)", angle_facts, angle_sql),
-    Function("PI", "PI()", pi_facts, lambda arguments: literal(Fraction(math.pi), Double())),
+    Function("PI", "PI()", pi_facts, lambda arguments: double(Fraction(math.pi))),
 )

@@ -5,16 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import test
 from dpsql.expressions.comparison import truth
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.regex import BadPattern, check_pattern
 from dpsql.expressions.text import call_sql, grown, need_length, need_text
-from dpsql.expressions.write import Sql, binary
 from dpsql.limits import LONGEST_PATTERN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dpsql.engine_sql.tree import Term
     from dpsql.expressions.facts import Facts
 
 FLAGS = ("c", "i", "s", "m")
@@ -40,9 +41,8 @@ def check_escapes(name: str, pattern: str, escape: str) -> None:
         raise Misfit(f"the pattern of {name} ends with {escape}, which escapes nothing")
 
 
-def like_sql(operator: str, arguments: Sequence[Written]) -> Sql:
-    text, pattern, *escape = (argument.sql for argument in arguments)
-    return binary(text, operator, Sql(" ESCAPE ".join([pattern, *escape])))
+def like_sql(operator: str, arguments: Sequence[Written]) -> Term:
+    return test(operator, *(argument.sql for argument in arguments))
 
 
 def regex_facts(name: str, arguments: Sequence[Facts]) -> Facts:
@@ -73,7 +73,7 @@ def extract_facts(arguments: Sequence[Facts]) -> Facts:
     return grown(arguments[0].nullable, arguments[0].growth)
 
 
-def extract_sql(arguments: Sequence[Written]) -> Sql:
+def extract_sql(arguments: Sequence[Written]) -> Term:
     return call_sql("regexp_extract", arguments)
 
 
@@ -87,9 +87,8 @@ def glob_facts(arguments: Sequence[Facts]) -> Facts:
     return truth(nullable=text.nullable)
 
 
-def glob_sql(arguments: Sequence[Written]) -> Sql:
-    text, pattern = (argument.sql for argument in arguments)
-    return binary(text, "GLOB", pattern)
+def glob_sql(arguments: Sequence[Written]) -> Term:
+    return test("glob", *(argument.sql for argument in arguments))
 
 
 def replace_facts(arguments: Sequence[Facts]) -> Facts:
@@ -104,7 +103,7 @@ def replace_facts(arguments: Sequence[Facts]) -> Facts:
 
 
 def _like(name: str) -> Function:
-    return Function(name, f"text {name} 'pattern'", partial(like_facts, name), partial(like_sql, name))
+    return Function(name, f"text {name} 'pattern'", partial(like_facts, name), partial(like_sql, name.lower()))
 
 
 def _regex(name: str, engine: str, takes: str) -> Function:

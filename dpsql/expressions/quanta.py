@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import date
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import WIDE, apply, cast, clamp, double, finite_clamp, in_64_bits, integer, wide
+from dpsql.engine_sql.tree import Constant, Field
 from dpsql.expressions.ranges import power_above
-from dpsql.expressions.write import (
-    Sql,
-    binary,
-    call,
-    cast,
-    clamp,
-    column,
-    finite_clamp,
-    huge,
-    integer,
-    literal,
-    text,
-    try_cast,
-)
 from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
+    from dpsql.engine_sql.tree import Term
     from dpsql.schema.types import ColumnType
 
 ROW_BITS = 34
@@ -33,52 +21,49 @@ EXACT_BITS = 40
 LARGEST_BITS = 62
 LARGEST = 2**LARGEST_BITS
 """Sums are held within +-2^62 before they leave the engine: a map that never widens a difference."""
-EPOCH_DAY = literal(date(1970, 1, 1), Date())
 WIDEST_DOUBLE = 2**1000
 """Beyond it a bound that is rounded outwards could leave the doubles."""
 
 
-def in_quanta(value: Sql, kind: ColumnType, quantum: Fraction, low: int, high: int) -> Sql:
+def in_quanta(value: Term, kind: ColumnType, quantum: Fraction, low: int, high: int) -> Term:
     """The value clamped to [low, high] quanta; NULL, NaN and infinity are no values."""
     match kind:
         case Double():
-            held = finite_clamp(value, literal(low * quantum, kind), literal(high * quantum, kind))
-            return _rounded(binary(held, "*", literal(1 / quantum, kind)))
+            held = finite_clamp(value, double(low * quantum), double(high * quantum))
+            return _rounded(apply("*", held, double(1 / quantum), kind=kind))
         case Decimal() if quantum * 10**kind.scale == 1:
             # So few quanta (EXACT_BITS) that doubles are off by far less than half of one: rounding makes it exact.
-            held = clamp(value, literal(low * quantum, kind), literal(high * quantum, kind))
-            return _rounded(binary(cast(held, Double()), "*", literal(10**kind.scale, Double())))
+            held = clamp(value, Constant(low * quantum, kind), Constant(high * quantum, kind))
+            return _rounded(apply("*", cast(held, Double()), double(10**kind.scale), kind=Double()))
         case Decimal():
             return in_quanta(cast(value, Double()), Double(), quantum, low, high)
         case Date():
-            return clamp(call("date_diff", text("day"), EPOCH_DAY, value), integer(low), integer(high))
+            return clamp(apply("epoch days", value, kind=Integer()), integer(low), integer(high))
         case Timestamp():
-            return clamp(call("epoch_us", value), integer(low), integer(high))
+            return clamp(apply("epoch microseconds", value, kind=Integer()), integer(low), integer(high))
         case _:
             step = int(quantum)
             held = clamp(value, integer(low * step), integer(high * step))
             if step == 1:
                 return held
             # x >> b rounds down; half a quantum more makes it round to the nearest.
-            raised = binary(huge(held), "+", integer(step // 2))
-            return try_cast(binary(raised, ">>", integer(step.bit_length() - 1)), Integer())
+            raised = apply("+", wide(held), integer(step // 2), kind=WIDE)
+            return in_64_bits(apply(">>", raised, integer(step.bit_length() - 1), kind=WIDE))
 
 
-def _rounded(number: Sql) -> Sql:
-    return try_cast(call("round", number), Integer())
+def _rounded(number: Term) -> Term:
+    return in_64_bits(apply("round", number, kind=Double()))
 
 
-def saturated(total: Sql) -> Sql:
+def saturated(total: Term) -> Term:
     """A sum as 64 bits; of nothing it is 0."""
-    held = call("greatest", call("coalesce", total, integer(0)), integer(-LARGEST))
-    return try_cast(call("least", held, integer(LARGEST)), Integer())
+    held = apply("greatest", apply("coalesce", total, integer(0), kind=WIDE), integer(-LARGEST), kind=WIDE)
+    return in_64_bits(apply("least", held, integer(LARGEST), kind=WIDE))
 
 
-def from_quanta(name: str, kind: Date | Timestamp) -> Sql:
+def from_quanta(name: str, kind: Date | Timestamp) -> Term:
     """The date or timestamp for a column with its number of days or microseconds."""
-    if isinstance(kind, Date):
-        return binary(EPOCH_DAY, "+", Sql(f"CAST({column(name)} AS INTEGER)"))
-    return call("make_timestamp", column(name))
+    return apply(f"from epoch {'days' if isinstance(kind, Date) else 'microseconds'}", Field(name), kind=kind)
 
 
 def quantum_for(kind: ColumnType, low: Fraction, high: Fraction) -> Fraction | None:

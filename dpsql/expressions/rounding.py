@@ -10,16 +10,19 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from dpsql.engine_sql.build import NULL, WIDE, apply, arithmetic, cast, double, in_64_bits, integer, test, when, wide
+from dpsql.engine_sql.tree import Case
 from dpsql.expressions.arithmetic import need_numbers, number
 from dpsql.expressions.facts import MOST_VALUES, Facts, bounded, one_of
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.ranges import Exact, double_range, magnitude, monotone, range_of, rounded_out
 from dpsql.expressions.types import written_as
-from dpsql.expressions.write import Sql, binary, call, cast, huge, integer, literal, try_cast, when, wide
 from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Double, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from dpsql.engine_sql.tree import Term
 
     Whole: TypeAlias = Callable[[Exact], int]
 
@@ -59,18 +62,18 @@ def _decimal_digits(value: Facts, whole: Whole, digits: int) -> Facts:
     return bounded(Decimal(precision, max(0, digits)), *ends, nullable=value.nullable, whole=digits <= 0)
 
 
-def to_whole_sql(name: str, arguments: Sequence[Written]) -> Sql:
+def to_whole_sql(name: str, arguments: Sequence[Written]) -> Term:
     return _rounded(name, arguments[0], 0)
 
 
-def _rounded(name: str, argument: Written, digits: int, *said: Sql) -> Sql:
+def _rounded(name: str, argument: Written, digits: int, *said: Term) -> Term:
     kind = argument.facts.type
     if not isinstance(kind, Decimal):
-        return call(name, written_as(Double(), argument), *said)
+        return apply(name, written_as(Double(), argument), *said, kind=Double())
     if digits >= kind.scale:
         return argument.sql
     wider = cast(argument.sql, Decimal(kind.precision + 1, 0)) if kind.scale == 0 else argument.sql
-    return call(name, wider, *said)
+    return apply(name, wider, *said)
 
 
 def digits_facts(name: str, whole: Whole, arguments: Sequence[Facts]) -> Facts:
@@ -114,7 +117,7 @@ def _as_engine(whole: Whole, end: Exact, digits: int) -> Exact:
     return Fraction(steps / power if digits >= 0 else steps * power)
 
 
-def digits_sql(name: str, arguments: Sequence[Written]) -> Sql:
+def digits_sql(name: str, arguments: Sequence[Written]) -> Term:
     value, *rest = arguments
     digits = rest[0].facts.constant if rest else 0
     assert isinstance(digits, int)
@@ -125,8 +128,9 @@ def digits_sql(name: str, arguments: Sequence[Written]) -> Sql:
     # In 128 bits, because rounding up can leave 64; // cuts off towards zero.
     step = integer(10**-digits)
     half = integer(10**-digits // 2 if name == "round" else 0)
-    moved = when(Sql(f"{value.sql} < 0"), binary(huge(value.sql), "-", half), binary(huge(value.sql), "+", half))
-    return try_cast(binary(binary(moved, "//", huge(step)), "*", huge(step)), Integer())
+    below, above = (apply(sign, wide(value.sql), half, kind=WIDE) for sign in "-+")
+    moved = when(test("<", value.sql, integer(0)), below, above)
+    return in_64_bits(apply("*", apply("//", moved, wide(step), kind=WIDE), wide(step), kind=WIDE))
 
 
 def bucket_facts(arguments: Sequence[Facts]) -> Facts:
@@ -164,21 +168,22 @@ def _in_integers(arguments: Sequence[Facts]) -> bool:
     return all(isinstance(facts.type, Integer) for facts in arguments)
 
 
-def bucket_sql(arguments: Sequence[Written]) -> Sql:
+def bucket_sql(arguments: Sequence[Written]) -> Term:
     low, high, count = _buckets([argument.facts for argument in arguments[1:]])
     if _in_integers([argument.facts for argument in arguments]):
         value, first, last = (argument.sql for argument in arguments[:3])
-        scaled = binary(binary(huge(value), "-", huge(first)), "*", integer(count))
-        inside = binary(scaled, "//", huge(integer(int(high) - int(low))))
+        scaled = apply("*", apply("-", wide(value), wide(first), kind=WIDE), integer(count), kind=WIDE)
+        inside: Term = apply("//", scaled, wide(integer(int(high) - int(low))), kind=WIDE)
     else:
         value, first, last = (written_as(Double(), argument) for argument in arguments[:3])
-        width = literal(Fraction(float(high) - float(low)), Double())
-        share = binary(binary(binary(value, "-", first), "/", width), "*", literal(count, Double()))
-        inside = call("least", call("floor", share), integer(count - 1))
-    found = wide(try_cast(inside, Integer()), "+", integer(1))
+        width = double(Fraction(float(high) - float(low)))
+        share = apply("/", apply("-", value, first, kind=Double()), width, kind=Double())
+        steps = apply("floor", apply("*", share, double(count), kind=Double()), kind=Double())
+        inside = apply("least", steps, integer(count - 1), kind=Double())
+    found = arithmetic("+", in_64_bits(inside), integer(1))
     # LEAST passes over NULL, so NULL is no bucket only because no condition holds for it.
-    outside = f"WHEN {value} < {first} THEN 0 WHEN {value} >= {last} THEN {count + 1}"
-    return Sql(f"CASE {outside} WHEN {value} IS NOT NULL THEN {found} END")
+    outside = ((test("<", value, first), integer(0)), (test(">=", value, last), integer(count + 1)))
+    return Case((*outside, (test("is not null", value), found)), NULL)
 
 
 def _to_whole(name: str, whole: Whole) -> Function:

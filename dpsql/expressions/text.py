@@ -6,18 +6,19 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import apply, cast, integer
 from dpsql.errors import Unsupported
 from dpsql.expressions.comparison import truth
 from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written, need_count
 from dpsql.expressions.types import is_null
-from dpsql.expressions.write import Sql, binary, call, cast, integer
 from dpsql.limits import LONGEST_COMPARED, LONGEST_PATTERN
 from dpsql.schema.types import Integer, Text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dpsql.engine_sql.tree import Term
     from dpsql.expressions.facts import Value
 
 FARTHEST = 10_000
@@ -72,12 +73,12 @@ def _replacing(old: Facts, new: Facts) -> int:
     return max(1, -(-after // before)) if before else 1
 
 
-def call_sql(name: str, arguments: Sequence[Written]) -> Sql:
+def call_sql(name: str, arguments: Sequence[Written]) -> Term:
     """Constant positions are written as bare numbers: some functions take no 64-bit integers."""
-    return call(name, *(_bare(argument.facts.constant) or argument.sql for argument in arguments))
+    return apply(name, *(_bare(argument.facts.constant) or argument.sql for argument in arguments))
 
 
-def _bare(constant: Value | None) -> Sql | None:
+def _bare(constant: Value | None) -> Term | None:
     return integer(constant) if type(constant) is int else None
 
 
@@ -143,7 +144,7 @@ def code_facts(name: str, least: int, arguments: Sequence[Facts]) -> Facts:
     return bounded(Integer(), least, sys.maxunicode, nullable=arguments[0].nullable)
 
 
-def code_sql(name: str, arguments: Sequence[Written]) -> Sql:
+def code_sql(name: str, arguments: Sequence[Written]) -> Term:
     return cast(call_sql(name, arguments), Integer())
 
 
@@ -161,17 +162,17 @@ def joined_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     return grown(nullable, sum(facts.growth for facts in arguments))
 
 
-def as_text(argument: Written) -> Sql:
+def as_text(argument: Written) -> Term:
     return argument.sql if isinstance(argument.facts.type, Text) else cast(argument.sql, Text())
 
 
-def joined_sql(arguments: Sequence[Written]) -> Sql:
+def joined_sql(arguments: Sequence[Written]) -> Term:
     left, right = (as_text(argument) for argument in arguments)
-    return binary(left, "||", right)
+    return apply("||", left, right, kind=Text())
 
 
-def concat_sql(name: str, arguments: Sequence[Written]) -> Sql:
-    return call(name, *(as_text(argument) for argument in arguments))
+def concat_sql(name: str, arguments: Sequence[Written]) -> Term:
+    return apply(name, *(as_text(argument) for argument in arguments), kind=Text())
 
 
 def _text(name: str, takes: str, *counts: int) -> Function:

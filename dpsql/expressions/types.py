@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from dpsql.engine_sql.tree import TryCast
 from dpsql.expressions.decimals import common_decimal, compared_decimal
 from dpsql.expressions.facts import NUMBERS
-from dpsql.expressions.write import try_cast
 from dpsql.schema.types import Date, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from dpsql.engine_sql.tree import Term
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.function import Written
-    from dpsql.expressions.write import Sql
     from dpsql.schema.types import ColumnType, Decimal
 
     DecimalRule: TypeAlias = Callable[[Iterable[ColumnType]], Decimal]
@@ -54,6 +54,6 @@ def number_type(arguments: Sequence[Facts], decimals: DecimalRule = common_decim
     return decimals(Integer() if is_null(facts) else facts.type for facts in arguments)
 
 
-def written_as(kind: ColumnType, argument: Written) -> Sql:
-    """The argument's SQL, converted to `kind` where it is of another type."""
-    return argument.sql if argument.facts.type == kind else try_cast(argument.sql, kind)
+def written_as(kind: ColumnType, argument: Written) -> Term:
+    """The argument, converted to `kind` where it is of another type."""
+    return argument.sql if argument.facts.type == kind else TryCast(argument.sql, kind)

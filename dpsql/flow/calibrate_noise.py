@@ -1,8 +1,8 @@
 """calibrate_noise: which noise, how much of it, and what that costs.
 
-The query's epsilon is shared equally by all its measures, key selection included, and its statistics. Laplace adds
-epsilons, Gaussian adds squared mus; the one that gives less error for the same part of the session is taken, unless the
-analyst names one. A statistic has a mechanism of its own (draws/). docs/proofs/calibration.md.
+The query's epsilon is shared equally by all its measures, key selection included, and its statistics. Of the additive
+mechanisms the one that gives least error for the same part of the session is taken, unless the analyst names one. A
+statistic has a mechanism of its own. All are rows of draws/table.py. docs/proofs/calibration.md.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from dpsql.accounting.costs import Cost, price
 from dpsql.accounting.events import ApproximateRelease, Composed, Event, Repeated
 from dpsql.accounting.exact import rounded_up
 from dpsql.aggregates.estimate import noise_of
-from dpsql.draws.choose import draw_for
 from dpsql.draws.draw import Spared, Terms
+from dpsql.draws.table import draw_for, drawing
 from dpsql.errors import ProgrammingError
-from dpsql.flow.candidates import Candidate, NoisyMeasure, makers, noisy_columns
+from dpsql.flow.candidates import Candidate, NoisyMeasure, candidate, noisy_columns, possible_noises
 from dpsql.flow.shares import each_epsilon, measure_count, reserved_delta
 from dpsql.mechanisms.noise import LARGEST_STD
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from dpsql.aggregates.answer import Test
     from dpsql.aggregates.release import Drawn, Release
     from dpsql.draws.draw import Draw
-    from dpsql.expressions.write import Sql
     from dpsql.flow.counted_reports import CountedReports
     from dpsql.flow.plan_query import Output, Planned, PlannedRelease, PublicTable
     from dpsql.flow.question import Question
@@ -95,14 +94,14 @@ class CalibratedRelease:
         stds = {measure.bounded.column: measure.std for measure in self.measures}
         return {**columns, **{noise_of(name): np.full(length, stds[name]) for name in self.planned.weighed}}
 
-    def salted(self, salt: int) -> Sql:
+    def salted(self, salt: int) -> str:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
-        return _salted(self.planned, self.statistics, salt)
+        return self.planned.salted(salt, {drawn.column: draw.reach for drawn, draw in self.statistics})
 
     @cached_property
-    def sql(self) -> Sql:
+    def sql(self) -> str:
         """The SQL as it would run, with the salt 0."""
-        return self.salted(0)
+        return self.salted(0) if self.statistics else self.planned.shown
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ class Calibrated:
 
 def calibrate_noise(planned: Planned, setting: Setting) -> Calibrated:
     budget = setting.ledger.budget
-    candidates = [make(planned, budget) for make in makers(planned, budget.filter).values()]
+    candidates = [candidate(noise, planned, budget) for noise in possible_noises(planned, budget.filter)]
     # What still fits comes first. Then error weighed by what it costs the session: variance times share.
     candidates.sort(key=lambda way: (not way.fits, way.spread + math.log(max(way.share, 1e-300))))
     ways = [with_noise(planned, way, _reason(way, candidates, planned), setting) for way in candidates]
@@ -165,7 +164,8 @@ def with_noise(planned: Planned, chosen: Candidate, reason: str, setting: Settin
     releases: list[CalibratedRelease] = []
     for number in range(len(planned.releases)):
         releases.append(_release(planned, number, chosen, delta, setting, releases))
-    noises = ["ptr"] if any(release.tests for release in releases) else []
+    named = planned.question.mechanism
+    noises = [named] if named is not None and any(release.tests for release in releases) else []
     noises += [chosen.mechanism] if measure_count(planned) else []
     drawn = [draw.name for release in releases for _, draw in release.statistics]
     return Calibrated(
@@ -223,7 +223,7 @@ def _test(test: Test, measures: tuple[NoisyMeasure, ...]) -> CalibratedTest:
 
 def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction) -> tuple[Drawn, Draw]:
     """One unit reaches several groups, so each group has its part of the statistic's epsilon and delta."""
-    asked, possible = planned.question.mechanism, drawn.statistic.mechanisms
+    asked, possible = planned.question.mechanism, drawing(type(drawn.statistic))
     terms = Terms(
         asked if asked in possible else possible[0],
         planned.question.propose,
@@ -238,10 +238,6 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
             hint="ask for fewer groups, name a larger epsilon, or count fewer rows of one unit: max_rows_per_group=1",
         )
     return drawn, draw
-
-
-def _salted(release: PlannedRelease, statistics: tuple[tuple[Drawn, Draw], ...], salt: int) -> Sql:
-    return release.salted(salt, {drawn.column: draw.reach for drawn, draw in statistics})
 
 
 def _fingerprint(
@@ -259,7 +255,7 @@ def _fingerprint(
         [part.finish, *((before[n].fingerprint, repr(before[n].planned.scratch_table.columns)) for n in part.releases)]
         for part in release.earlier
     ]
-    return _digest([setting.schema.dataset, _salted(release, statistics, 0), noises, draws, threshold, read])
+    return _digest([setting.schema.dataset, release.shown, noises, draws, threshold, read])
 
 
 def subject_of(planned: Planned, number: int, setting: Setting) -> str:
@@ -268,7 +264,7 @@ def subject_of(planned: Planned, number: int, setting: Setting) -> str:
     read = [
         [part.finish, *(subject_of(planned, number, setting) for number in part.releases)] for part in release.earlier
     ]
-    return _digest(["subject", setting.schema.dataset, release.salted(0, {}), read])
+    return _digest(["subject", setting.schema.dataset, release.shown, read])
 
 
 def _digest(parts: list[object]) -> str:
@@ -284,7 +280,7 @@ def _reason(best: Candidate, candidates: list[Candidate], planned: Planned) -> s
         return "the answer is chosen, since no fixed noise fits it"
     if len(candidates) == 1:
         return "the session has no delta"
-    (other,) = (candidate for candidate in candidates if candidate is not best)
+    other = next(way for way in candidates if way is not best)
     times = math.exp((other.spread - best.spread) / 2)
     more = max(times, 1 / times)
     error = f"{more:.2g} times {'less' if times >= 1 else 'more'} error" if more >= 1.05 else "about as much error"

@@ -1,6 +1,6 @@
-"""The ways to give noise to all measures of a query, Laplace or Gaussian, and what each takes of the session.
+"""The ways to give noise to all measures of a query, and what each takes of the session.
 
-Laplace adds epsilons, Gaussian adds squared mus. docs/proofs/calibration.md.
+There is one for each additive mechanism of draws/table.py. docs/proofs/calibration.md.
 """
 
 from __future__ import annotations
@@ -12,32 +12,22 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.costs import Totals, price
-from dpsql.accounting.events import (
-    ApproximateRelease,
-    Composed,
-    Event,
-    Free,
-    Gaussian,
-    Laplace,
-    PureRelease,
-    Repeated,
-)
-from dpsql.accounting.exact import root_up
-from dpsql.accounting.filters import Basic, Filter, Zcdp
-from dpsql.accounting.gaussian_dp import mu_for
-from dpsql.accounting.zcdp import rho_for
+from dpsql.accounting.events import Composed, Event, PureRelease, Repeated
 from dpsql.draws.draw import Spared
+from dpsql.draws.table import ADDITIVE, MECHANISMS
 from dpsql.errors import ProgrammingError
 from dpsql.flow.shares import curve_delta, each_epsilon, measure_count, statistic_count
-from dpsql.mechanisms import gaussian, laplace
+from dpsql.mechanisms.additive import Allowance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable
 
     from dpsql.accounting.budget import Budget
+    from dpsql.accounting.filters import Filter
     from dpsql.aggregates.release import Bounded
     from dpsql.flow.plan_query import Planned
     from dpsql.intervals import NoisyColumns
+    from dpsql.mechanisms.additive import Dose
     from dpsql.mechanisms.noise import Noise
 
 FINEST_STD = 2**26
@@ -95,82 +85,46 @@ class Candidate:
         return 2 * sum(math.log(max(std, 1e-300)) for std in stds) / max(1, len(stds))
 
 
-def makers(planned: Planned, filter_: Filter) -> Mapping[str, Callable[[Planned, Budget], Candidate]]:
-    """The kinds of noise that the query may have, and what calibrates each."""
-    known = {"laplace": _laplace, "gaussian": _gaussian}
-    question = planned.question
-    delta = filter_.delta if question.delta is None else question.delta
-    if not measure_count(planned) or (question.mechanism not in known and not delta):
-        return {"laplace": _laplace}
-    if question.mechanism not in known:
-        return known
-    if question.mechanism == "gaussian" and not delta:
+def possible_noises(planned: Planned, filter_: Filter) -> list[str]:
+    """The additive mechanisms that the query may have."""
+    named = planned.question.mechanism
+    delta = filter_.delta if planned.question.delta is None else planned.question.delta
+    without_delta = [name for name in ADDITIVE if not MECHANISMS[name].needs_delta]
+    if not measure_count(planned):
+        return without_delta[:1]
+    if named not in ADDITIVE:
+        return list(ADDITIVE) if delta else without_delta
+    if MECHANISMS[named].needs_delta and not delta:
         raise ProgrammingError(
-            "Gaussian noise needs a delta, and this session has none", hint="connect with delta=1e-6, or use Laplace"
+            f"{named.capitalize()} noise needs a delta, and this session has none",
+            hint=f"connect with delta=1e-6, or use {without_delta[0].capitalize()}",
         )
-    return {question.mechanism: known[question.mechanism]}
+    return [named]
 
 
 def noisy_columns(measures: Iterable[NoisyMeasure]) -> NoisyColumns:
     return {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in measures}
 
 
-def _laplace(planned: Planned, budget: Budget) -> Candidate:
-    each = each_epsilon(planned)
-
-    def noisy(bounded: Bounded) -> NoisyMeasure:
-        shift = _shift(bounded, float(bounded.l1 / each), planned)
-        noise = laplace.calibrated(bounded.l0 * coarse(bounded.linf, shift), each)
-        return NoisyMeasure(bounded, noise, shift, Spared(Laplace(1 / each), each))
-
-    measures = tuple(tuple(map(noisy, release.release.measures)) for release in planned.releases)
-    events = tuple(Composed(tuple(measure.alone.event for measure in release)) for release in measures)
-    return Candidate("laplace", measures, events, Fraction(0), _drawing(planned), budget)
-
-
-def _gaussian(planned: Planned, budget: Budget) -> Candidate:
-    count, filter_ = measure_count(planned), budget.filter
-    epsilon, delta = each_epsilon(planned) * count, curve_delta(planned, filter_)
+def candidate(mechanism: str, planned: Planned, budget: Budget) -> Candidate:
+    """The query with this kind of noise."""
+    count = measure_count(planned)
+    delta = curve_delta(planned, budget.filter) if MECHANISMS[mechanism].needs_delta else Fraction(0)
+    allowance = Allowance(each_epsilon(planned) * count, delta, count, budget.filter)
     measures: list[tuple[NoisyMeasure, ...]] = []
     events: list[Event] = []
     for release in planned.releases:
         bounds = release.release.measures
-        if isinstance(filter_, Basic) and bounds:
-            # Basic composition knows (epsilon, delta) only: a release gets its part of both, as one price.
-            part = Fraction(len(bounds), count)
-            multiplier = _multiplier(mu_for(epsilon * part, delta * part) ** 2 / len(bounds))
-            alone = Spared(Free(), Fraction(0))
-            events.append(ApproximateRelease(epsilon * part, delta * part))
-        else:
-            multiplier = _multiplier(_mu_squared(epsilon, delta, filter_) / count)
-            alone = Spared(Gaussian(multiplier), epsilon * _less_without_one(count))
-            events.append(Composed((alone.event,) * len(bounds)))
-        measures.append(tuple(_with_gaussian(bounded, multiplier, alone, planned) for bounded in bounds))
-    return Candidate("gaussian", tuple(measures), tuple(events), delta, _drawing(planned), budget)
+        dose = ADDITIVE[mechanism].calibrate(allowance, len(bounds)) if bounds else None
+        measures.append(tuple(_noisy(bounded, dose, planned) for bounded in bounds if dose is not None))
+        events.append(Composed(()) if dose is None else dose.event)
+    return Candidate(mechanism, tuple(measures), tuple(events), delta, _drawing(planned), budget)
 
 
-def _multiplier(mu_squared: Fraction) -> Fraction:
-    """The standard deviation over the sensitivity: 1/mu, or a bit more."""
-    return Fraction(root_up(1 / mu_squared))
-
-
-def _less_without_one(count: int) -> Fraction:
-    """By which part epsilon falls when one of the measures is not released: 1 - sqrt(1 - 1/count), or a bit less.
-
-    Without it mu falls by that factor, and epsilon, at the same delta, by at least as much.
-    """
-    return 1 - Fraction(root_up(1 - Fraction(1, count)))
-
-
-def _mu_squared(epsilon: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
-    """What the session's own currency allows a query of (epsilon, delta)."""
-    return 2 * rho_for(epsilon, delta) if isinstance(filter_, Zcdp) else mu_for(epsilon, delta) ** 2
-
-
-def _with_gaussian(bounded: Bounded, multiplier: Fraction, alone: Spared, planned: Planned) -> NoisyMeasure:
-    shift = _shift(bounded, bounded.l2 * float(multiplier), planned)
-    l2_squared = bounded.l0 * coarse(bounded.linf, shift) ** 2
-    return NoisyMeasure(bounded, gaussian.calibrated(l2_squared, multiplier), shift, alone)
+def _noisy(bounded: Bounded, dose: Dose, planned: Planned) -> NoisyMeasure:
+    shift = _shift(bounded, dose.noise(bounded.l0, bounded.linf).std, planned)
+    noise = dose.noise(bounded.l0, coarse(bounded.linf, shift))
+    return NoisyMeasure(bounded, noise, shift, Spared(dose.alone, dose.alone_epsilon))
 
 
 def _shift(bounded: Bounded, std: float, planned: Planned) -> int:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpsql.aggregates.estimate import Reported
+from dpsql.engines.duckdb.render import render, type_name
+from dpsql.engines.quoting import quoted
 from dpsql.engines.scratch import ScratchTable
-from dpsql.expressions.write import Sql, column, engine_type
 from dpsql.relation.write_reports import counted_reports_sql
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ class CountedReports:
         return self.aggregate.reports
 
     @property
-    def sql(self) -> Sql:
-        return counted_reports_sql(self.aggregate)
+    def sql(self) -> str:
+        return render(counted_reports_sql(self.aggregate))
 
     @property
     def counts(self) -> list[str]:
@@ -42,8 +43,8 @@ class CountedReports:
 
 
 def estimates_table(name: str, reports: Reports) -> ScratchTable:
-    types = {f"_k{number}": str(engine_type(kind)) for number, kind in enumerate(reports.key_types)}
+    types = {f"_k{number}": type_name(kind) for number, kind in enumerate(reports.key_types)}
     for number in range(len(reports.calls)):
         found = Reported(f"_a{number}")
         types |= dict.fromkeys((found.answer, found.standard_error, found.kurtosis), "DOUBLE")
-    return ScratchTable(name, types, {part: (kind, column(part)) for part, kind in types.items()})
+    return ScratchTable(name, types, {part: (kind, quoted(part)) for part, kind in types.items()})

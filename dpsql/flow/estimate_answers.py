@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     Columns = Mapping[str, np.ndarray]
     Counts = Sequence[tuple[NDArray[np.int64], CountNoise]]
 
-# Excess kurtosis of the noise: how much heavier its tails are than a normal distribution's.
-KURTOSIS = {"laplace": 3.0, "gaussian": 0.0}
-
 
 @dataclass(frozen=True)
 class Estimated:
@@ -68,7 +65,7 @@ def _below_noise(release: CalibratedRelease, columns: Columns) -> Columns:
     for answer in release.planned.release.answers:
         assert isinstance(answer.estimate, Linear)
         ((name, _),) = answer.estimate.weights
-        noise = CountNoise(measures[name].std, KURTOSIS[measures[name].noise.name])
+        noise = CountNoise(measures[name].std, measures[name].noise.kurtosis)
         counts.append((np.asarray(columns[name], dtype=np.int64), noise))
     return _estimated(reports, release.planned.answers, columns, counts)
 

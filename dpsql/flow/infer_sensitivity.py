@@ -9,21 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.answer import Aggregator, Answer, Context
-from dpsql.aggregates.avg import avg
+from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.clip import check_proposal
-from dpsql.aggregates.count import count
-from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.matched import matched
 from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct
-from dpsql.aggregates.mode import mode
-from dpsql.aggregates.moments import correlation, covariance, regression, variance
-from dpsql.aggregates.quantile import quantile
 from dpsql.aggregates.release import Bounded, Drawn, Release
 from dpsql.aggregates.statistic import Matched, Statistic
-from dpsql.aggregates.sum import sum_
+from dpsql.aggregates.table import AGGREGATES
+from dpsql.draws.table import ADDITIVE, MECHANISMS, drawing
 from dpsql.errors import Unsupported
-from dpsql.flow.question import NOISES
 from dpsql.relation.units import different_units, one_row_per_unit, scans_of
 
 if TYPE_CHECKING:
@@ -31,23 +25,12 @@ if TYPE_CHECKING:
 
     from sqlglot import exp
 
+    from dpsql.aggregates.function import Aggregator
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
     from dpsql.flow.track_units import Tracked, TrackedRelease
     from dpsql.relation.relation import Across, Aggregate, AggregateCall, Relation, Scan
     from dpsql.resolve.earlier import EarlierAnswer
-
-AGGREGATORS: dict[str, Aggregator] = {
-    "COUNT": count,
-    "SUM": sum_,
-    "AVG": avg,
-    **dict.fromkeys(("VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP"), variance),
-    **dict.fromkeys(("COVAR_POP", "COVAR_SAMP"), covariance),
-    **dict.fromkeys(("CORR", "REGR_R2"), correlation),
-    **dict.fromkeys(("REGR_SLOPE", "REGR_INTERCEPT"), regression),
-    **dict.fromkeys(("QUANTILE_CONT", "QUANTILE_DISC", "MIN", "MAX"), quantile),
-    "MODE": mode,
-}
 
 
 @dataclass(frozen=True)
@@ -87,10 +70,10 @@ def _measure(release: TrackedRelease, question: Question) -> Release:
 
     def answered(counted: frozenset[Measure]) -> tuple[Answer, ...]:
         columns.clear()
-        known, asked = release.knowledge.kept, (question.mechanism, question.propose)
-        context = Context(known, release.unit_columns, counted, column_of, drawn_as, *asked)
+        known, drawn = release.knowledge.kept, _drawn_by(question)
+        context = Context(known, release.unit_columns, counted, column_of, drawn_as, drawn, question.propose)
         # A proposal is about sums and averages where there are any, and about counts where these stand alone.
-        beside = context if counts_alone else replace(context, mechanism=None)
+        beside = context if counts_alone else replace(context, propose=None)
         calls = release.aggregate.calls
         return tuple(_aggregator(call)(call, beside if call.name == "COUNT" else context) for call in calls)
 
@@ -136,7 +119,7 @@ def _release(
 
 def _matched(release: TrackedRelease, across: Across, question: Question) -> Release:
     """Totals over pairs of people: by smooth sensitivity or propose-test-release, and over public groups only."""
-    if question.mechanism not in Matched.mechanisms:
+    if Matched not in _drawn_by(question):
         otherwise = 'or count the pairs of people with mechanism="smooth", or "ptr" and propose=...'
         raise different_units(across.same_unit, across.at, otherwise)
     if release.domain is None or question.min_units is not None or release.aggregate.totals:
@@ -148,12 +131,13 @@ def _matched(release: TrackedRelease, across: Across, question: Question) -> Rel
     sides = zip((across.left, across.right), release.rows_per_unit, strict=True)
     rows = tuple(_rows_of(side, most, question) for side, most in sides)
     statistics: dict[Statistic, str] = {}
-    answers = []
-    for call in release.aggregate.calls:
-        statistic, kind = matched(call, release.knowledge.kept, across, (*rows, release.domain.size))
-        column = statistics.setdefault(statistic, f"s{len(statistics)}")
-        answers.append(Answer(Linear(((column, statistic.grid.quantum),)), kind, wide=call.wide or call.name == "SUM"))
-    return _release(release, question, 1, max(rows), {}, statistics, tuple(answers), None)
+
+    def drawn_as(statistic: Statistic) -> str:
+        return statistics.setdefault(statistic, f"s{len(statistics)}")
+
+    known, bounds = release.knowledge.kept, (*rows, release.domain.size)
+    answers = tuple(matched(call, known, across, bounds, drawn_as) for call in release.aggregate.calls)
+    return _release(release, question, 1, max(rows), {}, statistics, answers, None)
 
 
 def _rows_of(relation: Relation, most: int | None, question: Question) -> int:
@@ -173,7 +157,7 @@ def _check_reports(release: TrackedRelease, question: Question) -> None:
             at=at,
             hint="group by columns with declared values, or by collected columns alone",
         )
-    if question.min_units is not None or question.mechanism not in (None, *NOISES):
+    if question.min_units is not None or question.mechanism not in (None, *ADDITIVE):
         raise Unsupported(
             "counts of randomised reports can have Laplace or Gaussian noise, and none can be left out",
             at=at,
@@ -184,12 +168,12 @@ def _check_reports(release: TrackedRelease, question: Question) -> None:
 def _check_mechanism(question: Question, releases: tuple[Release, ...]) -> None:
     """A mechanism that nothing in the query can use was named in error."""
     named = question.mechanism
-    drawn = [drawn.statistic.mechanisms for release in releases for drawn in release.statistics]
+    drawn = {type(drawn.statistic) for release in releases for drawn in release.statistics}
     measured = any(release.measures for release in releases)
     clipped = any(answer.test for release in releases for answer in release.answers)
-    fitting = {*NOISES} if measured else set()
-    fitting |= {name for names in drawn for name in names} | ({"ptr"} if clipped else set())
-    if named is not None and named not in fitting and releases:
+    fitting = {*ADDITIVE} if measured else set()
+    fitting |= {name for statistic in drawn for name in drawing(statistic)}
+    if named is not None and named not in fitting and not clipped and releases:
         raise Unsupported(
             f'mechanism="{named}" does not fit this query',
             at=releases[0].aggregate.calls[0].at if releases[0].aggregate.calls else None,
@@ -216,9 +200,14 @@ def _check_totals(release: TrackedRelease, parts: list[Measure | Statistic], ans
         )
 
 
+def _drawn_by(question: Question) -> frozenset[type[Statistic]]:
+    """The statistics that the mechanism which the analyst names can draw."""
+    return frozenset() if question.mechanism is None else frozenset(MECHANISMS[question.mechanism].draws)
+
+
 def _aggregator(call: AggregateCall) -> Aggregator:
-    if call.name in AGGREGATORS:
-        return AGGREGATORS[call.name]
+    if call.name in AGGREGATES:
+        return AGGREGATES[call.name].answer
     if call.name in ("BOOL_OR", "BOOL_AND"):
         raise Unsupported(
             f"{call.name} over many people cannot be asked: one person can turn it, so an answer would be a coin toss",
@@ -228,7 +217,7 @@ def _aggregator(call: AggregateCall) -> Aggregator:
     raise Unsupported(
         f"{call.name} over many people cannot be asked",
         at=call.at,
-        hint="these can: " + ", ".join(AGGREGATORS) + f"; {call.name} can be taken within one unit (GROUP BY the unit)",
+        hint="these can: " + ", ".join(AGGREGATES) + f"; {call.name} can be taken within one unit (GROUP BY the unit)",
     )
 
 

@@ -12,14 +12,15 @@ from dpsql.aggregates.estimate import Estimate, Formula, Linear, Ratio, Reported
 from dpsql.aggregates.final import answer_type, final_sql
 from dpsql.aggregates.propagate import estimate_of
 from dpsql.aggregates.write_release import release_sql
+from dpsql.engine_sql.build import SALT, select
+from dpsql.engine_sql.tree import Field, Named, tables_read
+from dpsql.engines.duckdb.render import render, render_term, type_name
+from dpsql.engines.quoting import quoted
 from dpsql.engines.scratch import ScratchTable
 from dpsql.errors import Unsupported
-from dpsql.expressions.write import Sql, column, engine_type, named
 from dpsql.flow.counted_reports import CountedReports, estimates_table
 from dpsql.relation.earlier import with_earlier
 from dpsql.relation.relation import Aggregate
-from dpsql.relation.size import check_length
-from dpsql.relation.write import select
 from dpsql.relation.write_reports import answers_sql
 from dpsql.relation.write_scan import scan_sql
 from dpsql.resolve.inner import reads_release, release_name, reports_name
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from dpsql.aggregates.release import Release
+    from dpsql.engine_sql.tree import Query
     from dpsql.flow.infer_sensitivity import Measured
     from dpsql.flow.question import Question
     from dpsql.flow.setting import Setting
@@ -58,16 +60,20 @@ class PlannedRelease:
     answers: tuple[tuple[Any, ...], ...] = ()
     """Where randomised reports are counted: all answers that there can be, and what is asked of each."""
 
-    def salted(self, salt: int, reaches: Mapping[str, int]) -> Sql:
+    def salted(self, salt: int, reaches: Mapping[str, int]) -> str:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
-        if salt == 0 and not reaches:
-            return self._shown
-        return with_earlier([answer.table for answer in self.earlier], release_sql(self.release, salt, reaches))
+        query = with_earlier([answer.table for answer in self.earlier], self.query)
+        return render(query, {**reaches, SALT: salt})
 
     @cached_property
-    def _shown(self) -> Sql:
-        """Written once, for whatever noise."""
-        return with_earlier([answer.table for answer in self.earlier], release_sql(self.release, 0, {}))
+    def query(self) -> Query:
+        """Written once, with blanks for the salt and for what depends on the noise."""
+        return release_sql(self.release)
+
+    @cached_property
+    def shown(self) -> str:
+        """The same for whatever noise: with zeros in the blanks."""
+        return self.salted(0, dict.fromkeys((drawn.column for drawn in self.release.statistics), 0))
 
     @property
     def reports(self) -> Reports | None:
@@ -78,14 +84,14 @@ class PlannedRelease:
         """What the finish reads: the keys, each aggregate made of measures and statistics, and these themselves."""
         if self.reports is not None:
             return estimates_table(self.name, self.reports)
-        keys = {name: str(engine_type(kind)) for name, kind in self.release.keys}
+        keys = {name: type_name(kind) for name, kind in self.release.keys}
         stored = keys | dict.fromkeys(self.release.columns, "BIGINT")
         answers = {
-            f"_a{position}": (answer_type(answer), final_sql(answer.estimate, answer.type))
+            f"_a{position}": (answer_type(answer), render_term(final_sql(answer.estimate, answer.type)))
             for position, answer in enumerate(self.release.answers)
         }
         stored |= dict.fromkeys((f"_{end}{i}" for i in range(len(self.ends)) for end in ("low", "high")), "DOUBLE")
-        made = {name: (kind, column(name)) for name, kind in stored.items()} | answers
+        made = {name: (kind, quoted(name)) for name, kind in stored.items()} | answers
         stored |= dict.fromkeys(map(noise_of, self.weighed), "DOUBLE")
         return ScratchTable(self.name, stored, made, self.totals)
 
@@ -99,7 +105,7 @@ class PlannedRelease:
     def totals(self) -> str:
         """The totals that ROLLUP, CUBE or GROUPING SETS ask for, over the released groups."""
         names = self.release.key_names
-        sets = [f"({', '.join(column(names[key]) for key in kept)})" for kept in self.release.aggregate.totals]
+        sets = [f"({', '.join(quoted(names[key]) for key in kept)})" for kept in self.release.aggregate.totals]
         return f" GROUP BY GROUPING SETS ({', '.join(sets)})" if sets else ""
 
 
@@ -110,14 +116,14 @@ class PublicTable:
     scan: Scan
 
     @property
-    def sql(self) -> Sql:
-        columns = [named(column(part.name), part.declared) for part in self.scan.columns]
-        return select(columns, scan_sql(self.scan, [part.name for part in self.scan.columns]))
+    def sql(self) -> str:
+        columns = [Named(Field(part.name), part.declared) for part in self.scan.columns]
+        return render(select(columns, scan_sql(self.scan, [part.name for part in self.scan.columns])))
 
     @property
     def scratch_table(self) -> ScratchTable:
-        types = {part.declared: str(engine_type(part.facts.type)) for part in self.scan.columns}
-        return ScratchTable(self.scan.table, types, {name: (kind, column(name)) for name, kind in types.items()})
+        types = {part.declared: type_name(part.facts.type) for part in self.scan.columns}
+        return ScratchTable(self.scan.table, types, {name: (kind, quoted(name)) for name, kind in types.items()})
 
 
 @dataclass(frozen=True)
@@ -157,7 +163,7 @@ def plan_query(measured: Measured, setting: Setting) -> Planned:
         for number, part in enumerate(measured.releases)
     )
     for release in releases:
-        check_length(release.salted(0, {}))
+        assert release.shown  # what is too long to be written is refused here
     outputs = _outputs(finish, measured)
     sql = finish.sql(DUCKDB, copy=False)
     public = tuple(_public(measured, setting))
@@ -172,20 +178,20 @@ def _public(measured: Measured, setting: Setting) -> Iterator[PublicTable | Coun
     for part in measured.public:
         if isinstance(part, Aggregate):
             table = CountedReports(reports_name(counted.index(part)), part, _answers(part.reports, setting))
-            check_length(table.sql)
+            assert table.sql  # what is too long to be written is refused here
             yield table
         else:
             yield PublicTable(part)
 
 
 def _answers(reports: Reports | None, setting: Setting) -> tuple[tuple[Any, ...], ...]:
-    return () if reports is None else tuple(setting.scratch.run(answers_sql(reports), [], []).rows)
+    return () if reports is None else tuple(setting.scratch.run(render(answers_sql(reports)), [], []).rows)
 
 
 def _earlier(number: int, measured: Measured) -> tuple[PlannedEarlier, ...]:
     """The answers that a release reads: those that were there before it, and are named in its SQL."""
     before = [answer for answer in measured.earlier if answer.after <= number]
-    sql = release_sql(measured.releases[number], 0, {}) if before else ""
+    read = tables_read(release_sql(measured.releases[number])) if before else set()
     return tuple(
         PlannedEarlier(
             answer.table,
@@ -194,7 +200,7 @@ def _earlier(number: int, measured: Measured) -> tuple[PlannedEarlier, ...]:
             tuple(map(PublicTable, answer.public)),
         )
         for answer in before
-        if column(answer.table.name) in sql
+        if answer.table.name in read
     )
 
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dpsql.accounting.exact import exact
+from dpsql.draws.table import MECHANISMS
 from dpsql.errors import ProgrammingError
 from dpsql.resolve.options import NO_OPTIONS, Option, SqlOptions
 from dpsql.source import did_you_mean
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 PERCENT = "%"
-NOISES = ("laplace", "gaussian")
-MECHANISMS = (*NOISES, "exponential", "ptr", "smooth", "stable")
 
 
 @dataclass(frozen=True)
@@ -83,11 +82,12 @@ def refuse_options(question: Question, names: Collection[str], instead: str) -> 
 
 def with_proposal(question: Question) -> Question:
     """A proposal asks for propose-test-release, which needs one."""
+    proposing = [name for name, mechanism in MECHANISMS.items() if mechanism.needs_proposal]
     if question.propose is not None and question.mechanism is None:
-        return replace(question, mechanism="ptr")
-    if (question.propose is not None) == (question.mechanism == "ptr"):
+        return replace(question, mechanism=proposing[0])
+    if (question.propose is not None) == (question.mechanism in proposing):
         return question
-    if question.mechanism == "ptr":
+    if question.mechanism in proposing:
         raise ProgrammingError(
             "propose-test-release needs a proposal",
             hint="write propose=200: how much you think one unit can change the answer, or a value that few exceed",

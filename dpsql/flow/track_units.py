@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import count, select
+from dpsql.engine_sql.tree import Named, tables_read
+from dpsql.engines.duckdb.render import render
 from dpsql.errors import OperationalError, ProgrammingError, Unsupported
-from dpsql.expressions.write import Sql, column
 from dpsql.limits import MOST_PUBLIC_GROUPS
 from dpsql.relation.domain import Domain, ListedKeys, public_domain
 from dpsql.relation.earlier import with_earlier
@@ -21,9 +23,11 @@ from dpsql.resolve.syntax import aggregates
 if TYPE_CHECKING:
     from sqlglot import exp
 
+    from dpsql.engine_sql.tree import Query
     from dpsql.flow.question import Question
     from dpsql.flow.resolve_names import Resolved
     from dpsql.flow.setting import Setting
+    from dpsql.relation.earlier import EarlierTable
     from dpsql.relation.relation import Aggregate, Relation, Scan
     from dpsql.resolve.earlier import EarlierAnswer
     from dpsql.resolve.options import Option, SqlOptions
@@ -101,15 +105,21 @@ def _check_keys(aggregate: Aggregate) -> None:
             )
 
 
-def _count_public(sql: Sql, resolved: Resolved, setting: Setting) -> int | None:
+def _count_public(query: Query, resolved: Resolved, setting: Setting) -> int | None:
     """One number about public rows; None if they wait for an answer, or cannot be read."""
-    tables = [answer.table for answer in resolved.earlier if column(answer.table.name) in sql]
+    tables = _earlier(query, resolved)
     if any(table.rows is None for table in tables):
         return None
     try:
-        return int(setting.engine.run(with_earlier(tables, sql))["n"][0])
+        return int(setting.engine.run(render(with_earlier(tables, query)))["n"][0])
     except Exception:
         return None
+
+
+def _earlier(query: Query, resolved: Resolved) -> list[EarlierTable]:
+    """The tables of earlier answers that it reads."""
+    read = tables_read(query)
+    return [answer.table for answer in resolved.earlier if answer.table.name in read]
 
 
 def _across(relation: Relation) -> Across | None:
@@ -129,14 +139,15 @@ def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, sett
         listed = listed.source
     names = [f"_k{number}" for number in range(len(aggregate.keys))]
     keys = listed_keys_sql(listed, aggregate.keys, names)
-    tables = [answer.table for answer in resolved.earlier if column(answer.table.name) in keys]
+    tables = _earlier(keys, resolved)
     if any(table.rows is None for table in tables):
         raise Unsupported(
             "an outer join cannot keep the rows of an answer that is not there yet",
             hint="use an inner join, or list the keys: VALUES or a public table",
         )
     try:
-        found = setting.engine.run(with_earlier(tables, Sql(f"SELECT count(*) AS n FROM ({keys})")))
+        counted = select([Named(count(), "n")], keys)
+        found = setting.engine.run(render(with_earlier(tables, counted)))
     except Exception as problem:
         raise OperationalError(
             "the public rows that the outer join keeps cannot be read", hint="the data owner can check the tables"

@@ -5,44 +5,28 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from dpsql.aggregates.table import WORDS
 from dpsql.frames.write_sql import ROWS, aggregate, aggregates, quantile, select
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from dpsql.aggregates.function import Word
     from dpsql.explanation import Explanation
     from dpsql.frames.answer import Answer
 
 
 class Vocabulary(ABC):
-    """The aggregates of a frame, or of each of its groups. A column of the answer is named like `amount_sum`."""
+    """The aggregates of a frame, or of each of its groups. A column of the answer is named like `amount_sum`.
+
+    The methods that take a column and nothing else are added below, one for each word of the table of aggregates.
+    """
 
     _keys: tuple[str, ...] = ()
 
     def count(self, column: str | None = None, **options: Any) -> Answer:
         """The number of rows, or of those where the column is not missing."""
         return self._asked(ROWS, (), options) if column is None else self._aggregated("count", column, options)
-
-    def nunique(self, column: str, **options: Any) -> Answer:
-        """The number of different values."""
-        return self._aggregated("nunique", column, options)
-
-    def sum(self, column: str, **options: Any) -> Answer:
-        return self._aggregated("sum", column, options)
-
-    def mean(self, column: str, **options: Any) -> Answer:
-        return self._aggregated("mean", column, options)
-
-    def var(self, column: str, **options: Any) -> Answer:
-        """The variance, with n - 1 as in pandas."""
-        return self._aggregated("var", column, options)
-
-    def std(self, column: str, **options: Any) -> Answer:
-        """The standard deviation, with n - 1 as in pandas."""
-        return self._aggregated("std", column, options)
-
-    def median(self, column: str, **options: Any) -> Answer:
-        return self._aggregated("median", column, options)
 
     def quantile(self, column: str, q: float = 0.5, **options: Any) -> Answer:
         return self._asked(quantile(column, q), (column,), options)
@@ -76,6 +60,19 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def _explain(self, sql: str, parameters: object, options: dict[str, Any]) -> Explanation: ...
+
+
+def _method(word: Word) -> Callable[..., Answer]:
+    def asked(self: Vocabulary, column: str, **options: Any) -> Answer:
+        return self._aggregated(word.name, column, options)
+
+    asked.__name__, asked.__qualname__, asked.__doc__ = word.name, f"Vocabulary.{word.name}", word.says
+    return asked
+
+
+for _word in WORDS.values():
+    if _word.name != "count":  # which counts rows where no column is named
+        setattr(Vocabulary, _word.name, _method(_word))
 
 
 def _told_apart(named: dict[str, Any]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:

@@ -6,21 +6,13 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from dpsql.aggregates.table import WORDS
 from dpsql.engines import quoting
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.source import did_you_mean
 
 TABLE = "df"
 ROWS = 'COUNT(*) AS "count"'
-FUNCTIONS = {
-    "count": "COUNT({})",
-    "nunique": "COUNT(DISTINCT {})",
-    "sum": "SUM({})",
-    "mean": "AVG({})",
-    "var": "VAR_SAMP({})",
-    "std": "STDDEV_SAMP({})",
-    "median": "MEDIAN({})",
-}
 EXAMPLE = 'agg(total=("amount", "sum")) or agg({"amount": ["sum", "mean"]})'
 
 
@@ -35,9 +27,9 @@ def aggregate(function: object, column: object, name: str | None = None) -> str:
     >>> aggregate("mean", "amount")
     'AVG("amount") AS "amount_mean"'
     """
-    if not isinstance(function, str) or function not in FUNCTIONS:
-        raise Unsupported(f"there is no aggregate {function!r}", hint=did_you_mean(str(function), FUNCTIONS))
-    call = FUNCTIONS[function].format(quoted(column))
+    if not isinstance(function, str) or function not in WORDS:
+        raise Unsupported(f"there is no aggregate {function!r}", hint=did_you_mean(str(function), WORDS))
+    call = WORDS[function].sql.format(quoted(column))
     return f"{call} AS {quoted(f'{column}_{function}' if name is None else name)}"
 
 

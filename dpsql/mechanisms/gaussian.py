@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, erfc, isqrt, sqrt
+from math import ceil, erfc, isinf, isqrt, sqrt
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from dpsql.accounting.costs import price
+from dpsql.accounting.events import ApproximateRelease, Composed, Free, Gaussian
+from dpsql.accounting.exact import root_up
+from dpsql.accounting.filters import Basic, Filter, Zcdp, filter_named
+from dpsql.accounting.gaussian_dp import mu_for
+from dpsql.accounting.zcdp import rho_for
+from dpsql.mechanisms.additive import AdditiveMechanism, Allowance, Dose
 from dpsql.mechanisms.noise import Noise
 from dpsql.sampling import rounded_gaussian
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 # Enough that rounding sigma up is invisible, few enough that fractions stay short.
 SIGNIFICANT_BITS = 60
+
+# The epsilon of a mu is known to some fourteen digits, from above. This much less is sure to fit.
+SHY = 1 - Fraction(1, 10**9)
 
 
 @dataclass(frozen=True)
@@ -28,6 +40,7 @@ class GaussianNoise(Noise):
     """
 
     name: ClassVar[str] = "gaussian"
+    kurtosis: ClassVar[float] = 0.0
     sigma: Fraction
 
     def __post_init__(self) -> None:
@@ -67,3 +80,52 @@ def calibrated(l2_squared: int | Fraction, noise_multiplier: Fraction) -> Gaussi
     # The least m with m^2 >= x is that with m^2 >= ceil(x).
     multiple = isqrt(ceil(variance / unit**2) - 1) + 1
     return GaussianNoise(multiple * unit)
+
+
+class GaussianMechanism(AdditiveMechanism):
+    """Squared mus add up, so the measures of a query share one mu. docs/proofs/calibration.md."""
+
+    def calibrate(self, allowance: Allowance, measures: int) -> Dose:
+        if isinstance(allowance.filter, Basic):
+            # Basic composition knows (epsilon, delta) only: a release gets its part of both, as one price.
+            part = Fraction(measures, allowance.measures)
+            epsilon, delta = allowance.epsilon * part, allowance.delta * part
+            multiplier = _multiplier(mu_for(epsilon, delta) ** 2 / measures)
+            return Dose(_noise(multiplier), ApproximateRelease(epsilon, delta), Free(), Fraction(0))
+        multiplier = _multiplier(_mu_squared(allowance) / allowance.measures)
+        alone, less = Gaussian(multiplier), _less_without_one(allowance.measures)
+        return Dose(_noise(multiplier), Composed((alone,) * measures), alone, allowance.epsilon * less)
+
+    def epsilon_at(self, precision: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
+        """Precision is mu; basic composition knows nothing better than the mu itself."""
+        rules = filter_named(filter_.name, filter_.epsilon, delta).rules
+        epsilon = min(rule.spent(price(Gaussian(1 / precision))) for rule in rules)
+        return precision if isinf(epsilon) else Fraction(epsilon)
+
+    def precision_within(self, limit: Filter, weights: tuple[Fraction, ...]) -> Fraction:
+        if limit.mu_budget is None:
+            return limit.epsilon / sum(weights)
+        return limit.mu_budget / Fraction(sqrt(sum(weight**2 for weight in weights))) * SHY
+
+
+def _noise(multiplier: Fraction) -> Callable[[int, int], GaussianNoise]:
+    return lambda groups, linf: calibrated(groups * linf**2, multiplier)
+
+
+def _mu_squared(allowance: Allowance) -> Fraction:
+    """What the session's own currency allows."""
+    epsilon, delta = allowance.epsilon, allowance.delta
+    return 2 * rho_for(epsilon, delta) if isinstance(allowance.filter, Zcdp) else mu_for(epsilon, delta) ** 2
+
+
+def _multiplier(mu_squared: Fraction) -> Fraction:
+    """The standard deviation over the sensitivity: 1/mu, or a bit more."""
+    return Fraction(root_up(1 / mu_squared))
+
+
+def _less_without_one(count: int) -> Fraction:
+    """By which part epsilon falls when one of the measures is not released: 1 - sqrt(1 - 1/count), or a bit less.
+
+    Without it mu falls by that factor, and epsilon, at the same delta, by at least as much.
+    """
+    return 1 - Fraction(root_up(1 - Fraction(1, count)))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from dpsql.accounting.events import Event, Laplace
+from dpsql.mechanisms.additive import PureMechanism
 from dpsql.mechanisms.noise import Noise
 from dpsql.sampling import discrete_laplace
 
@@ -25,6 +27,7 @@ class LaplaceNoise(Noise):
     """
 
     name: ClassVar[str] = "laplace"
+    kurtosis: ClassVar[float] = 3.0
     scale: Fraction
 
     def __post_init__(self) -> None:
@@ -58,3 +61,13 @@ def calibrated(l1: int, epsilon: Fraction) -> LaplaceNoise:
     if l1 < 0 or epsilon <= 0:
         raise ValueError("calibration needs a sensitivity >= 0 and an epsilon > 0")
     return LaplaceNoise(Fraction(l1) / epsilon)
+
+
+class LaplaceMechanism(PureMechanism):
+    """The groups that one unit reaches share one L1 sensitivity."""
+
+    def noise(self, groups: int, linf: int, epsilon: Fraction) -> LaplaceNoise:
+        return calibrated(groups * linf, epsilon)
+
+    def event(self, epsilon: Fraction) -> Event:
+        return Laplace(1 / epsilon)

@@ -13,28 +13,20 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
-from dpsql.expressions.write import Sql, column, listed, literal, named
+from dpsql.engine_sql.tree import Part, Values, With
 from dpsql.schema import types
-from dpsql.schema.types import Boolean, Date, Double, Integer, Text, Timestamp, parse_type
+from dpsql.schema.types import Boolean, Date, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dpsql.engine_sql.tree import Query
     from dpsql.expressions.facts import Value
     from dpsql.schema.types import ColumnType
 
 Row: TypeAlias = "tuple[Value | None, ...]"
 
 INT64 = 2**63 - 1
-WITH = "WITH "
-KINDS: dict[str, ColumnType] = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), Integer()),
-    **dict.fromkeys(("FLOAT", "DOUBLE"), Double()),
-    "VARCHAR": Text(),
-    "BOOLEAN": Boolean(),
-    "DATE": Date(),
-    "TIMESTAMP": Timestamp(),
-}
 
 
 @dataclass(frozen=True)
@@ -47,34 +39,17 @@ class EarlierTable:
     """None until they are known."""
 
     @property
-    def sql(self) -> Sql:
+    def part(self) -> Part:
         """The definition, for a WITH clause."""
-        kinds = [kind for _, kind in self.columns]
-        missing = tuple(None for _ in kinds)
-        rows = ((missing,) if self.single else ()) if self.rows is None else self.rows
-        names = listed([column(name) for name, _ in self.columns])
-        if not rows:
-            empty = [named(literal(None, kind), name) for name, kind in self.columns]
-            return Sql(f"{column(self.name)} AS (SELECT {listed(empty)} WHERE false)")
-        values = [f"({listed([literal(value, kind) for value, kind in zip(row, kinds, strict=True)])})" for row in rows]
-        return Sql(
-            f"{column(self.name)} AS (SELECT {names} FROM (VALUES {', '.join(values)}) AS {column(self.name)}({names}))"
-        )
+        names, kinds = zip(*self.columns, strict=True)
+        missing = ((None,) * len(kinds),) if self.single else ()
+        return Part(self.name, Values(names, kinds, missing if self.rows is None else self.rows))
 
 
-def with_earlier(tables: Iterable[EarlierTable], query: Sql) -> Sql:
-    """The query with these tables; one that has a WITH clause of its own has them in front."""
-    definitions = [table.sql for table in tables]
-    if not definitions:
-        return query
-    rest = f", {query.removeprefix(WITH)}" if query.startswith(WITH) else f" {query}"
-    return Sql(f"{WITH}{listed(definitions)}{rest}")
-
-
-def known_kind(engine_type: str) -> ColumnType | None:
-    """The type in which a column of an answer is read, by the scratch database's name for its own."""
-    name = engine_type.partition("(")[0]
-    return parse_type(engine_type) if name == "DECIMAL" else KINDS.get(name)
+def with_earlier(tables: Iterable[EarlierTable], query: Query) -> Query:
+    """The query, which may read these tables."""
+    parts = tuple(table.part for table in tables)
+    return With(parts, query) if parts else query
 
 
 def known_rows(rows: Iterable[tuple[object, ...]], kinds: list[ColumnType]) -> tuple[Row, ...]:

@@ -11,13 +11,13 @@ Public rows are looked at, people's are not: what is wrong here costs accuracy, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
 from typing import TYPE_CHECKING, TypeAlias
 
+from dpsql.engine_sql.build import apply, count, integer, select
+from dpsql.engine_sql.tree import Field, Fold, Named
 from dpsql.expressions.emit import emit_value
 from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.tree import Call, names_read
-from dpsql.expressions.write import Sql, listed
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import (
     Across,
@@ -38,9 +38,12 @@ from dpsql.relation.units import is_tracked
 from dpsql.relation.write import relation_sql
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Set
+
+    from dpsql.engine_sql.tree import Query
     from dpsql.expressions.tree import Expression
 
-CountPublic: TypeAlias = Callable[[Sql], int | None]
+CountPublic: TypeAlias = "Callable[[Query], int | None]"
 """Runs a query over public rows that gives one number; None where that cannot be known yet."""
 
 
@@ -87,7 +90,7 @@ def _joined(join: Join, count: CountPublic, given: tuple[Expression, ...]) -> in
     return max(mine * its, mine + its) if join.kind == "FULL" and not join.by_unit_alone else mine * its
 
 
-def most_matches_sql(left: Relation, public: Relation, conditions: tuple[Expression, ...]) -> Sql:
+def most_matches_sql(left: Relation, public: Relation, conditions: tuple[Expression, ...]) -> Query:
     """How many public rows one row can be joined with: those that have the same values where equal ones are asked."""
     own, known = knowledge_of(left).always.keys(), knowledge_of(public).always
     for condition in conditions:
@@ -95,8 +98,9 @@ def most_matches_sql(left: Relation, public: Relation, conditions: tuple[Express
             public = Filter(public, condition)
     keys = [key for condition in conditions if (key := _key(condition, own, known.keys())) is not None]
     below = relation_sql(public, names_read(*keys))
-    grouping = f" GROUP BY {listed([emit_value(key, known) for key in keys])}" if keys else ""
-    return Sql(f"SELECT coalesce(max(n), 0) AS n FROM (SELECT count(*) AS n FROM ({below}) AS _below{grouping})")
+    counts = select([Named(count(), "n")], below, group_by=[emit_value(key, known) for key in keys])
+    most = apply("coalesce", Fold("max", (Field("n"),)), integer(0))
+    return select([Named(most, "n")], counts)
 
 
 def _key(condition: Expression, own: Set[str], public: Set[str]) -> Expression | None:

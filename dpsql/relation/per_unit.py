@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import count
+from dpsql.engine_sql.tree import Fold
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.emit import emit_value
 from dpsql.expressions.facts import Facts, bounded, fact_of, union
 from dpsql.expressions.ranges import double_range, range_of
 from dpsql.expressions.tree import Literal, facts_of
-from dpsql.expressions.write import Sql, call
 from dpsql.relation.unit_sums import Parts, sum_parts, sum_type
 from dpsql.schema.types import Boolean, Decimal, Double, Integer
 
@@ -29,6 +30,12 @@ NEIGHBOURS = ("LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE", "NTH_VALUE")
 SHARES = ("PERCENT_RANK", "CUME_DIST")
 WINDOWS = (*AGGREGATES, *POSITIONS, *NEIGHBOURS, *SHARES, "NTILE")
 BY_POSITION = ("ROW_NUMBER", "NTILE", *NEIGHBOURS)
+ARGUMENTS = {
+    **dict.fromkeys((*POSITIONS, *SHARES), (0,)),
+    **dict.fromkeys(("LAG", "LEAD"), (1, 2, 3)),
+    "NTH_VALUE": (2,),
+}
+"""How many there can be, where it is not one."""
 
 
 def check_per_unit(asked: AggregateCall, known: tuple[str, ...]) -> None:
@@ -121,16 +128,16 @@ def per_unit_parts(asked: AggregateCall, known: Known) -> Parts:
     arguments = [emit_value(argument, known) for argument in asked.arguments]
     match asked.name:
         case "COUNT" if not arguments:
-            return _as_it_is(Sql("count(*)"))
+            return _as_it_is(count())
         case "COUNT":
-            return _as_it_is(Sql(f"count({'DISTINCT ' if asked.distinct else ''}{arguments[0]})"))
+            return _as_it_is(Fold("count", tuple(arguments), asked.distinct, kind=Integer()))
         case "SUM" | "AVG":
             return sum_parts(asked, arguments[0], facts_of(asked.arguments[0], known))
         case "ANY_VALUE":
-            return _as_it_is(call("min", *arguments))
+            return _as_it_is(Fold("min", tuple(arguments)))
         case _:
-            return _as_it_is(call(asked.name.lower(), *arguments))
+            return _as_it_is(Fold(asked.name.lower(), tuple(arguments)))
 
 
-def _as_it_is(sql: Sql) -> Parts:
-    return Parts((sql,), lambda parts: parts[0])
+def _as_it_is(fold: Fold) -> Parts:
+    return Parts((fold,), lambda parts: parts[0])

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpsql.errors import Unsupported
-from dpsql.limits import LONGEST_ENGINE_SQL, MOST_STEPS, MOST_TABLES
+from dpsql.limits import MOST_STEPS, MOST_TABLES
 from dpsql.relation.once import once_per_node
 from dpsql.relation.relation import Scan
 from dpsql.relation.units import below
 
 if TYPE_CHECKING:
-    from dpsql.expressions.write import Sql
     from dpsql.relation.relation import Relation
     from dpsql.source import Place
 
@@ -39,12 +38,4 @@ def check_size(relation: Relation, at: Place | None) -> None:
             f"more than {MOST_STEPS} steps lead from a table to this result",
             at=at,
             hint="put several steps into one SELECT, or ask in several queries",
-        )
-
-
-def check_length(sql: Sql) -> None:
-    if len(sql) > LONGEST_ENGINE_SQL:
-        raise Unsupported(
-            f"the query takes more than {LONGEST_ENGINE_SQL:,} characters to write for the engine",
-            hint="read fewer tables and columns with long lists of declared values, or ask in several queries",
         )

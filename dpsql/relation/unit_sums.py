@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import WIDE, apply, cast, count, double, in_64_bits, integer, nonzero, test, total, when
+from dpsql.engine_sql.tree import Constant, Fold, TryCast
 from dpsql.errors import UnboundedColumn, Unsupported
 from dpsql.expressions.ranges import magnitude, power_above, range_of
-from dpsql.expressions.write import Sql, binary, call, cast, integer, literal, nonzero, try_cast, when
 from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Double, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from dpsql.engine_sql.tree import Term
     from dpsql.expressions.facts import Facts
     from dpsql.relation.relation import AggregateCall
     from dpsql.schema.types import ColumnType
@@ -39,17 +41,16 @@ SUMMED_DIGITS = 18
 class Parts:
     """An aggregate that is put together from several: the calls, and what is made of the columns that hold them."""
 
-    calls: tuple[Sql, ...]
-    whole: Callable[[Sequence[Sql]], Sql]
+    calls: tuple[Fold, ...]
+    whole: Callable[[Sequence[Term]], Term]
 
 
-def sum_parts(asked: AggregateCall, value: Sql, facts: Facts) -> Parts:
+def sum_parts(asked: AggregateCall, value: Term, facts: Facts) -> Parts:
     """SUM or AVG over a column."""
     average = asked.name == "AVG"
     match facts.type:
         case Integer():
-            total = call("sum", value)
-            return _average_parts(total, value, 1) if average else Parts((total,), _as_integer)
+            return _average_parts(total(value), value, 1) if average else Parts((total(value),), _as_integer)
         case Decimal():
             _check_digits(asked, facts)
             return _decimal_parts(value, facts.type, average)
@@ -62,8 +63,8 @@ def sum_type(kind: ColumnType) -> ColumnType:
     return Decimal(WIDEST_DECIMAL, kind.scale) if isinstance(kind, Decimal) else kind
 
 
-def _as_integer(parts: Sequence[Sql]) -> Sql:
-    return try_cast(parts[0], Integer())
+def _as_integer(parts: Sequence[Term]) -> Term:
+    return in_64_bits(parts[0])
 
 
 # -- decimals ---------------------------------------------------------------------------------------------------------
@@ -82,30 +83,31 @@ def _check_digits(asked: AggregateCall, facts: Facts) -> None:
         )
 
 
-def _decimal_parts(value: Sql, kind: Decimal, average: bool) -> Parts:
-    fitted = try_cast(value, Decimal(SUMMED_DIGITS, kind.scale))
+def _decimal_parts(value: Term, kind: Decimal, average: bool) -> Parts:
+    fitted = TryCast(value, Decimal(SUMMED_DIGITS, kind.scale))
     if not average:
-        return Parts((call("sum", fitted),), lambda parts: cast(parts[0], sum_type(kind)))
-    wide = cast(fitted, Decimal(WIDEST_DECIMAL, kind.scale))
-    digits = try_cast(binary(wide, "*", literal(10**kind.scale, Decimal(kind.scale + 1, 0))), Integer())
-    return _average_parts(call("sum", digits), value, 10**kind.scale)
+        summed = Fold("sum", (fitted,), kind=sum_type(kind))
+        return Parts((summed,), lambda parts: cast(parts[0], sum_type(kind)))
+    wide = Decimal(WIDEST_DECIMAL, kind.scale)
+    digits = apply("*", cast(fitted, wide), Constant(10**kind.scale, Decimal(kind.scale + 1, 0)), kind=wide)
+    return _average_parts(total(in_64_bits(digits)), value, 10**kind.scale)
 
 
-def _average_parts(total: Sql, value: Sql, scale: int) -> Parts:
+def _average_parts(summed: Fold, value: Term, scale: int) -> Parts:
     """An exact total of whole numbers, `scale` of which are one."""
 
-    def whole(parts: Sequence[Sql]) -> Sql:
-        (sum_, count, least, most) = parts
-        divisor = binary(cast(count, Double()), "*", literal(scale, Double())) if scale > 1 else count
-        mean = binary(cast(sum_, Double()), "/", nonzero(divisor, integer(0)))
+    def whole(parts: Sequence[Term]) -> Term:
+        (sum_, rows, least, most) = parts
+        divisor = apply("*", cast(rows, Double()), double(scale), kind=Double()) if scale > 1 else rows
+        mean = apply("/", cast(sum_, Double()), nonzero(divisor, integer(0)), kind=Double())
         return _between(mean, cast(least, Double()), cast(most, Double()))
 
-    return Parts((total, call("count", value), call("min", value), call("max", value)), whole)
+    return Parts((summed, count(value), Fold("min", (value,)), Fold("max", (value,))), whole)
 
 
-def _between(mean: Sql, least: Sql, most: Sql) -> Sql:
+def _between(mean: Term, least: Term, most: Term) -> Term:
     """Two roundings can carry a mean past all of its values. All three are NULL together."""
-    return call("greatest", call("least", mean, most), least)
+    return apply("greatest", apply("least", mean, most, kind=Double()), least, kind=Double())
 
 
 # -- doubles ----------------------------------------------------------------------------------------------------------
@@ -125,48 +127,50 @@ def _power(asked: AggregateCall, facts: Facts) -> int:
     )
 
 
-def _double_parts(value: Sql, power: int, average: bool) -> Parts:
+def _double_parts(value: Term, power: int, average: bool) -> Parts:
     """x = (first * 2^53 + second) * 2^(power - 115), where x has no bits below that."""
-    high = call("trunc", binary(value, "*", _two_to(HIGH_BITS - power)))
-    rest = binary(value, "-", binary(high, "*", _two_to(power - HIGH_BITS)))
-    low = binary(rest, "*", _two_to(HIGH_BITS + LOW_BITS - power))
-    limbs = (call("sum", try_cast(high, Integer())), call("sum", try_cast(low, Integer())))
-    count, least, most = call("count", value), call("min", value), call("max", value)
+    high = apply("trunc", _times(value, HIGH_BITS - power), kind=Double())
+    rest = apply("-", value, _times(high, power - HIGH_BITS), kind=Double())
+    low = _times(rest, HIGH_BITS + LOW_BITS - power)
+    least, most = (Fold(name, (value,), kind=Double()) for name in ("min", "max"))
+    calls = (total(in_64_bits(high)), total(in_64_bits(low)), count(value), least)
 
-    def total(parts: Sequence[Sql]) -> Sql:
-        first, second, count, least = parts[:4]
+    def summed(parts: Sequence[Term]) -> Term:
+        first, second, rows, least = parts[:4]
         # One value is itself, however small it is.
-        return when(Sql(f"{count} = 1"), least, _rounded(first, second, power))
+        return when(test("=", rows, integer(1)), least, _rounded(first, second, power))
 
-    def mean(parts: Sequence[Sql]) -> Sql:
-        mean = binary(total(parts), "/", nonzero(parts[2], integer(0)))
+    def mean(parts: Sequence[Term]) -> Term:
+        mean = apply("/", summed(parts), nonzero(parts[2], integer(0)), kind=Double())
         return _between(mean, parts[3], parts[4])
 
-    return Parts((*limbs, count, least, most), mean) if average else Parts((*limbs, count, least), total)
+    return Parts((*calls, most), mean) if average else Parts(calls, summed)
 
 
-def _rounded(first: Sql, second: Sql, power: int) -> Sql:
+def _rounded(first: Term, second: Term, power: int) -> Term:
     """The double nearest to (first * 2^53 + second) * 2^(power - 115), first and second 128 bits wide.
 
     Either way two doubles that are exact are added once. Where the first is too long for a double, it is taken apart
     itself, and of what lies below it only the sign can matter.
     """
     limb, apart = integer(2**LOW_BITS), integer(2**TAKEN_APART)
-    carried = binary(first, "+", binary(second, "//", limb))
-    left = binary(second, "%", limb)
+    carried = _wide("+", first, _wide("//", second, limb))
+    left = _wide("%", second, limb)
     short = _scaled_sum(carried, power - HIGH_BITS, left, power - HIGH_BITS - LOW_BITS)
-    ending = binary(binary(binary(carried, "%", apart), "*", integer(2)), "+", call("sign", left))
-    long = _scaled_sum(binary(carried, "//", apart), power - HIGH_BITS + TAKEN_APART, ending, power - HIGH_BITS - 1)
-    return when(Sql(f"{call('abs', carried)} < {limb}"), short, long)
+    ending = _wide("+", _wide("*", _wide("%", carried, apart), integer(2)), apply("sign", left))
+    long = _scaled_sum(_wide("//", carried, apart), power - HIGH_BITS + TAKEN_APART, ending, power - HIGH_BITS - 1)
+    return when(test("<", apply("abs", carried, kind=WIDE), limb), short, long)
 
 
-def _scaled_sum(first: Sql, first_power: int, second: Sql, second_power: int) -> Sql:
-    scaled = (
-        binary(cast(number, Double()), "*", _two_to(power))
-        for number, power in ((first, first_power), (second, second_power))
-    )
-    return binary(next(scaled), "+", next(scaled))
+def _scaled_sum(first: Term, first_power: int, second: Term, second_power: int) -> Term:
+    scaled = (_times(cast(first, Double()), first_power), _times(cast(second, Double()), second_power))
+    return apply("+", *scaled, kind=Double())
 
 
-def _two_to(power: int) -> Sql:
-    return literal(Fraction(2) ** power, Double())
+def _times(value: Term, power: int) -> Term:
+    """Multiplied by two to this power."""
+    return apply("*", value, double(Fraction(2) ** power), kind=Double())
+
+
+def _wide(operation: str, left: Term, right: Term) -> Term:
+    return apply(operation, left, right, kind=WIDE)

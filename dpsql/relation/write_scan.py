@@ -10,31 +10,19 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import UNIT, apply, clamp, double, finite, finite_clamp, integer, test, when
+from dpsql.engine_sql.tree import Constant, Derived, Field, Fold, Joined, Named, Select, Stored, Table
 from dpsql.errors import Unsupported
-from dpsql.expressions.write import (
-    Sql,
-    binary,
-    call,
-    clamp,
-    column,
-    finite,
-    finite_clamp,
-    listed,
-    literal,
-    named,
-    try_cast,
-    when,
-)
 from dpsql.schema.types import Boolean, Date, Double, Text, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dpsql.engine_sql.tree import Source, Term
     from dpsql.expressions.facts import Facts, Value
     from dpsql.relation.relation import Scan, ScanColumn, Unit, UnitHop
     from dpsql.schema.types import ColumnType
 
-UNIT = "_unit"
 KEY = "_key"
 ROWS = "_rows"
 OWNERS = "_owners"
@@ -45,16 +33,16 @@ FIRST_DAY, LAST_DAY = date(1, 1, 1), date(9999, 12, 31)
 FIRST_MOMENT, LAST_MOMENT = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)
 
 
-def scan_sql(scan: Scan, names: list[str]) -> Sql:
+def scan_sql(scan: Scan, names: list[str]) -> Select:
     found = {found.name: found for found in scan.columns}
     for name in names:
         if found[name].collected is not None:
             raise _never_seen(found[name])
-    chosen = [named(_declared(column(found[name].declared, ROWS), found[name].facts), name) for name in names]
+    chosen = tuple(Named(_declared(found[name].declared, found[name].facts), name) for name in names)
     if scan.unit is None:
-        return Sql(f"SELECT {listed(chosen) or '1'} FROM {named(column(scan.table), ROWS)}")
+        return Select(chosen, Table(scan.table, ROWS))
     source, unit = _with_unit(scan.table, scan.unit.path, scan.unit)
-    return Sql(f"SELECT {listed([named(unit, UNIT), *chosen])} FROM {source} WHERE {unit} IS NOT NULL")
+    return Select((Named(unit, UNIT), *chosen), source, test("is not null", unit))
 
 
 def _never_seen(answers: ScanColumn) -> Unsupported:
@@ -64,63 +52,66 @@ def _never_seen(answers: ScanColumn) -> Unsupported:
     )
 
 
-def _with_unit(table: str, path: tuple[UnitHop, ...], unit: Unit) -> tuple[Sql, Sql]:
+def _with_unit(table: str, path: tuple[UnitHop, ...], unit: Unit) -> tuple[Source, Term]:
     """FROM a table, and the expression that gives each row's unit: its own column, or that of the row it refers to."""
-    rows = named(column(table), ROWS)
+    rows = Table(table, ROWS)
     if not path:
-        return rows, _typed(column(unit.column, ROWS), unit.type)
+        return rows, _typed(unit.column, unit.type)
     hop, *rest = path
-    meets = binary(_typed(column(hop.column, ROWS), hop.type), "=", column(KEY, OWNERS))
-    return Sql(f"{rows} JOIN ({_owners(hop, tuple(rest), unit)}) AS {OWNERS} ON {meets}"), column(UNIT, OWNERS)
+    meets = test("=", _typed(hop.column, hop.type), Field(KEY, OWNERS))
+    return Joined("INNER", rows, Derived(_owners(hop, tuple(rest), unit), OWNERS), meets), Field(UNIT, OWNERS)
 
 
-def _owners(hop: UnitHop, rest: tuple[UnitHop, ...], unit: Unit) -> Sql:
+def _owners(hop: UnitHop, rest: tuple[UnitHop, ...], unit: Unit) -> Select:
     """The unit of every key that a foreign key may refer to. A key that several units share belongs to the least."""
     source, owner = _with_unit(hop.to_table, rest, unit)
-    key = _typed(column(hop.to_column, ROWS), hop.type)
-    known = f"FROM {source} WHERE {owner} IS NOT NULL"
+    key = _typed(hop.to_column, hop.type)
+    known = test("is not null", owner)
     if hop.unique:
-        return Sql(f"SELECT {named(key, KEY)}, {named(owner, UNIT)} {known}")
-    return Sql(f"SELECT {named(key, KEY)}, {named(call('min', owner), UNIT)} {known} GROUP BY {key}")
+        return Select((Named(key, KEY), Named(owner, UNIT)), source, known)
+    return Select((Named(key, KEY), Named(Fold("min", (owner,)), UNIT)), source, known, (key,))
 
 
-def _typed(raw: Sql, kind: ColumnType) -> Sql:
+def _typed(column: str, kind: ColumnType) -> Term:
     """The column as its declared type, NULL where it does not fit.
 
     A collation of the column would make one group of several spellings, shown as one person's: texts are equal if they
     are spelled alike.
     """
-    typed = try_cast(raw, kind)
-    return _spelled(when(Sql(f"strlen({typed}) <= {LONGEST_TEXT}"), typed)) if isinstance(kind, Text) else typed
+    typed = Stored(column, ROWS, kind)
+    if not isinstance(kind, Text):
+        return typed
+    return _spelled(when(test("<=", apply("bytes", typed), integer(LONGEST_TEXT)), typed))
 
 
-def _spelled(text: Sql) -> Sql:
-    return Sql(f"({text} COLLATE C)")
+def _spelled(text: Term) -> Term:
+    return apply("by code points", text, kind=Text())
 
 
-def _declared(raw: Sql, facts: Facts) -> Sql:
+def _declared(column: str, facts: Facts) -> Term:
     """The column as the schema declares it, whatever the row holds."""
     if facts.values is not None:
-        return _one_of(raw, facts.type, facts.values)
-    typed = _typed(raw, facts.type)
+        return _one_of(column, facts.type, facts.values)
+    typed = _typed(column, facts.type)
     if isinstance(facts.type, Date | Timestamp) and facts.low is None:
-        low, high = (FIRST_DAY, LAST_DAY) if isinstance(facts.type, Date) else (FIRST_MOMENT, LAST_MOMENT)
-        return when(Sql(f"{typed} BETWEEN {literal(low, facts.type)} AND {literal(high, facts.type)}"), typed)
+        ends = (FIRST_DAY, LAST_DAY) if isinstance(facts.type, Date) else (FIRST_MOMENT, LAST_MOMENT)
+        return when(test("between", typed, *(Constant(end, facts.type) for end in ends)), typed)
     if isinstance(facts.type, Double):
-        typed = binary(typed, "+", literal(0, facts.type))  # one spelling of zero
+        typed = apply("+", typed, double(0), kind=Double())  # one spelling of zero
     if facts.low is None or facts.high is None:
         return finite(typed) if isinstance(facts.type, Double) else typed
-    least, most = literal(facts.low, facts.type), literal(facts.high, facts.type)
+    least, most = Constant(facts.low, facts.type), Constant(facts.high, facts.type)
     if isinstance(facts.type, Date | Timestamp):
         # DuckDB looks ahead with the extremes of a column, and some date functions fail on those of a stray date; these
         # two hide them.
-        return when(Sql(f"{typed} IS NOT NULL"), call("greatest", call("least", typed, most), least))
+        capped = apply("least", typed, most, kind=facts.type)
+        return when(test("is not null", typed), apply("greatest", capped, least, kind=facts.type))
     return (finite_clamp if isinstance(facts.type, Double) else clamp)(typed, least, most)
 
 
-def _one_of(raw: Sql, kind: ColumnType, values: Sequence[Value]) -> Sql:
-    typed = try_cast(raw, kind)
+def _one_of(column: str, kind: ColumnType, values: Sequence[Value]) -> Term:
+    typed = Stored(column, ROWS, kind)
     if isinstance(kind, Boolean) and len(values) == 2:
         return typed
     spelled = _spelled(typed) if isinstance(kind, Text) else typed
-    return when(binary(spelled, "IN", Sql(f"({listed([literal(value, kind) for value in values])})")), spelled)
+    return when(test("in", spelled, *(Constant(value, kind) for value in values)), spelled)

@@ -12,29 +12,29 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.aggregates.function import Bounds
+from dpsql.aggregates.table import AGGREGATES
+from dpsql.engine_sql.build import apply, test, when
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.lower import place_of
 from dpsql.expressions.tree import Literal
 from dpsql.expressions.types import common_type, written_as
-from dpsql.expressions.write import Sql, call, when
 from dpsql.resolve.options import MARK, PER_GROUP, PER_ROW
 from dpsql.schema.types import Decimal, Double, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dpsql.engine_sql.tree import Term
     from dpsql.expressions.lower import Lowering
     from dpsql.expressions.tree import Expression
     from dpsql.relation.relation import AggregateCall
     from dpsql.schema.types import ColumnType
     from dpsql.source import Place
 
-    Bounds = dict[str, tuple[Fraction, Fraction]]
-
-BY_GROUP = ("SUM", "COUNT")
-NOT_BY_ROW = ("COUNT", "COVAR_POP", "COVAR_SAMP", "CORR", "REGR_SLOPE")
+    Given = dict[str, tuple[Fraction, Fraction]]
 
 
 def is_wrapper(node: exp.Expr) -> bool:
@@ -54,9 +54,9 @@ def without_bounds(node: exp.Expr) -> exp.Expr:
     return node.transform(unwrapped)
 
 
-def take_bounds(node: exp.Expr, text: str) -> tuple[exp.Expr, Bounds]:
+def take_bounds(node: exp.Expr, text: str) -> tuple[exp.Expr, Given]:
     """The aggregate without its bounds, and these by the wrapper's name."""
-    found: Bounds = {}
+    found: Given = {}
     for wrapper in node.find_all(exp.Anonymous):
         if is_wrapper(wrapper):
             place, name = place_of(wrapper, text), wrapper.name.removeprefix(MARK)
@@ -86,13 +86,12 @@ def written_number(node: exp.Expr) -> Fraction | None:
     return Fraction(node.this) if isinstance(node, exp.Literal) and not node.is_string else None
 
 
-def with_bounds(asked: AggregateCall, bounds: Bounds, node: exp.Expr, lowering: Lowering) -> AggregateCall:
+def with_bounds(asked: AggregateCall, bounds: Given, node: exp.Expr, lowering: Lowering) -> AggregateCall:
     """The aggregate of values held within the bounds, or refused if it cannot be."""
     if PER_ROW in bounds:
-        if asked.name in NOT_BY_ROW or len(asked.arguments) != 1:
-            raise Unsupported(
-                f"{asked.name} takes no bounds per row", at=asked.at, hint="SUM, AVG, VAR_POP and STDDEV_POP do"
-            )
+        if not _takes(asked, Bounds.PER_ROW) or len(asked.arguments) != 1:
+            taking = ", ".join(name for name, function in AGGREGATES.items() if Bounds.PER_ROW in function.bounds)
+            raise Unsupported(f"{asked.name} takes no bounds per row", at=asked.at, hint=f"these do: {taking}")
         (value,) = asked.arguments
         asked = replace(asked, arguments=(_held(value, bounds[PER_ROW], node, lowering),))
     if PER_GROUP in bounds:
@@ -101,8 +100,13 @@ def with_bounds(asked: AggregateCall, bounds: Bounds, node: exp.Expr, lowering: 
     return asked
 
 
+def _takes(asked: AggregateCall, bounds: Bounds) -> bool:
+    """Functions within one unit alone have rows, and no groups of many people."""
+    return bounds in AGGREGATES[asked.name].bounds if asked.name in AGGREGATES else bounds is Bounds.PER_ROW
+
+
 def _check_by_group(asked: AggregateCall, low: Fraction, high: Fraction) -> None:
-    if asked.name not in BY_GROUP:
+    if not _takes(asked, Bounds.PER_GROUP):
         raise Unsupported(
             f"{asked.name} takes no bounds per group: it is an average over rows, not over units",
             at=asked.at,
@@ -146,13 +150,13 @@ def _hold_facts(arguments: Sequence[Facts]) -> Facts:
     return bounded(kind, *ends, nullable=value.nullable, whole=value.whole and low.whole and high.whole)
 
 
-def _hold_sql(arguments: Sequence[Written]) -> Sql:
+def _hold_sql(arguments: Sequence[Written]) -> Term:
     """NULL stays NULL, and NaN and the infinities become it: LEAST and GREATEST would turn them into a bound."""
     kind = common_type([argument.facts for argument in arguments])
     assert kind is not None
     value, low, high = (written_as(kind, argument) for argument in arguments)
-    known = call("isfinite", value) if isinstance(kind, Double) else Sql(f"{value} IS NOT NULL")
-    return when(known, call("least", call("greatest", value, low), high))
+    known = test("is finite" if isinstance(kind, Double) else "is not null", value)
+    return when(known, apply("least", apply("greatest", value, low, kind=kind), high, kind=kind))
 
 
 HOLD = Function("hold", "SUM(x, contribution_bounds_per_row => (low, high))", _hold_facts, _hold_sql)

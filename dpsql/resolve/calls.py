@@ -5,15 +5,19 @@ FILTER (WHERE c) and COUNT_IF(c) are the aggregate of CASE WHEN c THEN ... END.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.aggregates.table import ways_to_ask
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.constants import as_beside
-from dpsql.relation.per_unit import AGGREGATES, check_per_unit, result_type
+from dpsql.relation import per_unit
+from dpsql.relation.per_unit import check_per_unit, result_type
 from dpsql.relation.relation import AggregateCall
 from dpsql.resolve.bounds import take_bounds, with_bounds
+from dpsql.resolve.names import argument_counts, function_name
 from dpsql.resolve.quantiles import is_quantile, read_quantiles
 from dpsql.resolve.syntax import extra_clauses, has_aggregate, is_star
 
@@ -23,50 +27,18 @@ if TYPE_CHECKING:
     from dpsql.expressions.tree import Expression
     from dpsql.source import Place
 
-NAMES: dict[type[exp.Expr], str] = {
-    exp.Count: "COUNT",
-    exp.Sum: "SUM",
-    exp.Avg: "AVG",
-    exp.Variance: "VAR_SAMP",
-    exp.VariancePop: "VAR_POP",
-    exp.Stddev: "STDDEV_SAMP",
-    exp.StddevSamp: "STDDEV_SAMP",
-    exp.StddevPop: "STDDEV_POP",
-    exp.CovarPop: "COVAR_POP",
-    exp.CovarSamp: "COVAR_SAMP",
-    exp.Corr: "CORR",
-    exp.RegrSlope: "REGR_SLOPE",
-    exp.RegrIntercept: "REGR_INTERCEPT",
-    exp.RegrR2: "REGR_R2",
-    exp.Min: "MIN",
-    exp.Max: "MAX",
-    exp.Mode: "MODE",
-    exp.AnyValue: "ANY_VALUE",
-    exp.LogicalOr: "BOOL_OR",
-    exp.LogicalAnd: "BOOL_AND",
-    exp.RowNumber: "ROW_NUMBER",
-    exp.Rank: "RANK",
-    exp.DenseRank: "DENSE_RANK",
-    exp.Lag: "LAG",
-    exp.Lead: "LEAD",
-    exp.FirstValue: "FIRST_VALUE",
-    exp.LastValue: "LAST_VALUE",
-    exp.NthValue: "NTH_VALUE",
-    exp.Ntile: "NTILE",
-    exp.PercentRank: "PERCENT_RANK",
-    exp.CumeDist: "CUME_DIST",
-}
-# How many arguments there are, where it is not one.
-COUNTS = {
-    **dict.fromkeys(("COVAR_POP", "COVAR_SAMP", "CORR", "REGR_SLOPE", "REGR_INTERCEPT", "REGR_R2", "NTH_VALUE"), (2,)),
-    **dict.fromkeys(("LAG", "LEAD"), (1, 2, 3)),
-}
-WITHOUT_ARGUMENTS = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")
 ARGUMENTS = ("this", "expression", "offset", "default")
-HINT = (
-    "the aggregates are COUNT, SUM, AVG, MIN, MAX, MEDIAN, QUANTILE_CONT, MODE, VARIANCE, STDDEV, COVAR_POP, CORR, "
-    "REGR_SLOPE and COUNT_IF"
-)
+HINT = f"the aggregates are {', '.join(ways_to_ask())}"
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """A function over many rows as it is written: which one, and of what."""
+
+    name: str
+    arguments: tuple[exp.Expr, ...]
+    distinct: bool = False
+    wide: bool = False
 
 
 def aggregate_call(node: exp.Expr, lowering: Lowering) -> AggregateCall:
@@ -107,21 +79,16 @@ def _quantile_calls(node: exp.Expr, lowering: Lowering, place: Place | None) -> 
 
 
 def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> AggregateCall:
-    plain = _plain(node)
-    name = NAMES.get(type(plain)) if plain is not None else None
-    if plain is None or name is None or extra_clauses(plain, {*ARGUMENTS, "big_int"}):
+    asked = _spelled(node)
+    if asked is None:
         raise Unsupported(f"{_spoken(node)} cannot be asked", at=place, hint=HINT)
-    if is_star(plain) or name in WITHOUT_ARGUMENTS:
-        return AggregateCall(name, (), at=place)
-    nodes = [plain.args[key] for key in ARGUMENTS if plain.args.get(key) is not None]
-    distinct = isinstance(plain.this, exp.Distinct)
-    if distinct:
-        nodes = plain.this.expressions
-    if len(nodes) not in COUNTS.get(name, (1,)) or (distinct and plain.this.args.get("on")):
-        raise Unsupported(f"{name} takes one column there", at=place, hint="ask about one column at a time")
-    value, *rest = (_argument(part, lowering, place) for part in nodes)
-    arguments = (value, *(as_beside(part, [value]) for part in rest))
-    return AggregateCall(name, arguments, distinct, place, wide=_is_count_if(node))
+    possible = argument_counts(asked.name)
+    if len(asked.arguments) not in possible:
+        takes = "one column there" if possible[-1] == 1 else f"{' or '.join(map(str, possible))} arguments"
+        raise Unsupported(f"{asked.name} takes {takes}", at=place, hint="ask about one column at a time")
+    values = [_argument(part, lowering, place) for part in asked.arguments]
+    arguments = (*values[:1], *(as_beside(part, values[:1]) for part in values[1:]))
+    return AggregateCall(asked.name, arguments, asked.distinct, place, wide=asked.wide)
 
 
 def _argument(node: exp.Expr, lowering: Lowering, place: Place | None) -> Expression:
@@ -132,36 +99,41 @@ def _argument(node: exp.Expr, lowering: Lowering, place: Place | None) -> Expres
     return lowering.lower(node)
 
 
-def _plain(node: exp.Expr) -> exp.Expr | None:
-    """The aggregate without FILTER, under its usual name; None if it cannot be said so."""
-    if isinstance(node, exp.Filter):
-        inner, condition = _plain(node.this), node.expression.this
-        if inner is None:
-            return None
-        return _filtered(inner, condition)
-    if isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.AnyValue):
-        return node.this
-    if isinstance(node, exp.ApproxDistinct) and not extra_clauses(node, {"this"}):
-        return exp.Count(this=exp.Distinct(expressions=[node.this]))
-    if isinstance(node, exp.CountIf):
-        return exp.Count(this=_where(node.this, exp.Literal.number(1)))
-    if isinstance(node, exp.Anonymous):
-        return exp.Avg(this=node.expressions[0]) if len(node.expressions) == 1 else None
-    return node
+def _spelled(node: exp.Expr) -> Spelled | None:
+    """The function under its usual name; None if it is unknown, or has a clause that is."""
+    match node:
+        case exp.Filter():
+            inner = _spelled(node.this)
+            return None if inner is None else _filtered(inner, node.expression.this)
+        case exp.IgnoreNulls(this=exp.AnyValue()):
+            return _spelled(node.this)
+        case exp.ApproxDistinct() if not extra_clauses(node, {"this"}):
+            return Spelled("COUNT", (node.this,), distinct=True)
+        case exp.CountIf():
+            return Spelled("COUNT", (_where(node.this, exp.Literal.number(1)),), wide=True)
+    name = function_name(node)
+    return None if name is None else _with_arguments(name, node)
 
 
-def _is_count_if(node: exp.Expr) -> bool:
-    return isinstance(node.this if isinstance(node, exp.Filter) else node, exp.CountIf)
+def _with_arguments(name: str, node: exp.Expr) -> Spelled | None:
+    anonymous = isinstance(node, exp.Anonymous)
+    if extra_clauses(node, {"this", "expressions"} if anonymous else {*ARGUMENTS, "big_int"}):
+        return None
+    written = node.expressions if anonymous else [node.args[key] for key in ARGUMENTS if node.args.get(key) is not None]
+    if is_star(node):
+        return Spelled(name, ())
+    if not written or not isinstance(written[0], exp.Distinct):
+        return Spelled(name, tuple(written))
+    distinct = written[0]
+    return None if written[1:] or distinct.args.get("on") else Spelled(name, tuple(distinct.expressions), distinct=True)
 
 
-def _filtered(call: exp.Expr, condition: exp.Expr) -> exp.Expr:
+def _filtered(asked: Spelled, condition: exp.Expr) -> Spelled | None:
     """The aggregate over rows that satisfy the condition: of the others its (first) argument is NULL."""
-    if isinstance(call.this, exp.Distinct):
-        first, *more = call.this.expressions
-        distinct = exp.Distinct(expressions=[_where(condition, first), *more], on=call.this.args.get("on"))
-        return type(call)(**{**call.args, "this": distinct})
-    argument = exp.Literal.number(1) if is_star(call) else call.this
-    return type(call)(**{**call.args, "this": _where(condition, argument)})
+    if not asked.arguments and 1 not in argument_counts(asked.name):
+        return None
+    first, *more = asked.arguments or (exp.Literal.number(1),)
+    return replace(asked, arguments=(_where(condition, first), *more))
 
 
 def _where(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
@@ -171,10 +143,12 @@ def _where(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
 def _spoken(node: exp.Expr) -> str:
     if isinstance(node, exp.Filter | exp.IgnoreNulls):
         return _spoken(node.this)
+    if isinstance(node, exp.Anonymous):
+        return node.name.upper()
     return node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
 
 
 def per_unit_call(call: AggregateCall) -> tuple[AggregateCall, Facts]:
     """An aggregate within one unit, and what its type says of the result."""
-    check_per_unit(call, AGGREGATES)
+    check_per_unit(call, per_unit.AGGREGATES)
     return call, result_type(call)

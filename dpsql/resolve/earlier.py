@@ -14,19 +14,22 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.aggregates.table import AGGREGATES
+from dpsql.engine_sql.build import WIDE
+from dpsql.engines.duckdb.render import type_name
 from dpsql.engines.scratch import ScratchTable
+from dpsql.engines.stored_types import answer_kind
 from dpsql.errors import Unsupported
 from dpsql.expressions.emit import VALUE
 from dpsql.expressions.facts import fact_of, one_of
 from dpsql.expressions.tree import Column, Earlier, Expression, Literal
-from dpsql.expressions.write import engine_type
 from dpsql.limits import LONGEST_LIST
-from dpsql.relation.earlier import EarlierTable, known_kind, known_rows
+from dpsql.relation.earlier import EarlierTable, known_rows
 from dpsql.relation.relation import Listed, Scan
 from dpsql.resolve.inner import reads_release, release_name, reports_name
 from dpsql.resolve.rows import Answer, Rows, inner_name
 from dpsql.resolve.syntax import DUCKDB
-from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Integer
+from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +138,7 @@ def _earlier(resolver: Resolver, query: exp.Expr, node: exp.Expr, *, single: boo
 
 
 def _kind(name: str, resolver: Resolver, node: exp.Expr) -> ColumnType:
-    kind = known_kind(name)
+    kind = answer_kind(name)
     if kind is None:
         raise resolver.refuse(
             f"values of type {name} cannot be used beside rows of people", node, "CAST them to a number, text or date"
@@ -165,23 +168,19 @@ def _release_tables(resolver: Resolver) -> Iterator[ScratchTable]:
 
 
 def _columns(aggregate: Aggregate) -> dict[str, tuple[str, str]]:
-    keys = {f"_k{number}": (str(engine_type(key.type)), "") for number, key in enumerate(aggregate.keys)}
+    keys = {f"_k{number}": (type_name(key.type), "") for number, key in enumerate(aggregate.keys)}
     return keys | {f"_a{number}": (_call_type(call), "") for number, call in enumerate(aggregate.calls)}
 
 
 def _call_type(call: AggregateCall) -> str:
-    """As what the answer of an aggregate is read: numbers but counts and sums as DOUBLE."""
+    """As what the answer of an aggregate is read; one that cannot be asked of many people is refused later."""
+    function = AGGREGATES.get(call.name)
     kind = call.arguments[0].type if call.arguments else Integer()
-    if call.name == "COUNT":
-        return "HUGEINT" if call.wide else "BIGINT"
-    if call.name == "SUM" and isinstance(kind, Integer | Decimal):
-        return "HUGEINT" if isinstance(kind, Integer) else f"DECIMAL({WIDEST_DECIMAL}, {kind.scale})"
-    if call.name == "QUANTILE_CONT" and isinstance(kind, Date):
-        return "TIMESTAMP"
-    plain = str(engine_type(kind))
-    return "DOUBLE" if plain == "BIGINT" or plain.startswith("DECIMAL") else plain
+    kind = kind if function is None else function.read_as(kind)
+    wide = call.wide or (function is not None and function.wide)
+    return type_name(WIDE if wide and isinstance(kind, Integer) else kind)
 
 
 def _public_table(scan: Scan) -> ScratchTable:
-    types = {part.declared: (str(engine_type(part.facts.type)), "") for part in scan.columns}
+    types = {part.declared: (type_name(part.facts.type), "") for part in scan.columns}
     return ScratchTable(scan.table, {}, types)

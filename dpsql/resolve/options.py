@@ -15,20 +15,20 @@ from dataclasses import dataclass
 
 from sqlglot import Token, TokenType
 
+from dpsql.aggregates.function import Bounds
+from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import SqlSyntaxError, UnknownName, Unsupported
 from dpsql.source import Place, did_you_mean
 
 MARK = "\0"
-PER_GROUP = f"{MARK}contribution_bounds_per_group"
-PER_ROW = f"{MARK}contribution_bounds_per_row"
+PER_GROUP = MARK + Bounds.PER_GROUP.value
+PER_ROW = MARK + Bounds.PER_ROW.value
 ARGUMENTS = {name.removeprefix(MARK): name for name in (PER_GROUP, PER_ROW)}
 # A function of the older dialect -> ours, and what CLAMPED BETWEEN holds there.
 ANONYMIZED = {
-    "ANON_COUNT": ("COUNT", PER_GROUP),
-    "ANON_SUM": ("SUM", PER_GROUP),
-    "ANON_AVG": ("AVG", PER_ROW),
-    "ANON_VAR_POP": ("VAR_POP", PER_ROW),
-    "ANON_STDDEV_POP": ("STDDEV_POP", PER_ROW),
+    f"ANON_{name}": (name, MARK + function.clamped.value)
+    for name, function in AGGREGATES.items()
+    if function.clamped is not None
 }
 OPTIONS = (
     "epsilon",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import Dialect, exp
 
 from dpsql.resolve.bounds import is_wrapper, without_bounds
+from dpsql.resolve.names import function_name
 from dpsql.resolve.quantiles import is_quantile
 
 if TYPE_CHECKING:
@@ -36,10 +37,10 @@ def extra_clauses(node: exp.Expr, known: set[str]) -> list[str]:
 
 def is_aggregate(node: exp.Expr) -> bool:
     """Whether the node itself aggregates the rows below; the function of a window does not."""
-    mean = isinstance(node, exp.Anonymous) and node.name.upper() == "MEAN"
+    named = isinstance(node, exp.Anonymous) and function_name(node) is not None
     if isinstance(node, exp.IgnoreNulls):  # which the parser puts around ANY_VALUE
         return is_aggregate(node.this)
-    if not (mean or isinstance(node, exp.AggFunc | exp.Filter) or is_quantile(node)):
+    if not (named or isinstance(node, exp.AggFunc | exp.Filter) or is_quantile(node)):
         return False
     above = node.parent.parent if isinstance(node.parent, exp.Filter | exp.IgnoreNulls) else node.parent
     return not isinstance(above, exp.Window)

@@ -1,0 +1,43 @@
+"""The aggregates that can be asked of many people: one row each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from dpsql.aggregates.avg import AVG
+from dpsql.aggregates.count import COUNT
+from dpsql.aggregates.mode import MODE
+from dpsql.aggregates.moments import MOMENTS
+from dpsql.aggregates.quantile import QUANTILES
+from dpsql.aggregates.sum import SUM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from dpsql.aggregates.function import AggregateFunction, Word
+
+
+def by_name(functions: Iterable[AggregateFunction]) -> Mapping[str, AggregateFunction]:
+    """The table by name. A name or a word of df.dp that stands for two aggregates would be answered as one of them."""
+    listed = list(functions)
+    taken = Counter(name for function in listed for name in function.names)
+    taken += Counter(word.name for function in listed for word in function.words)
+    twice = sorted(name for name, times in taken.items() if times > 1)
+    if twice:
+        raise ValueError(f"{', '.join(twice)} would be two aggregates")
+    return {function.name: function for function in listed}
+
+
+AGGREGATES = by_name((COUNT, SUM, AVG, *MOMENTS, *QUANTILES, MODE))
+
+WORDS: Mapping[str, Word] = {word.name: word for function in AGGREGATES.values() for word in function.words}
+
+
+def ways_to_ask() -> list[str]:
+    """Every name by which an aggregate can be asked for."""
+    spelled = [
+        (*function.names, *(spelling.partition("(")[0] for spelling in function.spellings))
+        for function in AGGREGATES.values()
+    ]
+    return [name for names in spelled for name in names]

@@ -1,0 +1,118 @@
+"""Short words for the trees that are built most often."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpsql.engine_sql.tree import Apply, Case, Cast, Constant, Derived, Field, Fold, Named, Select, TryCast, Wide
+from dpsql.schema.types import Boolean, Double, Integer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dpsql.engine_sql.tree import Kind, Known, Query, Term
+
+UNIT = "_unit"
+"""The column that says whose a row is."""
+SALT = "salt"
+"""The blank that keyed hashes have."""
+NULL = Constant(None)
+TRUE = Constant(True, Boolean())
+WIDE = Wide()
+
+
+def apply(operation: str, *arguments: Term, kind: Known = None) -> Apply:
+    return Apply(operation, arguments, kind)
+
+
+def test(operation: str, *arguments: Term) -> Apply:
+    """A condition."""
+    return Apply(operation, arguments, Boolean())
+
+
+def all_of(conditions: Sequence[Term]) -> Term:
+    """No conditions always hold."""
+    if not conditions:
+        return TRUE
+    return conditions[0] if len(conditions) == 1 else test("and", *conditions)
+
+
+def any_of(conditions: Sequence[Term]) -> Term:
+    return conditions[0] if len(conditions) == 1 else test("or", *conditions)
+
+
+def integer(value: int) -> Constant:
+    """A whole number that takes the kind of what it meets."""
+    return Constant(value)
+
+
+def cast(value: Term, kind: Kind) -> Term:
+    return Cast(value, kind)
+
+
+def wide(value: Term) -> Term:
+    return Cast(value, WIDE)
+
+
+def in_64_bits(value: Term) -> Term:
+    """NULL where it does not fit."""
+    return TryCast(value, Integer())
+
+
+def arithmetic(operation: str, left: Term, right: Term) -> Term:
+    """One operation on 64-bit integers, done in 128 bits; NULL where the result does not fit into 64.
+
+    Engines move constants together, (x * a) * b -> x * (a * b), and fold them before or after any filter. The TryCast
+    keeps neighbouring operations apart, so that nothing which an engine could make of them overflows.
+    """
+    return in_64_bits(apply(operation, wide(left), wide(right), kind=WIDE))
+
+
+def when(condition: Term, then: Term, otherwise: Term = NULL) -> Term:
+    return Case(((condition, then),), otherwise)
+
+
+def nonzero(value: Term, zero: Term) -> Term:
+    """NULL instead of zero. Not by nullif(), which engines write out so themselves: copies that nobody counts."""
+    return when(test("=", value, zero), NULL, value)
+
+
+def clamp(value: Term, low: Term, high: Term) -> Term:
+    """The value moved into [low, high]; NULL stays NULL (least and greatest would turn it into a bound)."""
+    within = test("between", value, low, high)
+    return Case(((within, value), (test("<", value, low), low), (test(">", value, high), high)), NULL)
+
+
+def finite(value: Term) -> Term:
+    """NaN and the infinities become NULL: they are no values that a sum could take."""
+    return when(test("is finite", value), value)
+
+
+def finite_clamp(value: Term, low: Term, high: Term) -> Term:
+    """Both, in the order that is fastest where most values are within the bounds."""
+    beyond = when(test("<", value, low), low, high)
+    return Case(((test("between", value, low, high), value), (test("is finite", value), beyond)), NULL)
+
+
+def double(value: object) -> Constant:
+    return Constant(value, Double())  # type: ignore[arg-type]
+
+
+def count(*values: Term) -> Fold:
+    return Fold("count", values, kind=Integer())
+
+
+def total(value: Term) -> Fold:
+    return Fold("sum", (value,), kind=WIDE)
+
+
+def fields(names: Iterable[str]) -> list[Named]:
+    """Columns that are passed on."""
+    return [Named(Field(name), name) for name in names]
+
+
+BELOW = "_below"
+
+
+def select(columns: Iterable[Named], below: Query, where: Term | None = None, group_by: Sequence[Term] = ()) -> Select:
+    return Select(tuple(columns), Derived(below, BELOW), where, tuple(group_by))

@@ -1,0 +1,219 @@
+"""A tree in the words of DuckDB.
+
+A Let is a lambda over a list of one: the only place of this engine's SQL where an expression gets a name, so that what
+is read twice is computed once. (An engine that puts the expression behind a column in the column's place would not.)
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.engine_sql.tree import Constant, Short, Wide
+from dpsql.engines.duckdb.around_rank import around_rank
+from dpsql.engines.quoting import literal, quoted
+from dpsql.engines.render import Renderer
+from dpsql.engines.stored_types import engine_type
+from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dpsql.engine_sql.tree import (
+        Apply,
+        AroundRank,
+        Fold,
+        Kind,
+        Let,
+        Operand,
+        Query,
+        Series,
+        Stored,
+        Term,
+        TryCast,
+        Values,
+    )
+
+PLAIN = re.compile("_[a-z0-9_]+")
+"""Names that need no quotes, as most of our own."""
+OPERANDS = "_operands"
+INFIX = {
+    **{
+        symbol: symbol
+        for symbol in ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "//", "%", "&", "|", ">>", "||")
+    },
+    "same": "IS NOT DISTINCT FROM",
+    "different": "IS DISTINCT FROM",
+    "glob": "GLOB",
+    "date + days": "+",
+    "date - date": "-",
+}
+SHORT = {8: "TINYINT", 16: "SMALLINT", 32: "INTEGER"}
+EPOCH = "CAST('1970-01-01' AS DATE)"
+SPELLED: dict[str, Callable[..., str]] = {
+    "and": lambda *parts: f"({' AND '.join(parts)})",
+    "or": lambda *parts: f"({' OR '.join(parts)})",
+    "not": lambda part: f"(NOT {part})",
+    "negate": lambda part: f"(-{part})",
+    "is null": lambda part: f"({part} IS NULL)",
+    "is not null": lambda part: f"({part} IS NOT NULL)",
+    "is not false": lambda part: f"({part} IS NOT FALSE)",
+    "in": lambda value, *choices: f"({value} IN ({', '.join(choices)}))",
+    "between": lambda value, low, high: f"({value} BETWEEN {low} AND {high})",
+    "is finite": lambda value: f"isfinite({value})",
+    "is nan": lambda value: f"isnan({value})",
+    **{f"try {symbol}": lambda left, right, symbol=symbol: f"TRY(({left} {symbol} {right}))" for symbol in "+-*"},
+    "by code points": lambda text: f"({text} COLLATE C)",
+    "bytes": lambda text: f"strlen({text})",
+    "like": lambda *parts: f"({parts[0]} LIKE {' ESCAPE '.join(parts[1:])})",
+    "ilike": lambda *parts: f"({parts[0]} ILIKE {' ESCAPE '.join(parts[1:])})",
+    "date part": lambda part, moment: f"date_part({part}, {moment})",
+    "date trunc": lambda unit, moment: f"date_trunc({unit}, {moment})",
+    "date diff": lambda unit, first, last: f"date_diff({unit}, {first}, {last})",
+    "date sub": lambda unit, first, last: f"date_sub({unit}, {first}, {last})",
+    "last day": lambda moment: f"last_day({moment})",
+    # The engine reads what it cannot make: 2024-2-30 is NULL, and nothing fails.
+    "make date": lambda *parts: f"TRY_CAST(concat_ws('-', {', '.join(parts)}) AS DATE)",
+    "epoch days": lambda day: f"date_diff('day', {EPOCH}, {day})",
+    "epoch microseconds": lambda moment: f"epoch_us({moment})",
+    "from epoch days": lambda days: f"({EPOCH} + CAST({days} AS INTEGER))",
+    "from epoch microseconds": lambda count: f"make_timestamp({count})",
+    # Hashed twice, because once is not uniform.
+    "keyed hash": lambda *parts: f"hash(hash({', '.join(parts)}))",
+    "one in 64": lambda hashed: f"({hashed} & 63 = 0)",
+    "position": lambda value, *choices: f"CAST(list_position([{', '.join(choices)}], {value}) - 1 AS BIGINT)",
+}
+
+
+def type_name(kind: Kind) -> str:
+    match kind:
+        case Wide():
+            return "HUGEINT"
+        case Short(bits):
+            return SHORT[bits]
+        case _:
+            return engine_type(kind)
+
+
+def render(query: Query, blanks: Mapping[str, int] | None = None) -> str:
+    return DuckDB(blanks).query(query)
+
+
+def render_term(term: Term) -> str:
+    """For the post-processing database, whose queries are the analyst's own."""
+    return DuckDB().term(term)
+
+
+class DuckDB(Renderer):
+    def quoted(self, name: str) -> str:
+        return name if PLAIN.fullmatch(name) else quoted(name)
+
+    def type_name(self, kind: Kind) -> str:
+        return type_name(kind)
+
+    def constant(self, constant: Constant) -> str:
+        value, kind = constant.value, constant.kind
+        if value is None:
+            return "NULL" if kind is None else f"CAST(NULL AS {self.type_name(kind)})"
+        match kind:
+            case None:
+                return whole(value)
+            case Boolean():
+                return "true" if value else "false"
+            case Integer():
+                # A bare 2000000000 is 32 bits wide in the engine, and twice that would fail.
+                text = whole(value)
+                return text if text.startswith("CAST") else f"CAST({text} AS BIGINT)"
+            case Double():
+                assert isinstance(value, int | Fraction)
+                # repr is the shortest text that reads back as the same double
+                return f"CAST({literal(repr(float(value)))} AS DOUBLE)"
+            case Decimal(scale=scale):
+                assert isinstance(value, int | Fraction)
+                return f"CAST({literal(digits(round(Fraction(value) * 10**scale), scale))} AS {engine_type(kind)})"
+            case Date():
+                assert isinstance(value, date)
+                return f"CAST({literal(value.isoformat())} AS DATE)"
+            case Timestamp():
+                assert isinstance(value, datetime)
+                return f"CAST({literal(value.isoformat(' '))} AS TIMESTAMP)"
+            case Wide() | Short():
+                return f"CAST({whole(value)} AS {self.type_name(kind)})"
+            case _:
+                return literal(str(value))
+
+    def apply(self, operation: str, arguments: list[str], node: Apply) -> str:
+        if operation in INFIX:
+            left, right = arguments
+            return f"({left} {INFIX[operation]} {right})"
+        if operation in SPELLED:
+            return SPELLED[operation](*arguments)
+        if operation == "shift":
+            return shifted(arguments[0], node)
+        return f"{operation}({', '.join(arguments)})"
+
+    def try_cast(self, cast: TryCast) -> str:
+        return f"TRY_CAST({self.term(cast.value)} AS {self.type_name(cast.kind)})"
+
+    def stored(self, column: Stored) -> str:
+        return f"TRY_CAST({self.quoted(column.table)}.{self.quoted(column.name)} AS {engine_type(column.kind)})"
+
+    def let(self, let: Let) -> str:
+        """All operands get a name: one that asks for another query's value cannot stand inside a lambda."""
+        fields = ", ".join(f"{literal(f'v{number}')}: {self.term(value)}" for number, value in enumerate(let.values))
+        return f"list_extract(list_transform([{{{fields}}}], lambda {OPERANDS}: {self.term(let.body)}), 1)"
+
+    def operand(self, operand: Operand) -> str:
+        return f"struct_extract({OPERANDS}, {literal(f'v{operand.number}')})"
+
+    def fold(self, fold: Fold) -> str:
+        name = "list" if fold.name == "collect" else fold.name
+        inside = self.listed(fold.arguments) or ("*" if name == "count" else "")
+        order = f" ORDER BY {self.ordered(fold.order_by)}" if fold.order_by else ""
+        where = "" if fold.where is None else f" FILTER (WHERE {self.term(fold.where)})"
+        return f"{name}({'DISTINCT ' if fold.distinct else ''}{inside}{order}){where}"
+
+    def values(self, values: Values) -> str:
+        names = ", ".join(map(quoted, values.names))
+        if not values.rows:
+            columns = zip(values.names, values.kinds, strict=True)
+            empty = (f"{self.typed_null(kind)} AS {quoted(name)}" for name, kind in columns)
+            return f"SELECT {', '.join(empty)} WHERE false"
+        rows = ([Constant(*cell) for cell in zip(row, values.kinds, strict=True)] for row in values.rows)
+        listed = ", ".join(f"({self.listed(row)})" for row in rows)
+        return f"SELECT {names} FROM (VALUES {listed}) AS listed({names})"
+
+    def series(self, series: Series) -> str:
+        return f"SELECT number AS {quoted(series.name)} FROM range(0, {series.count}) AS numbers(number)"
+
+    def around_rank(self, profile: AroundRank) -> str:
+        return around_rank(self, profile)
+
+
+def shifted(moment: str, node: Apply) -> str:
+    _, amount, unit = node.arguments
+    return f"({moment} + INTERVAL ({amount.value}) {unit.value})"  # type: ignore[union-attr]
+
+
+def whole(value: object) -> str:
+    """
+    >>> whole(5), whole(-5), whole(2**40)
+    ('5', '(-5)', "CAST('1099511627776' AS BIGINT)")
+    """
+    assert isinstance(value, int)
+    if abs(value) >= 2**31:
+        # The parser reads -9223372036854775808 as minus a number that is too large, so such numbers are texts.
+        return f"CAST('{value}' AS {'BIGINT' if -(2**63) <= value < 2**63 else 'HUGEINT'})"
+    return str(value) if value >= 0 else f"({value})"
+
+
+def digits(scaled: int, scale: int) -> str:
+    """
+    >>> digits(-5, 2)
+    '-0.05'
+    """
+    text = f"{abs(scaled):0{scale + 1}d}"
+    before, after = text[: len(text) - scale], text[len(text) - scale :]
+    return ("-" if scaled < 0 else "") + before + ("." + after if after else "")

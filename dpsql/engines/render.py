@@ -1,0 +1,207 @@
+"""A tree as an engine's text: what all engines say alike. A subclass says the rest in its own words."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, assert_never
+
+from dpsql.engine_sql.build import NULL
+from dpsql.engine_sql.tree import (
+    Apply,
+    AroundRank,
+    Blank,
+    Case,
+    Cast,
+    Constant,
+    Derived,
+    Exists,
+    Field,
+    Fold,
+    Joined,
+    Let,
+    Named,
+    Operand,
+    Ordered,
+    Over,
+    Scalar,
+    Select,
+    Series,
+    SetOperation,
+    Stored,
+    Table,
+    TryCast,
+    Values,
+    With,
+)
+from dpsql.errors import Unsupported
+from dpsql.limits import LONGEST_ENGINE_SQL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from dpsql.engine_sql.tree import Kind, Query, Source, Term
+    from dpsql.schema.types import ColumnType
+
+
+WITH = "WITH "
+
+
+class Renderer(ABC):
+    """Renders one query; `blanks` are the numbers that it leaves open."""
+
+    def __init__(self, blanks: Mapping[str, int] | None = None) -> None:
+        self.blanks = blanks or {}
+
+    # -- what engines say differently ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def quoted(self, name: str) -> str: ...
+
+    @abstractmethod
+    def type_name(self, kind: Kind) -> str: ...
+
+    @abstractmethod
+    def constant(self, constant: Constant) -> str: ...
+
+    @abstractmethod
+    def apply(self, operation: str, arguments: list[str], node: Apply) -> str: ...
+
+    @abstractmethod
+    def try_cast(self, cast: TryCast) -> str: ...
+
+    @abstractmethod
+    def stored(self, column: Stored) -> str: ...
+
+    @abstractmethod
+    def let(self, let: Let) -> str: ...
+
+    @abstractmethod
+    def operand(self, operand: Operand) -> str: ...
+
+    @abstractmethod
+    def fold(self, fold: Fold) -> str: ...
+
+    @abstractmethod
+    def values(self, values: Values) -> str: ...
+
+    @abstractmethod
+    def series(self, series: Series) -> str: ...
+
+    @abstractmethod
+    def around_rank(self, profile: AroundRank) -> str: ...
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def term(self, value: Term) -> str:
+        match value:
+            case Field(name, table):
+                return self.quoted(name) if table is None else f"{self.quoted(table)}.{self.quoted(name)}"
+            case Apply(operation, arguments):
+                return self.apply(operation, [self.term(argument) for argument in arguments], value)
+            case Constant():
+                return self.constant(value)
+            case Operand():
+                return self.operand(value)
+            case TryCast():
+                return self.try_cast(value)
+            case Cast(inner, kind):
+                return f"CAST({self.term(inner)} AS {self.type_name(kind)})"
+            case Case(branches, otherwise):
+                whens = " ".join(f"WHEN {self.term(test)} THEN {self.term(then)}" for test, then in branches)
+                last = "" if otherwise == NULL else f" ELSE {self.term(otherwise)}"
+                return f"CASE {whens}{last} END"
+            case Stored():
+                return self.stored(value)
+            case Let():
+                return self.let(value)
+            case Fold():
+                return self.fold(value)
+            case Over():
+                return self.over(value)
+            case Blank(name):
+                return str(self.blanks[name])
+            case Exists(query):
+                return f"EXISTS ({self.query(query)})"
+            case Scalar(query):
+                return f"({self.query(query)})"
+        assert_never(value)
+
+    def listed(self, values: Iterable[Term]) -> str:
+        return ", ".join(map(self.term, values))
+
+    def ordered(self, order: Iterable[Ordered]) -> str:
+        return ", ".join(
+            f"{self.term(part.value)}{' DESC' * part.descending} NULLS {'FIRST' if part.nulls_first else 'LAST'}"
+            for part in order
+        )
+
+    def over(self, window: Over) -> str:
+        partition = f"PARTITION BY {self.listed(window.partition_by)}"
+        order = f" ORDER BY {self.ordered(window.order_by)}" if window.order_by else ""
+        frame = f" {window.frame}" if window.frame else ""
+        return f"{self.fold(window.fold)} OVER ({partition}{order}{frame})"
+
+    # -- queries ------------------------------------------------------------------------------------------------------
+
+    def query(self, query: Query) -> str:
+        sql = self._query(query)
+        if len(sql) > LONGEST_ENGINE_SQL:
+            raise Unsupported(
+                f"the query takes more than {LONGEST_ENGINE_SQL:,} characters to write for the engine",
+                hint="read fewer tables and columns with long lists of declared values, or ask in several queries",
+            )
+        return sql
+
+    def _query(self, query: Query) -> str:
+        match query:
+            case Select():
+                return self.select(query)
+            case SetOperation(kind, left, right):
+                return f"({self.query(left)}) {kind} ({self.query(right)})"
+            case With(parts, last):
+                before = ", ".join(f"{self.quoted(part.name)} AS ({self.query(part.query)})" for part in parts)
+                rest = self.query(last)
+                # One that has a WITH clause of its own has these in front.
+                return (
+                    f"{WITH}{before}, {rest.removeprefix(WITH)}" if rest.startswith(WITH) else f"{WITH}{before} {rest}"
+                )
+            case Values():
+                return self.values(query)
+            case Series():
+                return self.series(query)
+            case AroundRank():
+                return self.around_rank(query)
+        assert_never(query)
+
+    def select(self, select: Select) -> str:
+        columns = ", ".join(map(self.named, select.columns)) or "1"
+        sql = f"SELECT {'DISTINCT ' if select.distinct else ''}{columns}"
+        if select.source is not None:
+            sql += f" FROM {self.source(select.source)}"
+        if select.where is not None:
+            sql += f" WHERE {self.term(select.where)}"
+        if select.group_by:
+            sql += f" GROUP BY {self.listed(select.group_by)}"
+        if select.order_by:
+            sql += f" ORDER BY {self.ordered(select.order_by)}"
+        return sql
+
+    def named(self, column: Named) -> str:
+        value = column.value
+        if isinstance(value, Field) and value.name == column.name:
+            return self.term(value)
+        return f"{self.term(value)} AS {self.quoted(column.name)}"
+
+    def source(self, source: Source) -> str:
+        match source:
+            case Table(name, alias):
+                return self.quoted(name) if alias is None else f"{self.quoted(name)} AS {self.quoted(alias)}"
+            case Derived(query, alias):
+                return f"({self.query(query)}) AS {self.quoted(alias)}"
+            case Joined(kind, left, right, on):
+                meets = "" if on is None else f" ON {self.term(on)}"
+                return f"{self.source(left)} {kind} JOIN {self.source(right)}{meets}"
+        assert_never(source)
+
+    def typed_null(self, kind: ColumnType) -> str:
+        return f"CAST(NULL AS {self.type_name(kind)})"

@@ -1,0 +1,494 @@
+"""Every operation that engines are asked for is run on extreme values: it fails on no row, and keeps its rule.
+
+The rules stand in dpsql/engine_sql/operations.py. What is expected here is computed by Python, on the same values;
+where a rule refers to DuckDB itself, that nothing fails is all that is asked.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+import operator
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import pytest
+
+from dpsql.engine_sql.build import NULL, WIDE, apply, cast, count, double, fields, integer, select
+from dpsql.engine_sql.operations import FOLDS, OPERATIONS
+from dpsql.engine_sql.tree import (
+    Apply,
+    Blank,
+    Case,
+    Constant,
+    Derived,
+    Exists,
+    Field,
+    Fold,
+    Kind,
+    Let,
+    Named,
+    Operand,
+    Ordered,
+    Over,
+    Part,
+    Select,
+    Series,
+    SetOperation,
+    Short,
+    Table,
+    Term,
+    TryCast,
+    Values,
+    With,
+    parts_of,
+    tables_read,
+)
+from dpsql.engines.duckdb.render import DuckDB, render, render_term, type_name
+from dpsql.errors import Unsupported
+from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
+
+LONG = 2**63 - 1
+exact = decimal.Decimal
+CENTS = Decimal(18, 2)
+KINDS: dict[str, Kind] = {
+    "i": Integer(),
+    "w": WIDE,
+    "x": Double(),
+    "c": CENTS,
+    "s": Text(),
+    "d": Date(),
+    "m": Timestamp(),
+    "b": Boolean(),
+}
+EXTREME: dict[str, list[Any]] = {
+    "i": [None, 0, 1, -1, 7, -8, LONG, -LONG - 1, 2**31, -(2**53) - 1],
+    "w": [None, 0, 1, -1, 7, -8, 2**100, -(2**100), 2**64 + 1, -(2**70) - 3],
+    "x": [None, 0.0, -0.0, 0.5, -2.5, 5e-324, -1.7e308, math.inf, -math.inf, math.nan, 1e15 + 0.5],
+    "c": [
+        None,
+        exact("0.00"),
+        exact("1.50"),
+        exact("-2.50"),
+        exact("9999999999999999.99"),
+        exact("-9999999999999999.99"),
+        exact("0.01"),
+    ],
+    "s": [None, "", "a", "A", "Ä", "ß", "\U0001f600e\u0301", "a%b_c", "0123", "x" * 300, "é\n"],
+    "d": [None, date(1, 1, 1), date(9999, 12, 31), date(2024, 2, 29), date(1969, 12, 31), date(1900, 3, 1)],
+    "m": [None, datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999), datetime(2024, 2, 29, 23, 59, 59)],
+    "b": [None, True, False],
+}
+FINITE = [value for value in EXTREME["x"] if value is None or math.isfinite(value)]
+
+
+def field(name: str) -> Field:
+    return Field(name, kind=KINDS[name.rstrip("2")])
+
+
+def text(value: str) -> Constant:
+    return Constant(value, Text())
+
+
+# -- the rules in Python ----------------------------------------------------------------------------------------------
+
+
+def half_away(value: float) -> float:
+    whole = math.trunc(value)
+    return float(whole + (math.copysign(1, value) if abs(value - whole) >= 0.5 else 0))
+
+
+def doubles(work: Callable[..., float]) -> Callable[..., float | None]:
+    """Python raises where doubles become infinite."""
+
+    def of(*values: float) -> float | None:
+        try:
+            return work(*values)
+        except OverflowError:
+            return math.inf
+
+    return of
+
+
+def in_order(work: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    """Engines put NaN above everything, where it equals itself."""
+
+    def of(left: Any, right: Any) -> bool:
+        return work(
+            *(((math.isnan(v), 0.0 if math.isnan(v) else v) if isinstance(v, float) else v) for v in (left, right))
+        )
+
+    return of
+
+
+def cut(left: int, right: int) -> int:
+    return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+
+
+def and_(values: list[bool | None]) -> bool | None:
+    return False if False in values else None if None in values else True
+
+
+def or_(values: list[bool | None]) -> bool | None:
+    return True if True in values else None if None in values else False
+
+
+COMPARED = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+SEVEN, NOT_ZERO = integer(7), (integer(-8), integer(3))
+Example = tuple[tuple[Term, ...], Any, Callable[..., Any] | None]
+"""The arguments, the kind in which it is done, and the rule for values that are not NULL."""
+
+N, W, X, C, S, DAY, M, B = (field(name) for name in KINDS)
+N2, W2, X2, C2, S2, DAY2, M2, B2 = (field(f"{name}2") for name in KINDS)
+"""The same values in every combination with the first."""
+OPEN = {"same", "different", "and", "or", "is null", "is not null", "is not false", "least", "greatest", "coalesce"}
+OPEN |= {"concat", "concat_ws", "in", "keyed hash"}
+"""Operations that NULL has a meaning for."""
+
+
+def last_day(day: date) -> date:
+    return date(day.year, 12, 31) if day.month == 12 else date(day.year, day.month + 1, 1) - timedelta(days=1)
+
+
+def least(*values: Any) -> Any:
+    return min((value for value in values if value is not None), default=None)
+
+
+def greatest(*values: Any) -> Any:
+    return max((value for value in values if value is not None), default=None)
+
+
+def among(value: Any, *choices: Any) -> bool | None:
+    return None if value is None else value in choices
+
+
+HALF, LONGEST = Fraction(1, 2), Decimal(38, 19)
+EPOCH, MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
+BETWEEN_0_AND_1 = apply("least", apply("greatest", X, double(0), kind=Double()), double(1), kind=Double())
+FUNCTIONS_OF_DOUBLES = ["sin", "cos", "tan", "asin", "acos", "atan", "degrees", "radians", "cbrt", "sqrt"]
+OF_ONE_TEXT = ["lower", "upper", "reverse", "trim", "ltrim", "rtrim", "length", "ascii", "unicode", "md5"]
+EXAMPLES: dict[str, list[Example]] = {
+    **{
+        symbol: [
+            ((N, N2), None, work),
+            ((S, S2), None, work),
+            ((X, X2), None, in_order(work)),
+            ((DAY, DAY2), None, work),
+        ]
+        for symbol, work in COMPARED.items()
+    },
+    "same": [((N, N2), None, operator.eq), ((S, S2), None, operator.eq)],
+    "different": [((N, N2), None, operator.ne), ((S, S2), None, operator.ne)],
+    "and": [((B, B2), None, lambda *values: and_(list(values)))],
+    "or": [((B, B2), None, lambda *values: or_(list(values)))],
+    "not": [((B,), None, operator.not_)],
+    "is null": [((N,), None, lambda value: value is None)],
+    "is not null": [((S,), None, lambda value: value is not None)],
+    "is not false": [((B,), None, lambda value: value is not False)],
+    "in": [((N, SEVEN, integer(1)), None, among), ((S, text("A"), text("Ä")), None, among)],
+    "between": [((N, integer(-1), SEVEN), None, lambda value, low, high: low <= value <= high)],
+    "is finite": [((X,), None, math.isfinite)],
+    "is nan": [((X,), None, math.isnan)],
+    "least": [((N, N2), Integer(), least), ((S, S2), Text(), least)],
+    "greatest": [((W, W2), WIDE, greatest), ((DAY, DAY2), Date(), greatest)],
+    "coalesce": [((N, N2), Integer(), lambda first, second: second if first is None else first)],
+    "+": [((W, W2), WIDE, operator.add), ((X, X2), Double(), doubles(operator.add))],
+    "-": [((W, W2), WIDE, operator.sub), ((X, X2), Double(), doubles(operator.sub))],
+    "*": [
+        ((W, integer(2**20)), WIDE, operator.mul),
+        ((X, X2), Double(), doubles(operator.mul)),
+        ((cast(C, Decimal(37, 2)), Constant(HALF, Decimal(1, 1))), Decimal(38, 3), operator.mul),
+    ],
+    **{f"try {symbol}": [((TryCast(C, LONGEST), TryCast(C2, LONGEST)), LONGEST, None)] for symbol in "+-*"},
+    "/": [((X, double(-5 * HALF)), Double(), operator.truediv)],
+    "//": [((W, divisor), WIDE, cut) for divisor in NOT_ZERO],
+    "%": [((W, divisor), WIDE, lambda a, b: a - b * cut(a, b)) for divisor in NOT_ZERO],
+    "negate": [((X,), Double(), operator.neg), ((C,), CENTS, operator.neg)],
+    "&": [((N, N2), Integer(), operator.and_)],
+    "|": [((N, N2), Integer(), operator.or_)],
+    "xor": [((N, N2), Integer(), operator.xor)],
+    ">>": [((W, integer(5)), WIDE, operator.rshift)],
+    "abs": [((W,), WIDE, abs), ((X,), Double(), abs), ((C,), CENTS, abs)],
+    "sign": [((W,), None, lambda value: (value > 0) - (value < 0))],
+    "floor": [((TryCast(C, Double()),), Double(), math.floor), ((C,), Decimal(18, 0), math.floor)],
+    "ceil": [((TryCast(C, Double()),), Double(), math.ceil), ((C,), Decimal(18, 0), math.ceil)],
+    "trunc": [((TryCast(C, Double()),), Double(), math.trunc), ((X, integer(2)), Double(), None)],
+    "round": [((TryCast(C, Double()),), Double(), half_away), ((X, integer(-3)), Double(), None)],
+    **{name: [((BETWEEN_0_AND_1,), Double(), None)] for name in FUNCTIONS_OF_DOUBLES},
+    **{
+        name: [((apply("greatest", X, double(Fraction(1, 10**300))),), Double(), None)]
+        for name in ("ln", "log10", "log2")
+    },
+    "exp": [((X,), Double(), lambda value: doubles(math.exp)(value))],
+    "pow": [((X, double(2)), Double(), None), ((X, X2), Double(), None)],
+    "atan2": [((BETWEEN_0_AND_1, double(HALF)), Double(), None)],
+    "by code points": [((S,), Text(), lambda value: value)],
+    "bytes": [((S,), Integer(), lambda value: len(value.encode()))],
+    **{name: [((S,), Text(), None)] for name in OF_ONE_TEXT},
+    "length": [((S,), Integer(), len)],
+    "reverse": [((S,), Text(), None)],
+    "replace": [((S, text("a"), text("'")), Text(), lambda value, old, new: value.replace(old, new))],
+    "substring": [
+        ((S, integer(2), integer(3)), Text(), lambda value, start, size: value[start - 1 : start - 1 + size])
+    ],
+    "left": [((S, integer(2)), Text(), lambda value, size: value[:size])],
+    "right": [((S, integer(2)), Text(), lambda value, size: value[-size:])],
+    "lpad": [((S, integer(4), text("-")), Text(), lambda value, size, fill: value[:size].rjust(size, fill))],
+    "rpad": [((S, integer(4), text("-")), Text(), lambda value, size, fill: value[:size].ljust(size, fill))],
+    "split_part": [((S, text("%"), integer(2)), Text(), lambda value, at, part: [*value.split(at), ""][part - 1])],
+    "strpos": [((S, text("b")), Integer(), lambda value, part: value.find(part) + 1)],
+    "levenshtein": [((S, text("abc")), Integer(), None)],
+    "starts_with": [((S, text("a")), None, str.startswith)],
+    "ends_with": [((S, text("c")), None, str.endswith)],
+    "contains": [((S, text("%")), None, operator.contains)],
+    "||": [((S, S2), Text(), operator.add)],
+    "concat": [((S, S2), Text(), lambda *parts: "".join(part for part in parts if part is not None))],
+    "concat_ws": [
+        ((text("-"), S, S2), Text(), lambda between, *parts: between.join(part for part in parts if part is not None))
+    ],
+    "like": [
+        ((S, text("a%")), None, lambda value, _: value.startswith("a")),
+        ((S, text("a!%%"), text("!")), None, None),
+    ],
+    "ilike": [((S, text("a%")), None, lambda value, _: value.lower().startswith("a"))],
+    "glob": [((S, text("a*")), None, lambda value, _: value.startswith("a"))],
+    "regexp_matches": [((S, text("^a")), None, lambda value, _: value.startswith("a"))],
+    "regexp_full_match": [((S, text("[0-9]+")), None, lambda value, _: value.isdigit())],
+    "regexp_replace": [((S, text("a"), text("b")), Text(), lambda value, old, new: value.replace(old, new, 1))],
+    "regexp_extract": [((S, text("[0-9]+")), Text(), None)],
+    "date part": [
+        ((text("year"), DAY), Integer(), lambda _, day: day.year),
+        ((text("isodow"), M), Integer(), lambda _, moment: moment.isoweekday()),
+        ((text("week"), DAY), Integer(), lambda _, day: day.isocalendar().week),
+    ],
+    "date trunc": [((text("month"), M), Timestamp(), lambda _, at: datetime(at.year, at.month, 1))],
+    "date diff": [((text("day"), DAY, DAY2), Integer(), lambda _, first, last: (last - first).days)],
+    "date sub": [((text("day"), DAY, DAY2), Integer(), lambda _, first, last: (last - first).days)],
+    "date + days": [((DAY, Constant(-31, Short(32))), Date(), None)],
+    "date - date": [((DAY, DAY2), Integer(), lambda first, last: (first - last).days)],
+    "shift": [
+        ((M, integer(-14), text("month")), Timestamp(), None),
+        ((M, integer(30), text("second")), Timestamp(), None),
+    ],
+    "last day": [((DAY,), Date(), last_day)],
+    "make date": [((integer(2023), integer(2), integer(day)), Date(), None) for day in (28, 29)],
+    "epoch": [((M,), Double(), lambda at: (at - EPOCH) / MICROSECOND / 1e6)],
+    "epoch days": [((DAY,), Integer(), lambda day: (day - EPOCH.date()).days)],
+    "epoch microseconds": [((M,), Integer(), lambda at: (at - EPOCH) // MICROSECOND)],
+    "from epoch days": [((apply("epoch days", DAY, kind=Integer()),), Date(), None)],
+    "from epoch microseconds": [((apply("epoch microseconds", M, kind=Integer()),), Timestamp(), None)],
+    "dayname": [((DAY,), Text(), lambda day: day.strftime("%A"))],
+    "monthname": [((DAY,), Text(), lambda day: day.strftime("%B"))],
+    "strftime": [((DAY, text("%d.%m.")), Text(), lambda day, _: f"{day.day:02}.{day.month:02}.")],
+    "keyed hash": [((Blank("salt"), N, S, X, DAY), None, None)],
+    "one in 64": [((apply("keyed hash", Blank("salt"), N),), None, None)],
+    "position": [((N, integer(0), SEVEN), Integer(), lambda value, *choices: {0: 0, 7: 1}.get(value))],
+}
+
+
+def test_every_operation_is_tried() -> None:
+    assert EXAMPLES.keys() == OPERATIONS.keys()
+
+
+# -- running them -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["optimizer on", "optimizer off"])
+def engine(request: pytest.FixtureRequest) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Tables of every column beside itself, all combinations."""
+    with duckdb.connect() as connection:
+        if request.param == "optimizer off":
+            connection.execute("PRAGMA disable_optimizer")
+        for name, values in EXTREME.items():
+            connection.execute(f"CREATE TABLE one_{name} ({name} {type_name(KINDS[name])})")
+            connection.executemany(f"INSERT INTO one_{name} VALUES (?)", [[value] for value in values])
+            connection.execute(
+                f"CREATE TABLE two_{name} AS SELECT a.{name}, b.{name} AS {name}2 FROM one_{name} a, one_{name} b"
+            )
+        yield connection
+
+
+def columns_of(term: Term) -> set[str]:
+    own = {term.name} if isinstance(term, Field) else set()
+    return own.union(*map(columns_of, parts_of(term)))
+
+
+def run(engine: duckdb.DuckDBPyConnection, term: Term, arguments: tuple[Term, ...]) -> list[tuple[Any, ...]]:
+    """What the engine makes of the arguments, beside the arguments."""
+    names = sorted({name.rstrip("2") for part in arguments for name in columns_of(part)})
+    source = f" FROM {', '.join(f'two_{name}' for name in names)}" if names else ""
+    written = [DuckDB({"salt": 42}).term(part) for part in (term, *arguments)]
+    return engine.execute(f"SELECT {', '.join(written)}{source} LIMIT 5000").fetchall()
+
+
+CASES = [(operation, number) for operation, examples in EXAMPLES.items() for number in range(len(examples))]
+
+
+@pytest.mark.parametrize(("operation", "number"), CASES)
+def test_operations_keep_their_rule(operation: str, number: int, engine: duckdb.DuckDBPyConnection) -> None:
+    arguments, kind, rule = EXAMPLES[operation][number]
+    for found, *values in run(engine, Apply(operation, arguments, kind), arguments):
+        if operation not in OPEN and None in values:
+            assert found is None, values
+        elif rule is not None:
+            assert equal(found, rule(*values)), (values, found)
+
+
+def equal(found: Any, wanted: Any) -> bool:
+    if isinstance(found, float) and wanted is not None:
+        return math.isclose(found, wanted, rel_tol=1e-15) or (math.isnan(found) and math.isnan(wanted))
+    return bool(found == wanted)
+
+
+# -- casts, choices, names --------------------------------------------------------------------------------------------
+
+
+def one(engine: duckdb.DuckDBPyConnection, term: Term) -> Any:
+    return engine.execute(f"SELECT {render_term(term)}").fetchall()[0][0]
+
+
+NUMBERS_AND_TEXTS, MOMENTS_AND_TEXTS = "iwxcbs", "dms"
+CASTS = [(a, b) for kinds in (NUMBERS_AND_TEXTS, MOMENTS_AND_TEXTS) for a in kinds for b in kinds]
+
+
+@pytest.mark.parametrize(("source", "target"), CASTS)
+def test_casts_that_may_not_fit_give_null(source: str, target: str, engine: duckdb.DuckDBPyConnection) -> None:
+    column = field(source)
+    for found, value in run(engine, TryCast(column, KINDS[target]), (column,)):
+        if value is None:
+            assert found is None
+        elif target == "i" and source in ("x", "w", "c"):
+            assert found == whole_in_64_bits(value), value
+
+
+def whole_in_64_bits(value: Any) -> int | None:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    half = decimal.ROUND_HALF_UP if isinstance(value, decimal.Decimal) else decimal.ROUND_HALF_EVEN
+    rounded = int(exact(value).to_integral_value(half))
+    return rounded if -LONG - 1 <= rounded <= LONG else None
+
+
+CONSTANTS: list[tuple[Any, Kind]] = [
+    *((value, Integer()) for value in EXTREME["i"]),
+    *((value, WIDE) for value in EXTREME["w"]),
+    *((value, Double()) for value in FINITE if value is None or value == value),
+    *((value, CENTS) for value in EXTREME["c"]),
+    *((value, Text()) for value in [*EXTREME["s"], "it's", 'a"b', "\\", "--", "/*", "\u2028"]),
+    *((value, Date()) for value in EXTREME["d"]),
+    *((value, Timestamp()) for value in EXTREME["m"]),
+    *((value, Boolean()) for value in EXTREME["b"]),
+]
+
+
+@pytest.mark.parametrize(("value", "kind"), CONSTANTS, ids=repr)
+def test_constants_are_what_they_are(value: Any, kind: Kind, engine: duckdb.DuckDBPyConnection) -> None:
+    constant = Fraction(value) if isinstance(value, float | decimal.Decimal) else value
+    found = one(engine, Constant(constant, kind))
+    assert found == value
+    assert engine.execute(f"SELECT typeof({render_term(Constant(constant, kind))})").fetchall() == [
+        (type_name(kind).replace(" ", ""),)
+    ]
+
+
+def test_names_are_quoted(engine: duckdb.DuckDBPyConnection) -> None:
+    odd = 'a"; DROP TABLE x --'
+    query = Select((Named(Field(odd, odd), odd),), Derived(Select((Named(integer(1), odd),)), odd))
+    assert engine.execute(render(query)).description[0][0] == odd
+
+
+def test_a_let_computes_its_values_once(engine: duckdb.DuckDBPyConnection) -> None:
+    squared = Let((apply("+", double(1), double(2), kind=Double()),), apply("*", Operand(0), Operand(0), kind=Double()))
+    assert one(engine, Let((squared,), apply("-", Operand(0), double(1), kind=Double()))) == 8
+    assert render_term(squared).count("2.0") == 1
+
+
+def test_a_case_without_an_answer_is_null(engine: duckdb.DuckDBPyConnection) -> None:
+    assert one(engine, Case(((Constant(False, Boolean()), integer(1)),), NULL)) is None
+
+
+# -- folds and queries ------------------------------------------------------------------------------------------------
+
+
+FOLDED: dict[str, tuple[Term, ...]] = {
+    "count": (),
+    "sum": (N,),
+    "min": (S,),
+    "max": (S,),
+    "bool_or": (B,),
+    "bool_and": (B,),
+    "collect": (N,),
+}
+PLACES: dict[str, tuple[Term, ...]] = {
+    **dict.fromkeys(("row_number", "rank", "dense_rank", "percent_rank", "cume_dist"), ()),
+    "ntile": (integer(3),),
+    **dict.fromkeys(("lag", "lead", "first_value", "last_value"), (N,)),
+    "nth_value": (N, integer(2)),
+}
+
+
+def test_every_fold_is_tried() -> None:
+    assert {*FOLDED, *PLACES} == FOLDS.keys()
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_folds(name: str, engine: duckdb.DuckDBPyConnection) -> None:
+    fold = Fold(
+        name, FOLDED[name], order_by=(Ordered(N, descending=True, nulls_first=True),) if name == "collect" else ()
+    )
+    column = next(iter(columns_of(fold)), "i")
+    (found,) = engine.execute(render(Select((Named(fold, "f"),), Table(f"one_{column}")))).fetchall()[0]
+    values = [value for value in EXTREME[column] if value is not None]
+    wanted = {
+        "count": len(EXTREME["i"]),
+        "sum": sum(values) if column == "i" else None,
+        "min": min(values),
+        "max": max(values),
+        "bool_or": True,
+        "bool_and": False,
+        "collect": [None, *sorted(values, reverse=True)],
+    }
+    assert found == wanted[name]
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_places(name: str, engine: duckdb.DuckDBPyConnection) -> None:
+    over = Over(Fold(name, PLACES[name]), (apply("is null", N),), (Ordered(N),))
+    rows = engine.execute(render(Select((Named(N, "i"), Named(over, "f")), Table("one_i")))).fetchall()
+    ordered = sorted(value for value in EXTREME["i"] if value is not None)
+    found = {value: place for value, place in rows if value is not None}
+    if name in ("row_number", "rank", "dense_rank"):
+        assert [found[value] for value in ordered] == list(range(1, len(ordered) + 1))
+    if name == "lag":
+        assert [found[value] for value in ordered] == [None, *ordered[:-1]]
+
+
+def test_queries(engine: duckdb.DuckDBPyConnection) -> None:
+    numbers = Values(("n", "t"), (Integer(), Text()), ((1, "a"), (None, "b"), (3, None)))
+    more = SetOperation("UNION ALL", select(fields(["n"]), numbers), select([Named(Field("k"), "n")], Series(2, "k")))
+    query = With((Part("numbers", more),), Select((Named(count(Field("n")), "c"),), Table("numbers")))
+    assert engine.execute(render(query)).fetchall() == [(4,)]
+    assert tables_read(query) == {"numbers"}
+    empty = Values(("n", "t"), (Integer(), CENTS), ())
+    assert engine.execute(render(empty)).fetchall() == []
+    there = Select((Named(Exists(Select((), Derived(numbers, "x"))), "e"),))
+    assert engine.execute(render(there)).fetchall() == [(True,)]
+
+
+def test_what_is_too_long_is_refused() -> None:
+    long = Select((Named(text("x" * 1_000_000), "x"),))
+    twice: Any = long
+    for _ in range(6):
+        twice = SetOperation("UNION ALL", twice, twice)
+    with pytest.raises(Unsupported, match="characters to write for the engine"):
+        render(twice)
