@@ -51,6 +51,15 @@ COLUMNS: dict[str, Any] = {
 SCHEMA = {
     "tables": {
         "people": {"unit": "id", "unique": True, "columns": COLUMNS},
+        "bodies": {
+            "unit": "id",
+            "unique": True,
+            "columns": {"id": "integer", "height": {"type": "integer", "bounds": [0, 250]}},
+        },
+        "answers": {
+            "unit": {"through": "person", "to": "people.id"},
+            "columns": {"person": "integer", "cheated": {"type": "text", "collected": collected(SMOKER)}},
+        },
         "orders": {"unit": "id", "columns": {"id": "integer", "amount": {"type": "double", "bounds": [0, 10]}}},
         "open": {
             "public": True,
@@ -90,6 +99,9 @@ def database(people: pd.DataFrame = REPORTS) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     connection.execute("CREATE TABLE people AS SELECT * FROM people")
     connection.execute("ALTER TABLE people ADD PRIMARY KEY (id)")
+    connection.execute("CREATE TABLE bodies AS SELECT id, 150 + age AS height FROM people")
+    connection.execute("ALTER TABLE bodies ADD PRIMARY KEY (id)")
+    connection.execute("CREATE TABLE answers AS SELECT id AS person, smoker AS cheated FROM people")
     connection.execute("CREATE TABLE orders AS SELECT id, 2.5 AS amount FROM people")
     connection.execute("CREATE TABLE open AS SELECT region, smoker, drink, oue, weight FROM people")
     connection.execute("CREATE TABLE places AS SELECT 'north' AS region, 'yes' AS smoker")
@@ -204,8 +216,9 @@ PRICES = [
     ("SELECT smoker, COUNT(age) FROM people GROUP BY smoker", CHARGED),
     ("SELECT smoker, COUNT(*) FROM people WHERE id > 100 GROUP BY smoker", CHARGED),
     ("SELECT smoker, COUNT(*) FROM people WHERE id IN (SELECT id FROM orders) GROUP BY smoker", CHARGED),
-    ("SELECT smoker, COUNT(*) FROM people JOIN orders USING (id) GROUP BY smoker", CHARGED),
-    ("SELECT smoker, COUNT(*) FROM people p JOIN places o ON p.region = o.region GROUP BY p.smoker", CHARGED),
+    ("SELECT smoker, COUNT(*) FROM people JOIN bodies USING (id) GROUP BY smoker", CHARGED),
+    ("SELECT smoker, COUNT(*) FROM people JOIN bodies USING (id) WHERE height > 200 GROUP BY smoker", CHARGED),
+    ("SELECT cheated, COUNT(*) FROM answers GROUP BY cheated", CHARGED),
     ("SELECT region, smoker, COUNT(*) FROM open GROUP BY region, smoker", FREE),
     ("SELECT region, COUNT(*) FROM open WHERE smoker = 'yes' GROUP BY region", FREE),
     ("SELECT COUNT(*) FROM open WHERE weight > 0 AND smoker = 'yes'", FREE),
@@ -217,8 +230,6 @@ PRICES = [
 @pytest.mark.parametrize(("sql", "price"), PRICES)
 def test_prices(conn: dpsql.Connection, sql: str, price: str) -> None:
     before = conn.budget.spent.epsilon
-    if "p.smoker" in sql:
-        sql = sql.replace("SELECT smoker", "SELECT p.smoker")
     explained = conn.explain(sql)
     answer = conn.execute(sql, fresh=True)
     assert (answer.receipt.epsilon == 0) == (conn.budget.spent.epsilon == before) == (price == FREE)
@@ -355,6 +366,12 @@ REFUSED = [
     ("SELECT AVG(smoker) FROM people", ""),
     ("SELECT COUNT(*) FROM people p JOIN places o ON p.smoker = o.smoker", "of no row by itself"),
     ("SELECT COUNT(*) FROM people p, places o WHERE p.smoker = o.smoker", ""),
+    ("SELECT p.smoker, COUNT(*) FROM people p JOIN places o ON p.region = o.region GROUP BY 1", "of no row by itself"),
+    ("SELECT smoker, COUNT(*) FROM people JOIN orders USING (id) GROUP BY smoker", "of no row by itself"),
+    ("SELECT COUNT(*) FROM open o JOIN people p ON o.region = p.region WHERE o.smoker = 'yes'", ""),
+    ("SELECT COUNT(*) FROM open WHERE smoker = 'yes' AND region IN (SELECT region FROM people)", "different people"),
+    ("SELECT COUNT(*) FROM open WHERE smoker = 'yes' AND EXISTS (SELECT 1 FROM people WHERE id = 7)", "same unit"),
+    ("SELECT COUNT(*) FROM open WHERE smoker = 'yes' AND weight < (SELECT COUNT(*) FROM people)", "another answer"),
     ("SELECT COUNT(*) FROM people JOIN places USING (smoker)", ""),
     ("SELECT COUNT(*) FROM people NATURAL JOIN places", ""),
     ("SELECT COUNT(*) FROM people WHERE smoker IN (SELECT smoker FROM places)", "of no row by itself"),

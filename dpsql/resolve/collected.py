@@ -7,17 +7,17 @@ meaning row by row and is refused: the scan does not give such a column away (re
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import Unsupported
 from dpsql.expressions.narrow import conjuncts
-from dpsql.expressions.tree import Column, columns_of, names_read, reads_earlier, substituted
+from dpsql.expressions.tree import Column, Earlier, columns_of, names_read, reads_earlier, substituted
 from dpsql.relation.relation import Aggregate, AggregateCall, Filter, Join, Listed, Project, Scan, SemiJoin
 from dpsql.relation.reports import Report, ReportCall, Reports, report_name
-from dpsql.relation.units import is_tracked, parts_of
+from dpsql.relation.units import is_tracked, one_row_per_unit, parts_of
 from dpsql.resolve.joins import all_of
 from dpsql.schema.types import Decimal, Double, Integer
 
@@ -145,6 +145,9 @@ def _lift_join(join: Join, left: Lifted, right: Lifted) -> Lifted:
     twins = {part.name for part in left.seen.values()} & {part.name for part in right.seen.values()}
     if twins or names_read(join.condition) & {*left.seen, *right.seen}:
         return Lifted(join, {})
+    # A report that stands beside several rows would count as several, with one coin: no error bar would hold.
+    if (left.seen and not one_row_per_unit(join.right)) or (right.seen and not one_row_per_unit(join.left)):
+        return Lifted(join, {})
     return Lifted(
         replace(join, left=left.relation, right=right.relation),
         {**left.seen, **right.seen},
@@ -211,19 +214,26 @@ def _check_size(reports: Reports) -> None:
         )
 
 
-def reads_answers(relation: Relation) -> bool:
-    """Whether rows or a value of another answer, or listed rows, are a part of it."""
-    parts = list(parts_of(relation))
-    conditions = [getattr(part, "condition", None) for part in parts]
-    values = [value for part in parts if isinstance(part, Project) for _, value in part.columns]
-    return any(isinstance(part, Listed) for part in parts) or any(
-        reads_earlier(expression) for expression in (*conditions, *values) if expression is not None
-    )
+def reads_answers(part: object) -> bool:
+    """Whether rows or a value of another answer, or listed rows, are anywhere in it."""
+    if isinstance(part, Listed | Earlier):
+        return True
+    inner = part if isinstance(part, tuple) else _fields(part)
+    return any(map(reads_answers, inner))
+
+
+def _fields(part: object) -> list[object]:
+    if not is_dataclass(part):
+        return []
+    return [getattr(part, field.name) for field in fields(part) if field.name not in ("at", "facts", "function")]
 
 
 def _is_free(aggregate: Aggregate, columns: Iterable[Report]) -> bool:
-    """Public rows, or rows of people of which nothing but reports is read."""
-    if not is_tracked(aggregate.source):
+    """Public rows alone, or rows of people of which nothing but reports is read.
+
+    Rows that reach their unit over a foreign key depend on who is in another table, and are never free.
+    """
+    if not any(isinstance(part, Scan) and part.unit is not None for part in parts_of(aggregate.source)):
         return True
     arguments = [part for call in aggregate.calls for part in call.arguments]
     needed = names_read(*aggregate.keys, *arguments)
@@ -234,7 +244,8 @@ def _is_free(aggregate: Aggregate, columns: Iterable[Report]) -> bool:
         else:
             needed = names_read(*(value for name, value in relation.columns if name in needed))
         relation = relation.source
-    return isinstance(relation, Scan) and needed <= {report.name for report in columns}
+    is_own = isinstance(relation, Scan) and relation.unit is not None and not relation.unit.path
+    return is_own and needed <= {report.name for report in columns}
 
 
 def _stored(report: Report) -> ColumnType:
