@@ -15,6 +15,7 @@ from dpsql.accounting.costs import price
 from dpsql.accounting.ledger import Ledger
 from dpsql.accounting.ledger_file import MEMORY
 from dpsql.batch import plan_batch, weigh
+from dpsql.completeness import check_complete
 from dpsql.engines.scratch import Scratch
 from dpsql.errors import InterfaceError, LedgerError, ProgrammingError
 from dpsql.explanation import Explanation, explain_calibrated
@@ -62,6 +63,8 @@ class Session:
         share = positive(query_epsilon, "query_epsilon") if query_epsilon is not None else None
         engine = DuckDBEngine.open(database, loaded)
         try:
+            if engine.copied:
+                check_complete(engine, loaded)
             opened = Ledger.open(
                 default_ledger(database) if ledger is None else ledger,
                 dataset=loaded.dataset,

@@ -31,6 +31,7 @@ LAYERS = (
     {"settle"},
     {"accuracy", "rounds"},
     {"explanation"},
+    {"completeness"},
     {"flow"},
     {"result"},
     {"intervals"},

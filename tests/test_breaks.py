@@ -65,7 +65,8 @@ def test_no_subquery_is_overlooked(sql: str) -> None:
 def test_no_line_of_a_csv_file_makes_queries_fail(odd: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("u,x\n" + "".join(f"{i},{i % 5}\n" for i in range(60_000)) + odd + "\n")
-    schema = {"tables": {"t": {"unit": "u", "columns": {"u": "integer", "x": {"type": "integer", "bounds": [0, 5]}}}}}
+    whole = {"type": "integer", "bounds": [0, 5], "nullable": True}
+    schema = {"tables": {"t": {"unit": "u", "columns": {"u": "integer", "x": whole}}}}
     with dpsql.connect(path, schema=schema, epsilon=100) as connection:
         ((count, total),) = connection.execute("SELECT COUNT(*), SUM(x) FROM t", epsilon=50).fetchall()
     assert count == pytest.approx(60_000, abs=50)
@@ -74,7 +75,8 @@ def test_no_line_of_a_csv_file_makes_queries_fail(odd: str, tmp_path: Path) -> N
 
 def test_no_cell_of_a_frame_makes_queries_fail() -> None:
     frame = pd.DataFrame({"u": range(2000), "x": pd.Series([1] * 1999 + ["unknown"], dtype=object)})
-    schema = {"tables": {"t": {"unit": "u", "columns": {"u": "integer", "x": {"type": "integer", "bounds": [0, 5]}}}}}
+    whole = {"type": "integer", "bounds": [0, 5], "nullable": True}
+    schema = {"tables": {"t": {"unit": "u", "columns": {"u": "integer", "x": whole}}}}
     with dpsql.connect(frame, schema=schema, epsilon=100) as connection:
         ((total,),) = connection.execute("SELECT SUM(x) FROM t", epsilon=50).fetchall()
     assert total == pytest.approx(1999, abs=50)

@@ -197,7 +197,7 @@ REGRESSIONS = ("REGR_R2", "CORR", "COVAR_POP", "REGR_SLOPE")
 SIGNS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 
 
-DIVISOR = re.compile("[⟦⟧]")
+MARKS = re.compile("[⟦⟧⟪⟫]")
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class Question:
     """`sums` says which columns may be 0 for NULL, `chosen` which are drawn: only their types are compared."""
 
     written: str
-    """With divisors in marks."""
+    """With divisors in marks, and doubles that are shown as text."""
     sums: frozenset[str] = frozenset()
     chosen: frozenset[str] = frozenset()
     explained: frozenset[str] = frozenset()
@@ -229,12 +229,13 @@ class Question:
 
     @property
     def sql(self) -> str:
-        return DIVISOR.sub("", self.written)
+        return MARKS.sub("", self.written)
 
     @property
     def plain_sql(self) -> str:
-        """What DuckDB is asked: divided by zero is NULL."""
-        return (self.plain or self.written).replace("⟦", "NULLIF(").replace("⟧", ", 0)")
+        """What DuckDB is asked: divided by zero is NULL, and zero has no sign."""
+        asked = (self.plain or self.written).replace("⟦", "NULLIF(").replace("⟧", ", 0)")
+        return asked.replace("⟪", "(").replace("⟫", " + 0)")
 
 
 def kind_of(declared: Any) -> str:
@@ -301,7 +302,8 @@ class Maker:
                 lambda: f"{down('s')}[{self.pick([1, 2, 3])}]",
                 lambda: f"{self.pick(['UPPER', 'LOWER'])}({down('s')})[{self.pick([1, 2, 3])}]",
                 lambda: f"({down('s')} || {down('s')})",
-                lambda: f"CAST({down(self.pick('nbdtmf'))} AS VARCHAR)",
+                lambda: f"CAST({down(self.pick('nbdtm'))} AS VARCHAR)",
+                lambda: f"CAST(⟪{down('f')}⟫ AS VARCHAR)",
                 lambda: f"SUBSTRING({down('s')}, 1, 2)",
             ],
             "d": [lambda: f"CAST({down('t')} AS DATE)", lambda: f"({down('d')} + 1)", lambda: f"LAST_DAY({down('d')})"],
@@ -313,6 +315,11 @@ class Maker:
             "b": [lambda: self.condition(source, depth - 1)],
         }
         return str(self.pick([*own[kind], *own[kind], *general])())
+
+    def zero(self, source: Source) -> str:
+        """A double that is zero, or near it and rounded, in some rows or all."""
+        number = self.leaf(source, "f")
+        return str(self.pick([f"({number} * 0)", f"ROUND({number} / 10)", f"FLOOR({number})", f"ABS({number})"]))
 
     def kind(self, source: Source, kinds: str) -> str:
         return str(self.pick([kind for kind in kinds if source.of(kind)] or ["n"]))
@@ -463,6 +470,8 @@ class Maker:
         return number if self.chance(60) else f"LEAST(GREATEST({number}, -100), 100)"
 
     def key(self, source: Source) -> str:
+        if self.chance(10):
+            return f"CAST(⟪-{self.zero(source)}⟫ AS VARCHAR)"
         kind = self.kind(source, "sbnmfdt")
         return self.value(source, kind, 1)
 

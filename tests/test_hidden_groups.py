@@ -18,6 +18,7 @@ from dpsql.draws.mode import ChosenMode, StableMode
 from dpsql.draws.proposed import Proposed
 from dpsql.draws.quantile import ChosenQuantile
 from dpsql.draws.smooth import Smooth
+from dpsql.engines.duckdb_engine import DuckDBEngine
 
 SCHEMA: dict[str, Any] = {
     "dataset": "people",
@@ -119,6 +120,29 @@ def test_the_time_does_not_tell(
 
     here, there = seconds(with_42), seconds(without_42)
     assert abs(here - there) < 0.05 + 0.5 * min(here, there)
+
+
+@pytest.mark.parametrize(("aggregate", "options"), STATISTICS)
+def test_what_the_engine_says_of_a_group_is_no_longer_than_its_rows(
+    aggregate: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine describes hidden groups too, because it does not know which these are: by as many numbers as rows of
+    them count, however many ranks the mechanism would look at."""
+    run, lengths = DuckDBEngine.run, []
+
+    def spied(engine: DuckDBEngine, sql: str) -> Any:
+        found = run(engine, sql)
+        lengths.extend(np.size(cell) for column in found.values() for cell in column if isinstance(cell, np.ndarray))
+        return found
+
+    monkeypatch.setattr(DuckDBEngine, "run", spied)
+    raw = visits("SELECT 42, 'Ann', i, i % 300, 7, 1 FROM range(5000) AS r(i)")
+    with connected(raw) as connection:
+        for rows in (1, 7):
+            lengths.clear()
+            asked = {**options, "max_rows_per_group": rows}
+            assert connection.execute(ALONE.format(aggregate), epsilon=0.1, **asked).fetchall() == []
+            assert all(length <= rows for length in lengths)
 
 
 @pytest.mark.parametrize(("aggregate", "options"), STATISTICS)

@@ -175,6 +175,12 @@ MACROS = (
     *("count(a) AS 1000000", "sum(a) AS max(a) * 1000000", "list_extract(a, b) AS error('list')"),
 )
 OVER_BASE = "ALTER TABLE t RENAME TO base; CREATE VIEW t AS SELECT * REPLACE ({}) FROM base"
+ELSEWHERE = (
+    "CREATE SCHEMA elsewhere; "
+    + "".join(f"CREATE TABLE elsewhere.{table} AS FROM {table}; " for table in TABLES)
+    + "USE elsewhere; UPDATE main.t SET u = 1000 + rowid"
+)
+"""The tables are in the schema that is in use; in the other one every row is a person's of its own."""
 HABITS = (
     *(f"SET GLOBAL {setting}" for setting in SETTINGS),
     *(f"CREATE MACRO {macro}" for macro in MACROS),
@@ -182,6 +188,7 @@ HABITS = (
     OVER_BASE.format("CAST(s AS INTEGER) AS n") + " WHERE u > 40",
     OVER_BASE.format("sum(k) OVER () AS k"),
     "CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.t AS SELECT * FROM t LIMIT 0; USE elsewhere",
+    ELSEWHERE,
 )
 """What somebody may have done to a connection before it is given to us."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 import dpsql
@@ -22,7 +23,9 @@ from dpsql.draws import smooth
 from dpsql.engine_sql.build import WIDE, apply, cast, double, wide
 from dpsql.engine_sql.tree import Term
 from dpsql.engines import copies, csv_files, declared_tables, duckdb_engine, lock
-from dpsql.engines.declared_tables import Found, quoted
+from dpsql.engines.catalog import Place
+from dpsql.engines.declared_tables import Found
+from dpsql.engines.quoting import quoted
 from dpsql.errors import OperationalError
 from dpsql.expressions import arithmetic
 from dpsql.expressions.facts import Facts
@@ -32,7 +35,7 @@ from dpsql.flow import add_noise
 from dpsql.relation import knowledge, unit_sums
 from dpsql.relation.relation import Relation
 from dpsql.schema.model import Table
-from dpsql.schema.types import Integer
+from dpsql.schema.types import Double, Integer
 
 pytestmark = pytest.mark.long
 
@@ -144,6 +147,24 @@ def settings_of_others(patch: Patch) -> None:
     patch.setattr(lock, "MEANING", {})
 
 
+def one_setting_of_others(name: str, patch: Patch) -> None:
+    patch.setattr(lock, "MEANING", {other: value for other, value in lock.MEANING.items() if other != name})
+
+
+def roots_of_anything(patch: Patch) -> None:
+    """Where there is no root, the engine decides what comes of it."""
+    root = replace(FUNCTIONS["SQRT"], sql=lambda given: apply("sqrt", given[0].sql, kind=Double()))
+    patch.setitem(FUNCTIONS, "SQRT", root)
+
+
+def divisors_of_any_size(patch: Patch) -> None:
+    patch.setattr(arithmetic, "nonzero", lambda divisor, zero: divisor)
+
+
+def tables_of_the_first_schema(patch: Patch) -> None:
+    patch.setattr(duckdb_engine, "current_place", lambda connection: Place("memory", "main"))
+
+
 def macros_of_others(patch: Patch) -> None:
     """Functions are found where the caller's search path finds them."""
 
@@ -193,7 +214,8 @@ NAMED: dict[str, tuple[tuple[Removal, ...], str, str]] = {
 }
 HABITS: dict[str, tuple[Removal, str, int]] = {
     "a macro": (macros_of_others, "CREATE MACRO least(a, b) AS a", 0),
-    "a setting": (settings_of_others, "SET GLOBAL max_expression_depth = 30", 5),
+    "a setting": (partial(one_setting_of_others, "max_expression_depth"), "SET GLOBAL max_expression_depth = 30", 5),
+    "another schema": (tables_of_the_first_schema, FUZZER["ELSEWHERE"], 0),
 }
 
 # -- and what is found ------------------------------------------------------------------------------------------------
@@ -244,6 +266,65 @@ def test_what_others_did_to_a_connection_is_found(name: str, tmp_path: Path, mon
     assert first_fault(FUZZER["after"](habit), questions, tmp_path)
 
 
+# A function that others have made their own, and what asks for it. What fails is told apart by a row alone.
+FUNCTIONS_OF_OTHERS = {
+    "least(a, b)": "LEAST(k, 3)",
+    "greatest(a, b)": "GREATEST(k, 3)",
+    "isfinite(a)": "COALESCE(x, 1) / 3",
+    "abs(a)": "ABS(COALESCE(k, 1))",
+    "round(a)": "ROUND(COALESCE(x, 1))",
+    "floor(a)": "FLOOR(COALESCE(x, 1))",
+    "sqrt(a)": "SQRT(COALESCE(x, 1) + 20)",
+    "sign(a)": "SIGN(COALESCE(x, 1))",
+}
+
+
+def asked_for_one_person(value: str) -> Any:
+    sql = f"SELECT COUNT(*) FROM t WHERE u = {FUZZER['PERSON']} AND {value} > 5"
+    return FUZZER["Question"](sql, {"epsilon": 1.0})
+
+
+def ends_alike(habit: str, question: Any, folder: Path) -> bool:
+    with FUZZER["opened"](0, folder, FUZZER["after"](habit)) as pair:
+        assert pair is not None
+        asked = FUZZER["asked"]
+        return not list(FUZZER["differences"](asked(pair.full, question), asked(pair.less, question)))
+
+
+@pytest.mark.parametrize("macro", FUNCTIONS_OF_OTHERS)
+def test_every_macro_alone_is_found(macro: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    habit, question = f"CREATE MACRO {macro} AS error('mine')", asked_for_one_person(FUNCTIONS_OF_OTHERS[macro])
+    (tmp_path / "fixed").mkdir()
+    assert ends_alike(habit, question, tmp_path / "fixed")
+    macros_of_others(monkeypatch)
+    assert not ends_alike(habit, question, tmp_path)
+
+
+# A setting, what else keeps a question from noticing it, and the question.
+GUARDED: dict[str, tuple[str, Removal, str]] = {
+    "ieee_floating_point_ops": ("false", roots_of_anything, "SQRT(COALESCE(x, 1) - 200)"),
+    "error_on_division_by_zero": ("true", divisors_of_any_size, "7 // (COALESCE(k, 1) * 0)"),
+}
+
+
+@pytest.mark.parametrize("setting", GUARDED)
+def test_a_setting_and_what_stands_before_it_are_found(
+    setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each defence alone is enough."""
+    value, guard, asked = GUARDED[setting]
+    habit, question = f"SET GLOBAL {setting} = {value}", asked_for_one_person(asked)
+    for number, removals in enumerate(((guard,), (partial(one_setting_of_others, setting),))):
+        (tmp_path / str(number)).mkdir()
+        with monkeypatch.context() as patch:
+            for removal in removals:
+                removal(patch)
+            assert ends_alike(habit, question, tmp_path / str(number))
+    guard(monkeypatch)
+    one_setting_of_others(setting, monkeypatch)
+    assert not ends_alike(habit, question, tmp_path)
+
+
 FALSE_FACTS: dict[str, tuple[Removal, str]] = {
     "frames": (frames_never_empty, "frame ORDER BY i, d ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING"),
     "averages": (averages_rounded_outwards, "aggregates"),
@@ -263,3 +344,45 @@ def test_false_facts_are_found_where_facts_are_checked(
         people = FACTS["People"](wild, honest, connection)
         with pytest.raises(AssertionError):
             FACTS["test_every_relation_keeps_its_claims"](shape, people, relation_of)
+
+
+# What is copied is read once, by the owner's act, and a bound on work hides who is drawn for: outcomes of questions are
+# the same without these. Tests that look at sources and at hidden groups find them.
+WITHIN: dict[str, tuple[Removal, str, str, Callable[[Path, Patch], tuple[Any, ...]]]] = {
+    "text that may be broken, copied": (
+        unchecked_text,
+        "test_sources.py",
+        "test_text_that_is_no_text_in_arrow_is_null",
+        lambda *_: (pa.string(),),
+    ),
+    "objects of a frame that are not read as text": (
+        objects_as_they_are,
+        "test_sources.py",
+        "test_no_object_in_a_frame_reaches_beyond_its_row",
+        lambda *_: (),
+    ),
+    "draws for groups that are not shown": (
+        draws_for_hidden_groups,
+        "test_hidden_groups.py",
+        "test_nothing_is_drawn_for_a_group_that_is_not_shown",
+        lambda _, patch: ("MEDIAN(x)", {}, one_visit(), patch),
+    ),
+}
+
+
+def one_visit() -> duckdb.DuckDBPyConnection:
+    database = duckdb.connect()
+    database.execute("CREATE TABLE visits (uid BIGINT, name VARCHAR, x DOUBLE, kind BIGINT, code BIGINT, place BIGINT)")
+    return database.execute("INSERT INTO visits VALUES (42, 'Ann', 1, 7, 7, 1)")
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_what_questions_cannot_tell_is_found_within(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    removal, file, test, arguments = WITHIN[name]
+    whole = runpy.run_path(str(HERE / file))[test]
+    (tmp_path / "whole").mkdir()
+    with monkeypatch.context() as patch:
+        whole(*arguments(tmp_path / "whole", patch))
+    removal(monkeypatch)
+    with pytest.raises((AssertionError, dpsql.Error, UnicodeError)):
+        whole(*arguments(tmp_path, monkeypatch))

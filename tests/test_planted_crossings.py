@@ -14,11 +14,13 @@ from sqlglot import exp
 
 from dpsql.aggregates import moments as aggregate_moments
 from dpsql.aggregates.measure import CountUnitsWith
+from dpsql.aggregates.quantile import quantile
+from dpsql.aggregates.table import AGGREGATES
 from dpsql.engine_sql.build import apply
 from dpsql.engine_sql.tree import Term
 from dpsql.engines import declared_tables, scratch
 from dpsql.engines.stored_types import engine_type
-from dpsql.expressions import moments
+from dpsql.expressions import casts, moments
 from dpsql.expressions.emit import emit
 from dpsql.expressions.lower import SPECIAL
 from dpsql.expressions.lower_special import lower_bracket, lower_literal
@@ -27,6 +29,7 @@ from dpsql.expressions.tree import Call, Literal, facts_of
 from dpsql.flow import infer_sensitivity, plan_query, track_units
 from dpsql.relation import unit_sums, write_tests
 from dpsql.resolve.rows import Rows
+from dpsql.resolve.selection import Selection
 from dpsql.resolve.syntax import DUCKDB
 from dpsql.schema.types import Boolean, Decimal, Double, Timestamp
 
@@ -87,6 +90,10 @@ def null_total(table: Any, name: str) -> str:
     return f'"{name}"' if not table.totals or name.startswith("_k") else f'sum("{name}")'
 
 
+def median_as_its_values(call: Any, context: Any) -> Any:
+    return replace(quantile(call, context), type=call.arguments[0].type)
+
+
 PLANTED: dict[str, list[tuple[Any, Any, Any]]] = {
     "decimal literals are doubles": [(SPECIAL, exp.Literal, in_doubles)],
     "what is unique stays so under a join": [(infer_sensitivity, "_groups_and_rows", one_row_whatever_the_join)],
@@ -108,6 +115,15 @@ PLANTED: dict[str, list[tuple[Any, Any, Any]]] = {
         (aggregate_moments, "facts_of", lambda value, known: replace(facts_of(value, known), values=None))
     ],
     "sums are as wide as their values": [(plan_query, "answer_type", lambda answer: str(engine_type(answer.type)))],
+    "zero has a sign": [(casts, "one_zero", lambda number: number)],
+    "a key is kept and left out": [(Selection, "refuse_equal_keys", lambda *_: None)],
+    "a median of dates is a date": [
+        (
+            AGGREGATES,
+            "QUANTILE_CONT",
+            replace(AGGREGATES["QUANTILE_CONT"], answer=median_as_its_values),
+        )
+    ],
     "options over public rows are ignored": [(track_units, "_check_options", lambda *_: None)],
 }
 

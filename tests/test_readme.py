@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import duckdb
+import pandas as pd
 import pytest
 import yaml
 
@@ -155,9 +155,8 @@ def test_the_figures_are_those_of_explain() -> None:
             }
         },
     }
-    database = duckdb.connect()
-    database.execute("CREATE TABLE orders (person INTEGER, region VARCHAR, amount DOUBLE)")
-    with dpsql.connect(database, schema=schema, epsilon=1.0, delta=1e-6) as conn:
+    orders = pd.DataFrame({"person": [1], "region": ["a"], "amount": [1.0]})
+    with dpsql.connect(orders, schema=schema, epsilon=1.0, delta=1e-6) as conn:
         explained = conn.explain("SELECT region, COUNT(*), SUM(amount) FROM orders GROUP BY region", epsilon=1.0)
     count, centred = (measure.std * measure.quantum for measure in explained.releases[0].measures)
     total = (centred**2 + (250 * count) ** 2) ** 0.5

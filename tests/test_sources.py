@@ -586,7 +586,7 @@ def outcome(source: object) -> Any:
         return asked(
             source,
             "SELECT town, COUNT(*), SUM(x) FROM t WHERE u BETWEEN 0 AND 100 GROUP BY town",
-            declared(columns={**COLUMNS, "town": {"type": "text", "values": ["town0", "town1", "town2"]}}),
+            declared(columns={**COLUMNS, "town": {**COLUMNS["town"], "values": ["town0", "town1", "town2"]}}),
         )
     except dpsql.Error as error:
         return re.sub(r"\d+", "n", str(error))

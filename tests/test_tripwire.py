@@ -6,6 +6,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -22,7 +24,7 @@ from dpsql.accounting.events import PureRelease
 from dpsql.accounting.ledger import Ledger
 from dpsql.cli.app import main
 from dpsql.engines import duckdb_engine
-from dpsql.engines.duckdb_engine import INTERRUPTED, DuckDBEngine
+from dpsql.engines.duckdb_engine import DuckDBEngine
 
 SCHEMA = {"tables": {"people": {"unit": "id", "unique": True, "columns": {"id": "integer"}}}}
 COUNT = "SELECT COUNT(*) FROM people"
@@ -247,8 +249,7 @@ def test_sqlalchemy_passes_it_on(database: Path, opened: Any, broken: Any) -> No
 
 DIE = """
 import os, signal, sys, dpsql
-from dpsql.engines import duckdb_engine
-from dpsql.engines.duckdb_engine import INTERRUPTED, DuckDBEngine
+from dpsql.engines.duckdb_engine import DuckDBEngine
 DuckDBEngine.run = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), epsilon=10).execute("SELECT COUNT(*) FROM people")
 """
@@ -291,19 +292,68 @@ def test_a_charge_that_another_session_works_on_is_not_lost(opened: Any, broken:
 
 
 def test_an_interrupt_suspends_nobody(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while DuckDB is at work, which DuckDB calls a RuntimeError. It tells the time, no more."""
+    """Ctrl-C while DuckDB is at work. It tells the time, no more."""
     connection = opened()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with monkeypatch.context() as patch:
         patch.setattr(duckdb_engine, "_fetched", interrupted)
         with pytest.raises(KeyboardInterrupt) as caught:
             connection.execute(COUNT)
+    signal.signal(signal.SIGINT, before)
     assert caught.value.__context__ is None
     assert connection.execute(COUNT).fetchall()
     assert states(connection) == ["budget", "charged", "failed", "charged", "released"]
 
 
-def interrupted(_: object) -> None:
-    raise RuntimeError(INTERRUPTED)
+def interrupted(connection: duckdb.DuckDBPyConnection) -> Any:
+    """As if it was a query without end; the signal is real."""
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    return connection.execute("SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range = 7")
+
+
+ASK_FOR_LONG = """
+import signal, sys, dpsql
+from dpsql.engines.duckdb_engine import DuckDBEngine
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have switched it off
+connection = dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), epsilon=10)
+run = DuckDBEngine._run
+
+def tell(engine, sql):
+    print("running", flush=True)
+    return run(engine, sql)
+
+DuckDBEngine._run = tell
+pairs = "people AS a JOIN people AS b ON a.id = b.id"
+connection.execute(f"SELECT COUNT(*) FROM {pairs} WHERE (a.n * b.n) % 7 = 3", epsilon=1)
+"""
+
+
+@pytest.mark.long
+def test_ctrl_c_ends_a_question_that_runs(tmp_path: Path) -> None:
+    """Ten people with twenty thousand rows each, and all pairs of a person's rows: that takes minutes."""
+    path = tmp_path / "people.duckdb"
+    with duckdb.connect(str(path)) as database:
+        database.execute("CREATE TABLE people AS SELECT i % 10 AS id, i AS n FROM range(200000) AS r(i)")
+    schema = {"tables": {"people": {"unit": "id", "columns": {"id": "integer", "n": "integer"}}}}
+    child = subprocess.Popen(
+        [sys.executable, "-c", ASK_FOR_LONG, str(path), repr(schema)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "running\n"
+    time.sleep(3)
+    assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+    asked = time.monotonic()
+    _, errors = child.communicate(timeout=60)
+    assert time.monotonic() - asked < 5
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    with dpsql.connect(path, schema=schema) as connection:
+        assert connection.budget.spent.epsilon == 1
+        assert states(connection) == ["budget", "charged", "failed"]
+        assert connection.execute("SELECT COUNT(*) FROM people").fetchall()
 
 
 # -- the ledger's file -------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ READ_OTHERWISE = {"true", "false", "null"}
 HEADER = """\
 # What everybody may know about this data. `dpsql init` wrote down names and types; the rest is yours to fill in, from
 # what you know about the subject and never by looking at the data. A column that nobody needs: delete its line. What is
-# not declared does not exist. Where a cell may be empty, add  nullable: true.
+# not declared does not exist. Where a cell may be empty, write {type: ..., nullable: true}; `dpsql check` counts them.
 """
 COUNTS = """\
 # How much of one person counts: in how many groups of a GROUP BY, and how many rows in each. More keeps more of busy

@@ -1,5 +1,6 @@
 """`dpsql init` and `dpsql check`: the owner's side."""
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,7 @@ import typer
 from dpsql.cli.options import Form
 from dpsql.cli.output import Report, publish, table
 from dpsql.cli.scaffold import PUBLIC, Chosen, measures, missing, schema_text
+from dpsql.completeness import check_complete
 from dpsql.engines.describe import Described, describe
 from dpsql.engines.duckdb_engine import DuckDBEngine
 from dpsql.engines.stored_types import declared_type
@@ -118,7 +120,8 @@ def check(schema: SchemaArgument, db: MaybeDatabase = None, form: Form = None) -
     """Check a schema, and that it fits the data if that is given; see what it allows."""
     loaded = load_schema(schema)
     if db is not None:
-        DuckDBEngine.open(db, loaded).close()
+        with closing(DuckDBEngine.open(db, loaded)) as engine:
+            check_complete(engine, loaded)
     fitting = "" if db is None else f", and fits {db}"
     publish(replace(describe_schema(loaded), note=f"{schema} is right{fitting}"), form)
 

@@ -98,6 +98,11 @@ def double(value: object) -> Constant:
     return Constant(value, Double())  # type: ignore[arg-type]
 
 
+def one_zero(number: Term) -> Term:
+    """A double without the sign of zero: 0.0 and -0.0 are one value, and nothing tells them apart."""
+    return apply("+", number, double(0), kind=Double())
+
+
 def count(*values: Term) -> Fold:
     return Fold("count", values, kind=Integer())
 

@@ -48,21 +48,25 @@ def found_tables(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[st
     ).fetchall()
     columns: dict[str, dict[str, str]] = {}
     computed: dict[str, set[str]] = {}
-    for table, column, kind, generated in connection.execute(
-        "SELECT table_name, column_name, data_type, is_generated FROM duckdb_columns() "
+    required: dict[str, set[str]] = {}
+    for table, column, kind, generated, nullable in connection.execute(
+        "SELECT table_name, column_name, data_type, is_generated, is_nullable FROM duckdb_columns() "
         f"WHERE {place.condition} AND NOT internal ORDER BY table_oid, column_index"
     ).fetchall():
         columns.setdefault(table, {})[column] = kind
         if generated:
             computed.setdefault(table, set()).add(column)
+        if not nullable:
+            required.setdefault(table, set()).add(column)
     unique = _unique_columns(connection, place)
     return {
         table.lower(): Found(
             table,
             found,
-            table in views or native is None,
+            table in views or not native,
             frozenset(computed.get(table, ())),
             frozenset(unique.get(table, ())),
+            frozenset(required.get(table, ())),
         )
         for table, found in columns.items()
     }

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.engines.quoting import quoted
-from dpsql.engines.stored_types import declared_type, fits, read_as, valid_text
+from dpsql.engines.stored_types import declared_type, fits, is_total, read_as, valid_text
 from dpsql.errors import SchemaError
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpsql.schema.model import Table
+    from dpsql.schema.model import Column, Table
     from dpsql.schema.types import ColumnType
 
 TRUST = (
@@ -34,6 +34,8 @@ class Found:
     """Columns whose values are computed whenever they are read."""
     unique: frozenset[str] = frozenset()
     """Columns that a constraint keeps unique: as long as it is there, a unit known by one has one row."""
+    required: frozenset[str] = frozenset()
+    """Columns that a constraint keeps from being NULL."""
     is_text: bool = False
     """From a file or frame, where a text may stand for any type."""
     names_are_public: bool = True
@@ -78,6 +80,17 @@ def _check_column(path: str, table: Table, name: str, found: Found) -> None:
 def _type_hint(kind: str, path: str) -> str:
     fitting = declared_type(kind)
     return f"write  type: {fitting}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
+
+
+def is_present(column: Column, found: Found) -> bool:
+    """Whether the database itself guarantees that every row has a value there, which the declaration leaves a value."""
+    own = found.column(column.name)
+    return (
+        own in found.required
+        and not found.is_view
+        and column.values is None
+        and is_total(column.type, found.columns[own], bounded=column.bounds is not None)
+    )
 
 
 def declared_columns(table: Table, found: Found, *, copied: bool) -> str:

@@ -12,6 +12,7 @@ import shutil
 import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +22,7 @@ import numpy as np
 
 from dpsql.engines.catalog import Place, current_place, found_tables
 from dpsql.engines.copies import copy_table
-from dpsql.engines.declared_tables import check_table, declared_columns
+from dpsql.engines.declared_tables import check_table, declared_columns, is_present
 from dpsql.engines.files import files_of, names_files, table_name
 from dpsql.engines.lock import MEANING, fix_meaning, is_set, lock
 from dpsql.engines.quoting import quoted
@@ -32,10 +33,9 @@ from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
     from dpsql.engines.declared_tables import Found
-    from dpsql.schema.model import Schema
+    from dpsql.schema.model import Column, Schema, Table
     from dpsql.schema.types import ColumnType
 
-INTERRUPTED = "Query interrupted"
 LOCKING = threading.Lock()
 """Threads that open one file share its settings: what one has locked another cannot lock again."""
 # Given when a database is opened, they hold for every connection to it.
@@ -55,16 +55,23 @@ class DuckDBEngine:
         connection: duckdb.DuckDBPyConnection,
         *,
         unique: Mapping[tuple[str, str], str] | None = None,
+        present: Collection[tuple[str, str]] = (),
+        copied: bool = False,
         shared: tuple[Place, Mapping[str, Found]] | None = None,
         frames: Mapping[str, object] | None = None,
         schema: Schema | None = None,
     ) -> None:
-        """`shared`: where a database that others can change has the declared tables, and how they were found.
+        """`present`: the columns that are NULL in no row. Of tables that were `copied`, whose rows nobody changes any
+        more, the schema says it, and dpsql.completeness looks.
+
+        `shared`: where a database that others can change has the declared tables, and how they were found.
 
         `frames`: what the tables of a schema are filled with when the first question has been paid for.
         """
         self._connection = connection
         self._unique = unique or {}
+        self._present = frozenset(present)
+        self.copied = copied
         self._shared = shared
         self._frames = frames or {}
         self._schema = schema
@@ -82,7 +89,7 @@ class DuckDBEngine:
         # What does not fit into memory is put there; nobody else may read it, and it is gone with the engine.
         spill = mkdtemp(prefix="dpsql_")
         connection = duckdb.connect(":memory:", config=SETTINGS | {"temp_directory": str(Path(spill) / "spill")})
-        engine = cls(connection)
+        engine = cls(connection, present=_columns(schema, lambda _, column: not column.nullable), copied=True)
         engine._forget = weakref.finalize(engine, shutil.rmtree, spill, ignore_errors=True)
         _copy_tables(connection, _sources(database, schema), schema)
         connection.execute("SET enable_external_access = false")
@@ -124,14 +131,26 @@ class DuckDBEngine:
         stored = self._unique.get((table.lower(), column.lower()))
         return stored is not None and stays_apart(kind, stored)
 
+    def never_null(self, table: str, column: str) -> bool:
+        return (table.lower(), column.lower()) in self._present
+
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
-        try:
+        """Ctrl-C ends it, in the main thread, which alone hears of it.
+
+        DuckDB listens only between pieces of work that the asking thread does itself, and not while others work. So
+        another thread asks, and this one waits, free to tell DuckDB.
+        """
+        if threading.current_thread() is not threading.main_thread():
             return self._run(sql)
-        except RuntimeError as error:
-            # How DuckDB tells of Ctrl-C. It is the analyst's own act, and not the failure that other errors are.
-            if str(error) != INTERRUPTED:
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            answer = pool.submit(self._run, sql)
+            try:
+                return answer.result()
+            except KeyboardInterrupt:
+                while not answer.done():  # a query that has not begun yet misses it
+                    self._connection.interrupt()
+                    wait([answer], timeout=0.1)
                 raise
-        raise KeyboardInterrupt
 
     def _run(self, sql: str) -> Mapping[str, np.ndarray]:
         # One connection, one query at a time: temporary tables are seen by the connection alone.
@@ -196,7 +215,8 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
         unique = {
             (name, column.lower()): table.columns[column] for name, table in declared.items() for column in table.unique
         }
-        return DuckDBEngine(connection, unique=unique, shared=(place, declared) if shared else None)
+        present = _columns(schema, lambda table, column: is_present(column, declared[table.name.lower()]))
+        return DuckDBEngine(connection, unique=unique, present=present, shared=(place, declared) if shared else None)
     except duckdb.Error:
         problem = OperationalError("a declared view of the database cannot be read", hint="try it with DuckDB alone")
     except BaseException:
@@ -204,6 +224,15 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
         raise
     connection.close()
     raise problem
+
+
+def _columns(schema: Schema, chosen: Callable[[Table, Column], bool]) -> set[tuple[str, str]]:
+    return {
+        (table.name.lower(), column.name.lower())
+        for table in schema.tables.values()
+        for column in table.columns.values()
+        if chosen(table, column)
+    }
 
 
 def _no_such_table(name: str, found: Collection[str]) -> SchemaError:

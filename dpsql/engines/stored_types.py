@@ -26,6 +26,8 @@ KINDS: dict[str, ColumnType] = {
     "TIMESTAMP": Timestamp(),
 }
 INTEGERS = {sign + size for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")}
+# Those that 64 bits hold, and how many digits they have.
+DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10}
 # Which of the engine's types can stand for a declared one without losing what it holds.
 FITTING: dict[type, set[str]] = {
     Integer: INTEGERS,
@@ -64,6 +66,37 @@ def fits(declared: ColumnType, stored: str) -> bool:
 def stays_apart(declared: ColumnType, stored: str) -> bool:
     """Whether different stored values are different as the declared type too."""
     return stored.partition("(")[0] in APART.get(type(declared), FITTING[type(declared)])
+
+
+def is_total(declared: ColumnType, stored: str, *, bounded: bool) -> bool:
+    """Whether every stored value is a value as the declared type too: it fits, and is no NaN, infinity or endless text.
+
+    Bounds bring the last day and moment of all, which are infinite, back.
+    """
+    name = stored.partition("(")[0]
+    match declared:
+        case Integer():
+            return name in DIGITS
+        case Double():
+            return name in {"DECIMAL", *INTEGERS}
+        case Decimal(precision, scale):
+            before = _digits_before_point(stored) if name == "DECIMAL" else DIGITS.get(name, precision + 1)
+            return before <= precision - scale
+        case Boolean():
+            return True
+        case Date() | Timestamp():
+            return bounded and name == declared.name.upper()
+        case _:
+            return name == "UUID"
+
+
+def _digits_before_point(stored: str) -> int:
+    """
+    >>> _digits_before_point("DECIMAL(18,2)")
+    16
+    """
+    precision, scale = stored.removeprefix("DECIMAL(").removesuffix(")").split(",")
+    return int(precision) - int(scale)
 
 
 def declared_type(stored: str) -> str | None:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from dpsql.engine_sql.build import cast
+from dpsql.engine_sql.build import cast, one_zero
 from dpsql.engine_sql.tree import Short, TryCast
 from dpsql.expressions.dates import in_calendar
 from dpsql.expressions.decimals import largest
@@ -100,6 +100,8 @@ def cast_sql(to: ColumnType, narrow: str | None, arguments: Sequence[Written]) -
     (argument,) = arguments
     if narrow is not None:
         return cast(TryCast(argument.sql, Short(NARROW_INTEGERS[narrow])), to)
+    if isinstance(argument.facts.type, Double) and isinstance(to, Text):
+        return cast(one_zero(argument.sql), to)
     converted = TryCast(argument.sql, to)
     if isinstance(argument.facts.type, Text) and isinstance(to, Date | Timestamp):
         return in_calendar(converted, to)  # 'infinity' and '12024-01-01' are dates to the engine

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.build import apply, double
+from dpsql.engine_sql.build import one_zero
 from dpsql.engine_sql.tree import Constant, Field, Let, Named, Operand, Scalar, Select, Table, parts_of
 from dpsql.errors import Unsupported
 from dpsql.expressions.function import Written
@@ -107,6 +107,4 @@ def emit_value(expression: Expression, known: Known) -> Term:
 
 
 def as_value(found: Written, expression: Expression) -> Term:
-    if not isinstance(expression.type, Double):
-        return found.sql
-    return apply("+", found.sql, double(0), kind=Double())
+    return one_zero(found.sql) if isinstance(expression.type, Double) else found.sql

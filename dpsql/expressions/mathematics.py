@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.build import WIDE, all_of, apply, cast, double, in_64_bits, test, when, wide
+from dpsql.engine_sql.build import WIDE, all_of, apply, cast, double, in_64_bits, one_zero, test, when, wide
 from dpsql.expressions.arithmetic import argument_ranges, need_numbers, number
 from dpsql.expressions.facts import Facts, bounded, one_of
 from dpsql.expressions.function import Function, Misfit, Written
@@ -177,7 +177,7 @@ def angle_facts(arguments: Sequence[Facts]) -> Facts:
 
 
 def angle_sql(arguments: Sequence[Written]) -> Term:
-    y, x = (written_as(Double(), argument) for argument in arguments)
+    y, x = (one_zero(written_as(Double(), argument)) for argument in arguments)
     result = apply("atan2", y, x, kind=Double())
     if all(_is_finite(argument.facts) for argument in arguments):
         return result

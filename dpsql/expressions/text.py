@@ -6,14 +6,14 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.build import apply, cast, integer
+from dpsql.engine_sql.build import apply, cast, integer, one_zero
 from dpsql.errors import Unsupported
 from dpsql.expressions.comparison import truth
 from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written, need_count
 from dpsql.expressions.types import is_null
 from dpsql.limits import LONGEST_COMPARED, LONGEST_PATTERN
-from dpsql.schema.types import Integer, Text
+from dpsql.schema.types import Double, Integer, Text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,7 +163,9 @@ def joined_facts(name: str, arguments: Sequence[Facts]) -> Facts:
 
 
 def as_text(argument: Written) -> Term:
-    return argument.sql if isinstance(argument.facts.type, Text) else cast(argument.sql, Text())
+    if isinstance(argument.facts.type, Text):
+        return argument.sql
+    return cast(one_zero(argument.sql) if isinstance(argument.facts.type, Double) else argument.sql, Text())
 
 
 def joined_sql(arguments: Sequence[Written]) -> Term:

@@ -41,7 +41,7 @@ class Resolved:
 
 
 def resolve_names(parsed: Parsed, setting: Setting) -> Resolved:
-    resolver = Resolver(setting.schema, setting.engine.is_unique, parsed.question.sql, setting.scratch)
+    resolver = Resolver(setting.schema, setting.engine, parsed.question.sql, setting.scratch)
     finish = resolver.whole(parsed.tree)
     releases, unit_columns = zip(*resolver.releases, strict=True) if resolver.releases else ((), ())
     public, earlier = tuple(resolver.public_scans(finish)), tuple(resolver.earlier)

@@ -77,7 +77,7 @@ def _track(aggregate: Aggregate, unit_columns: frozenset[str], resolved: Resolve
     knowledge = knowledge_of(aggregate.source)
     domain: Domain | ListedKeys | None
     if aggregate.listed is None:
-        domain = public_domain(aggregate.keys, aggregate.source, knowledge.kept, MOST_PUBLIC_GROUPS)
+        domain = public_domain(aggregate.keys, aggregate.source, knowledge.listed, MOST_PUBLIC_GROUPS)
     else:
         _check_list(aggregate, aggregate.listed, resolved, setting)
         domain = ListedKeys(aggregate.listed, aggregate.keys, MOST_PUBLIC_GROUPS)

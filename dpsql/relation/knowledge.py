@@ -1,15 +1,16 @@
-"""What is known of a relation's columns, in two strengths.
+"""What is known of a relation's columns, in three strengths.
 
 `always` holds for every row that an engine may look at while it evaluates an expression: engines are free to evaluate a
 projection before a filter, so a WHERE does not count. Expressions are written with it (where can there be a NULL?),
-and fail on no row whatever it says. `kept` holds for the rows that survive the filters; it chooses clamps and public
-groups.
+and fail on no row whatever it says. `kept` holds for the rows that survive the filters; it chooses clamps and what is
+counted. `listed` takes the schema at its word that a column has no NULL: it chooses public groups, which NULL is among
+only if it is declared. A row that breaks its declaration is in none of them then, but is counted as what it is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.expressions.emit import written
 from dpsql.expressions.facts import fact_of, union
@@ -36,6 +37,8 @@ from dpsql.relation.units import one_row_per_unit
 from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.function import Written
     from dpsql.expressions.tree import Expression, Known
@@ -46,43 +49,89 @@ if TYPE_CHECKING:
 class Knowledge:
     always: Known
     kept: Known
+    listed: Known
 
     def always_of(self, expression: Expression) -> Facts:
         return facts_of(expression, self.always)
 
 
+Below: TypeAlias = "Callable[[Relation], Known]"
+"""What is known, in one strength, of the relations that another one is made of."""
+
+
 @once_per_node
 def knowledge_of(relation: Relation) -> Knowledge:
+    if isinstance(relation, Scan):
+        return _scanned(relation)
+    return Knowledge(
+        _always(relation),
+        _surviving(relation, lambda below: knowledge_of(below).kept),
+        _surviving(relation, lambda below: knowledge_of(below).listed),
+    )
+
+
+def _scanned(scan: Scan) -> Knowledge:
+    """A column that should hold no NULL may hold one all the same: the scan does not drop rows."""
+    declared = {column.name: column.facts for column in scan.columns}
+    kept = {
+        column.name: replace(column.facts, nullable=column.facts.nullable or not column.never_null)
+        for column in scan.columns
+    }
+    return Knowledge(_maybe(declared, missing=True), kept, declared)
+
+
+def _always(relation: Relation) -> Known:
     match relation:
-        case Scan():
-            declared = {column.name: column.facts for column in relation.columns}
-            # A column that should hold no NULL may hold one all the same: the scan does not drop rows.
-            return Knowledge(_maybe(declared, missing=True), declared)
-        case Listed(_, columns):
-            return Knowledge(dict(columns), dict(columns))
-        case Filter(source, condition):
-            below = knowledge_of(source)
-            return Knowledge(below.always, narrow(below.kept, condition))
+        case Project():
+            return {name: replace(value.facts, parts=value.parts) for name, value in values_of(relation).items()}
+        case Filter(source):
+            return knowledge_of(source).always
+        case PerUnit(source, keys):
+            known = knowledge_of(source).always
+            return {name: facts_of(key, known) for name, key in keys} | _called(relation, known)
+        case SetOp(_, left, right):
+            return _either(knowledge_of(left).always, knowledge_of(right).always)
+        case _:
+            return _combined(relation, lambda below: knowledge_of(below).always)
+
+
+def _surviving(relation: Relation, known_of: Below) -> Known:
+    """What holds for the rows that are left, by what holds for those below."""
+    match relation:
         case Project(source, columns):
-            below = knowledge_of(source)
-            return Knowledge(
-                {name: replace(value.facts, parts=value.parts) for name, value in values_of(relation).items()},
-                {name: kept_facts(expression, below.kept) for name, expression in columns},
-            )
-        case Join():
-            return _joined(relation)
-        case Across(left, right, _, condition):
-            return _joined(Join(left, right, "INNER", condition))
-        case SemiJoin(source) | Distinct(source):
-            return knowledge_of(source)
-        case Mark(test, name):
-            below, mark = knowledge_of(test.source), {name: fact_of(Boolean(), nullable=bool(test.compared))}
-            return Knowledge({**below.always, **mark}, {**below.kept, **mark})
+            known = known_of(source)
+            return {name: kept_facts(expression, known) for name, expression in columns}
+        case Filter(source, condition):
+            return narrow(known_of(source), condition)
+        case Join(_, _, "INNER", condition) | Across(_, _, _, condition) if condition is not None:
+            return narrow(_combined(relation, known_of), condition)
+        case PerUnit(source, keys):
+            known = known_of(source)
+            return {name: kept_facts(key, known) for name, key in keys} | _called(relation, known)
         case SetOp(kind, left, right):
-            either = _either(left, right)
-            return Knowledge(either.always, knowledge_of(left).kept) if kind in ("INTERSECT", "EXCEPT") else either
-        case PerUnit() | Window():
-            return _by_unit(relation)
+            first = known_of(left)
+            return first if kind in ("INTERSECT", "EXCEPT") else _either(first, known_of(right))
+        case _:
+            return _combined(relation, known_of)
+
+
+def _combined(relation: Relation, known_of: Below) -> Known:
+    """Nodes that keep columns as they are, or only add some."""
+    match relation:
+        case Listed(_, columns):
+            return dict(columns)
+        case Join(left, right, kind):
+            return _maybe(known_of(left), kind in ("RIGHT", "FULL")) | _maybe(known_of(right), kind in ("LEFT", "FULL"))
+        case Across(left, right):
+            return {**known_of(left), **known_of(right)}
+        case SemiJoin(source) | Distinct(source):
+            return known_of(source)
+        case Mark(test, name):
+            return {**known_of(test.source), name: fact_of(Boolean(), nullable=bool(test.compared))}
+        case Window(source):
+            known = known_of(source)
+            return {**known, **_called(relation, known)}
+    raise AssertionError(relation)
 
 
 @once_per_node
@@ -93,42 +142,20 @@ def values_of(project: Relation) -> dict[str, Written]:
     return {name: written(expression, known) for name, expression in project.columns}
 
 
-def _joined(join: Join) -> Knowledge:
-    left, right = knowledge_of(join.left), knowledge_of(join.right)
-    outer_left, outer_right = join.kind in ("RIGHT", "FULL"), join.kind in ("LEFT", "FULL")
-    always = _maybe(left.always, outer_left) | _maybe(right.always, outer_right)
-    if join.kind != "INNER" or join.condition is None:
-        return Knowledge(always, _maybe(left.kept, outer_left) | _maybe(right.kept, outer_right))
-    return Knowledge(always, narrow({**left.kept, **right.kept}, join.condition))
-
-
 def _maybe(known: Known, missing: bool) -> dict[str, Facts]:
     """The columns of a side that an outer join fills with NULL."""
     return {name: replace(facts, nullable=facts.nullable or missing) for name, facts in known.items()}
 
 
-def _either(left: Relation, right: Relation) -> Knowledge:
-    first, second = knowledge_of(left), knowledge_of(right)
-    return Knowledge(
-        {name: union([facts, second.always[name]], facts.type) for name, facts in first.always.items()},
-        {name: union([facts, second.kept[name]], facts.type) for name, facts in first.kept.items()},
-    )
+def _either(first: Known, second: Known) -> Known:
+    return {name: union([facts, second[name]], facts.type) for name, facts in first.items()}
 
 
-def _by_unit(relation: PerUnit | Window) -> Knowledge:
-    below = knowledge_of(relation.source)
+def _called(relation: PerUnit | Window, known: Known) -> dict[str, Facts]:
     single = one_row_per_unit(relation.source)
     if isinstance(relation, PerUnit):
-        return Knowledge(
-            {name: facts_of(key, below.always) for name, key in relation.keys}
-            | {name: per_unit_facts(call, below.always, single) for name, call in relation.calls},
-            {name: kept_facts(key, below.kept) for name, key in relation.keys}
-            | {name: per_unit_facts(call, below.kept, single) for name, call in relation.calls},
-        )
-    return Knowledge(
-        {**below.always, **{name: _window_facts(w, below.always, single) for name, w in relation.columns}},
-        {**below.kept, **{name: _window_facts(w, below.kept, single) for name, w in relation.columns}},
-    )
+        return {name: per_unit_facts(call, known, single) for name, call in relation.calls}
+    return {name: _window_facts(window, known, single) for name, window in relation.columns}
 
 
 def _window_facts(window: WindowCall, known: Known, single: bool) -> Facts:

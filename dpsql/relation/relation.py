@@ -66,6 +66,8 @@ class ScanColumn:
     name: str
     declared: str
     facts: Facts
+    never_null: bool = False
+    """Whether no row that is read can be NULL there, whatever is declared."""
     collected: Collected | None = None
     """How it was randomised, where it stands for answers that the table does not hold: it cannot be read."""
 

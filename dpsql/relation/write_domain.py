@@ -35,7 +35,7 @@ def domain_sql(domain: Domain | ListedKeys, key_names: list[str]) -> Query:
     keys = tuple(Named(emit(key, known), name) for key, name in zip(domain.keys, key_names, strict=True))
     sources: list[Source] = [Derived(_values(facts, name), name) for name, facts in known.items()]
     conditions = [emit(condition, known) for condition in domain.conditions]
-    conditions += [test_sql(test, Knowledge(known, known), relation_sql) for test in domain.tests]
+    conditions += [test_sql(test, Knowledge(known, known, known), relation_sql) for test in domain.tests]
     source = reduce(lambda left, right: Joined("CROSS", left, right), sources) if sources else None
     return Select(keys, source, all_of(conditions) if conditions else None, distinct=True)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.build import UNIT, apply, clamp, double, finite, finite_clamp, integer, test, when
+from dpsql.engine_sql.build import UNIT, apply, clamp, finite, finite_clamp, integer, one_zero, test, when
 from dpsql.engine_sql.tree import Constant, Derived, Field, Fold, Joined, Named, Select, Stored, Table
 from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Double, Text, Timestamp
@@ -97,7 +97,7 @@ def _declared(column: str, facts: Facts) -> Term:
         ends = (FIRST_DAY, LAST_DAY) if isinstance(facts.type, Date) else (FIRST_MOMENT, LAST_MOMENT)
         return when(test("between", typed, *(Constant(end, facts.type) for end in ends)), typed)
     if isinstance(facts.type, Double):
-        typed = apply("+", typed, double(0), kind=Double())  # one spelling of zero
+        typed = one_zero(typed)
     if facts.low is None or facts.high is None:
         return finite(typed) if isinstance(facts.type, Double) else typed
     least, most = Constant(facts.low, facts.type), Constant(facts.high, facts.type)

@@ -18,7 +18,7 @@ from dpsql.resolve.desugar import desugar
 from dpsql.resolve.earlier import EarlierAnswer, earlier_rows
 from dpsql.resolve.inner import INNER, reports_name
 from dpsql.resolve.joins import Source, add_step, read_step
-from dpsql.resolve.rows import Answer, IsUnique, Item, Named, Rows, declared_rows
+from dpsql.resolve.rows import Answer, Item, Named, Rows, declared_rows
 from dpsql.resolve.selection import Selection
 from dpsql.resolve.set_operations import combined
 from dpsql.resolve.syntax import (
@@ -35,6 +35,7 @@ from dpsql.source import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from dpsql.engines.engine import Guarantees
     from dpsql.engines.scratch import Scratch
     from dpsql.relation.relation import Aggregate
     from dpsql.schema.model import Schema
@@ -64,7 +65,7 @@ class Resolver:
     """Walks one query and collects its releases."""
 
     schema: Schema
-    is_unique: IsUnique
+    engine: Guarantees
     text: str
     scratch: Scratch
     releases: list[tuple[Aggregate, frozenset[str]]] = field(default_factory=list)
@@ -239,7 +240,7 @@ class Resolver:
         for name in dict.fromkeys(table.name.lower() for table in tables):
             table = self.schema.table(name)
             if table is not None:
-                scan = declared_rows(table, self.schema, self.is_unique, reports=False).relation
+                scan = declared_rows(table, self.schema, self.engine, reports=False).relation
                 assert isinstance(scan, Scan)
                 if scan.unit is not None:  # every reading of it should have been resolved
                     raise Unsupported(f'"{name}" cannot be read there', hint="name its aggregate in a WITH query")
@@ -295,8 +296,8 @@ class Resolver:
                 f'there is no table "{node.name}"', at=self.place(node.this), hint=did_you_mean(node.name, known)
             )
         if table.is_public and not reads_reports(table, self.mentioned):
-            return Answer(None, declared_rows(table, self.schema, self.is_unique, reports=False))
-        return declared_rows(table, self.schema, self.is_unique)
+            return Answer(None, declared_rows(table, self.schema, self.engine, reports=False))
+        return declared_rows(table, self.schema, self.engine)
 
     def only(self, node: exp.Expr, keys: set[str]) -> None:
         """Refuses TABLESAMPLE, PIVOT and whatever else stands beside what is understood."""

@@ -13,12 +13,14 @@ from dpsql.relation.relation import Project, Relation, Scan, ScanColumn, Unit, U
 from dpsql.relation.reports import report_name
 from dpsql.relation.units import is_tracked
 from dpsql.resolve.unit_keys import UNIT, UnitKey, key_of
+from dpsql.schema.types import Decimal, Integer, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from sqlglot import exp
 
+    from dpsql.engines.engine import Guarantees
     from dpsql.expressions.tree import Expression
     from dpsql.resolve.kept_rows import Kept
     from dpsql.schema.model import Column as DeclaredColumn
@@ -130,8 +132,6 @@ class Answer:
     """The WITH query that it is, and the names that are known there."""
 
 
-IsUnique: TypeAlias = "Callable[[str, str, ColumnType], bool]"
-"""Whether the engine guarantees that a table's column, read as a type, has no value twice."""
 Item: TypeAlias = Rows | Answer
 """What a name in FROM can stand for. `Rows` are of people here; public ones are in an `Answer`."""
 Named: TypeAlias = Mapping[str, Item]
@@ -156,30 +156,36 @@ def inner_name(name: str) -> str:
     return f"_{name.lower()}" if name.startswith("_") else name.lower()
 
 
-def declared_rows(table: Table, schema: Schema, is_unique: IsUnique, *, reports: bool = True) -> Rows:
+def declared_rows(table: Table, schema: Schema, engine: Guarantees, *, reports: bool = True) -> Rows:
     """A table as declared. Its unit is a column of its own, or is reached over foreign keys; a public one has none.
 
     Without `reports` collected columns are left out.
     """
-    unit = _unit_of(table, schema, is_unique)
-    declared = [column for column in table.columns.values() if reports or column.collected is None]
+    unit = _unit_of(table, schema, engine)
+    own = None if unit is None else unit.path[0].column if unit.path else unit.column
+    declared = {name: column for name, column in table.columns.items() if reports or column.collected is None}
     answers = tuple(
-        ScanColumn(inner_name(column.name), column.name, declared_facts(column), column.collected)
-        for column in declared
+        ScanColumn(
+            inner_name(name),
+            name,
+            declared_facts(column),
+            engine.never_null(table.name, name) or (name == own and _is_whole_as_unit(column)),
+            column.collected,
+        )
+        for name, column in declared.items()
     )
     scan = Scan(
         table.name,
         unit,
-        answers + tuple(_reports(column) for column in declared if column.collected is not None),
+        answers + tuple(_reports(column) for column in declared.values() if column.collected is not None),
         table.contribution,
-        one_row_per_unit=unit is not None and not unit.path and is_unique(table.name, unit.column, unit.type),
+        one_row_per_unit=unit is not None and not unit.path and engine.is_unique(table.name, unit.column, unit.type),
         declared_unique=table.unique,
     )
     columns = {column.declared.lower(): Column(column.name, column.facts.type) for column in answers}
-    if unit is None:
+    if unit is None or own is None:
         return Rows(scan, columns)
     keys = _unit_keys(table, schema)
-    own = unit.path[0].column if unit.path else unit.column
     if not unit.path:
         keys[inner_name(own)] = UNIT
     return Rows(scan, columns, keys, frozenset({frozenset({inner_name(own)})}), unit.type)
@@ -197,16 +203,21 @@ def _reports(column: DeclaredColumn) -> ScanColumn:
     return ScanColumn(report_name(inner_name(column.name)), column.name, facts)
 
 
-def _unit_of(table: Table, schema: Schema, is_unique: IsUnique) -> Unit | None:
+def _unit_of(table: Table, schema: Schema, engine: Guarantees) -> Unit | None:
     if table.is_public:
         return None
     hops, owner = [], table
     for hop in schema.unit_path(table.name):
         kind = owner.columns[hop.column].type
-        hops.append(UnitHop(*hop, kind, is_unique(hop.to_table, hop.to_column, kind)))
+        hops.append(UnitHop(*hop, kind, engine.is_unique(hop.to_table, hop.to_column, kind)))
         owner = schema.tables[hop.to_table]
     assert owner.unit_column is not None
     return Unit(tuple(hops), owner.name, owner.unit_column, owner.columns[owner.unit_column].type)
+
+
+def _is_whole_as_unit(column: DeclaredColumn) -> bool:
+    """Rows without a unit are left out. As a column it is never NULL then, unless its declaration leaves out more."""
+    return column.values is None and isinstance(column.type, Integer | Decimal | Text)
 
 
 def _unit_keys(table: Table, schema: Schema) -> dict[str, UnitKey]:

@@ -44,11 +44,15 @@ class Selection(Projection):
         if any(self.rows.tells_unit(key) for key in self.keys) and not self.totals:
             return self.per_unit()
         self.refuse_people_apart(group)
+        self.refuse_equal_keys(group)
+        return self.release()
+
+    def refuse_equal_keys(self, group: list[exp.Expr]) -> None:
+        """Where a total leaves out one of two equal keys, the engine leaves out both."""
         if self.totals and len(set(self.keys)) < len(self.keys):
             raise self.resolver.refuse(
                 "two keys of the totals are the same expression", group[-1], "name it once, and SELECT it again outside"
             )
-        return self.release()
 
     # -- groups -------------------------------------------------------------------------------------------------------
 

@@ -259,7 +259,7 @@ class Column(Declared):
     values: Annotated[tuple[Value, ...] | None, WithJsonSchema(VALUES_JSON)] = Field(
         default=None, description="Every value that the column can have: its groups are public"
     )
-    nullable: bool = Field(default=False, description="Whether the column may hold NULL")
+    nullable: bool = Field(default=False, description="Whether NULL is among its values, and a group of its own")
     collected: Collected | None = Field(
         default=None, description="The column holds randomised reports; the type is that of the answers"
     )
