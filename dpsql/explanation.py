@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Ratio, Reported
-from dpsql.aggregates.measure import OverDistinct, SumValues
+from dpsql.aggregates.readable import quantum_of
 from dpsql.aggregates.statistic import Matched
 from dpsql.display.card import card, code, facts, figures, folded, grid
 from dpsql.flow.counted_reports import CountedReports
@@ -206,8 +205,6 @@ def _release(release: CalibratedRelease) -> ExplainedRelease:
 
 def _measure(measure: NoisyMeasure) -> ExplainedMeasure:
     bounded = measure.bounded
-    inner = bounded.measure.inner if isinstance(bounded.measure, OverDistinct) else bounded.measure
-    quantum = inner.quantum if isinstance(inner, SumValues) else Fraction(1)
     return ExplainedMeasure(
         bounded.column,
         type(bounded.measure).__name__,
@@ -217,7 +214,7 @@ def _measure(measure: NoisyMeasure) -> ExplainedMeasure:
         bounded.linf,
         measure.noise.name,
         measure.std,
-        float(quantum),
+        float(quantum_of(bounded.measure)),
     )
 
 

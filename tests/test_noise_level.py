@@ -74,7 +74,7 @@ def std_of(calibrated: Calibrated, name: str) -> float:
 
 
 def compiled(session: dpsql.Connection, sql: str) -> Calibrated:
-    return compile_question(Question(sql, epsilon=Fraction(1)), session.session.setting)
+    return compile_question(Question(sql, epsilon=Fraction(1)), session.session.setting.public())
 
 
 def test_claimed_noise(session: dpsql.Connection) -> None:

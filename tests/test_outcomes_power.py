@@ -107,7 +107,9 @@ def draws_without_limits(patch: Patch) -> None:
 def keys_as_they_come(patch: Patch) -> None:
     run = duckdb_engine.DuckDBEngine._run
     ending = re.compile(r" ORDER BY [^()]*$")
-    patch.setattr(duckdb_engine.DuckDBEngine, "_run", lambda self, sql: run(self, ending.sub("", sql)))
+    patch.setattr(
+        duckdb_engine.DuckDBEngine, "_run", lambda self, sql, **asked: run(self, ending.sub("", sql), **asked)
+    )
 
 
 def look_up(connection: duckdb.DuckDBPyConnection, table: Table, rows: str) -> None:

@@ -1,4 +1,4 @@
-"""What dpsql needs of a database: that its tables stay, its own guarantees, and to run one SELECT."""
+"""What dpsql needs of a database: its own guarantees, that its tables stay, and to run one SELECT."""
 
 from __future__ import annotations
 
@@ -9,24 +9,21 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from dpsql.schema.types import ColumnType
+    from dpsql.engines.public import Guarantees
 
 
-class Guarantees(Protocol):
-    """What holds for every row that there is or will be, not because the schema says so."""
+class Engine(Protocol):
+    @property
+    def guarantees(self) -> Guarantees:
+        """Of the declared tables, read when the database was opened."""
 
-    def is_unique(self, table: str, column: str, kind: ColumnType) -> bool:
-        """Whether the database itself guarantees that no two rows have the same value there, read as `kind`."""
-
-    def never_null(self, table: str, column: str) -> bool:
-        """Whether no row is NULL there, read as it is declared."""
-
-
-class Engine(Guarantees, Protocol):
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
 
+    def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
+        """Like `run`, of a SELECT that reads public tables alone; free, so rows of people are not touched."""
+
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
-        """The columns of the result, NULL as masked values."""
+        """The columns of the result, NULL as masked values. What was asked is paid for."""
 
     def close(self) -> None: ...

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.aggregates.estimate import Reported
 from dpsql.engines.duckdb.render import render, type_name
 from dpsql.engines.quoting import quoted
-from dpsql.engines.scratch import ScratchTable
+from dpsql.engines.scratch_table import ScratchTable
 from dpsql.relation.write_reports import counted_reports_sql
 
 if TYPE_CHECKING:

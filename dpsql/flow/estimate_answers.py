@@ -19,6 +19,7 @@ import numpy as np
 from dpsql.aggregates.estimate import Linear, Reported
 from dpsql.errors import DataError, OperationalError
 from dpsql.flow.counted_reports import CountedReports
+from dpsql.flow.run_rounds import read_public
 from dpsql.local.debias import CountNoise, estimate, is_report, scores
 from dpsql.local.declared import declared_mechanism
 
@@ -42,20 +43,23 @@ class Estimated:
     noisy: Noisy
     columns: tuple[Columns | None, ...]
     """For each release what the finish reads: keys and noisy measures, or keys and estimates."""
-    reports: Mapping[str, Columns]
-    """The same for reports that were counted as they are, by the name of their table."""
+    public: tuple[Columns, ...]
+    """The same for each public table, and for reports that were counted as they are."""
 
 
 def estimate_answers(noisy: Noisy, setting: Setting) -> Estimated:
     if noisy.has_failed:
-        return Estimated(noisy, noisy.columns, {})
+        return Estimated(noisy, noisy.columns, ())
     calibrated = noisy.charged.calibrated
     columns = tuple(
         columns if columns is None or release.planned.reports is None else _below_noise(release, columns)
         for release, columns in zip(calibrated.releases, noisy.columns, strict=True)
     )
-    counted = [table for table in calibrated.public if isinstance(table, CountedReports)]
-    return Estimated(noisy, columns, {table.name: _as_they_are(table, setting) for table in counted})
+    public = tuple(
+        _as_they_are(table, setting) if isinstance(table, CountedReports) else read_public(table, setting)
+        for table in calibrated.public
+    )
+    return Estimated(noisy, columns, public)
 
 
 def _below_noise(release: CalibratedRelease, columns: Columns) -> Columns:

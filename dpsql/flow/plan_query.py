@@ -16,9 +16,10 @@ from dpsql.engine_sql.build import SALT, select
 from dpsql.engine_sql.tree import Field, Named, tables_read
 from dpsql.engines.duckdb.render import render, render_term, type_name
 from dpsql.engines.quoting import quoted
-from dpsql.engines.scratch import ScratchTable
+from dpsql.engines.scratch_table import ScratchTable
 from dpsql.errors import Unsupported
 from dpsql.flow.counted_reports import CountedReports, estimates_table
+from dpsql.flow.readable import about_releases, laid_out
 from dpsql.relation.earlier import with_earlier
 from dpsql.relation.relation import Aggregate
 from dpsql.relation.write_reports import answers_sql
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from dpsql.aggregates.release import Release
     from dpsql.engine_sql.tree import Query
     from dpsql.flow.infer_sensitivity import Measured
+    from dpsql.flow.public_setting import PublicSetting
     from dpsql.flow.question import Question
-    from dpsql.flow.setting import Setting
     from dpsql.relation.earlier import EarlierTable
     from dpsql.relation.relation import Scan
     from dpsql.relation.reports import Reports
@@ -116,6 +117,10 @@ class PublicTable:
     scan: Scan
 
     @property
+    def name(self) -> str:
+        return self.scan.table
+
+    @property
     def sql(self) -> str:
         columns = [Named(Field(part.name), part.declared) for part in self.scan.columns]
         return render(select(columns, scan_sql(self.scan, [part.name for part in self.scan.columns])))
@@ -148,9 +153,18 @@ class Planned:
     finish: str
     """The SQL above the releases, over tables _release_0, _release_1, ..."""
 
+    def __str__(self) -> str:
+        return laid_out(
+            [
+                *about_releases([release.shown] for release in self.releases),
+                *((table.name, [table.sql]) for table in self.public),
+                ("finish", [self.finish]),
+            ]
+        )
 
-def plan_query(measured: Measured, setting: Setting) -> Planned:
-    finish = measured.finish
+
+def plan_query(measured: Measured, public: PublicSetting) -> Planned:
+    finish = measured.finish.copy()
     ends = _interval_ends(finish, measured)
     releases = tuple(
         PlannedRelease(
@@ -158,7 +172,7 @@ def plan_query(measured: Measured, setting: Setting) -> Planned:
             part,
             ends[number],
             _earlier(number, measured),
-            _answers(part.aggregate.reports, setting),
+            _answers(part.aggregate.reports, public),
         )
         for number, part in enumerate(measured.releases)
     )
@@ -166,26 +180,26 @@ def plan_query(measured: Measured, setting: Setting) -> Planned:
         assert release.shown  # what is too long to be written is refused here
     outputs = _outputs(finish, measured)
     sql = finish.sql(DUCKDB, copy=False)
-    public = tuple(_public(measured, setting))
-    tables = [release.scratch_table for release in releases] + [table.scratch_table for table in public]
-    described = setting.scratch.describe(sql, tables)
+    read = tuple(_public(measured, public))
+    tables = [release.scratch_table for release in releases] + [table.scratch_table for table in read]
+    described = public.scratch.describe(sql, tables)
     outputs = outputs or tuple(Output(name, None, None) for name, _ in described)
-    return Planned(measured.question, releases, public, outputs, sql)
+    return Planned(measured.question, releases, read, outputs, sql)
 
 
-def _public(measured: Measured, setting: Setting) -> Iterator[PublicTable | CountedReports]:
+def _public(measured: Measured, public: PublicSetting) -> Iterator[PublicTable | CountedReports]:
     counted = [part for part in measured.public if isinstance(part, Aggregate)]
     for part in measured.public:
         if isinstance(part, Aggregate):
-            table = CountedReports(reports_name(counted.index(part)), part, _answers(part.reports, setting))
+            table = CountedReports(reports_name(counted.index(part)), part, _answers(part.reports, public))
             assert table.sql  # what is too long to be written is refused here
             yield table
         else:
             yield PublicTable(part)
 
 
-def _answers(reports: Reports | None, setting: Setting) -> tuple[tuple[Any, ...], ...]:
-    return () if reports is None else tuple(setting.scratch.run(render(answers_sql(reports)), [], []).rows)
+def _answers(reports: Reports | None, public: PublicSetting) -> tuple[tuple[Any, ...], ...]:
+    return () if reports is None else tuple(public.scratch.constants(render(answers_sql(reports))))
 
 
 def _earlier(number: int, measured: Measured) -> tuple[PlannedEarlier, ...]:

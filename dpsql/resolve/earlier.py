@@ -17,7 +17,7 @@ from sqlglot import exp
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.engine_sql.build import WIDE
 from dpsql.engines.duckdb.render import type_name
-from dpsql.engines.scratch import ScratchTable
+from dpsql.engines.scratch_table import ScratchTable
 from dpsql.engines.stored_types import answer_kind
 from dpsql.errors import Unsupported
 from dpsql.expressions.emit import VALUE
@@ -147,7 +147,7 @@ def _kind(name: str, resolver: Resolver, node: exp.Expr) -> ColumnType:
 
 
 def _constants(resolver: Resolver, sql: str, kinds: list[ColumnType], node: exp.Expr) -> tuple[Row, ...]:
-    found = resolver.scratch.run(f"SELECT * FROM ({sql}) LIMIT {LONGEST_LIST + 1}", [], []).rows
+    found = resolver.scratch.constants(f"SELECT * FROM ({sql}) LIMIT {LONGEST_LIST + 1}")
     if len(found) > LONGEST_LIST:
         raise resolver.refuse(f"the list has more than {LONGEST_LIST:,} rows", node, "let it be a public table")
     return known_rows(found, kinds)

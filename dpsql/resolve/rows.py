@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from dpsql.errors import ProgrammingError
 from dpsql.expressions.facts import Facts, bounded, exact_value, fact_of, one_of
 from dpsql.expressions.tree import Column, names_read
 from dpsql.relation.knowledge import knowledge_of
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
 
     from sqlglot import exp
 
-    from dpsql.engines.engine import Guarantees
+    from dpsql.engines.public import Guarantees
     from dpsql.expressions.tree import Expression
     from dpsql.resolve.kept_rows import Kept
     from dpsql.schema.model import Column as DeclaredColumn
     from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
+    from dpsql.source import Place
 
 
 LISTED_BITS = 12
@@ -136,6 +138,24 @@ Item: TypeAlias = Rows | Answer
 """What a name in FROM can stand for. `Rows` are of people here; public ones are in an `Answer`."""
 Named: TypeAlias = Mapping[str, Item]
 """The names that WITH defines."""
+
+
+def with_column_names(item: Item, alias: exp.Expr, at: Place | None) -> Item:
+    """name(a, b) gives the first columns other names."""
+    names = [name.name.lower() for name in alias.args.get("columns") or ()]
+    rows = item if isinstance(item, Rows) else item.rows
+    if not names or rows is None:
+        return item
+    old = rows.plain_columns
+    if len(names) > len(old) or len(set(names)) < len(names):
+        raise ProgrammingError(
+            f"the names {', '.join(names)} do not fit {len(old)} columns", at=at, hint="give each column one name"
+        )
+    columns = dict(zip([*names, *list(old)[len(names) :]], old.values(), strict=True))
+    if len(columns) < len(old):
+        raise ProgrammingError("two columns have the same name", at=at, hint="rename one")
+    renamed = replace(rows, columns=columns)
+    return renamed if isinstance(item, Rows) else replace(item, rows=renamed)
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:
