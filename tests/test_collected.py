@@ -461,3 +461,10 @@ def test_the_audit_makes_up_reports_too() -> None:
     found = Auditor(schema, made_up_worlds(schema, 0), 1.0, 0.01, 1000).audit(questions, lambda: None)
     assert [part.refused for part in found] == [None, None]
     assert not any(part.broken for part in found)
+
+
+def test_a_plan_has_something_to_pay_for(conn: dpsql.Connection) -> None:
+    free, paid = "SELECT smoker, COUNT(*) FROM people GROUP BY smoker", "SELECT COUNT(*) FROM people WHERE age > 40"
+    with pytest.raises(ProgrammingError, match="nothing in the plan costs anything"):
+        conn.plan([free], epsilon=1.0)
+    assert [answer.receipt.epsilon > 0 for answer in conn.plan([free, paid], epsilon=1.0).execute()] == [False, True]
