@@ -161,6 +161,12 @@ def test_a_cross_tabulation_inverts_the_kronecker_channel(conn: dpsql.Connection
         ),
         ("WITH p AS (SELECT * FROM people) SELECT COUNT(*) AS x FROM p WHERE smoker = 'yes' AND oue = 'some'", None),
         ("SELECT COUNT(*) AS x FROM open WHERE smoker = 'yes' AND drink = 'daily'", None),
+        ("SELECT COUNT(*) AS x FROM (SELECT drink FROM people WHERE smoker = 'yes') WHERE drink = 'some'", None),
+        ("SELECT COUNT(*) AS x FROM (SELECT 1 AS one FROM people WHERE smoker = 'yes')", None),
+        (
+            "SELECT COUNT(*) AS x FROM (SELECT d FROM (SELECT drink AS d, smoker AS s FROM people) WHERE s = 'yes')",
+            None,
+        ),
     ],
 )
 def test_what_is_asked_of_answers(conn: dpsql.Connection, sql: str, truth: float | None) -> None:
@@ -219,6 +225,7 @@ PRICES = [
     ("SELECT smoker, COUNT(*) FROM people JOIN bodies USING (id) GROUP BY smoker", CHARGED),
     ("SELECT smoker, COUNT(*) FROM people JOIN bodies USING (id) WHERE height > 200 GROUP BY smoker", CHARGED),
     ("SELECT cheated, COUNT(*) FROM answers GROUP BY cheated", CHARGED),
+    ("SELECT region, COUNT(*) FROM (SELECT region FROM people WHERE smoker = 'yes') GROUP BY region", CHARGED),
     ("SELECT region, smoker, COUNT(*) FROM open GROUP BY region, smoker", FREE),
     ("SELECT region, COUNT(*) FROM open WHERE smoker = 'yes' GROUP BY region", FREE),
     ("SELECT COUNT(*) FROM open WHERE weight > 0 AND smoker = 'yes'", FREE),

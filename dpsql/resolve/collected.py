@@ -41,6 +41,9 @@ class Lifted:
 
     relation: Relation
     seen: Mapping[str, Report]
+    """By the name that the relation shows it under."""
+    reports: tuple[Report, ...] = ()
+    """All that the relation passes on, shown or not: conditions may be about any of them."""
     conditions: tuple[Expression, ...] = ()
 
     def about_answers(self, expression: Expression) -> Expression | None:
@@ -87,7 +90,7 @@ def as_reports(aggregate: Aggregate) -> Aggregate:
     calls = tuple(_call(call, lifted, counts) for call in aggregate.calls)
     about = [part for part in (*lifted.conditions, *keys, *(call.argument for call in calls)) if part is not None]
     read = names_read(*about)
-    columns = tuple(report for report in dict.fromkeys(lifted.seen.values()) if report.name in read)
+    columns = tuple(report for report in lifted.reports if report.name in read)
     released = Aggregate(
         lifted.relation,
         (*own_keys, *(Column(report.name, _stored(report)) for report in columns)),
@@ -116,7 +119,7 @@ def lift(relation: Relation) -> Lifted:
                 for column in columns
                 if column.collected is not None
             }
-            return Lifted(relation, seen)
+            return Lifted(relation, seen, tuple(seen.values()))
         case Filter(source, condition):
             below = lift(source)
             parts = [(part, below.about_answers(part)) for part in conjuncts(condition)]
@@ -130,8 +133,8 @@ def lift(relation: Relation) -> Lifted:
         case Project(source, columns):
             below = lift(source)
             seen = {n: below.seen[e.name] for n, e in columns if isinstance(e, Column) and e.name in below.seen}
-            passed = [(report.name, Column(report.name, _stored(report))) for report in below.seen.values()]
-            return Lifted(Project(below.relation, (*columns, *passed)), seen, below.conditions)
+            passed = [(report.name, Column(report.name, _stored(report))) for report in below.reports]
+            return replace(below, relation=Project(below.relation, (*columns, *passed)), seen=seen)
         case Join(left, right, "INNER"):
             return _lift_join(relation, lift(left), lift(right))
         case SemiJoin(source, _, condition, _, compared):
@@ -142,15 +145,16 @@ def lift(relation: Relation) -> Lifted:
 
 
 def _lift_join(join: Join, left: Lifted, right: Lifted) -> Lifted:
-    twins = {part.name for part in left.seen.values()} & {part.name for part in right.seen.values()}
+    twins = {part.name for part in left.reports} & {part.name for part in right.reports}
     if twins or names_read(join.condition) & {*left.seen, *right.seen}:
         return Lifted(join, {})
     # A report that stands beside several rows would count as several, with one coin: no error bar would hold.
-    if (left.seen and not one_row_per_unit(join.right)) or (right.seen and not one_row_per_unit(join.left)):
+    if (left.reports and not one_row_per_unit(join.right)) or (right.reports and not one_row_per_unit(join.left)):
         return Lifted(join, {})
     return Lifted(
         replace(join, left=left.relation, right=right.relation),
         {**left.seen, **right.seen},
+        left.reports + right.reports,
         left.conditions + right.conditions,
     )
 
