@@ -90,6 +90,8 @@ def plan_batch(
     budget = public.budget
     each = None if delta is None else delta / len(questions)
     planned = [plan_question(replace(question, delta=each), public) for question in questions]
+    if not any(one.releases for one in planned):
+        raise ProgrammingError("nothing in the plan costs anything", hint="ask the queries as they are: they are free")
     for one in planned:
         refuse_options(one.question, ("epsilon", "delta"), "the plan")
     whole = budget.filter.delta if delta is None else delta

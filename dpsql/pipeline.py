@@ -10,6 +10,7 @@
 | calibrate_noise | Calibrated | noise, cost, expected error |
 | charge_budget | Charged | the account, durably, before any data is read |
 | run_rounds | Noisy | `execute_query`: the only exact numbers; `add_noise`: exact sampling on integers, thresholds |
+| estimate_answers | Estimated | counts of randomised reports become estimates of answers |
 | finish_result | Result | all of SQL over noisy values |
 
 Free stages are given a `PublicSetting`, which has no way to people's rows nor to the account; the others a `Setting`.
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.flow.calibrate_noise import Calibrated, calibrate_noise
 from dpsql.flow.charge_budget import charge_budget, charge_together
+from dpsql.flow.estimate_answers import estimate_answers
 from dpsql.flow.finish_result import finish_result
 from dpsql.flow.infer_sensitivity import infer_sensitivity
 from dpsql.flow.parse_sql import parse_sql, too_deep
@@ -47,7 +49,7 @@ FREE: tuple[Callable[[Any, PublicSetting], Any], ...] = (
     calibrate_noise,
 )
 """Pure: the same input gives the same value, and nothing is changed."""
-PAID: tuple[Callable[[Any, Setting], Any], ...] = (charge_budget, run_rounds, finish_result)
+PAID: tuple[Callable[[Any, Setting], Any], ...] = (charge_budget, run_rounds, estimate_answers, finish_result)
 STAGES = (*FREE, *PAID)
 
 
@@ -62,7 +64,7 @@ def run(question: Question, setting: Setting) -> Result:
 def run_together(parts: Sequence[Calibrated], epsilon: Fraction, setting: Setting) -> list[Result]:
     """All are charged, then all are drawn; where one fails and suspends the analyst, those after it are withheld."""
     noisy = [run_rounds(charged, setting) for charged in charge_together(parts, epsilon, setting)]
-    return [finish_result(part, setting) for part in noisy]
+    return [finish_result(estimate_answers(part, setting), setting) for part in noisy]
 
 
 def compile_question(question: Question, public: PublicSetting) -> Calibrated:

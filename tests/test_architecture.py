@@ -38,7 +38,7 @@ LAYERS = (
     {"aggregates", "mechanisms"},
     {"relation"},
     {"expressions"},
-    {"engines"},
+    {"engines", "local"},
     {"engine_sql"},
     {"accounting", "sampling", "schema"},
     {"display"},
@@ -59,6 +59,7 @@ STAGES = (
     "execute_query",
     "add_noise",
     "run_rounds",
+    "estimate_answers",
     "finish_result",
 )
 RUNS = {"run_rounds": ("execute_query", "add_noise")}

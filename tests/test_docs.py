@@ -96,7 +96,8 @@ def test_the_stage_table_is_that_of_the_pipeline() -> None:
 
 def test_the_charge_stands_before_the_engine() -> None:
     names = [stage.__name__ for stage in pipeline.STAGES]
-    assert names[names.index("charge_budget") :] == ["charge_budget", "run_rounds", "finish_result"]
+    paid = ["charge_budget", "run_rounds", "estimate_answers", "finish_result"]
+    assert names[names.index("charge_budget") :] == paid
     assert [stage.__name__ for stage in pipeline.FREE] == names[: names.index("charge_budget")]
 
 

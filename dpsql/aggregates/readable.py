@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.estimate import Formula, Linear, Ratio
+from dpsql.aggregates.estimate import Formula, Linear, Ratio, Reported
 from dpsql.aggregates.measure import (
     CountRows,
     CountUnits,
@@ -79,6 +79,8 @@ def readable_answer(answer: Answer) -> str:
             return f"{_closed(_linear(above))} / {_closed(_linear(below))}{kept}"
         case Formula(sql):
             return render_term(sql)
+        case Reported(name):
+            return name
 
 
 def _linear(estimate: Linear) -> str:

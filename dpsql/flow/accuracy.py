@@ -108,16 +108,14 @@ def _target(output: Output, accuracy: Accuracy, planned: Planned, public: Public
             hint=f"ask for SUM and COUNT with accuracy= and divide them yourself, {PRICE}",
         )
     measured = () if output.release is None else planned.releases[output.release].release.measures
-    names = {measure.column for measure in measured}
-    if output.estimate is None or output.release is None or not {name for name, _ in output.estimate.weights} <= names:
+    names, linear = {measure.column for measure in measured}, output.estimate
+    if not isinstance(linear, Linear) or output.release is None or not {name for name, _ in linear.weights} <= names:
         raise Unsupported(
             f'how exact "{output.name}" will be is not known beforehand, so {accuracy} cannot be promised',
             hint=f"accuracy= is for COUNT and SUM, and their sums and differences, in one SELECT; {PRICE}",
         )
-    amount = accuracy.amount * (
-        _total(output, output.estimate, output.release, planned, public) if accuracy.relative else 1
-    )
-    return Target(output.estimate, output.release, float(amount))
+    amount = accuracy.amount * (_total(output, linear, output.release, planned, public) if accuracy.relative else 1)
+    return Target(linear, output.release, float(amount))
 
 
 def _total(output: Output, estimate: Linear, release: int, planned: Planned, public: PublicSetting) -> Fraction:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dpsql.aggregates.answer import Test
     from dpsql.aggregates.release import Drawn, Release
     from dpsql.draws.draw import Draw
+    from dpsql.flow.counted_reports import CountedReports
     from dpsql.flow.plan_query import Output, Planned, PlannedRelease, PublicTable
     from dpsql.flow.public_setting import GivenAnswers, PublicSetting
     from dpsql.flow.question import Question
@@ -123,7 +124,7 @@ class CalibratedRelease:
 class Calibrated:
     question: Question
     releases: tuple[CalibratedRelease, ...]
-    public: tuple[PublicTable, ...]
+    public: tuple[PublicTable | CountedReports, ...]
     outputs: tuple[Output, ...]
     finish: str
     mechanism: str
@@ -273,6 +274,8 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
 
 
 def _reason(best: Candidate, candidates: list[Candidate], planned: Planned) -> str:
+    if not planned.releases:
+        return "nothing is read of people but what is public"
     if planned.question.mechanism is not None:
         return "as asked for"
     if not measure_count(planned):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dpsql.flow.public_setting import PublicSetting
     from dpsql.flow.question import Question
     from dpsql.flow.track_units import Tracked, TrackedRelease
-    from dpsql.relation.relation import Across, AggregateCall, Relation, Scan
+    from dpsql.relation.relation import Across, Aggregate, AggregateCall, Relation, Scan
     from dpsql.resolve.earlier import EarlierAnswer
 
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class Measured:
     question: Question
     releases: tuple[Release, ...]
-    public: tuple[Scan, ...]
+    public: tuple[Scan | Aggregate, ...]
     earlier: tuple[EarlierAnswer, ...]
     finish: exp.Query
 
@@ -58,6 +58,8 @@ def infer_sensitivity(tracked: Tracked, public: PublicSetting) -> Measured:
 def _measure(release: TrackedRelease, question: Question) -> Release:
     if release.across is not None:
         return _matched(release, release.across, question)
+    if release.aggregate.reports is not None:
+        _check_reports(release, question)
     columns: dict[Measure, str] = {}
     statistics: dict[Statistic, str] = {}
     is_single = release.one_row_per_unit
@@ -151,6 +153,23 @@ def _rows_of(relation: Relation, most: int | None, question: Question) -> int:
         return 1
     groups, rows = _groups_and_rows([scan for scan in scans_of(relation) if scan.unit is not None], most, question)
     return groups * rows if most is None else min(groups * rows, most)
+
+
+def _check_reports(release: TrackedRelease, question: Question) -> None:
+    """Counts of reports are solved for those of answers, so none may be missing."""
+    at = release.aggregate.calls[0].at
+    if release.domain is None:
+        raise Unsupported(
+            "beside randomised reports the other groups must be public",
+            at=at,
+            hint="group by columns with declared values, or by collected columns alone",
+        )
+    if question.min_units is not None or question.mechanism not in (None, *ADDITIVE):
+        raise Unsupported(
+            "counts of randomised reports can have Laplace or Gaussian noise, and none can be left out",
+            at=at,
+            hint="leave out the mechanism and min_privacy_units_per_group",
+        )
 
 
 def _check_mechanism(question: Question, releases: tuple[Release, ...]) -> None:

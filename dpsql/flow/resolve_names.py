@@ -35,7 +35,7 @@ class Resolved:
     releases: tuple[Aggregate, ...]
     unit_columns: tuple[frozenset[str], ...]
     """For each release the names of the columns that are its unit."""
-    public: tuple[Scan, ...]
+    public: tuple[Scan | Aggregate, ...]
     """The public tables that the finish reads."""
     earlier: tuple[EarlierAnswer, ...]
     """The answers that releases read."""

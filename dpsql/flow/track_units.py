@@ -70,7 +70,7 @@ class TrackedRelease:
 class Tracked:
     question: Question
     releases: tuple[TrackedRelease, ...]
-    public: tuple[Scan, ...]
+    public: tuple[Scan | Aggregate, ...]
     earlier: tuple[EarlierAnswer, ...]
     finish: exp.Query
 

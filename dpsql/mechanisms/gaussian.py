@@ -40,6 +40,7 @@ class GaussianNoise(Noise):
     """
 
     name: ClassVar[str] = "gaussian"
+    kurtosis: ClassVar[float] = 0.0
     sigma: Fraction
 
     def __post_init__(self) -> None:

@@ -8,8 +8,9 @@ from sqlglot import exp
 
 from dpsql.relation.relation import Aggregate
 from dpsql.resolve.above import Above
+from dpsql.resolve.collected import as_reports
 from dpsql.resolve.groups import read_groups
-from dpsql.resolve.inner import INNER, release_name
+from dpsql.resolve.inner import INNER, release_name, reports_name
 from dpsql.resolve.per_unit import per_unit
 from dpsql.resolve.rows import Answer
 from dpsql.resolve.syntax import is_star, output_name, unaliased
@@ -76,9 +77,13 @@ def _release(groups: Groups, select: exp.Select) -> Answer:
         totals=groups.totals,
         listed=listed if groups.keys else None,
     )
+    released = as_reports(released)
     # Subqueries in the SELECT list have been numbered by now.
-    number = scope.resolver.number_of(released, below.rows.all_units)
-    finish.set("from_", exp.From(this=exp.to_table(release_name(number))))
+    if released.reports is not None and released.reports.is_free:
+        name = reports_name(scope.resolver.reports_number(released))
+    else:
+        name = release_name(scope.resolver.number_of(released, below.rows.all_units))
+    finish.set("from_", exp.From(this=exp.to_table(name)))
     return Answer(finish)
 
 

@@ -14,8 +14,9 @@ from dpsql.relation.relation import Scan
 from dpsql.relation.size import check_size
 from dpsql.resolve.apply_where import apply_where
 from dpsql.resolve.bounds import is_wrapper
+from dpsql.resolve.collected import mentioned_columns
 from dpsql.resolve.desugar import desugar
-from dpsql.resolve.inner import INNER
+from dpsql.resolve.inner import INNER, reports_name
 from dpsql.resolve.project import project
 from dpsql.resolve.read_from import from_items, read_from
 from dpsql.resolve.rows import Answer, Item, Named, Rows, declared_rows, with_column_names
@@ -54,7 +55,7 @@ SELECT_CLAUSES = {
     "distinct",
     "with_",
 }
-RESERVED = "_release"
+RESERVED = ("_release", "_reports")
 AGGREGATE_FIRST = "let it aggregate: COUNT(*), SUM(x), AVG(x)"
 
 
@@ -68,6 +69,10 @@ class Resolver:
     scratch: EmptyScratch
     releases: list[tuple[Aggregate, frozenset[str]]] = field(default_factory=list)
     earlier: list[EarlierAnswer] = field(default_factory=list)
+    reports: list[Aggregate] = field(default_factory=list)
+    """Randomised reports that are counted as they are."""
+    mentioned: frozenset[str] = frozenset()
+    """All names of columns in the query, in lower case; with a star among them."""
 
     def place(self, node: exp.Expr) -> Place | None:
         return place_of(node, self.text)
@@ -90,6 +95,7 @@ class Resolver:
 
     def whole(self, tree: exp.Query) -> exp.Query:
         """The analyst's query as an answer. The tree is taken apart on the way: it must be nobody else's."""
+        self.mentioned = mentioned_columns(tree)
         desugar(tree)
         for node in stray_bounds(tree):
             raise self.refuse(
@@ -148,7 +154,9 @@ class Resolver:
         for part in list(clause.expressions):
             if part.alias.lower().startswith(RESERVED):
                 raise self.refuse(
-                    f'names that start with "{RESERVED}" are our own', part.args["alias"], "use another name"
+                    f'names that start with "{RESERVED[0]}" or "{RESERVED[1]}" are our own',
+                    part.args["alias"],
+                    "use another name",
                 )
             alias = part.args["alias"]
             found = with_column_names(self.query(part.this, known), alias, self.place(alias))
@@ -203,13 +211,21 @@ class Resolver:
         except Error:
             return None
 
-    def public_scans(self, finish: exp.Expr) -> Iterator[Scan]:
-        """The public tables that a finished query still reads by name."""
+    def reports_number(self, aggregate: Aggregate) -> int:
+        if aggregate not in self.reports:
+            self.reports.append(aggregate)
+        return self.reports.index(aggregate)
+
+    def public_scans(self, finish: exp.Expr) -> Iterator[Scan | Aggregate]:
+        """The public tables that a finished query still reads by name, and the reports that it counts."""
         tables = [table for table in finish.find_all(exp.Table) if not is_defined(table)]
+        names = {table.name for table in tables}
+        if any(reports_name(number) in names for number in range(len(self.reports))):
+            yield from self.reports  # all of them, since they are known by their place
         for name in dict.fromkeys(table.name.lower() for table in tables):
             table = self.schema.table(name)
             if table is not None:
-                scan = declared_rows(table, self.schema, self.engine).relation
+                scan = declared_rows(table, self.schema, self.engine, reports=False).relation
                 assert isinstance(scan, Scan)
                 if scan.unit is not None:  # every reading of it should have been resolved
                     raise Unsupported(f'"{name}" cannot be read there', hint="name its aggregate in a WITH query")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import UnknownName
+from dpsql.resolve.collected import reads_reports
 from dpsql.resolve.earlier import earlier_rows
 from dpsql.resolve.joins import Source, add_step, read_step
 from dpsql.resolve.rows import Answer, Rows, declared_rows, with_column_names
@@ -77,5 +78,6 @@ def _by_name(node: exp.Table, named: Named, resolver: Resolver) -> Item:
         raise UnknownName(
             f'there is no table "{node.name}"', at=resolver.place(node.this), hint=did_you_mean(node.name, known)
         )
-    rows = declared_rows(table, resolver.schema, resolver.engine)
-    return Answer(None, rows) if table.is_public else rows
+    if table.is_public and not reads_reports(table, resolver.mentioned):
+        return Answer(None, declared_rows(table, resolver.schema, resolver.engine, reports=False))
+    return declared_rows(table, resolver.schema, resolver.engine)
