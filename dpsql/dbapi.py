@@ -87,7 +87,7 @@ def connect(
     delta: object = 0.0,
     ledger: str | os.PathLike[str] | None = None,
     query_epsilon: object = None,
-    composition: str = "auto",
+    composition: str = "mixed",
     engine: None = None,
     analyst: str | None = None,
     analyst_epsilon: object = None,

@@ -13,7 +13,7 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError
 from dpsql.expressions.tree import Column
 from dpsql.resolve.inner import INNER, inner_column
-from dpsql.resolve.syntax import has_aggregate, is_aggregate, is_interval_end, unaliased
+from dpsql.resolve.syntax import is_aggregate, is_interval_end, text_of, unaliased
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,7 @@ class Above:
     column: Callable[[AggregateCall], exp.Expr]
     """What stands for an aggregate."""
     subquery: Callable[[exp.Query], exp.Expr]
+    """What stands for a subquery that is no part of either."""
 
     @property
     def scope(self) -> Scope:
@@ -64,8 +65,7 @@ class Above:
             return None  # a constant stays what it is: LIMIT 1 is not the key 1
         if isinstance(node, exp.Column) and aliases_first and self.scope.alias(node) is not None:
             return None
-        same = (number for number, key in enumerate(self.groups.items) if self._is_same(node, key))
-        return None if has_aggregate(node) else next(same, None)
+        return next((number for number, key in enumerate(self.groups.items) if self._is_same(node, key)), None)
 
     def _is_same(self, node: object, key: object) -> bool:
         """Whether both are written alike, but for parentheses and the names by which columns are called.
@@ -81,7 +81,7 @@ class Above:
             found = self.scope.lookup(node)
             return found is not None and found == self.scope.lookup(key)
         if isinstance(node, exp.Query):
-            return node.sql() == key.sql()
+            return isinstance(key, exp.Query) and text_of(node) == text_of(key)
         clauses = node.args.keys() | key.args.keys()
         return type(node) is type(key) and all(
             self._is_same(node.args.get(clause), key.args.get(clause)) for clause in clauses

@@ -1,4 +1,4 @@
-"""Queries and their sources: WITH, FROM, subqueries, UNION: what is still rows of people, and what an answer."""
+"""Queries: WITH, SELECT, UNION, and what they are, still rows of people or an answer."""
 
 from __future__ import annotations
 
@@ -94,9 +94,8 @@ class Resolver:
     # -- queries ------------------------------------------------------------------------------------------------------
 
     def whole(self, tree: exp.Query) -> exp.Query:
-        """The analyst's query as an answer. What follows takes a tree apart, so it is a copy."""
+        """The analyst's query as an answer. The tree is taken apart on the way: it must be nobody else's."""
         self.mentioned = mentioned_columns(tree)
-        tree = tree.copy()
         desugar(tree)
         for node in stray_bounds(tree):
             raise self.refuse(

@@ -11,7 +11,7 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError, UnknownName
 from dpsql.expressions.lower import Lowering
 from dpsql.resolve.inner import INNER
-from dpsql.resolve.syntax import from_nodes, unwrapped
+from dpsql.resolve.syntax import from_nodes, text_of
 from dpsql.schema.types import Boolean
 from dpsql.source import did_you_mean
 
@@ -55,7 +55,7 @@ class Scope:
         return Lowering(self.resolver.text, self.resolve, self.subquery)
 
     def resolve(self, node: exp.Column) -> Expression:
-        """A column of the rows or of the row outside, or else what an alias stands for, where it is not used itself."""
+        """A column of the rows or of the row outside, or else what an alias stands for, in which it has no meaning."""
         found = self.lookup(node)
         if found is not None:
             return found
@@ -84,10 +84,10 @@ class Scope:
 
     def knowing(self, node: exp.Expr, value: Expression, *added: AddedColumn) -> Scope:
         """The scope in which the subquery stands for this value."""
-        return replace(self, values={**self.values, unwrapped(node).sql(): value}, added=(*self.added, *added))
+        return replace(self, values={**self.values, text_of(node): value}, added=(*self.added, *added))
 
     def knows(self, node: exp.Expr) -> bool:
-        return unwrapped(node).sql() in self.values
+        return text_of(node) in self.values
 
     @property
     def new_name(self) -> str:
@@ -95,7 +95,7 @@ class Scope:
         return f"_x{len(self.added) + 1}"
 
     def subquery(self, node: exp.Expr) -> Expression:
-        found = self.values.get(unwrapped(node).sql())
+        found = self.values.get(text_of(node))
         if found is None:
             raise self.lowering.refuse(node)
         return found

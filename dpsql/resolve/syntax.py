@@ -92,6 +92,11 @@ def unwrapped(query: exp.Expr) -> exp.Expr:
     return query
 
 
+def text_of(query: exp.Expr) -> str:
+    """What tells a subquery from others: queries of the same text are the same."""
+    return unwrapped(query).sql(DUCKDB)
+
+
 def outermost(node: exp.Expr, is_wanted: Callable[[exp.Expr], bool]) -> Iterator[exp.Expr]:
     """The nodes of a kind that do not stand inside each other, nor in a subquery."""
     pending = [node]
