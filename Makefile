@@ -59,8 +59,9 @@ screenshots: setup  ## take the pictures in docs/images again; installs Chromium
 	@command -v chromium >/dev/null || apt-get install -y -qq chromium
 	@$(BIN)/python docs/screenshots.py
 
-plots: setup  ## measure the mechanisms and draw the plots of docs/mechanisms.md
+plots: setup  ## measure the mechanisms and draw the plots of docs/mechanisms.md and docs/local.md
 	@$(BIN)/python benchmarks/plot_mechanisms.py
+	@$(BIN)/python benchmarks/plot_local.py
 
 clean:  ## remove everything that can be made again
 	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -38,7 +38,8 @@ PAGES = {
 LIGHT_PICTURE = re.compile(r"!\[([^]]*)\]\(([^)]*)-light\.png\)")
 TWINS = r"![\1](\2-light.png#only-light)![\1](\2-dark.png#only-dark)"
 """The theme shows the one that suits."""
-LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)")
+LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)(?=[)#])")
+"""Without spaces: Filter[a > 1](Scan orders) is none."""
 
 
 def on_config(config: MkDocsConfig) -> None:

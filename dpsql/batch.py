@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from dpsql.accounting.costs import Cost, Totals
     from dpsql.flow.calibrate_noise import Calibrated
     from dpsql.flow.plan_query import Planned
+    from dpsql.flow.public_setting import PublicSetting
     from dpsql.flow.question import Question
-    from dpsql.flow.setting import Setting
 
 FINER = 1 + Fraction(1, 2**8)
 HALVINGS = 8
@@ -85,11 +85,13 @@ def plan_batch(
     weights: tuple[Fraction, ...],
     epsilon: Fraction,
     delta: Fraction | None,
-    setting: Setting,
+    public: PublicSetting,
 ) -> Batch:
-    budget = setting.ledger.budget
+    budget = public.budget
     each = None if delta is None else delta / len(questions)
-    planned = [plan_question(replace(question, delta=each), setting) for question in questions]
+    planned = [plan_question(replace(question, delta=each), public) for question in questions]
+    if not any(one.releases for one in planned):
+        raise ProgrammingError("nothing in the plan costs anything", hint="ask the queries as they are: they are free")
     for one in planned:
         refuse_options(one.question, ("epsilon", "delta"), "the plan")
     whole = budget.filter.delta if delta is None else delta
@@ -97,7 +99,7 @@ def plan_batch(
         whole = whole_delta(epsilon, delta, budget.filter)
     limit = filter_named(budget.filter.name, epsilon, whole)
     possible = {noise for one in planned for noise in possible_noises(one, budget.filter)}
-    batches = [_filled(noise, planned, weights, limit, setting) for noise in ADDITIVE if noise in possible]
+    batches = [_filled(noise, planned, weights, limit, public) for noise in ADDITIVE if noise in possible]
     return min(batches, key=lambda batch: _waste(batch, budget))
 
 
@@ -109,28 +111,28 @@ def _waste(batch: Batch, budget: Budget) -> tuple[bool, float]:
 
 
 def _filled(
-    noise: str, planned: Sequence[Planned], weights: tuple[Fraction, ...], limit: Filter, setting: Setting
+    noise: str, planned: Sequence[Planned], weights: tuple[Fraction, ...], limit: Filter, public: PublicSetting
 ) -> Batch:
     """All questions with one kind of noise, as precise as the limit admits."""
 
     def at(precision: Fraction) -> Batch:
         parts = zip(planned, weights, strict=True)
-        return Batch(limit, tuple(_part(noise, one, precision * weight, setting) for one, weight in parts), weights)
+        return Batch(limit, tuple(_part(noise, one, precision * weight, public) for one, weight in parts), weights)
 
     # Where nothing but noise of one kind is drawn, this is nearly the largest precision already.
     start = ADDITIVE[noise].precision_within(limit, weights)
     return at(_largest(lambda precision: limit.admits(at(precision).price), start))
 
 
-def _part(noise: str, planned: Planned, precision: Fraction, setting: Setting) -> Calibrated:
+def _part(noise: str, planned: Planned, precision: Fraction, public: PublicSetting) -> Calibrated:
     """One question, at the epsilon that its precision takes with this noise, or with the first that it can have."""
-    budget = setting.ledger.budget
+    budget = public.budget
     possible = possible_noises(planned, budget.filter)
     noise = noise if noise in possible else possible[0]
     delta = budget.filter.delta if planned.question.delta is None else planned.question.delta
     epsilon = ADDITIVE[noise].epsilon_at(precision, delta, budget.filter)
     asked = replace(planned, question=replace(planned.question, epsilon=epsilon))
-    return with_noise(asked, candidate(noise, asked, budget), "as precise as the plan allows", setting)
+    return with_noise(asked, candidate(noise, asked, budget), "as precise as the plan allows", public.schema.dataset)
 
 
 def _largest(admitted: Callable[[Fraction], bool], start: Fraction) -> Fraction:

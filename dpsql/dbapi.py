@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpsql.result import Receipt, Result
     from dpsql.schema import Schema
     from dpsql.session import Session
+    from dpsql.trace import Trace
 
 apilevel = "2.0"
 threadsafety = 2
@@ -86,7 +87,7 @@ def connect(
     delta: object = 0.0,
     ledger: str | os.PathLike[str] | None = None,
     query_epsilon: object = None,
-    composition: str = "auto",
+    composition: str = "mixed",
     engine: None = None,
     analyst: str | None = None,
     analyst_epsilon: object = None,
@@ -156,6 +157,10 @@ class Connection:
         """What the query would cost, how it would be answered and how exactly. Free."""
         _, query = split_explain(sql) if isinstance(sql, str) else (False, sql)
         return self.session.explain(query, parameters, options)
+
+    def trace(self, sql: str, parameters: object = None, **options: Any) -> Trace:
+        """What each stage before the charge makes of the query: print it. Free."""
+        return self.session.trace(sql, parameters, options)
 
     def plan(self, queries: object, weights: object = None, *, epsilon: object = None, delta: object = None) -> Plan:
         """Shares a budget among queries that are decided in advance. Free until `execute()` of what comes back.

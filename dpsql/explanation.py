@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.estimate import Ratio
-from dpsql.aggregates.measure import OverDistinct, SumValues
+from dpsql.aggregates.estimate import Ratio, Reported
+from dpsql.aggregates.readable import quantum_of
 from dpsql.aggregates.statistic import Matched
 from dpsql.display.card import card, code, facts, figures, folded, grid
+from dpsql.flow.counted_reports import CountedReports
 from dpsql.intervals import half_width
 from dpsql.result import LEVEL
 
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dpsql.accounting.costs import Cost
-    from dpsql.aggregates.estimate import Estimate
+    from dpsql.aggregates.estimate import Linear
     from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.flow.candidates import NoisyMeasure
     from dpsql.flow.plan_query import Output
+    from dpsql.relation.reports import Reports
 
 MEASURED = ("measure", "one unit moves a group by", "all groups by", "noise, standard deviation")
 
@@ -84,6 +85,25 @@ class ExplainedRelease:
 
 
 @dataclass(frozen=True)
+class ExplainedReports:
+    """Columns that people randomised themselves, and what is done to the counts of their reports."""
+
+    columns: tuple[str, ...]
+    is_free: bool
+    """Whether nothing else of people is read, so that reports are counted as they are."""
+    sql: str
+
+    def __str__(self) -> str:
+        names = " and ".join(self.columns)
+        if self.is_free:
+            return f"{names}: counted as they are, then de-biased; free, since nothing else of people is read"
+        return (
+            f"{names}: private columns are read too, so the counts of reports get noise; then they are de-biased, and "
+            "intervals() hold both errors"
+        )
+
+
+@dataclass(frozen=True)
 class ExplainedColumn:
     name: str
     half_width: float | None
@@ -103,6 +123,8 @@ class Explanation:
     columns: tuple[ExplainedColumn, ...]
     releases: tuple[ExplainedRelease, ...]
     finish: str
+    reports: tuple[ExplainedReports, ...] = ()
+    """Where collected columns are read."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -121,10 +143,28 @@ def explain_calibrated(calibrated: Calibrated, after: Cost) -> Explanation:
         tuple(_column(output, calibrated) for output in calibrated.outputs),
         tuple(_release(release) for release in calibrated.releases),
         calibrated.finish,
+        tuple(_reports(calibrated)),
+    )
+
+
+def _reports(calibrated: Calibrated) -> Iterator[ExplainedReports]:
+    counted = [table for table in calibrated.public if isinstance(table, CountedReports)]
+    yield from (ExplainedReports(_collected(table.reports), True, table.sql) for table in counted)
+    for release in calibrated.releases:
+        if release.planned.reports is not None:
+            yield ExplainedReports(_collected(release.planned.reports), False, release.sql)
+
+
+def _collected(reports: Reports) -> tuple[str, ...]:
+    return tuple(
+        f'"{part.declared}" ({part.collected.mechanism}, epsilon {part.collected.epsilon:g} a report)'
+        for part in reports.columns
     )
 
 
 def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
+    if isinstance(output.estimate, Reported):
+        return ExplainedColumn(output.name, None, "estimated from randomised reports: see intervals()")
     if output.estimate is None or output.release is None:
         return ExplainedColumn(output.name, None, "")
     release = calibrated.releases[output.release]
@@ -132,7 +172,7 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     return ExplainedColumn(output.name, width, "" if width is not None else _note(output.estimate, release))
 
 
-def _note(estimate: Estimate, release: CalibratedRelease) -> str:
+def _note(estimate: Linear | Ratio, release: CalibratedRelease) -> str:
     if isinstance(estimate, Ratio):
         return "its error depends on the answer: see intervals()"
     names = {name for name, _ in estimate.weights}
@@ -165,8 +205,6 @@ def _release(release: CalibratedRelease) -> ExplainedRelease:
 
 def _measure(measure: NoisyMeasure) -> ExplainedMeasure:
     bounded = measure.bounded
-    inner = bounded.measure.inner if isinstance(bounded.measure, OverDistinct) else bounded.measure
-    quantum = inner.quantum if isinstance(inner, SumValues) else Fraction(1)
     return ExplainedMeasure(
         bounded.column,
         type(bounded.measure).__name__,
@@ -176,7 +214,7 @@ def _measure(measure: NoisyMeasure) -> ExplainedMeasure:
         bounded.linf,
         measure.noise.name,
         measure.std,
-        float(quantum),
+        float(quantum_of(bounded.measure)),
     )
 
 
@@ -190,6 +228,9 @@ def _lines(explanation: Explanation) -> Iterator[str]:
             yield f"column     {column.name}: ± {column.half_width:.4g} at 95 %"
         elif column.note:
             yield f"column     {column.name}: {column.note}"
+    for reports in explanation.reports:
+        if reports.is_free:
+            yield f"sql        {reports.sql}"
     for number, release in enumerate(explanation.releases):
         if len(explanation.releases) > 1:
             yield _part_line(number, release)
@@ -215,7 +256,8 @@ def _release_lines(release: ExplainedRelease) -> Iterator[str]:
 
 
 def _price_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
-    yield "noise", f"{explanation.mechanism}: {explanation.reason}"
+    yield "noise", f"{explanation.mechanism or 'none'}: {explanation.reason}"
+    yield from (("reports", str(reports)) for reports in explanation.reports)
     if explanation.cost_if_refused != explanation.cost:
         yield "if refused", f"by every test, the cost is epsilon {explanation.cost_if_refused.epsilon:.6g}"
 
@@ -258,7 +300,7 @@ def explanation_card(explanation: Explanation) -> str:
     ]
     return card(
         "What the query would do; asking costs nothing",
-        figures((*price_figures(explanation.cost, explanation.remaining), (explanation.mechanism, "noise"))),
+        figures((*price_figures(explanation.cost, explanation.remaining), (explanation.mechanism or "no", "noise"))),
         facts(_price_facts(explanation)),
         grid(("column", "error at 95 %"), columns) if columns else "",
         *(_release_part(release) for release in explanation.releases),

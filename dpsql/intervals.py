@@ -11,9 +11,10 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dpsql.aggregates.estimate import Estimate, Linear, Ratio
+from dpsql.aggregates.estimate import Estimate, Linear, Ratio, Reported
 from dpsql.mechanisms import spread
 from dpsql.mechanisms.noise import Noise
 
@@ -35,9 +36,12 @@ def half_width(estimate: Estimate | None, noises: NoisyColumns, level: float) ->
 
 
 def interval(
-    estimate: Estimate, value: float, measures: Mapping[str, int], noises: NoisyColumns, level: float
+    estimate: Estimate, value: float, measures: Mapping[str, Any], noises: NoisyColumns, level: float
 ) -> tuple[float, float] | None:
     """Around one noisy value; `measures` are the noisy measures of its row, where the estimate is a ratio."""
+    if isinstance(estimate, Reported):
+        width = _reported(estimate, measures, level)
+        return value - width, value + width
     if not _known(estimate, noises):
         return None
     if isinstance(estimate, Linear):
@@ -51,7 +55,7 @@ def interval(
 
 
 def ends(
-    estimate: Estimate, rows: Iterable[Mapping[str, int | None]], noises: NoisyColumns, level: float
+    estimate: Linear | Ratio, rows: Iterable[Mapping[str, int | None]], noises: NoisyColumns, level: float
 ) -> Iterator[tuple[float, float] | None]:
     """The interval around the estimate itself, for each row of noisy measures; None where the answer is NULL."""
     used = _parts(estimate)
@@ -63,7 +67,7 @@ def ends(
 
 
 def _around(
-    estimate: Estimate, measures: Mapping[str, int], noises: NoisyColumns, level: float
+    estimate: Linear | Ratio, measures: Mapping[str, int], noises: NoisyColumns, level: float
 ) -> tuple[float, float] | None:
     if isinstance(estimate, Linear):
         return interval(estimate, _value(estimate, measures), measures, noises, level)
@@ -73,12 +77,19 @@ def _around(
     return interval(estimate, math.nan, measures, noises, level) if answered else None
 
 
-def _known(estimate: Estimate, noises: NoisyColumns) -> bool:
+def _reported(estimate: Reported, measures: Mapping[str, float], level: float) -> float:
+    """Coins of many people and perhaps some noise: a quantile of nearly a normal distribution (Cornish and Fisher)."""
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    heavier = (z**3 - 3 * z) / 24 * measures[estimate.kurtosis]
+    return abs(float(estimate.factor)) * measures[estimate.standard_error] * max(z + heavier, 0.0)
+
+
+def _known(estimate: Linear | Ratio, noises: NoisyColumns) -> bool:
     """Whether every part has a noise that everybody knows; a quantile that was chosen has none."""
     return _parts(estimate) <= noises.keys()
 
 
-def _parts(estimate: Estimate) -> set[str]:
+def _parts(estimate: Linear | Ratio) -> set[str]:
     """The columns that it is made of."""
     sides = (estimate,) if isinstance(estimate, Linear) else (estimate.above, estimate.below)
     return {name for side in sides for name, _ in side.weights}

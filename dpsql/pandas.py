@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from pandas.api.types import is_object_dtype
+from pandas.api.types import is_bool_dtype, is_object_dtype
 
 from dpsql.frames.accessor import PrivateFrame
+
+if TYPE_CHECKING:
+    import numpy as np
 
 NOTE = "dpsql"
 
@@ -33,6 +36,20 @@ class PandasFrame(PrivateFrame):
         return [
             label for label, kind in types.items() if isinstance(label, str) and not (arrow and is_object_dtype(kind))
         ]
+
+    def _possible(self, name: str) -> list[Any] | None:
+        kind = self._frame.dtypes[name]
+        if isinstance(kind, pd.CategoricalDtype):
+            return kind.categories.tolist()
+        return [False, True] if is_bool_dtype(kind) else None
+
+    def _answers(self, name: str) -> np.ndarray:
+        answers: np.ndarray = self._frame[name].to_numpy()
+        return answers
+
+    def _replaced(self, name: str, values: np.ndarray) -> pd.DataFrame:
+        replaced: pd.DataFrame = self._frame.assign(**{name: values})
+        return replaced
 
     def _chosen(self, names: list[str]) -> pd.DataFrame:
         return pd.DataFrame({name: self._frame[name].array for name in names}, copy=False)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from dpsql.frames.accessor import PrivateFrame
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @pl.api.register_dataframe_namespace("dp")
@@ -26,6 +29,20 @@ class PolarsFrame(PrivateFrame):
 
     def _labels(self) -> list[str]:
         return list(self._frame.collect_schema())
+
+    def _possible(self, name: str) -> list[Any] | None:
+        kind = self._frame.collect_schema()[name]
+        if isinstance(kind, pl.Enum):
+            return kind.categories.to_list()
+        return [False, True] if kind == pl.Boolean else None
+
+    def _answers(self, name: str) -> np.ndarray:
+        answers: np.ndarray = self._frame.lazy().select(name).collect().to_series().to_numpy()
+        return answers
+
+    def _replaced(self, name: str, values: np.ndarray) -> pl.DataFrame:
+        whole: pl.DataFrame = self._frame.lazy().collect()
+        return whole.with_columns(pl.Series(name, values.tolist()))
 
     def _chosen(self, names: list[str]) -> Any:
         return self._frame.select(names)

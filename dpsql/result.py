@@ -54,14 +54,16 @@ class Receipt:
         return self.cost.delta
 
     def lines(self) -> Iterator[str]:
-        if self.recalled:
+        if not self.mechanism:
+            yield "free: nothing private was read"
+        elif self.recalled:
             yield "recalled, free"
         else:
             delta = f", δ {self.delta:.3g}" if self.delta else ""
             yield f"cost ε {self.epsilon:.4g}{delta}"
         if self.refused:
             yield "a test refused to answer where NULL stands"
-        yield f"{self.mechanism} noise, ± at 95 %"
+        yield f"{self.mechanism} noise, ± at 95 %" if self.mechanism else "± at 95 %"
         yield f"ε {self.remaining.epsilon:.4g} left"
 
 

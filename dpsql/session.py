@@ -25,6 +25,7 @@ from dpsql.flow.setting import Setting
 from dpsql.plan import Plan, PlannedQuery
 from dpsql.schema import load_schema
 from dpsql.source import did_you_mean
+from dpsql.trace import Trace, trace_question
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,20 +96,24 @@ class Session:
         return pipeline.run(self.question(sql, parameters, **options), self.setting)
 
     def explain(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Explanation:
-        calibrated = pipeline.compile_question(self.question(sql, parameters, **options), self.setting)
-        budget = self.budget
-        after = budget.filter.remaining(budget.tally.totals + price(calibrated.event))
+        question, public = self.question(sql, parameters, **options), self.setting.public()
+        calibrated = pipeline.compile_question(question, public)
+        after = public.budget.filter.remaining(public.budget.tally.totals + price(calibrated.event))
         return explain_calibrated(calibrated, after)
+
+    def trace(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Trace:
+        return trace_question(self.question(sql, parameters, **options), self.setting.public())
 
     def plan(self, queries: object, weights: object, epsilon: object, delta: object) -> Plan:
         questions = [self.question(*query) for query in planned_queries(queries)]
-        budget = self.budget
+        public = self.setting.public()
+        budget = public.budget
         batch = plan_batch(
             questions,
             weigh(weights, len(questions)),
             self.query_epsilon if epsilon is None else positive(epsilon, "epsilon"),
             None if delta is None else query_delta(delta, budget.filter.delta),
-            self.setting,
+            public,
         )
         after = budget.filter.remaining(budget.tally.totals + batch.price)
         return Plan(

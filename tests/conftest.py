@@ -9,11 +9,13 @@ from __future__ import annotations
 import copy
 import random
 import runpy
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import duckdb
@@ -322,6 +324,28 @@ def worlds() -> Callable[[str], Worlds]:
 
 
 @pytest.fixture(scope="session")
+def steps() -> Callable[[Callable[[], object]], int]:
+    """How many functions a piece of work calls: how long it takes, whatever else the machine does meanwhile."""
+
+    def count(work: Callable[[], object]) -> int:
+        called = 0
+
+        def note(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal called
+            called += event in ("call", "c_call")
+
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            work()
+        finally:
+            sys.setprofile(before)
+        return called
+
+    return count
+
+
+@pytest.fixture(scope="session")
 def tame() -> Callable[[str], duckdb.DuckDBPyConnection]:
     """A tame database of a case file, with 1500 people."""
     made: dict[str, duckdb.DuckDBPyConnection] = {}
@@ -341,8 +365,8 @@ def relation_of() -> Callable[[dpsql.Connection, str], Relation]:
     """The rows of people below the one aggregate of a question."""
 
     def of(connection: dpsql.Connection, sql: str) -> Relation:
-        setting = connection.session.setting
-        (release,) = resolve_names(parse_sql(Question(sql), setting), setting).releases
+        public = connection.session.setting.public()
+        (release,) = resolve_names(parse_sql(Question(sql), public), public).releases
         return release.source
 
     return of

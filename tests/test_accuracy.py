@@ -48,7 +48,7 @@ def rich(request: pytest.FixtureRequest, raw: Any, small_shop_schema: Any) -> It
 
 
 def compiled(connection: dpsql.Connection, sql: str, **options: Any) -> Calibrated:
-    return compile_question(connection.session.question(sql, None, **options), connection.session.setting)
+    return compile_question(connection.session.question(sql, None, **options), connection.session.setting.public())
 
 
 def within(calibrated: Calibrated, accuracy: float) -> list[float]:

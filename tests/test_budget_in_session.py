@@ -82,8 +82,8 @@ def test_exceeding_changes_nothing(pure: dpsql.Connection) -> None:
 def test_exhausted_before_the_engine_is_asked(pure: dpsql.Connection) -> None:
     class Untouchable:
         def __init__(self, engine: Any) -> None:
-            self.is_unique, self.never_null = engine.is_unique, engine.never_null
-            self.check_unchanged, self.close, self.render = engine.check_unchanged, engine.close, engine.render
+            self.guarantees, self.check_unchanged, self.close = engine.guarantees, engine.check_unchanged, engine.close
+            self.render = engine.render
 
         def run(self, select: Any) -> None:
             raise AssertionError("the engine was asked")
@@ -99,8 +99,8 @@ def test_charged_before_the_engine_is_asked(pure: dpsql.Connection) -> None:
     engine = pure.session.setting.engine
 
     class Watching:
-        is_unique, never_null = engine.is_unique, engine.never_null
-        check_unchanged, close, render = engine.check_unchanged, engine.close, engine.render
+        guarantees, check_unchanged, close = engine.guarantees, engine.check_unchanged, engine.close
+        render = staticmethod(engine.render)
 
         def run(self, select: Any) -> Any:
             seen.append(spent(pure))

@@ -140,7 +140,7 @@ def compiled(connection: dpsql.Connection, question: Question) -> Calibrated | N
     session = connection.session
     try:
         asked = session.question(question.sql, question.parameters, **UNBOUNDED)
-        return pipeline.compile_question(asked, session.setting)
+        return pipeline.compile_question(asked, session.setting.public())
     except dpsql.Error:
         return None
 

@@ -9,7 +9,6 @@ import re
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -257,19 +256,34 @@ def test_control_characters_stay_harmless(run: Run, folder: Path) -> None:
 def test_a_long_wait_is_seen_on_a_terminal_alone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wait(seconds: float) -> str:
+    class Timer:
+        """Its time is up when `end` is called."""
+
+        def __init__(self, seconds: float, end: Callable[[], None]) -> None:
+            assert seconds == output.PATIENCE
+            self.end = end
+            timers.append(self)
+
+        def start(self) -> None: ...
+        def cancel(self) -> None: ...
+        def join(self) -> None: ...
+
+    def wait(*, long: bool) -> str:
+        timers.clear()
         with output.waiting("asking"):
-            time.sleep(seconds)
+            for timer in timers if long else ():
+                timer.end()
         shown = capsys.readouterr()
         assert shown.out == ""
         return shown.err
 
-    monkeypatch.setattr(output, "PATIENCE", 0.05)
-    assert wait(0.2) == ""
+    timers: list[Timer] = []
+    monkeypatch.setattr("threading.Timer", Timer)
+    assert wait(long=True) == ""
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
-    assert wait(0.0) == ""
-    assert "asking" in wait(0.3)
+    assert wait(long=False) == ""
+    assert "asking" in wait(long=True)
 
 
 # -- init and check ----------------------------------------------------------------------------------------------------

@@ -295,11 +295,10 @@ def test_schemas_in_every_form(tmp_path: Path) -> None:
     import yaml
 
     (tmp_path / "orders.yaml").write_text(yaml.safe_dump(ORDERS))
-    for schema in (
-        ORDERS,
-        dpsql.Schema.model_validate(ORDERS),
-        tmp_path / "orders.yaml",
-        str(tmp_path / "orders.yaml"),
-    ):
+    forms = (ORDERS, dpsql.Schema.model_validate(ORDERS), tmp_path / "orders.yaml", str(tmp_path / "orders.yaml"))
+    read = set()
+    for schema in forms:
         with dpsql.connect(FRAME, schema=schema, epsilon=1) as connection:
-            connection.execute("SELECT COUNT(*) FROM orders")
+            read.add(connection.session.setting.schema.model_dump_json())
+            assert connection.execute("SELECT COUNT(*) FROM orders").rowcount == 1
+    assert len(read) == 1

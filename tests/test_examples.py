@@ -16,10 +16,11 @@ SHOWN = {
     "3_medians_modes_joins": ("ranks at 95 %", "commonest_age", 'mechanism="smooth"', "([(None,)], True, "),
     "4_frames_and_plots": ("<svg", "± ", 'did you mean "minutes"?', "spent"),
     "5_promise_and_budget": ("odds change by at most", "more questions like the last one", "is left"),
+    "6_local_privacy": ("said yes: ", "both errors", "AVG cannot be estimated", "<svg", "in all"),
 }
 
 
-def test_there_are_five() -> None:
+def test_there_are_six() -> None:
     assert [path.stem for path in NOTEBOOKS] == list(SHOWN)
 
 

@@ -249,9 +249,9 @@ class Bench:
 
     def lowered(self, sql: str) -> tuple[Facts, str]:
         """What is claimed of the expression, and the engine's SQL for it over the scan."""
-        setting = self.session.session.setting
+        public = self.session.session.setting.public()
         question = Question(f"SELECT COUNT({sql}) FROM t")
-        (release,) = track_units(resolve_names(parse_sql(question, setting), setting), setting).releases
+        (release,) = track_units(resolve_names(parse_sql(question, public), public), public).releases
         (call,) = release.aggregate.calls
         used = {column.name for column in columns_of(call.arguments[0])}
         below = render(relation_sql(release.aggregate.source, used))

@@ -17,10 +17,11 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql import pipeline, rounds
+from dpsql import pipeline
 from dpsql.accounting import ledger_schema
 from dpsql.accounting.book import Book
 from dpsql.engines.duckdb_engine import DuckDBEngine
+from dpsql.flow import run_rounds
 
 SCHEMA = {
     "tables": {
@@ -233,8 +234,8 @@ def test_a_ledger_that_may_not_be_written_charges_nothing() -> None:
 
 # -- interrupts --------------------------------------------------------------------------------------------------------
 
-HOMES = {"execute_query": rounds, "add_noise": rounds}
 BEFORE = [stage.__name__ for stage in pipeline.FREE]
+IN_A_ROUND = ["execute_query", "add_noise"]
 
 
 def interrupt(*_: object, **__: object) -> Any:
@@ -242,10 +243,10 @@ def interrupt(*_: object, **__: object) -> Any:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("stage", [stage.__name__ for stage in pipeline.STAGES])
+@pytest.mark.parametrize("stage", [*(stage.__name__ for stage in pipeline.STAGES), *IN_A_ROUND])
 def test_an_interrupt_at_any_stage(stage: str, when: str, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = opened()
-    home = HOMES.get(stage, pipeline)
+    home = run_rounds if stage in IN_A_ROUND else pipeline
     function = getattr(home, stage)
 
     def interrupted(*arguments: Any) -> Any:
@@ -255,15 +256,15 @@ def test_an_interrupt_at_any_stage(stage: str, when: str, opened: Any, monkeypat
 
     with monkeypatch.context() as patched:
         patched.setattr(home, stage, interrupted)
-        if stage in BEFORE:
-            stages = tuple(interrupted if one is function else one for one in pipeline.FREE)
-            patched.setattr(pipeline, "FREE", stages)
+        for part in ("FREE", "PAID"):
+            stages = tuple(interrupted if one is function else one for one in getattr(pipeline, part))
+            patched.setattr(pipeline, part, stages)
         with pytest.raises(KeyboardInterrupt):
             connection.execute(COUNT, epsilon=0.1)
     charged = connection.budget.queries
     assert charged == (stage not in BEFORE and (stage, when) != ("charge_budget", "before"))
     connection.execute(COUNT, epsilon=0.1)
-    kept = stage == "finish_result" or (stage, when) == ("add_noise", "after")
+    kept = stage == "finish_result" or (stage, when) in (("add_noise", "after"), ("run_rounds", "after"))
     assert connection.budget.queries == charged + (not kept), "what was stored is recalled, and else paid for again"
     assert "suspended" not in states(connection)
     connection.session.setting.ledger.verify()

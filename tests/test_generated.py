@@ -30,6 +30,7 @@ import dpsql
 from dpsql.aggregates.measure import CountRows
 from dpsql.aggregates.release import Bounded
 from dpsql.aggregates.write_release import Writer
+from dpsql.engine_sql.build import TRUE
 from dpsql.engine_sql.tree import Field
 
 BY_HAND = "DPSQL_EXAMPLES" in os.environ
@@ -681,7 +682,7 @@ def test_generated_queries_keep_their_claims(part: int) -> None:
 
 
 PLANTED = {
-    "a unit counts in all of its groups": (Writer, "first_groups", lambda self, bounded: bounded),
+    "a unit counts in all of its groups": (Writer, "is_first", lambda self, rank, most: TRUE),
     "all rows of a unit count": (CountRows, "bounded", lambda self, name, rows: Field(name)),
     "half of a bound is claimed": (Bounded, "l1", property(lambda self: self.l0 * self.linf // 2)),
 }
@@ -829,7 +830,7 @@ def test_units_of_one_declared_type_and_two_of_the_engine(combine: str) -> None:
     raw.execute("CREATE TABLE a (u VARCHAR); CREATE TABLE b (u UUID); INSERT INTO a VALUES ('bob')")
     sql = f"SELECT COUNT(*) FROM (SELECT u FROM a {combine} SELECT u FROM b)"
     (release,) = dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6).explain(sql).releases
-    raw.execute(release.sql)
+    assert raw.execute(release.sql).fetchall() == [(1,)]
 
 
 def test_measures_stand_in_their_order() -> None:

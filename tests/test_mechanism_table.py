@@ -111,7 +111,7 @@ def test_a_dose_costs_no_more_than_it_is_allowed(name: str, counted: str) -> Non
     epsilon, delta = Fraction(1), Fraction(1, 10**6)
     session = filter_named(counted, epsilon, delta)
     allowed = Allowance(epsilon, delta if counted == "basic" else session.curve_delta, 3, session)
-    dose = ADDITIVE[name].calibrate(allowed, 3)
+    dose = ADDITIVE[name].calibrate(allowed, [2, 2, 4])
     cost = price(dose.event)
     assert (session.spent(cost).epsilon if MECHANISMS[name].needs_delta else cost.epsilon) <= 1 + 1e-9
     assert dose.noise(2, 5).name == name

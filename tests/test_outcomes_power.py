@@ -25,6 +25,7 @@ from dpsql.engine_sql.tree import Term
 from dpsql.engines import copies, csv_files, declared_tables, duckdb_engine, lock
 from dpsql.engines.catalog import Place
 from dpsql.engines.declared_tables import Found
+from dpsql.engines.files import exactly
 from dpsql.engines.quoting import quoted
 from dpsql.errors import OperationalError
 from dpsql.expressions import arithmetic
@@ -107,7 +108,9 @@ def draws_without_limits(patch: Patch) -> None:
 def keys_as_they_come(patch: Patch) -> None:
     run = duckdb_engine.DuckDBEngine._run
     ending = re.compile(r" ORDER BY [^()]*$")
-    patch.setattr(duckdb_engine.DuckDBEngine, "_run", lambda self, sql: run(self, ending.sub("", sql)))
+    patch.setattr(
+        duckdb_engine.DuckDBEngine, "_run", lambda self, sql, **asked: run(self, ending.sub("", sql), **asked)
+    )
 
 
 def look_up(connection: duckdb.DuckDBPyConnection, table: Table, rows: str) -> None:
@@ -125,6 +128,14 @@ def look_up(connection: duckdb.DuckDBPyConnection, table: Table, rows: str) -> N
 def uncounted_csv(patch: Patch) -> None:
     """What cannot be read is passed over."""
     patch.setattr(csv_files, "_problems", lambda *_: [])
+
+
+def guessed_dialect(patch: Patch) -> None:
+    """How a file is written is found out from its rows."""
+    uncounted_csv(patch)
+    patch.setattr(csv_files, "_rejected", lambda _: [])
+    guessing = "read_csv({}, all_varchar = true)"
+    patch.setattr(csv_files, "_reader", lambda path, readable, *_: guessing.format(exactly(readable)))
 
 
 def unchecked_text(patch: Patch) -> None:
@@ -243,6 +254,32 @@ def test_drawn_questions_find_it(name: str, tmp_path: Path, monkeypatch: pytest.
     for removal in removals:
         removal(monkeypatch)
     assert first_fault(FUZZER[source], questions, tmp_path)
+
+
+def with_lone_quotes(tables: Any, rng: Any, folder: Path) -> Any:
+    """Every third text is one quote, and the person's are in quotes of another kind."""
+    person = FUZZER["PERSON"]
+    for name, rows in tables.items():
+        columns = FUZZER["TABLES"][name]
+        texts = [place for place, kind in enumerate(columns.values()) if kind == "VARCHAR"]
+        others = [list(row) for row in rows if row[0] != person]
+        many = [[1000 + number, *others[number % len(others)][1:]] for number in range(3000 if name == "t" else 0)]
+        for row in many[1::3]:
+            row[texts[0]] = '"'
+        ours = [["'a,b'" if place in texts else "" for place in range(len(columns))]]
+        ours[0][0] = person
+        lines = [list(columns), *(ours if len(others) < len(rows) else ()), *(many or others)]
+        text = "\n".join(",".join("" if part is None else str(part) for part in line) for line in lines)
+        (folder / f"{name}.csv").write_text(text + "\n")
+    return {name: folder / f"{name}.csv" for name in tables}, {}
+
+
+def test_a_guessed_dialect_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FUZZER["opened"](0, tmp_path, with_lone_quotes) as pair:
+        assert pair is None  # the owner is told that quotes do not end
+    guessed_dialect(monkeypatch)
+    with FUZZER["opened"](1, tmp_path, with_lone_quotes) as pair:
+        assert any("moved the count" in fault for fault in FUZZER["moved"](pair))
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -17,6 +17,8 @@ import pandas as pd
 import pytest
 
 import dpsql
+from dpsql.engines import duckdb_engine
+from dpsql.engines.copies import copy_table
 from dpsql.frames import accounts
 from dpsql.frames.vocabulary import Vocabulary
 
@@ -566,6 +568,27 @@ def test_public_frames_can_be_joined(plain: pd.DataFrame) -> None:
     )
     sql = "SELECT country, COUNT(*) AS n FROM df JOIN regions USING (region) GROUP BY country ORDER BY country"
     assert plain.dp.sql(sql, **EXACTLY).fetchall() == [("A", 400), ("B", 400)]
+
+
+@pytest.mark.parametrize("ask", ["explain", "sql"])
+def test_no_row_of_people_is_read_before_the_charge(
+    ask: str, plain: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Public rows are: here they are counted, since the outer join makes groups of them."""
+    regions = pd.DataFrame({"region": REGIONS})
+    plain.dp.protect(unit="customer", public={"regions": regions}, **ENOUGH)
+    read: list[tuple[str, int, float]] = []
+
+    def watched(connection: Any, table: Any, source: Any) -> None:
+        read.append((table.name, len(source), plain.dp.budget.spent.epsilon))
+        copy_table(connection, table, source)
+
+    monkeypatch.setattr(duckdb_engine, "copy_table", watched)
+    getattr(plain.dp, ask)("SELECT region, COUNT(customer) FROM regions LEFT JOIN df USING (region) GROUP BY region")
+    assert ("regions", len(REGIONS), 0.0) in read
+    people = [(rows, spent) for name, rows, spent in read if name == "df" and rows]
+    assert all(spent > 0 for _, spent in people)
+    assert len(people) == (ask == "sql")
 
 
 def test_every_frame_is_read_in_a_locked_engine(orders: pd.DataFrame) -> None:

@@ -293,8 +293,10 @@ def test_a_failed_execute_leaves_no_old_answer(cursor: dpsql.Cursor) -> None:
 
 def test_sizes_do_nothing(cursor: dpsql.Cursor) -> None:
     cursor.setinputsizes([1])
+    cursor.execute("SELECT 'longer than one character'")
     cursor.setoutputsize(1)
     cursor.setoutputsize(1, 0)
+    assert cursor.fetchall() == [("longer than one character",)]
 
 
 CLOSED_CURSOR: dict[str, Callable[[dpsql.Cursor], object]] = {

@@ -37,7 +37,7 @@ def batched(connection: dpsql.Connection, queries: list[str], **options: Any) ->
     session = connection.session
     questions = [session.question(sql, None) for sql in queries]
     weights = weigh(options.get("weights"), len(queries))
-    return plan_batch(questions, weights, Fraction(1), options.get("delta"), session.setting)
+    return plan_batch(questions, weights, Fraction(1), options.get("delta"), session.setting.public())
 
 
 # -- the budget --------------------------------------------------------------------------------------------------------

@@ -28,8 +28,8 @@ from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Literal, facts_of
 from dpsql.flow import infer_sensitivity, plan_query, track_units
 from dpsql.relation import unit_sums, write_tests
+from dpsql.resolve import aggregate
 from dpsql.resolve.rows import Rows
-from dpsql.resolve.selection import Selection
 from dpsql.resolve.syntax import DUCKDB
 from dpsql.schema.types import Boolean, Decimal, Double, Timestamp
 
@@ -116,7 +116,7 @@ PLANTED: dict[str, list[tuple[Any, Any, Any]]] = {
     ],
     "sums are as wide as their values": [(plan_query, "answer_type", lambda answer: str(engine_type(answer.type)))],
     "zero has a sign": [(casts, "one_zero", lambda number: number)],
-    "a key is kept and left out": [(Selection, "refuse_equal_keys", lambda *_: None)],
+    "a key is kept and left out": [(aggregate, "refuse_equal_keys", lambda *_: None)],
     "a median of dates is a date": [
         (
             AGGREGATES,

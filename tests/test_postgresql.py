@@ -141,14 +141,14 @@ def test_a_view_can_be_trusted(url: str) -> None:
 def test_constraints_are_the_databases_own(url: str) -> None:
     """Of tables with heirs nothing is unique, whatever the parent says."""
     with connect(url) as connection:
-        engine = connection.session.setting.engine
+        engine = connection.session.setting.engine.guarantees
         integer = connection.session.setting.schema.tables["people"].columns["id"].type
         assert engine.is_unique("people", "id", integer)
         assert not engine.is_unique("visits", "person", integer)
         assert engine.never_null("people", "id")
         assert not engine.never_null("visits", "cost")
     with connect(url, {"base": {"unit": "person", "columns": {"person": "integer"}}}) as connection:
-        assert not connection.session.setting.engine.is_unique("base", "person", integer)
+        assert not connection.session.setting.engine.guarantees.is_unique("base", "person", integer)
 
 
 # -- how it reads -----------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from dpsql.promise import Limits
 from dpsql.schema import load_schema
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", *(f"docs/{name}.md" for name in ("tutorial", "owners", "analysts", "frames", "faq"))]
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("tutorial", "owners", "analysts", "frames", "local", "faq"))]
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 NOISY = doctest.register_optionflag("NOISY")
 

@@ -78,7 +78,9 @@ def test_the_cost_is_split_and_explained(people: dpsql.Connection) -> None:
 
 def fingerprints(connection: dpsql.Connection, sql: str) -> list[str]:
     question = connection.session.question(sql, None)
-    return [part.fingerprint for part in pipeline.compile_question(question, connection.session.setting).releases]
+    return [
+        part.fingerprint for part in pipeline.compile_question(question, connection.session.setting.public()).releases
+    ]
 
 
 def test_another_inner_question_makes_another_outer_one(people: dpsql.Connection) -> None:
@@ -126,8 +128,8 @@ def test_nobody_moves_it_further_whatever_was_answered(
 ) -> None:
     """Each value alone, none, and all of them at once; the constants are the same on both sides of a neighbourhood."""
     values = READING[sql]
-    setting = people.session.setting
-    release = pipeline.compile_question(people.session.question(sql, None), setting).releases[-1]
+    public = people.session.setting.public()
+    release = pipeline.compile_question(people.session.question(sql, None), public).releases[-1]
     claimed = people.explain(sql).releases[-1]
     found = worlds("people")
     (answer,) = release.planned.earlier

@@ -586,7 +586,13 @@ def outcome(source: object) -> Any:
         return asked(
             source,
             "SELECT town, COUNT(*), SUM(x) FROM t WHERE u BETWEEN 0 AND 100 GROUP BY town",
-            declared(columns={**COLUMNS, "town": {**COLUMNS["town"], "values": ["town0", "town1", "town2"]}}),
+            declared(
+                columns={
+                    **COLUMNS,
+                    "town": {**COLUMNS["town"], "values": ["town0", "town1", "town2"]},
+                    "x": {**COLUMNS["x"], "nullable": True},
+                }
+            ),
         )
     except dpsql.Error as error:
         return re.sub(r"\d+", "n", str(error))
@@ -595,7 +601,8 @@ def outcome(source: object) -> Any:
 @pytest.mark.parametrize("each_alone", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_odd_rows_change_nothing_of_the_others(each_alone: bool, tmp_path: Path) -> None:
     without = {name: outcome(source) for name, source in sources(BASE, tmp_path)}
-    assert len({str(answer) for answer in without.values()}) == 1
+    first, *others = without.values()
+    assert others == [first] * len(others)
     for number, odd in enumerate([[row] for row in ODD_ROWS] if each_alone else [ODD_ROWS]):
         place = 0 if number % 2 else len(BASE) // 2
         for name, source in sources([*BASE[:place], *odd, *BASE[place:]], tmp_path):

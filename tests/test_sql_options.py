@@ -103,10 +103,13 @@ def test_the_words_stay_names(shop_schema: dict[str, Any]) -> None:
     columns = {name: {"type": "integer", "bounds": [0, 9]} for name in ("clamped", "options", "epsilon")}
     shop_schema["tables"] = {"orders": {"unit": "customer_id", "columns": {"customer_id": "integer", **columns}}}
     with dpsql.connect(raw, schema=shop_schema, epsilon=1) as connection:
-        connection.explain(
+        explained = connection.explain(
             "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.1) options, SUM(epsilon), ANON_SUM(clamped CLAMPED "
             "BETWEEN 0 AND 5) FROM orders WHERE clamped BETWEEN 1 AND 3 AND (clamped BETWEEN 1 AND 2) GROUP BY options"
         )
+    assert explained.cost.epsilon == 0.1
+    (release,) = explained.releases
+    assert (release.keys, [measure.what for measure in release.measures]) == (("_k0",), ["SumValues", "SumValues"])
 
 
 # -- small groups ------------------------------------------------------------------------------------------------------

@@ -318,9 +318,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the 
 connection = dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), epsilon=10)
 run = DuckDBEngine._run
 
-def tell(engine, sql):
+def tell(engine, sql, **asked):
     print("running", flush=True)
-    return run(engine, sql)
+    return run(engine, sql, **asked)
 
 DuckDBEngine._run = tell
 pairs = "people AS a JOIN people AS b ON a.id = b.id"

@@ -71,7 +71,7 @@ class _Walk:
             self.limits[entry.analyst] = filter_named(str(entry.composition), entry.epsilon, entry.delta)
         if entry.number != self.number:
             raise self.broken(f"it is numbered {entry.number}")
-        if (entry.tally, entry.analyst_tally) != (self.dataset_tally, own):
+        if not (entry.tally.agrees(self.dataset_tally) and entry.analyst_tally.agrees(own)):
             raise self.broken("its running sums do not follow from the events")
         if entry.charge is not None and entry.charge not in self.charges:
             raise self.broken(f"it points at {entry.charge}, which is no charge")

@@ -4,6 +4,7 @@
     rho          zero-concentrated DP
     mu_squared   Gaussian DP
     delta        what is lost beside the curve: key selection, tests, the delta of approximate releases
+    pure, rest   epsilon of what has one, and mu_squared of what has none: mixed rules count each where it is least
 
 An (epsilon, delta)-DP release fails with probability delta and is epsilon-DP otherwise, so it costs what the pure
 release costs, and delta on top. See docs/proofs/composition.md.
@@ -12,7 +13,7 @@ release costs, and delta on top. See docs/proofs/composition.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import reduce, singledispatch
 from operator import add
@@ -56,10 +57,12 @@ class Totals:
     rho: Amount = ZERO
     mu_squared: Amount = ZERO
     delta: Amount = ZERO
+    pure: Amount = ZERO
+    rest: Amount = ZERO
 
     @property
-    def amounts(self) -> tuple[Amount, Amount, Amount, Amount]:
-        return self.epsilon, self.rho, self.mu_squared, self.delta
+    def amounts(self) -> tuple[Amount, ...]:
+        return self.epsilon, self.rho, self.mu_squared, self.delta, self.pure, self.rest
 
     def __add__(self, other: Totals) -> Totals:
         return Totals(*(shortened(mine + its) for mine, its in zip(self.amounts, other.amounts, strict=True)))
@@ -77,7 +80,19 @@ class Totals:
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> Totals:
-        return cls(**{name: from_text(text) for name, text in texts.items()})
+        """Accounts that were begun before a currency was counted have no end of it."""
+        return cls(**{field.name: from_text(texts.get(field.name, "inf")) for field in fields(cls)})
+
+    def agrees(self, counted: Totals) -> bool:
+        """Whether these are the sums that were counted, but for what was not counted yet when they were begun."""
+        pairs = list(zip(self.amounts, counted.amounts, strict=True))
+        return all(mine == its for mine, its in pairs[:4]) and all(mine in (its, math.inf) for mine, its in pairs[4:])
+
+
+EVERYTHING = Totals(*[math.inf] * 6)
+
+
+NOISELESS = replace(EVERYTHING, delta=ZERO)
 
 
 @singledispatch
@@ -93,28 +108,28 @@ def price(event: Event) -> Totals:
 
 @price.register
 def _(event: PureRelease) -> Totals:
-    return Totals(epsilon=event.epsilon, rho=event.epsilon**2 / 2, mu_squared=mu_of_pure(event.epsilon) ** 2)
+    mu_squared = mu_of_pure(event.epsilon) ** 2
+    return Totals(event.epsilon, rho=event.epsilon**2 / 2, mu_squared=mu_squared, pure=event.epsilon)
 
 
 @price.register
 def _(event: Laplace) -> Totals:
-    if event.noise_multiplier == 0:
-        return Totals(epsilon=math.inf, rho=math.inf, mu_squared=math.inf)
-    return price(PureRelease(1 / event.noise_multiplier))
+    return price(PureRelease(1 / event.noise_multiplier)) if event.noise_multiplier else NOISELESS
 
 
 @price.register
 def _(event: Gaussian) -> Totals:
     if event.noise_multiplier == 0:
-        return Totals(epsilon=math.inf, rho=math.inf, mu_squared=math.inf)
+        return NOISELESS
     mu_squared = 1 / event.noise_multiplier**2
-    return Totals(epsilon=math.inf, rho=mu_squared / 2, mu_squared=mu_squared)
+    return Totals(epsilon=math.inf, rho=mu_squared / 2, mu_squared=mu_squared, rest=mu_squared)
 
 
 @price.register
 def _(event: Exponential) -> Totals:
     """Its privacy loss has a range of epsilon, half of what epsilon-DP allows. See docs/proofs/exponential.md."""
-    return Totals(event.epsilon, rho=event.epsilon**2 / 8, mu_squared=mu_of_pure(event.epsilon / 2) ** 2)
+    mu_squared = mu_of_pure(event.epsilon / 2) ** 2
+    return Totals(event.epsilon, rho=event.epsilon**2 / 8, mu_squared=mu_squared, pure=event.epsilon)
 
 
 @price.register
@@ -145,4 +160,4 @@ def _(event: Free) -> Totals:
 
 @price.register
 def _(event: NonPrivate) -> Totals:
-    return Totals(epsilon=math.inf, rho=math.inf, mu_squared=math.inf, delta=math.inf)
+    return EVERYTHING

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dpsql.accounting.costs import Cost, Totals, price
 from dpsql.accounting.events import ApproximateRelease, Composed, Event
 from dpsql.accounting.exact import rounded_down, rounded_up
-from dpsql.accounting.rules import Concentrated, GaussianSum, PureSum, Rule
+from dpsql.accounting.rules import Concentrated, GaussianSum, MixedSum, PureSum, Rule
 from dpsql.errors import ProgrammingError
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 # Of a session's delta, the share kept for key selection and tests. The curve uses the rest.
 RESERVED_SHARE = Fraction(1, 20)
+# And the share of all mixed rules together.
+MIXED_SHARE = Fraction(1, 40)
+CAPS = 8
+"""Mixed rules give 1/8, 2/8, ..., 7/8 of epsilon to pure releases."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,33 @@ class Auto(Gdp):
         return (pure, self._gaussian_sum) if self.delta else (pure,)
 
 
-FILTERS = {kind.name: kind for kind in (Auto, Basic, Zcdp, Gdp)}
+class Mixed(Gdp):
+    """The two of `auto`, or a part of epsilon for pure releases and the rest for others, at one of a few fixed caps.
+
+    Which cap holds at the end is not known in advance, so each has a part of the delta. Gaussian noise alone is asked
+    for most often, so most of the delta is its.
+    """
+
+    name = "mixed"
+
+    @property
+    def curve_delta(self) -> Fraction:
+        return super().curve_delta - self.delta * MIXED_SHARE
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        pure = PureSum(self.epsilon, self.reserved_delta)
+        if not self.delta:
+            return (pure,)
+        each = self.delta * MIXED_SHARE / (CAPS - 1)
+        mixed = (
+            MixedSum(self.epsilon, self.epsilon * Fraction(part, CAPS), each, self.reserved_delta, self.curve_delta)
+            for part in range(1, CAPS)
+        )
+        return (pure, self._gaussian_sum, *mixed)
+
+
+FILTERS = {kind.name: kind for kind in (Mixed, Auto, Basic, Zcdp, Gdp)}
 
 
 def filter_named(name: str, epsilon: Fraction, delta: Fraction) -> Filter:

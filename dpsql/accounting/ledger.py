@@ -285,7 +285,7 @@ class Ledger:
         if recorded is None:
             if epsilon is None:
                 raise _nothing_recorded(self._file.path)
-            total = filter_named(composition or "auto", exact(epsilon), exact(delta or 0, "delta"))
+            total = filter_named(composition or "mixed", exact(epsilon), exact(delta or 0, "delta"))
         else:
             self._refuse_a_stranger(recorded, composition)
             total = filter_named(

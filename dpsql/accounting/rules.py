@@ -1,8 +1,9 @@
-"""The three ways to bound a whole session, each sound when every query is chosen after seeing earlier answers.
+"""The ways to bound a whole session, each sound when every query is chosen after seeing earlier answers.
 
     PureSum      sum of epsilon    <= epsilon
     Concentrated sum of rho        <= rho(epsilon, curve_delta)
     GaussianSum  sum of mu_squared <= mu(epsilon, curve_delta)^2
+    MixedSum     sum of pure epsilon <= cap, sum of the others' mu_squared <= mu(epsilon - cap, curve_delta)^2
 
 and, for all of them, the additive deltas stay within the share set aside for them. See docs/proofs/composition.md.
 """
@@ -10,12 +11,12 @@ and, for all of them, the additive deltas stay within the share set aside for th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
 
 from dpsql.accounting import gaussian_dp, zcdp
-from dpsql.accounting.costs import Totals
+from dpsql.accounting.costs import EVERYTHING, Totals
 from dpsql.accounting.events import Event, Gaussian, PureRelease
 from dpsql.accounting.exact import root_down, root_up, rounded_down, rounded_up
 
@@ -55,7 +56,7 @@ class PureSum:
 
     @property
     def limit(self) -> Totals:
-        return Totals(epsilon=self.epsilon, rho=math.inf, mu_squared=math.inf, delta=self.reserved_delta)
+        return replace(EVERYTHING, epsilon=self.epsilon, delta=self.reserved_delta)
 
     def spent(self, totals: Totals) -> float:
         return rounded_up(totals.epsilon)
@@ -79,7 +80,7 @@ class GaussianSum:
 
     @property
     def limit(self) -> Totals:
-        return Totals(epsilon=math.inf, rho=math.inf, mu_squared=self.mu**2, delta=self.reserved_delta)
+        return replace(EVERYTHING, mu_squared=self.mu**2, delta=self.reserved_delta)
 
     def spent(self, totals: Totals) -> float:
         if isinstance(totals.mu_squared, float):
@@ -110,7 +111,7 @@ class Concentrated:
 
     @property
     def limit(self) -> Totals:
-        return Totals(epsilon=math.inf, rho=self.rho, mu_squared=math.inf, delta=self.reserved_delta)
+        return replace(EVERYTHING, rho=self.rho, delta=self.reserved_delta)
 
     def spent(self, totals: Totals) -> float:
         if isinstance(totals.rho, float):
@@ -128,3 +129,40 @@ class Concentrated:
         rho = zcdp.rho_for(epsilon, self.curve_delta)
         # An epsilon so small that no rho is known for it is as small as a pure release.
         return Gaussian(Fraction(root_up(1 / (2 * rho)))) if rho else PureRelease(epsilon)
+
+
+@dataclass(frozen=True)
+class MixedSum:
+    """Pure releases add up to `cap` at most, and everything else to what a curve allows at the epsilon that is left."""
+
+    epsilon: Fraction
+    cap: Fraction
+    curve_delta: Fraction
+    reserved_delta: Fraction
+    query_delta: Fraction
+    """At which one Gaussian query of a given epsilon is calibrated, whatever rule it will be counted by."""
+
+    @property
+    def mu(self) -> Fraction:
+        return gaussian_dp.mu_for(self.epsilon - self.cap, self.curve_delta)
+
+    @property
+    def limit(self) -> Totals:
+        return replace(EVERYTHING, pure=self.cap, rest=self.mu**2, delta=self.reserved_delta)
+
+    def spent(self, totals: Totals) -> float:
+        if isinstance(totals.rest, float) or isinstance(totals.pure, float):
+            return math.inf
+        curve = gaussian_dp.epsilon_at(root_up(totals.rest), self.curve_delta)
+        return rounded_up(totals.pure + Fraction(curve)) if math.isfinite(curve) else math.inf
+
+    def remaining(self, totals: Totals) -> float:
+        """By the kind of noise that has more left."""
+        if not (totals.pure <= self.cap and totals.rest <= self.mu**2):
+            return 0.0
+        left = root_down(self.mu**2 - Fraction(totals.rest))
+        curve = SHY * gaussian_dp.epsilon_at(left, self.query_delta)
+        return max(rounded_down(self.cap - Fraction(totals.pure)), curve)
+
+    def query(self, epsilon: Fraction) -> Event:
+        return Gaussian(1 / gaussian_dp.mu_for(epsilon, self.query_delta))

@@ -57,6 +57,9 @@ class Tally:
         change = self.less if record.state == "refused" else self.plus
         return change(price(record.event), record.epsilon, record.delta)
 
+    def agrees(self, counted: Tally) -> bool:
+        return self.totals.agrees(counted.totals) and replace(self, totals=NOTHING) == replace(counted, totals=NOTHING)
+
     @property
     def basic(self) -> Cost:
         return Cost(rounded_up(self.epsilon), rounded_up(self.delta))

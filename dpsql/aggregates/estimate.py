@@ -69,4 +69,23 @@ def noise_of(measure: str) -> str:
     return f"{measure}_std"
 
 
-Estimate: TypeAlias = Linear | Ratio
+@dataclass(frozen=True)
+class Reported:
+    """A number estimated from randomised reports, times a factor: its error is in columns of its own."""
+
+    answer: str
+    factor: Fraction = Fraction(1)
+
+    @property
+    def standard_error(self) -> str:
+        return f"{self.answer}_error"
+
+    @property
+    def kurtosis(self) -> str:
+        return f"{self.answer}_kurtosis"
+
+    def times(self, factor: Fraction) -> Reported:
+        return Reported(self.answer, self.factor * factor)
+
+
+Estimate: TypeAlias = Linear | Ratio | Reported

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.estimate import Estimate, Formula, Linear, Ratio
+from dpsql.aggregates.estimate import Estimate, Formula, Linear, Ratio, Reported
 from dpsql.engine_sql.build import WIDE, apply, cast, clamp, double, integer, test, when, wide
 from dpsql.engine_sql.tree import Constant, Field, TryCast
 from dpsql.engines.duckdb.render import type_name
@@ -35,6 +35,8 @@ def final_sql(estimate: Estimate | Formula, kind: ColumnType) -> Term:
             return sql
         case Ratio():
             return _ratio(estimate)
+        case Reported(answer=answer):
+            return Field(answer)
         case Linear():
             return linear_sql(estimate, kind)
 

@@ -7,8 +7,8 @@ have made is not divided by: a slope would be a number without meaning.  docs/pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Answer, Context
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
     from dpsql.aggregates.function import Aggregator
     from dpsql.engine_sql.tree import Term
 
-SAMPLES = ("VAR_SAMP", "STDDEV_SAMP", "COVAR_SAMP")
 DEVIATIONS = 2
 """A spread this many standard deviations of its noise away from none is more than noise."""
 
 
-def variance(asked: AggregateCall, context: Context) -> Answer:
+def variance(asked: AggregateCall, context: Context, *, sample: bool, root: bool) -> Answer:
     (argument,) = asked.arguments
     middle = _middle(asked, argument, context)
     count = count_linear(asked, context)
@@ -46,45 +45,45 @@ def variance(asked: AggregateCall, context: Context) -> Answer:
     spread = Spread(squares, total, total, count).sql
     # Noise may push it below what any data could have.
     held = _do("greatest", spread, double(0))
-    result = _do("/", held, _divisor(asked, _double(count)))
-    if asked.name.startswith("STDDEV"):
+    result = _do("/", held, _divisor(_double(count), sample))
+    if root:
         result = _do("sqrt", result)
-    return Answer(Formula(when(_enough(asked, _double(count)), result)), Double())
+    return Answer(Formula(when(_enough(_double(count), sample), result)), Double())
 
 
-def covariance(asked: AggregateCall, context: Context) -> Answer:
+def covariance(asked: AggregateCall, context: Context, *, sample: bool) -> Answer:
     pairs = _pair_sums(asked, context)
-    divided = _do("/", pairs.together.sql, _divisor(asked, pairs.count))
-    return Answer(Formula(when(_enough(asked, pairs.count), divided)), Double())
+    divided = _do("/", pairs.together.sql, _divisor(pairs.count, sample))
+    return Answer(Formula(when(_enough(pairs.count, sample), divided)), Double())
 
 
-def correlation(asked: AggregateCall, context: Context) -> Answer:
+def correlation(asked: AggregateCall, context: Context, *, squared: bool) -> Answer:
     """CORR, and its square REGR_R2, which explains all of a y that is a constant."""
     pairs = _pair_sums(asked, context)
     scale = _do("sqrt", _do("*", pairs.of_y.sql, pairs.of_x.sql))
     held = _do("least", _do("greatest", _do("/", pairs.together.sql, scale), double(-1)), double(1))
-    if asked.name == "REGR_R2":
+    if squared:
         held = _do("*", held, held)
         values = facts_of(asked.arguments[0], context.known).values
         if values is not None and len(values) == 1:
-            return _over(asked, pairs, double(1), pairs.of_x)
-    return _over(asked, pairs, held, pairs.of_x, pairs.of_y)
+            return _over(pairs, double(1), pairs.of_x)
+    return _over(pairs, held, pairs.of_x, pairs.of_y)
 
 
-def regression(asked: AggregateCall, context: Context) -> Answer:
+def regression(asked: AggregateCall, context: Context, *, intercept: bool) -> Answer:
     """REGR_SLOPE(y, x): how much y grows with x. REGR_INTERCEPT(y, x): what y is where x is 0."""
     pairs = _pair_sums(asked, context)
     result = _do("/", pairs.together.sql, pairs.of_x.sql)
-    if asked.name == "REGR_INTERCEPT":
+    if intercept:
         result = _do("-", pairs.mean_y, _do("*", result, pairs.mean_x))
-    return _over(asked, pairs, result, pairs.of_x)
+    return _over(pairs, result, pairs.of_x)
 
 
-def _over(asked: AggregateCall, pairs: Pairs, result: Term, *divisors: Spread) -> Answer:
+def _over(pairs: Pairs, result: Term, *divisors: Spread) -> Answer:
     """The result where there are pairs, and what it is divided by is more than noise."""
     varied = [test(">", divisor.sql, divisor.noise) for divisor in divisors]
     weighed = frozenset[str]().union(*(divisor.measures for divisor in divisors))
-    return Answer(Formula(when(test("and", _enough(asked, pairs.count), *varied), result), weighed), Double())
+    return Answer(Formula(when(test("and", _enough(pairs.count), *varied), result), weighed), Double())
 
 
 @dataclass(frozen=True)
@@ -198,25 +197,18 @@ def _coarse(linear: Linear) -> Term:
     return double(linear.weights[0][1])
 
 
-def _divisor(asked: AggregateCall, count: Term) -> Term:
-    return _do("-", count, double(1)) if asked.name in SAMPLES else count
+def _divisor(count: Term, sample: bool) -> Term:
+    return _do("-", count, double(1)) if sample else count
 
 
-def _enough(asked: AggregateCall, count: Term) -> Term:
+def _enough(count: Term, sample: bool = False) -> Term:
     """A sample of one has no variance, and nothing has none."""
-    return test(">", count, integer(1 if asked.name in SAMPLES else 0))
+    return test(">", count, integer(1 if sample else 0))
 
 
-def _of_one(name: str, *also: str, clamped: Bounds | None = None, words: tuple[Word, ...] = ()) -> AggregateFunction:
-    return AggregateFunction(
-        name=name,
-        also=also,
-        of="bounded numbers",
-        error=ErrorBars.UNKNOWN,
-        answer=variance,
-        clamped=clamped,
-        words=words,
-    )
+def _of_one(name: str, *, sample: bool, root: bool) -> AggregateFunction:
+    answer = partial(variance, sample=sample, root=root)
+    return AggregateFunction(name=name, of="bounded numbers", error=ErrorBars.UNKNOWN, answer=answer)
 
 
 def _of_two(name: str, answer: Aggregator) -> AggregateFunction:
@@ -225,19 +217,18 @@ def _of_two(name: str, answer: Aggregator) -> AggregateFunction:
     )
 
 
+VARIANCE = Word("var", "VAR_SAMP({})", "The variance, with n - 1 as in pandas.")
+DEVIATION = Word("std", "STDDEV_SAMP({})", "The standard deviation, with n - 1 as in pandas.")
+
 MOMENTS = (
-    _of_one("VAR_POP", clamped=Bounds.PER_ROW),
-    _of_one("VAR_SAMP", "VARIANCE", words=(Word("var", "VAR_SAMP({})", "The variance, with n - 1 as in pandas."),)),
-    _of_one("STDDEV_POP", clamped=Bounds.PER_ROW),
-    _of_one(
-        "STDDEV_SAMP",
-        "STDDEV",
-        words=(Word("std", "STDDEV_SAMP({})", "The standard deviation, with n - 1 as in pandas."),),
-    ),
-    _of_two("COVAR_POP", covariance),
-    _of_two("COVAR_SAMP", covariance),
-    _of_two("CORR", correlation),
-    _of_two("REGR_R2", correlation),
-    _of_two("REGR_SLOPE", regression),
-    _of_two("REGR_INTERCEPT", regression),
+    replace(_of_one("VAR_POP", sample=False, root=False), clamped=Bounds.PER_ROW),
+    replace(_of_one("VAR_SAMP", sample=True, root=False), also=("VARIANCE",), words=(VARIANCE,)),
+    replace(_of_one("STDDEV_POP", sample=False, root=True), clamped=Bounds.PER_ROW),
+    replace(_of_one("STDDEV_SAMP", sample=True, root=True), also=("STDDEV",), words=(DEVIATION,)),
+    _of_two("COVAR_POP", partial(covariance, sample=False)),
+    _of_two("COVAR_SAMP", partial(covariance, sample=True)),
+    _of_two("CORR", partial(correlation, squared=False)),
+    _of_two("REGR_R2", partial(correlation, squared=True)),
+    _of_two("REGR_SLOPE", partial(regression, intercept=False)),
+    _of_two("REGR_INTERCEPT", partial(regression, intercept=True)),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Answer, Context
@@ -27,13 +28,21 @@ if TYPE_CHECKING:
     from dpsql.relation.relation import AggregateCall
     from dpsql.schema.types import ColumnType
 
-EXTREMES = {"MIN": Fraction(0), "MAX": Fraction(1)}
 EPOCH = datetime(1970, 1, 1)
 
 
-def quantile(call: AggregateCall, context: Context) -> Answer:
-    if call.distinct and call.name not in EXTREMES:
+def quantile(call: AggregateCall, context: Context, *, continuous: bool) -> Answer:
+    assert call.fraction is not None
+    if call.distinct:
         raise Unsupported(f"{call.said}(DISTINCT ...) cannot be asked", at=call.at, hint="leave DISTINCT out")
+    return _at(call.fraction, call, context, continuous)
+
+
+def extreme(call: AggregateCall, context: Context, *, fraction: Fraction) -> Answer:
+    return _at(fraction, call, context)
+
+
+def _at(fraction: Fraction, call: AggregateCall, context: Context, continuous: bool = False) -> Answer:
     (value,) = call.arguments
     if not isinstance(value.type, Integer | Double | Decimal | Date | Timestamp):
         raise Unsupported(
@@ -41,19 +50,16 @@ def quantile(call: AggregateCall, context: Context) -> Answer:
             at=call.at,
             hint="numbers, dates and timestamps can be; for text ask for MODE, or GROUP BY it",
         )
-    fraction = EXTREMES[call.name] if call.fraction is None else call.fraction
     grid = grid_of(call, value, context)
     column = context.drawn_as(Quantile(value, grid, fraction))
     if isinstance(value.type, Date | Timestamp):
         # Between two days lies a moment, so a continuous quantile of dates is one.
-        return Answer(
-            Formula(from_quanta(column, value.type)), Timestamp() if call.name == "QUANTILE_CONT" else value.type
-        )
-    return Answer(Linear(((column, grid.quantum),)), _answer_type(call, value.type, grid))
+        return Answer(Formula(from_quanta(column, value.type)), Timestamp() if continuous else value.type)
+    return Answer(Linear(((column, grid.quantum),)), _answer_type(value.type, grid, continuous))
 
 
-def _answer_type(call: AggregateCall, kind: ColumnType, grid: Grid) -> ColumnType:
-    if isinstance(kind, Integer) and call.name == "QUANTILE_CONT":
+def _answer_type(kind: ColumnType, grid: Grid, continuous: bool) -> ColumnType:
+    if isinstance(kind, Integer) and continuous:
         return Double()
     if isinstance(kind, Decimal) and grid.quantum * 10**kind.scale != 1:
         return Decimal(WIDEST_DECIMAL, kind.scale)  # the ends of a coarser grid may have one digit more
@@ -92,7 +98,7 @@ QUANTILES = (
         name="QUANTILE_CONT",
         of=RANGED,
         error=ErrorBars.RANKS,
-        answer=quantile,
+        answer=partial(quantile, continuous=True),
         spellings=("MEDIAN(x)", "PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x)"),
         by_fraction=True,
         words=(Word("median", "MEDIAN({})", "The median."),),
@@ -102,9 +108,10 @@ QUANTILES = (
         name="QUANTILE_DISC",
         of=RANGED,
         error=ErrorBars.RANKS,
-        answer=quantile,
+        answer=partial(quantile, continuous=False),
         spellings=("QUANTILE(x, p)", "APPROX_QUANTILE(x, p)", "APPROX_QUANTILES(x, n)"),
         by_fraction=True,
     ),
-    *(AggregateFunction(name=name, of=INSIDE, error=ErrorBars.RANKS, answer=quantile) for name in EXTREMES),
+    AggregateFunction(name="MIN", of=INSIDE, error=ErrorBars.RANKS, answer=partial(extreme, fraction=Fraction(0))),
+    AggregateFunction(name="MAX", of=INSIDE, error=ErrorBars.RANKS, answer=partial(extreme, fraction=Fraction(1))),
 )

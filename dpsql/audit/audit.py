@@ -70,7 +70,7 @@ class Auditor:
     def _question(self, sql: str) -> list[Audited]:
         try:
             with closing(self._session()) as session:
-                calibrated = pipeline.compile_question(session.question(sql, ()), session.setting)
+                calibrated = pipeline.compile_question(session.question(sql, ()), session.setting.public())
         except Error as refused:
             return [Audited(sql, refused=refused.problem)]
         explained = explain_calibrated(calibrated, calibrated.cost).releases

@@ -24,7 +24,11 @@ def default_questions(schema: Schema) -> list[str]:
 
 def _about(name: str, table: Table, leading: set[str]) -> Iterator[str]:
     yield f"SELECT COUNT(*) FROM {name}"
-    columns = [part for part in table.columns.values() if part.name not in (table.unit_column, *leading)]
+    columns = [
+        part
+        for part in table.columns.values()
+        if part.name not in (table.unit_column, *leading) and part.collected is None
+    ]
     numbers = [quoted(part.name) for part in columns if isinstance(part.type, NUMBERS) and part.bounds]
     public = [quoted(part.name) for part in columns if part.values is not None]
     texts = [quoted(part.name) for part in columns if isinstance(part.type, Text) and part.values is None]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterator, Mapping
 
-    from dpsql.schema.model import Column, Schema, Table
+    from dpsql.schema.model import Collected, Column, Schema, Table
 
 Row = dict[str, object]
 Tables = dict[str, list[Row]]
@@ -89,16 +89,23 @@ class Maker:
     def value(self, column: Column) -> object:
         if not self.wild or self.random.random() > WILDNESS:
             return self.tame(column)
-        return self.random.choice((None, *WILD[type(column.type)]))
+        return self.random.choice((None, *WILD[type(column.stored_type)]))
 
     def tame(self, column: Column) -> object:
         """A value as declared. Doubles are multiples of 1/4, so that their sums are exact in any order."""
         if column.nullable and self.random.random() < 0.1:
             return None
+        if column.collected is not None:
+            return self.report(column.collected)
         if column.values is not None:
             return self.random.choice(column.values)
         low, high = column.bounds or DEFAULT_BOUNDS.get(type(column.type), (0, 20))
         return _between(column.type, low, high, self.random)
+
+    def report(self, collected: Collected) -> object:
+        if collected.is_bits:
+            return self.random.randrange(2 ** len(collected.values))
+        return self.random.choice(collected.values)
 
 
 DEFAULT_BOUNDS: Mapping[type, tuple[Any, Any]] = {

@@ -54,7 +54,7 @@ def filled(schema: Schema, tables: Tables) -> Database:
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
     for name, table in schema.tables.items():
-        kinds = {part.name: engine_type(part.type) for part in table.columns.values()}
+        kinds = {part.name: engine_type(part.stored_type) for part in table.columns.values()}
         connection.execute(f"CREATE TABLE {quoted(name)} ({', '.join(f'{quoted(c)} {k}' for c, k in kinds.items())})")
         if tables[name]:
             one = f"({', '.join(f'CAST(? AS {kind})' for kind in kinds.values())})"

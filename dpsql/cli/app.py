@@ -9,6 +9,7 @@ from dpsql.cli.accounts import budget, ledger_app
 from dpsql.cli.audit import audit
 from dpsql.cli.errors import exit_code, show_error
 from dpsql.cli.questions import explain, query
+from dpsql.cli.randomize import randomize
 from dpsql.cli.schemas import check, init
 from dpsql.cli.shell import shell
 from dpsql.errors import Error
@@ -38,6 +39,7 @@ def demo() -> None:
 app.command()(init)
 app.command()(check)
 app.command()(audit)
+app.command()(randomize)
 app.command()(query)
 app.command()(explain)
 app.command()(shell)

@@ -102,6 +102,21 @@ def counting(what: str, total: int) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
+def counting_rows(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """On a terminal, a bar that grows by as many rows as it is told; one that only moves where the total is unknown."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} rows"),
+        TimeElapsedColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda rows: progress.advance(task, rows)
+
+
+@contextmanager
 def waiting(what: str) -> Iterator[None]:
     """On a terminal, what takes longer than a second shows a spinner and the time."""
     console = Console(stderr=True)

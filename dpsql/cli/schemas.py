@@ -170,6 +170,7 @@ def _unbounded(declared: Table) -> list[str]:
         if column.type.takes_bounds
         and column.bounds is None
         and column.values is None
+        and column.collected is None
         and not declared.is_public
         and column.name != declared.unit_column
     ]

@@ -59,7 +59,7 @@ def check_table(table: Table, found: Found) -> None:
 
 
 def _check_column(path: str, table: Table, name: str, found: Found) -> None:
-    declared, own = table.columns[name].type, found.column(name)
+    declared, own = table.columns[name].stored_type, found.column(name)
     if own is None:
         guess = did_you_mean(name, found.columns) if found.names_are_public else None
         raise SchemaError(f'{path}: the database has no column "{name}"', hint=guess or "check its spelling")
@@ -96,7 +96,7 @@ def is_present(column: Column, found: Found) -> bool:
 def declared_columns(table: Table, found: Found, *, copied: bool) -> str:
     """The declared columns as a SELECT list; what is copied is stored as its declared type and as valid text."""
     return ", ".join(
-        f"{_read(found, found.column(column.name) or column.name, column.type, copied)} AS {quoted(column.name)}"
+        f"{_read(found, found.column(column.name) or column.name, column.stored_type, copied)} AS {quoted(column.name)}"
         for column in table.columns.values()
     )
 

@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from tempfile import mkdtemp
@@ -26,14 +26,14 @@ from dpsql.engines.declared_tables import check_table, declared_columns, is_pres
 from dpsql.engines.duckdb.render import render
 from dpsql.engines.files import files_of, names_files, table_name
 from dpsql.engines.lock import MEANING, fix_meaning, is_set, lock
+from dpsql.engines.public import Guarantees
 from dpsql.engines.quoting import quoted
-from dpsql.engines.stored_types import declared_type, stays_apart
+from dpsql.engines.stored_types import declared_type
 from dpsql.errors import InterfaceError, OperationalError, SchemaError
 from dpsql.schema.types import parse_type
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from dpsql.engine_sql.tree import Query
     from dpsql.engines.declared_tables import Found
     from dpsql.schema.model import Column, Schema, Table
     from dpsql.schema.types import ColumnType
@@ -52,31 +52,29 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 
 
 class DuckDBEngine:
+    render = staticmethod(render)
+
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
         *,
-        unique: Mapping[tuple[str, str], str] | None = None,
-        present: Collection[tuple[str, str]] = (),
+        guarantees: Guarantees | None = None,
         copied: bool = False,
         shared: tuple[Place, Mapping[str, Found]] | None = None,
-        frames: Mapping[str, object] | None = None,
-        schema: Schema | None = None,
+        waiting: Sequence[tuple[Table, object]] = (),
     ) -> None:
-        """`present`: the columns that are NULL in no row. Of tables that were `copied`, whose rows nobody changes any
-        more, the schema says it, and dpsql.completeness looks.
+        """`copied`: whether nobody changes the rows any more. Then the schema says which columns are NULL in no row,
+        and dpsql.completeness looks.
 
         `shared`: where a database that others can change has the declared tables, and how they were found.
 
-        `frames`: what the tables of a schema are filled with when the first question has been paid for.
+        `waiting`: what tables of people are filled with when the first question has been paid for.
         """
         self._connection = connection
-        self._unique = unique or {}
-        self._present = frozenset(present)
+        self.guarantees = guarantees or Guarantees()
         self.copied = copied
         self._shared = shared
-        self._frames = frames or {}
-        self._schema = schema
+        self._waiting = waiting
         self._forget: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
 
@@ -91,7 +89,8 @@ class DuckDBEngine:
         # What does not fit into memory is put there; nobody else may read it, and it is gone with the engine.
         spill = mkdtemp(prefix="dpsql_")
         connection = duckdb.connect(":memory:", config=SETTINGS | {"temp_directory": str(Path(spill) / "spill")})
-        engine = cls(connection, present=_columns(schema, lambda _, column: not column.nullable), copied=True)
+        present = _columns(schema, lambda _, column: not column.nullable)
+        engine = cls(connection, guarantees=Guarantees(present=present), copied=True)
         engine._forget = weakref.finalize(engine, shutil.rmtree, spill, ignore_errors=True)
         _copy_tables(connection, _sources(database, schema), schema)
         connection.execute("SET enable_external_access = false")
@@ -101,11 +100,13 @@ class DuckDBEngine:
     def over(self, frames: Mapping[str, Any], schema: Schema) -> DuckDBEngine:
         """The same database, locked as it is, with frames that this connection alone sees.
 
-        Their rows are read by `run`, which follows a charge; until then the tables are empty.
+        Rows of people are read by `run`, which follows a charge; until then their tables are empty.
         """
         connection = self._connection.cursor()
-        _copy_tables(connection, {name: frame.head(0) for name, frame in frames.items()}, schema)
-        return DuckDBEngine(connection, frames=frames, schema=schema)
+        waiting = [(table, frames[table.name]) for table in schema.tables.values() if not table.is_public]
+        empty = {table.name: frame.head(0) for table, frame in waiting}
+        _copy_tables(connection, {**frames, **empty}, schema)
+        return DuckDBEngine(connection, waiting=waiting)
 
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
@@ -129,26 +130,22 @@ class DuckDBEngine:
                 "a declared table was changed since the connection was opened", hint="connect again: it is checked anew"
             )
 
-    def is_unique(self, table: str, column: str, kind: ColumnType) -> bool:
-        stored = self._unique.get((table.lower(), column.lower()))
-        return stored is not None and stays_apart(kind, stored)
-
-    def never_null(self, table: str, column: str) -> bool:
-        return (table.lower(), column.lower()) in self._present
-
-    def render(self, query: Query, blanks: Mapping[str, int] | None = None) -> str:
-        return render(query, blanks)
-
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
+        return self._interruptible(sql, paid=True)
+
+    def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
+        return self._interruptible(sql, paid=False)
+
+    def _interruptible(self, sql: str, *, paid: bool) -> Mapping[str, np.ndarray]:
         """Ctrl-C ends it, in the main thread, which alone hears of it.
 
         DuckDB listens only between pieces of work that the asking thread does itself, and not while others work. So
         another thread asks, and this one waits, free to tell DuckDB.
         """
         if threading.current_thread() is not threading.main_thread():
-            return self._run(sql)
+            return self._run(sql, paid=paid)
         with ThreadPoolExecutor(max_workers=1) as pool:
-            answer = pool.submit(self._run, sql)
+            answer = pool.submit(self._run, sql, paid=paid)
             try:
                 return answer.result()
             except KeyboardInterrupt:
@@ -157,10 +154,11 @@ class DuckDBEngine:
                     wait([answer], timeout=0.1)
                 raise
 
-    def _run(self, sql: str) -> Mapping[str, np.ndarray]:
+    def _run(self, sql: str, *, paid: bool) -> Mapping[str, np.ndarray]:
         # One connection, one query at a time: temporary tables are seen by the connection alone.
         with self._lock:
-            self._fill_tables()
+            if paid:
+                self._fill_tables()
             # Within a transaction the tables that are compared are those that are read.
             self._connection.begin()
             try:
@@ -170,9 +168,9 @@ class DuckDBEngine:
                 self._connection.rollback()
 
     def _fill_tables(self) -> None:
-        if self._schema is not None:
-            _copy_tables(self._connection, self._frames, self._schema)
-            self._schema = None
+        for table, frame in self._waiting:
+            copy_table(self._connection, table, frame)
+        self._waiting = ()
 
     def close(self) -> None:
         self._connection.close()
@@ -221,7 +219,8 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
             (name, column.lower()): table.columns[column] for name, table in declared.items() for column in table.unique
         }
         present = _columns(schema, lambda table, column: is_present(column, declared[table.name.lower()]))
-        return DuckDBEngine(connection, unique=unique, present=present, shared=(place, declared) if shared else None)
+        guarantees = Guarantees(unique, present)
+        return DuckDBEngine(connection, guarantees=guarantees, shared=(place, declared) if shared else None)
     except duckdb.Error:
         problem = OperationalError("a declared view of the database cannot be read", hint="try it with DuckDB alone")
     except BaseException:

@@ -1,4 +1,4 @@
-"""What dpsql needs of a database: that its tables stay, its own guarantees, and to run one SELECT."""
+"""What dpsql needs of a database: its own guarantees, that its tables stay, and to run one SELECT."""
 
 from __future__ import annotations
 
@@ -9,31 +9,29 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from dpsql.engine_sql.tree import Query
-    from dpsql.schema.types import ColumnType
+    from dpsql.engines.public import Guarantees, Render
 
 
-class Guarantees(Protocol):
-    """What holds for every row that there is or will be, not because the schema says so."""
+class Engine(Protocol):
+    @property
+    def guarantees(self) -> Guarantees:
+        """Of the declared tables, read when the database was opened."""
 
-    def is_unique(self, table: str, column: str, kind: ColumnType) -> bool:
-        """Whether the database itself guarantees that no two rows have the same value there, read as `kind`."""
+    @property
+    def render(self) -> Render:
+        """A query in the engine's words."""
 
-    def never_null(self, table: str, column: str) -> bool:
-        """Whether no row is NULL there, read as it is declared."""
-
-
-class Engine(Guarantees, Protocol):
-    copied: bool
-    """Whether the rows were copied when it was opened, so that nobody changes them any more."""
+    @property
+    def copied(self) -> bool:
+        """Whether the rows were copied when it was opened, so that nobody changes them any more."""
 
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
 
-    def render(self, query: Query, blanks: Mapping[str, int] | None = None) -> str:
-        """The query in the engine's words; raises Unsupported for what it has none for."""
+    def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
+        """Like `run`, of a SELECT that reads public tables alone; free, so rows of people are not touched."""
 
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
-        """The columns of the result, NULL as masked values."""
+        """The columns of the result, NULL as masked values. What was asked is paid for."""
 
     def close(self) -> None: ...

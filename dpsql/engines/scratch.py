@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from dpsql.engines.scratch_table import ScratchTable
+
     Columns = Mapping[str, np.ndarray]
 
 # The analyst's own SQL runs here, so nothing outside this memory may be reached.
@@ -42,19 +44,6 @@ class Finished:
     rows: list[tuple[Any, ...]]
 
 
-@dataclass(frozen=True)
-class ScratchTable:
-    """A table that the finish reads: columns of these types, made from stored columns by these expressions."""
-
-    name: str
-    stored: Mapping[str, str]
-    """Column -> type, in the engine's words."""
-    columns: Mapping[str, tuple[str, str]]
-    """Column -> type, and the expression over stored columns that gives it."""
-    totals: str = ""
-    """GROUPING SETS of the keys, where sums over groups are wanted beside (or instead of) the groups."""
-
-
 class Scratch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -64,6 +53,10 @@ class Scratch:
         """The names and types of the finish's columns; raises ProgrammingError if it makes no sense."""
         rows = self.run(f"DESCRIBE {sql}", tables, [None] * len(tables)).rows
         return tuple((str(row[0]), str(row[1])) for row in rows)
+
+    def constants(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a query that reads no table."""
+        return self.run(sql, [], []).rows
 
     def close(self) -> None:
         self._connection.close()

@@ -7,8 +7,6 @@ statistic has a mechanism of its own. All are rows of draws/table.py. docs/proof
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -21,22 +19,27 @@ from dpsql.accounting.costs import Cost, price
 from dpsql.accounting.events import ApproximateRelease, Composed, Event, Repeated
 from dpsql.accounting.exact import rounded_up
 from dpsql.aggregates.estimate import noise_of
+from dpsql.aggregates.readable import quantum_of
 from dpsql.draws.draw import Spared, Terms
 from dpsql.draws.table import draw_for, drawing
 from dpsql.errors import ProgrammingError
+from dpsql.flow.accuracy import ways_to_meet
 from dpsql.flow.candidates import Candidate, NoisyMeasure, candidate, noisy_columns, possible_noises
+from dpsql.flow.fingerprint import fingerprint_of, subject_of
+from dpsql.flow.readable import about_releases, laid_out
 from dpsql.flow.shares import each_epsilon, measure_count, reserved_delta
 from dpsql.mechanisms.noise import LARGEST_STD
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from dpsql.aggregates.answer import Test
     from dpsql.aggregates.release import Drawn, Release
     from dpsql.draws.draw import Draw
+    from dpsql.flow.counted_reports import CountedReports
     from dpsql.flow.plan_query import Output, Planned, PlannedRelease, PublicTable
+    from dpsql.flow.public_setting import GivenAnswers, PublicSetting
     from dpsql.flow.question import Question
-    from dpsql.flow.setting import Setting
     from dpsql.intervals import NoisyColumns
 
 PASSING = 0.98
@@ -93,6 +96,20 @@ class CalibratedRelease:
         stds = {measure.bounded.column: measure.std for measure in self.measures}
         return {**columns, **{noise_of(name): np.full(length, stds[name]) for name in self.planned.weighed}}
 
+    def lines(self) -> Iterator[str]:
+        """For people to read."""
+        yield f"cost     epsilon {float(self.epsilon):.6g}, delta {float(self.delta):.3g}"
+        for measure in self.measures:
+            std = measure.std * float(quantum_of(measure.bounded.measure))
+            yield f"noise    {measure.bounded.column} + {measure.noise.name}, standard deviation {std:.6g}"
+        yield from (f"drawn    {drawn.column} by {draw.name}: {draw.note}" for drawn, draw in self.statistics)
+        yield from (
+            f"test     {part.test.clipped} is shown if {part.test.exceeding} <= {part.most}" for part in self.tests
+        )
+        if self.threshold is not None:
+            selection = self.planned.release.selection
+            yield f"groups   shown if {selection} >= {self.threshold}"
+
     def salted(self, salt: int) -> str:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
         return self.planned.salted(salt, {drawn.column: draw.reach for drawn, draw in self.statistics})
@@ -107,12 +124,22 @@ class CalibratedRelease:
 class Calibrated:
     question: Question
     releases: tuple[CalibratedRelease, ...]
-    public: tuple[PublicTable, ...]
+    public: tuple[PublicTable | CountedReports, ...]
     outputs: tuple[Output, ...]
     finish: str
     mechanism: str
     reason: str
     candidate: Candidate = field(repr=False)
+
+    def __str__(self) -> str:
+        cost = self.cost
+        return laid_out(
+            [
+                ("cost", [f"epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}"]),
+                ("noise", [f"{self.mechanism}: {self.reason}"] if self.releases else []),
+                *about_releases(release.lines() for release in self.releases),
+            ]
+        )
 
     @property
     def event(self) -> Event:
@@ -134,26 +161,27 @@ class Calibrated:
         return Cost(rounded_up(epsilon), rounded_up(sum((release.delta for release in self.releases), Fraction(0))))
 
 
-def calibrate_noise(planned: Planned, setting: Setting) -> Calibrated:
-    budget = setting.ledger.budget
-    candidates = [candidate(noise, planned, budget) for noise in possible_noises(planned, budget.filter)]
+def calibrate_noise(planned: Planned, public: PublicSetting) -> Calibrated:
+    """The way in which this very question was answered before, so that it can be recalled; or else the best."""
+    found = _ways(planned, public) if planned.question.accuracy is None else ways_to_meet(planned, public)
+    ways = [with_noise(asked, way, reason, public.schema.dataset) for asked, way, reason in found]
+    return next((way for way in ways if _answered(way, public.answers)), ways[0])
+
+
+def _ways(planned: Planned, public: PublicSetting) -> list[tuple[Planned, Candidate, str]]:
+    """The kinds of noise at the price that was named, the best first."""
+    noises = possible_noises(planned, public.budget.filter)
+    candidates = [candidate(noise, planned, public.budget) for noise in noises]
     # What still fits comes first. Then error weighed by what it costs the session: variance times share.
     candidates.sort(key=lambda way: (not way.fits, way.spread + math.log(max(way.share, 1e-300))))
-    ways = [with_noise(planned, way, _reason(way, candidates, planned), setting) for way in candidates]
-    return first_answered(ways, setting)
+    return [(planned, way, _reason(way, candidates, planned)) for way in candidates]
 
 
-def first_answered(ways: Sequence[Calibrated], setting: Setting) -> Calibrated:
-    """The way in which this very question was answered before, so that it can be recalled; or else the first."""
-    return next((way for way in ways if _answered(way, setting)), ways[0])
-
-
-def _answered(way: Calibrated, setting: Setting) -> bool:
-    answers = setting.ledger.answers
+def _answered(way: Calibrated, answers: GivenAnswers) -> bool:
     return not way.question.fresh and all(answers.recall(release.fingerprint) for release in way.releases)
 
 
-def with_noise(planned: Planned, chosen: Candidate, reason: str, setting: Setting) -> Calibrated:
+def with_noise(planned: Planned, chosen: Candidate, reason: str, dataset: str) -> Calibrated:
     if any(measure.std > LARGEST_STD for release in chosen.measures for measure in release):
         raise ProgrammingError(
             f"at epsilon {float(planned.question.epsilon):.3g} the answer would be nothing but noise",
@@ -162,7 +190,7 @@ def with_noise(planned: Planned, chosen: Candidate, reason: str, setting: Settin
     delta = reserved_delta(planned, chosen.budget.filter, chosen)
     releases: list[CalibratedRelease] = []
     for number in range(len(planned.releases)):
-        releases.append(_release(planned, number, chosen, delta, setting, releases))
+        releases.append(_release(planned, number, chosen, delta, dataset, releases))
     named = planned.question.mechanism
     noises = [named] if named is not None and any(release.tests for release in releases) else []
     noises += [chosen.mechanism] if measure_count(planned) else []
@@ -184,7 +212,7 @@ def _release(
     number: int,
     candidate: Candidate,
     reserved: Fraction,
-    setting: Setting,
+    dataset: str,
     before: list[CalibratedRelease],
 ) -> CalibratedRelease:
     release, measures = planned.releases[number], candidate.measures[number]
@@ -200,6 +228,12 @@ def _release(
         threshold = counting.noise.threshold(counting.bounded.l0, reserved) + (threshold or 1) - 1
         event = Composed((event, ApproximateRelease(Fraction(0), reserved)))
         delta += reserved
+    how = [
+        release.canonical,
+        [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures],
+        [(drawn.column, repr(draw)) for drawn, draw in statistics],
+        threshold,
+    ]
     return CalibratedRelease(
         release,
         measures,
@@ -209,8 +243,8 @@ def _release(
         event,
         each_epsilon(planned) * (len(measures) + len(statistics)),
         delta,
-        _fingerprint(release, measures, statistics, threshold, setting, before),
-        subject_of(planned, number, setting),
+        fingerprint_of(planned, number, how, dataset, [part.fingerprint for part in before]),
+        subject_of(planned, number, dataset),
     )
 
 
@@ -239,38 +273,9 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
     return drawn, draw
 
 
-def _fingerprint(
-    release: PlannedRelease,
-    measures: tuple[NoisyMeasure, ...],
-    statistics: tuple[tuple[Drawn, Draw], ...],
-    threshold: int | None,
-    setting: Setting,
-    before: list[CalibratedRelease],
-) -> str:
-    noises = [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures]
-    draws = [(drawn.column, repr(draw)) for drawn, draw in statistics]
-    # What a release reads of earlier answers is as much a part of it as its SQL.
-    read = [
-        [part.finish, *((before[n].fingerprint, repr(before[n].planned.scratch_table.columns)) for n in part.releases)]
-        for part in release.earlier
-    ]
-    return _digest([setting.schema.dataset, release.canonical, noises, draws, threshold, read])
-
-
-def subject_of(planned: Planned, number: int, setting: Setting) -> str:
-    """What a release is about, whatever its noise."""
-    release = planned.releases[number]
-    read = [
-        [part.finish, *(subject_of(planned, number, setting) for number in part.releases)] for part in release.earlier
-    ]
-    return _digest(["subject", setting.schema.dataset, release.canonical, read])
-
-
-def _digest(parts: list[object]) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
 def _reason(best: Candidate, candidates: list[Candidate], planned: Planned) -> str:
+    if not planned.releases:
+        return "nothing is read of people but what is public"
     if planned.question.mechanism is not None:
         return "as asked for"
     if not measure_count(planned):

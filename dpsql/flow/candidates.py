@@ -115,7 +115,8 @@ def candidate(mechanism: str, planned: Planned, budget: Budget) -> Candidate:
     events: list[Event] = []
     for release in planned.releases:
         bounds = release.release.measures
-        dose = ADDITIVE[mechanism].calibrate(allowance, len(bounds)) if bounds else None
+        groups = [bounded.l0 for bounded in bounds]
+        dose = ADDITIVE[mechanism].calibrate(allowance, groups) if bounds else None
         measures.append(tuple(_noisy(bounded, dose, planned) for bounded in bounds if dose is not None))
         events.append(Composed(()) if dose is None else dose.event)
     return Candidate(mechanism, tuple(measures), tuple(events), delta, _drawing(planned), budget)
@@ -124,7 +125,7 @@ def candidate(mechanism: str, planned: Planned, budget: Budget) -> Candidate:
 def _noisy(bounded: Bounded, dose: Dose, planned: Planned) -> NoisyMeasure:
     shift = _shift(bounded, dose.noise(bounded.l0, bounded.linf).std, planned)
     noise = dose.noise(bounded.l0, coarse(bounded.linf, shift))
-    return NoisyMeasure(bounded, noise, shift, Spared(dose.alone, dose.alone_epsilon))
+    return NoisyMeasure(bounded, noise, shift, Spared(dose.alone(bounded.l0), dose.alone_epsilon))
 
 
 def _shift(bounded: Bounded, std: float, planned: Planned) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpsql.errors import OperationalError, SealedExecutionError
+from dpsql.errors import SealedExecutionError
 from dpsql.intervals import ends
 from dpsql.result import LEVEL, Receipt, Result, ResultColumn
 
@@ -20,24 +20,25 @@ if TYPE_CHECKING:
     from dpsql.accounting.ledger import Ledger
     from dpsql.flow.add_noise import Noisy
     from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
-    from dpsql.flow.plan_query import Output, PublicTable
+    from dpsql.flow.estimate_answers import Estimated
+    from dpsql.flow.plan_query import Output
     from dpsql.flow.setting import Setting
     from dpsql.intervals import NoisyColumns
 
 
-def finish_result(noisy: Noisy, setting: Setting) -> Result:
+def finish_result(estimated: Estimated, setting: Setting) -> Result:
+    noisy = estimated.noisy
     calibrated = noisy.charged.calibrated
     if noisy.has_failed:
         raise _sealed(setting.ledger)
     tables = [release.planned.scratch_table for release in calibrated.releases]
     tables += [table.scratch_table for table in calibrated.public]
-    public = [read_public(table, setting) for table in calibrated.public]
     private = [
         {**release.with_noise_columns(columns), **_interval_ends(columns, release)}
-        for columns, release in zip(noisy.columns, calibrated.releases, strict=True)
+        for columns, release in zip(estimated.columns, calibrated.releases, strict=True)
         if columns is not None
     ]
-    finished = setting.scratch.run(calibrated.finish, tables, [*private, *public])
+    finished = setting.scratch.run(calibrated.finish, tables, [*private, *estimated.public])
     visible = len(calibrated.outputs)
     columns = tuple(
         ResultColumn(name, kind, output.estimate, _noises(output, calibrated), dict(output.hidden), output.is_key)
@@ -76,16 +77,6 @@ def _refused(noisy: Noisy) -> bool:
         if columns is not None
         for name in release.refusable
     )
-
-
-def read_public(table: PublicTable, setting: Setting) -> Mapping[str, np.ndarray]:
-    try:
-        return setting.engine.run(setting.engine.render(table.query))
-    except Exception as problem:
-        raise OperationalError(
-            f'the public table "{table.scan.table}" cannot be read',
-            hint="the answer is kept: ask again when the table can be read, and it is free",
-        ) from problem
 
 
 def _noises(output: Output, calibrated: Calibrated) -> NoisyColumns:

@@ -6,30 +6,34 @@ group moves by at most  L0 = groups, Linf = c, L1 = groups * c, L2 = sqrt(groups
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.clip import check_proposal
 from dpsql.aggregates.matched import matched
 from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct
+from dpsql.aggregates.readable import quantum_of, readable_answer, readable_measure, readable_statistic
 from dpsql.aggregates.release import Bounded, Drawn, Release
 from dpsql.aggregates.statistic import Matched, Statistic
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.draws.table import ADDITIVE, MECHANISMS, drawing
 from dpsql.errors import Unsupported
+from dpsql.expressions.readable import readable_value
+from dpsql.flow.readable import about_releases, laid_out
+from dpsql.relation.readable import readable_call
 from dpsql.relation.units import different_units, one_row_per_unit, scans_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from sqlglot import exp
 
     from dpsql.aggregates.function import Aggregator
+    from dpsql.flow.public_setting import PublicSetting
     from dpsql.flow.question import Question
-    from dpsql.flow.setting import Setting
     from dpsql.flow.track_units import Tracked, TrackedRelease
-    from dpsql.relation.relation import Across, AggregateCall, Relation, Scan
+    from dpsql.relation.relation import Across, Aggregate, AggregateCall, Relation, Scan
     from dpsql.resolve.earlier import EarlierAnswer
 
 
@@ -37,12 +41,15 @@ if TYPE_CHECKING:
 class Measured:
     question: Question
     releases: tuple[Release, ...]
-    public: tuple[Scan, ...]
+    public: tuple[Scan | Aggregate, ...]
     earlier: tuple[EarlierAnswer, ...]
-    finish: exp.Query = field(compare=False)
+    finish: exp.Query
+
+    def __str__(self) -> str:
+        return laid_out(about_releases(map(_lines, self.releases)))
 
 
-def infer_sensitivity(tracked: Tracked, setting: Setting) -> Measured:
+def infer_sensitivity(tracked: Tracked, public: PublicSetting) -> Measured:
     releases = tuple(_measure(release, tracked.question) for release in tracked.releases)
     _check_mechanism(tracked.question, releases)
     return Measured(tracked.question, releases, tracked.public, tracked.earlier, tracked.finish)
@@ -51,6 +58,8 @@ def infer_sensitivity(tracked: Tracked, setting: Setting) -> Measured:
 def _measure(release: TrackedRelease, question: Question) -> Release:
     if release.across is not None:
         return _matched(release, release.across, question)
+    if release.aggregate.reports is not None:
+        _check_reports(release, question)
     columns: dict[Measure, str] = {}
     statistics: dict[Statistic, str] = {}
     is_single = release.one_row_per_unit
@@ -146,6 +155,23 @@ def _rows_of(relation: Relation, most: int | None, question: Question) -> int:
     return groups * rows if most is None else min(groups * rows, most)
 
 
+def _check_reports(release: TrackedRelease, question: Question) -> None:
+    """Counts of reports are solved for those of answers, so none may be missing."""
+    at = release.aggregate.calls[0].at
+    if release.domain is None:
+        raise Unsupported(
+            "beside randomised reports the other groups must be public",
+            at=at,
+            hint="group by columns with declared values, or by collected columns alone",
+        )
+    if question.min_units is not None or question.mechanism not in (None, *ADDITIVE):
+        raise Unsupported(
+            "counts of randomised reports can have Laplace or Gaussian noise, and none can be left out",
+            at=at,
+            hint="leave out the mechanism and min_privacy_units_per_group",
+        )
+
+
 def _check_mechanism(question: Question, releases: tuple[Release, ...]) -> None:
     """A mechanism that nothing in the query can use was named in error."""
     named = question.mechanism
@@ -230,3 +256,18 @@ def _groups_and_rows(scans: Collection[Scan], most: int | None, question: Questi
     if most is not None:
         groups, rows = min(groups, most), min(rows, most)
     return question.max_groups or groups, question.max_rows_per_group or rows
+
+
+def _lines(release: Release) -> Iterator[str]:
+    """For people to read."""
+    yield f"bounds   groups of a unit: {release.groups}, rows in each: {release.rows}"
+    for part in release.measures:
+        one, every = (readable_value(moved * quantum_of(part.measure)) for moved in (part.linf, part.l1))
+        yield f"measure  {part.column} = {readable_measure(part.measure)}"
+        yield f"         one unit moves a group by {one}, all groups together by {every}"
+    yield from (f"drawn    {part.column} = {readable_statistic(part.statistic)}" for part in release.statistics)
+    for call, answer in zip(release.aggregate.calls, release.answers, strict=True):
+        tested = "" if answer.test is None else f", unless {answer.test.exceeding} says that too many are beyond it"
+        yield f"answer   {readable_call(call)} = {readable_answer(answer)}{tested}"
+    if release.selection is not None:
+        yield f"groups   selected by {release.selection}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import count, pairwise
@@ -14,6 +14,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from dpsql.errors import ProgrammingError, SqlSyntaxError, Unsupported
 from dpsql.flow.question import with_options, with_proposal
+from dpsql.flow.readable import laid_out
 from dpsql.limits import (
     DEEPEST,
     LONGEST_LIST,
@@ -33,8 +34,8 @@ from dpsql.source import Place
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from dpsql.flow.public_setting import PublicSetting
     from dpsql.flow.question import Question
-    from dpsql.flow.setting import Setting
 
 MARK = "?"
 LARGEST_BITS = 1024
@@ -45,11 +46,13 @@ CHAINS = (exp.And, exp.Or, exp.SetOperation)
 @dataclass(frozen=True)
 class Parsed:
     question: Question
-    tree: exp.Query = field(compare=False)
-    """Handed on: the next stage takes it apart."""
+    tree: exp.Query
+
+    def __str__(self) -> str:
+        return laid_out([("sql", [self.tree.sql(DUCKDB)]), ("asked", [str(self.question)])])
 
 
-def parse_sql(question: Question, setting: Setting) -> Parsed:
+def parse_sql(question: Question, public: PublicSetting) -> Parsed:
     """
     >>> from dpsql.flow.question import Question
     >>> parse_sql(Question("SELECT COUNT(*) FROM orders WHERE amount > ?", (10,)), None).tree.sql()
@@ -60,7 +63,7 @@ def parse_sql(question: Question, setting: Setting) -> Parsed:
     _check_aliases(tree)
     _check_parameters(question.parameters)
     if options.options:
-        question = with_options(question, options, setting.ledger.budget.filter.delta)
+        question = with_options(question, options, public.budget.filter.delta)
     question = with_proposal(question)
     _bind(tree, question)
     _check_numbers(tree, question.sql)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from dpsql.aggregates.estimate import Estimate, Formula, Linear, noise_of
+from dpsql.aggregates.estimate import Estimate, Formula, Linear, Ratio, Reported, noise_of
 from dpsql.aggregates.final import answer_type, final_sql
 from dpsql.aggregates.propagate import estimate_of
 from dpsql.aggregates.write_release import release_sql
@@ -16,22 +16,29 @@ from dpsql.engine_sql.build import SALT, select
 from dpsql.engine_sql.tree import Field, Named, tables_read
 from dpsql.engines.duckdb.render import render, render_term, type_name
 from dpsql.engines.quoting import quoted
-from dpsql.engines.scratch import ScratchTable
+from dpsql.engines.scratch_table import ScratchTable
+from dpsql.errors import Unsupported
+from dpsql.flow.counted_reports import CountedReports, estimates_table
+from dpsql.flow.readable import about_releases, laid_out
 from dpsql.relation.earlier import with_earlier
+from dpsql.relation.relation import Aggregate
+from dpsql.relation.write_reports import answers_sql
 from dpsql.relation.write_scan import scan_sql
-from dpsql.resolve.inner import reads_release, release_name
+from dpsql.resolve.inner import reads_release, release_name, reports_name
 from dpsql.resolve.syntax import DUCKDB, is_interval_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterator, Mapping
 
     from dpsql.aggregates.release import Release
     from dpsql.engine_sql.tree import Query
+    from dpsql.engines.public import Render
     from dpsql.flow.infer_sensitivity import Measured
+    from dpsql.flow.public_setting import PublicSetting
     from dpsql.flow.question import Question
-    from dpsql.flow.setting import Setting
     from dpsql.relation.earlier import EarlierTable
     from dpsql.relation.relation import Scan
+    from dpsql.relation.reports import Reports
 
 
 @dataclass(frozen=True)
@@ -48,12 +55,14 @@ class PlannedEarlier:
 class PlannedRelease:
     name: str
     release: Release
-    render: Callable[[Query, Mapping[str, int]], str] = field(compare=False)
+    render: Render = field(compare=False)
     """How the engine at hand says it."""
-    ends: tuple[Estimate | None, ...] = ()
+    ends: tuple[Linear | Ratio | None, ...] = ()
     """What DP_INTERVAL_LOW and DP_INTERVAL_HIGH are asked of: the columns _low0, _high0, _low1, ... of the finish."""
     earlier: tuple[PlannedEarlier, ...] = ()
     """The answers that it reads."""
+    answers: tuple[tuple[Any, ...], ...] = ()
+    """Where randomised reports are counted: all answers that there can be, and what is asked of each."""
 
     def salted(self, salt: int, reaches: Mapping[str, int]) -> str:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
@@ -82,9 +91,15 @@ class PlannedRelease:
     def zeros(self) -> dict[str, int]:
         return dict.fromkeys((SALT, *(drawn.column for drawn in self.release.statistics)), 0)
 
+    @property
+    def reports(self) -> Reports | None:
+        return self.release.aggregate.reports
+
     @cached_property
     def scratch_table(self) -> ScratchTable:
         """What the finish reads: the keys, each aggregate made of measures and statistics, and these themselves."""
+        if self.reports is not None:
+            return estimates_table(self.name, self.reports)
         keys = {name: type_name(kind) for name, kind in self.release.keys}
         stored = keys | dict.fromkeys(self.release.columns, "BIGINT")
         answers = {
@@ -115,11 +130,17 @@ class PublicTable:
     """A public table that the finish reads, as declared."""
 
     scan: Scan
+    render: Render = field(compare=False)
+    """How the engine at hand says it."""
 
     @property
-    def query(self) -> Query:
+    def name(self) -> str:
+        return self.scan.table
+
+    @property
+    def sql(self) -> str:
         columns = [Named(Field(part.name), part.declared) for part in self.scan.columns]
-        return select(columns, scan_sql(self.scan, [part.name for part in self.scan.columns]))
+        return self.render(select(columns, scan_sql(self.scan, [part.name for part in self.scan.columns])))
 
     @property
     def scratch_table(self) -> ScratchTable:
@@ -144,31 +165,64 @@ class Output:
 class Planned:
     question: Question
     releases: tuple[PlannedRelease, ...]
-    public: tuple[PublicTable, ...]
+    public: tuple[PublicTable | CountedReports, ...]
     outputs: tuple[Output, ...]
     finish: str
     """The SQL above the releases, over tables _release_0, _release_1, ..."""
 
+    def __str__(self) -> str:
+        return laid_out(
+            [
+                *about_releases([release.shown] for release in self.releases),
+                *((table.name, [table.sql]) for table in self.public),
+                ("finish", [self.finish]),
+            ]
+        )
 
-def plan_query(measured: Measured, setting: Setting) -> Planned:
-    finish = measured.finish
+
+def plan_query(measured: Measured, public: PublicSetting) -> Planned:
+    finish = measured.finish.copy()
     ends = _interval_ends(finish, measured)
     releases = tuple(
-        PlannedRelease(release_name(number), part, setting.engine.render, ends[number], _earlier(number, measured))
+        PlannedRelease(
+            release_name(number),
+            part,
+            public.render,
+            ends[number],
+            _earlier(number, measured, public.render),
+            _answers(part.aggregate.reports, public),
+        )
         for number, part in enumerate(measured.releases)
     )
     for release in releases:
         assert release.shown  # what is too long to be written is refused here
     outputs = _outputs(finish, measured)
     sql = finish.sql(DUCKDB, copy=False)
-    public = tuple(map(PublicTable, measured.public))
-    tables = [release.scratch_table for release in releases] + [table.scratch_table for table in public]
-    described = setting.scratch.describe(sql, tables)
+    read = tuple(_public(measured, public))
+    tables = [release.scratch_table for release in releases] + [table.scratch_table for table in read]
+    described = public.scratch.describe(sql, tables)
     outputs = outputs or tuple(Output(name, None, None) for name, _ in described)
-    return Planned(measured.question, releases, public, outputs, sql)
+    return Planned(measured.question, releases, read, outputs, sql)
 
 
-def _earlier(number: int, measured: Measured) -> tuple[PlannedEarlier, ...]:
+def _public(measured: Measured, public: PublicSetting) -> Iterator[PublicTable | CountedReports]:
+    counted = [part for part in measured.public if isinstance(part, Aggregate)]
+    for part in measured.public:
+        if isinstance(part, Aggregate):
+            table = CountedReports(
+                reports_name(counted.index(part)), part, _answers(part.reports, public), public.render
+            )
+            assert table.sql  # what is too long to be written is refused here
+            yield table
+        else:
+            yield PublicTable(part, public.render)
+
+
+def _answers(reports: Reports | None, public: PublicSetting) -> tuple[tuple[Any, ...], ...]:
+    return () if reports is None else tuple(public.scratch.constants(render(answers_sql(reports))))
+
+
+def _earlier(number: int, measured: Measured, render: Render) -> tuple[PlannedEarlier, ...]:
     """The answers that a release reads: those that were there before it, and are named in its SQL."""
     before = [answer for answer in measured.earlier if answer.after <= number]
     read = tables_read(release_sql(measured.releases[number])) if before else set()
@@ -177,7 +231,7 @@ def _earlier(number: int, measured: Measured) -> tuple[PlannedEarlier, ...]:
             answer.table,
             answer.sql,
             tuple(i for i in range(answer.after) if reads_release(answer.query, i)),
-            tuple(map(PublicTable, answer.public)),
+            tuple(PublicTable(scan, render) for scan in answer.public),
         )
         for answer in before
         if answer.table.name in read
@@ -189,6 +243,8 @@ def _outputs(finish: exp.Query, measured: Measured) -> tuple[Output, ...]:
     if not isinstance(finish, exp.Select) or finish.find(exp.Star):
         return ()
     number, items = _release_below(finish), finish.expressions
+    if (reports := _reports_below(finish, measured)) is not None:
+        return _outputs_of_reports(finish, reports)
     if number is None:
         return tuple(Output(item.alias_or_name, None, None) for item in items)
     release = measured.releases[number]
@@ -198,6 +254,21 @@ def _outputs(finish: exp.Query, measured: Measured) -> tuple[Output, ...]:
         replace(output, is_key=all(column.name in release.key_names for column in item.find_all(exp.Column)))
         for output, item in zip(outputs, items, strict=True)
     )
+
+
+def _outputs_of_reports(finish: exp.Select, reports: Reports) -> tuple[Output, ...]:
+    items, keys = finish.expressions, [f"_k{number}" for number in range(len(reports.keys))]
+    answers = _estimates_of(reports)
+    found = [(item.alias_or_name, estimate_of(item, answers)) for item in items]
+    outputs = _with_hidden(finish, found, None)
+    return tuple(
+        replace(output, is_key=all(column.name in keys for column in item.find_all(exp.Column)))
+        for output, item in zip(outputs, items, strict=True)
+    )
+
+
+def _estimates_of(reports: Reports) -> dict[str, Estimate]:
+    return {f"_a{number}": Reported(f"_a{number}") for number in range(len(reports.calls))}
 
 
 def _estimates(release: Release) -> dict[str, Estimate]:
@@ -211,14 +282,18 @@ def _estimates(release: Release) -> dict[str, Estimate]:
     }
 
 
-def _interval_ends(finish: exp.Query, measured: Measured) -> list[tuple[Estimate | None, ...]]:
+def _interval_ends(finish: exp.Query, measured: Measured) -> list[tuple[Linear | Ratio | None, ...]]:
     """DP_INTERVAL_LOW(x) in the finish becomes a column of its release; x, as an estimate, is kept for later."""
-    found: list[list[Estimate | None]] = [[] for _ in measured.releases]
+    found: list[list[Linear | Ratio | None]] = [[] for _ in measured.releases]
     for node in [node for node in finish.find_all(exp.Anonymous) if is_interval_end(node)]:
         select = node.find_ancestor(exp.Select)
         number = _release_below(select) if select is not None else None
-        assert number is not None
+        if number is None or measured.releases[number].aggregate.reports is not None:
+            raise Unsupported(
+                f"{node.name} cannot be asked of estimates from randomised reports", hint="intervals() gives their ends"
+            )
         estimate = estimate_of(node.expressions[0], _estimates(measured.releases[number]))
+        assert not isinstance(estimate, Reported)
         if estimate not in found[number]:
             found[number].append(estimate)
         end = "low" if node.name.endswith("LOW") else "high"
@@ -227,13 +302,28 @@ def _interval_ends(finish: exp.Query, measured: Measured) -> list[tuple[Estimate
 
 
 def _release_below(finish: exp.Select) -> int | None:
+    return _number_below(finish, "_release")
+
+
+def _reports_below(finish: exp.Select, measured: Measured) -> Reports | None:
+    """The question about randomised reports that the finish is over."""
+    if (number := _release_below(finish)) is not None:
+        return measured.releases[number].aggregate.reports
+    number = _number_below(finish, "_reports")
+    counted = [part for part in measured.public if isinstance(part, Aggregate)]
+    return None if number is None else counted[number].reports
+
+
+def _number_below(finish: exp.Select, kind: str) -> int | None:
     source = finish.args.get("from_")
     name = source.this.name if source is not None and isinstance(source.this, exp.Table) else ""
     prefix, _, number = name.rpartition("_")
-    return int(number) if prefix == "_release" and not finish.args.get("joins") else None
+    return int(number) if prefix == kind and not finish.args.get("joins") else None
 
 
-def _with_hidden(finish: exp.Select, found: list[tuple[str, Estimate | None]], number: int) -> tuple[Output, ...]:
+def _with_hidden(
+    finish: exp.Select, found: list[tuple[str, Estimate | None]], number: int | None
+) -> tuple[Output, ...]:
     """A ratio's error depends on its own noisy parts, so these come along behind the visible columns."""
     visible = len(found)
     positions: dict[str, int] = {}
@@ -243,6 +333,8 @@ def _with_hidden(finish: exp.Select, found: list[tuple[str, Estimate | None]], n
         if estimate is not None and not isinstance(estimate, Linear):
             if finish.args.get("distinct"):
                 estimate = None
+            elif isinstance(estimate, Reported):
+                wanted = (estimate.standard_error, estimate.kurtosis)
             else:
                 wanted = tuple(
                     dict.fromkeys(part for side in (estimate.above, estimate.below) for part, _ in side.weights)

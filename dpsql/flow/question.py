@@ -52,6 +52,15 @@ class Question:
     options: SqlOptions = NO_OPTIONS
     """The options clause of the SQL, for what later stages have to check."""
 
+    def __str__(self) -> str:
+        price = f"epsilon {float(self.epsilon):g}" if self.accuracy is None else str(self.accuracy)
+        named = [
+            f"{name} {_shown(self, name)}"
+            for name in ("delta", "mechanism", "propose", "max_groups", "max_rows_per_group", "min_units")
+            if getattr(self, name) is not None
+        ]
+        return ", ".join([price, *named, *(["fresh"] if self.fresh else [])])
+
 
 def with_options(question: Question, options: SqlOptions, largest_delta: Fraction) -> Question:
     """The question with what its options clause says. Where execute() says something else it is refused."""

@@ -11,17 +11,20 @@ Every name is looked up in the declared schema; what is not declared does not ex
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpsql.flow.readable import about_releases, laid_out
+from dpsql.relation.readable import readable_aggregate, readable_call
 from dpsql.resolve.query import Resolver
+from dpsql.resolve.syntax import DUCKDB
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
     from dpsql.flow.parse_sql import Parsed
+    from dpsql.flow.public_setting import PublicSetting
     from dpsql.flow.question import Question
-    from dpsql.flow.setting import Setting
     from dpsql.relation.relation import Aggregate, Scan
     from dpsql.resolve.earlier import EarlierAnswer
 
@@ -32,17 +35,26 @@ class Resolved:
     releases: tuple[Aggregate, ...]
     unit_columns: tuple[frozenset[str], ...]
     """For each release the names of the columns that are its unit."""
-    public: tuple[Scan, ...]
+    public: tuple[Scan | Aggregate, ...]
     """The public tables that the finish reads."""
     earlier: tuple[EarlierAnswer, ...]
     """The answers that releases read."""
-    finish: exp.Query = field(compare=False)
+    finish: exp.Query
     """What is left of the query, over tables _release_0, _release_1, ... and public ones."""
 
+    def __str__(self) -> str:
+        return laid_out(
+            [
+                *about_releases([readable_aggregate(part), *map(readable_call, part.calls)] for part in self.releases),
+                *((answer.table.name, [answer.sql]) for answer in self.earlier),
+                ("finish", [self.finish.sql(DUCKDB)]),
+            ]
+        )
 
-def resolve_names(parsed: Parsed, setting: Setting) -> Resolved:
-    resolver = Resolver(setting.schema, setting.engine, parsed.question.sql, setting.scratch)
-    finish = resolver.whole(parsed.tree)
+
+def resolve_names(parsed: Parsed, public: PublicSetting) -> Resolved:
+    resolver = Resolver(public.schema, public.guarantees, parsed.question.sql, public.scratch)
+    finish = resolver.whole(parsed.tree.copy())
     releases, unit_columns = zip(*resolver.releases, strict=True) if resolver.releases else ((), ())
-    public, earlier = tuple(resolver.public_scans(finish)), tuple(resolver.earlier)
-    return Resolved(parsed.question, releases, unit_columns, public, earlier, finish)
+    scans, earlier = tuple(resolver.public_scans(finish)), tuple(resolver.earlier)
+    return Resolved(parsed.question, releases, unit_columns, scans, earlier, finish)

@@ -1,4 +1,4 @@
-"""What every stage may look at besides its input: the declared schema, the engine, the account, a scratch database."""
+"""What the stages from the charge on hold besides their input: the engine, the account, a scratch database."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dpsql.accounting.budget import Budget
 from dpsql.errors import InterfaceError
+from dpsql.flow.public_rows import EnginePublicRows
+from dpsql.flow.public_setting import PublicSetting
 
 if TYPE_CHECKING:
     from dpsql.accounting.ledger import Ledger
@@ -22,6 +25,19 @@ class Setting:
     ledger: Ledger
     scratch: Scratch
     process: int = field(default_factory=os.getpid)
+
+    def public(self) -> PublicSetting:
+        """What of this everybody may know, now."""
+        budget = self.ledger.budget
+        return PublicSetting(
+            self.schema,
+            self.engine.guarantees,
+            self.engine.render,
+            EnginePublicRows(self.engine, self.schema),
+            self.scratch,
+            Budget(budget.filter, budget.tally),
+            self.ledger.answers,
+        )
 
     def check_process(self) -> None:
         """DuckDB's threads do not survive a fork: in a child it would wait for them for ever."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import count, select
 from dpsql.engine_sql.tree import Named, tables_read
 from dpsql.errors import OperationalError, ProgrammingError, Unsupported
+from dpsql.expressions.readable import readable_facts
+from dpsql.expressions.tree import names_read
+from dpsql.flow.readable import about_releases, laid_out
 from dpsql.limits import MOST_PUBLIC_GROUPS
 from dpsql.relation.domain import Domain, ListedKeys, public_domain
-from dpsql.relation.earlier import with_earlier
 from dpsql.relation.knowledge import Knowledge, knowledge_of
 from dpsql.relation.multiplicity import rows_per_unit
 from dpsql.relation.relation import Across, Filter, Project
@@ -20,12 +22,14 @@ from dpsql.resolve.inner import reads_release
 from dpsql.resolve.syntax import aggregates
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sqlglot import exp
 
     from dpsql.engine_sql.tree import Query
+    from dpsql.flow.public_setting import PublicSetting
     from dpsql.flow.question import Question
     from dpsql.flow.resolve_names import Resolved
-    from dpsql.flow.setting import Setting
     from dpsql.relation.earlier import EarlierTable
     from dpsql.relation.relation import Aggregate, Relation, Scan
     from dpsql.resolve.earlier import EarlierAnswer
@@ -50,19 +54,33 @@ class TrackedRelease:
     across: Across | None
     """The join of different people that the rows come from, if they do."""
 
+    def lines(self) -> Iterator[str]:
+        """For people to read."""
+        yield f"unit     {' and '.join(dict.fromkeys(str(scan.unit) for scan in self.scans))}"
+        most = " and ".join("any number" if rows is None else f"at most {rows}" for rows in self.rows_per_unit)
+        yield f"rows     {'one for each unit, guaranteed' if self.one_row_per_unit else f'{most} of a unit'}"
+        if self.aggregate.grouped:
+            groups = "people's own" if self.domain is None else f"public, at most {self.domain.size:,}"
+            yield f"groups   {groups}"
+        read = names_read(*self.aggregate.keys, *(value for call in self.aggregate.calls for value in call.arguments))
+        yield from (f"column   {name}: {readable_facts(self.knowledge.kept[name])}" for name in sorted(read))
+
 
 @dataclass(frozen=True)
 class Tracked:
     question: Question
     releases: tuple[TrackedRelease, ...]
-    public: tuple[Scan, ...]
+    public: tuple[Scan | Aggregate, ...]
     earlier: tuple[EarlierAnswer, ...]
-    finish: exp.Query = field(compare=False)
+    finish: exp.Query
+
+    def __str__(self) -> str:
+        return laid_out(about_releases(release.lines() for release in self.releases))
 
 
-def track_units(resolved: Resolved, setting: Setting) -> Tracked:
+def track_units(resolved: Resolved, public: PublicSetting) -> Tracked:
     releases = tuple(
-        _track(aggregate, units, resolved, setting)
+        _track(aggregate, units, resolved, public)
         for aggregate, units in zip(resolved.releases, resolved.unit_columns, strict=True)
     )
     _check_options(resolved.question.options, releases)
@@ -72,18 +90,20 @@ def track_units(resolved: Resolved, setting: Setting) -> Tracked:
     return Tracked(resolved.question, releases, resolved.public, resolved.earlier, resolved.finish)
 
 
-def _track(aggregate: Aggregate, unit_columns: frozenset[str], resolved: Resolved, setting: Setting) -> TrackedRelease:
+def _track(
+    aggregate: Aggregate, unit_columns: frozenset[str], resolved: Resolved, public: PublicSetting
+) -> TrackedRelease:
     knowledge = knowledge_of(aggregate.source)
     domain: Domain | ListedKeys | None
     if aggregate.listed is None:
         domain = public_domain(aggregate.keys, aggregate.source, knowledge.listed, MOST_PUBLIC_GROUPS)
     else:
-        _check_list(aggregate, aggregate.listed, resolved, setting)
+        _check_list(aggregate, aggregate.listed, resolved, public)
         domain = ListedKeys(aggregate.listed, aggregate.keys, MOST_PUBLIC_GROUPS)
     scans = tuple(scan for scan in scans_of(aggregate.source) if scan.unit is not None)
     single, across = one_row_per_unit(aggregate.source), _across(aggregate.source)
     sides = (aggregate.source,) if across is None else (across.left, across.right)
-    most_rows = tuple(rows_per_unit(side, lambda sql: _count_public(sql, resolved, setting)) for side in sides)
+    most_rows = tuple(rows_per_unit(side, lambda sql: _count_public(sql, resolved, public)) for side in sides)
     return TrackedRelease(aggregate, unit_columns, scans, single, most_rows, knowledge, domain, across)
 
 
@@ -104,14 +124,14 @@ def _check_keys(aggregate: Aggregate) -> None:
             )
 
 
-def _count_public(query: Query, resolved: Resolved, setting: Setting) -> int | None:
+def _count_public(query: Query, resolved: Resolved, public: PublicSetting) -> int | None:
     """One number about public rows; None if they wait for an answer, or cannot be read."""
-    tables = _earlier(query, resolved)
-    if any(table.rows is None for table in tables):
+    lists = _earlier(query, resolved)
+    if any(table.rows is None for table in lists):
         return None
     try:
-        return int(setting.engine.run(setting.engine.render(with_earlier(tables, query)))["n"][0])
-    except Exception:
+        return public.public_rows.number(query, lists)
+    except OperationalError:
         return None
 
 
@@ -132,26 +152,19 @@ def _across(relation: Relation) -> Across | None:
     return relation if isinstance(relation, Across) else None
 
 
-def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, setting: Setting) -> None:
+def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, public: PublicSetting) -> None:
     """Counts the listed keys, which are public; conditions can only make them fewer."""
     while isinstance(listed, Filter):
         listed = listed.source
     names = [f"_k{number}" for number in range(len(aggregate.keys))]
     keys = listed_keys_sql(listed, aggregate.keys, names)
-    tables = _earlier(keys, resolved)
-    if any(table.rows is None for table in tables):
+    lists = _earlier(keys, resolved)
+    if any(table.rows is None for table in lists):
         raise Unsupported(
             "an outer join cannot keep the rows of an answer that is not there yet",
             hint="use an inner join, or list the keys: VALUES or a public table",
         )
-    try:
-        counted = select([Named(count(), "n")], keys)
-        found = setting.engine.run(setting.engine.render(with_earlier(tables, counted)))
-    except Exception as problem:
-        raise OperationalError(
-            "the public rows that the outer join keeps cannot be read", hint="the data owner can check the tables"
-        ) from problem
-    if found["n"][0] > MOST_PUBLIC_GROUPS:
+    if public.public_rows.number(select([Named(count(), "n")], keys), lists) > MOST_PUBLIC_GROUPS:
         raise Unsupported(
             f"the outer join lists more than {MOST_PUBLIC_GROUPS:,} groups", hint="keep fewer public rows with WHERE"
         )

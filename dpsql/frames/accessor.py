@@ -22,6 +22,7 @@ from dpsql.frames.accounts import MEMORY, Account, enter, find
 from dpsql.frames.answer import Answer
 from dpsql.frames.bins import bin_edges
 from dpsql.frames.declare import bounds_hint, declare, narrowed
+from dpsql.frames.randomized import Randomized, randomized
 from dpsql.frames.vocabulary import Vocabulary
 from dpsql.frames.write_sql import ROWS, TABLE, histogram, select
 from dpsql.source import did_you_mean
@@ -29,6 +30,8 @@ from dpsql.source import did_you_mean
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy as np
 
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.ledger import OnFailure
@@ -110,6 +113,26 @@ class PrivateFrame(Vocabulary):
         if self._note is not None and not self._account().is_same_as(account):
             raise LedgerError("this frame is protected, on an account of its own", hint="ask it as it is")
         self._note = other._note
+
+    def randomize(
+        self, column: str, *, epsilon: object, mechanism: str = "kary", values: Sequence[object] | None = None
+    ) -> Randomized:
+        """A frame in which every answer of the column is replaced by a randomised report, and the schema entry of it.
+
+            reports, entry = df.dp.randomize("smoker", epsilon=1.0)
+
+        No budget is needed or spent: whoever sees the reports learns no answer better than e^epsilon to 1. `values` are
+        all that an answer can be; columns of booleans and of categories say so themselves. `mechanism` is "kary",
+        "rappor", "oue" or "subset"; the latter three report bits, as whole numbers. Other columns stay as they are.
+        """
+        if column not in self._labels():
+            raise UnknownName(f'there is no column "{column}"', hint=did_you_mean(str(column), self._labels()))
+        kind = self._types().get(column)
+        if kind is None:
+            raise SchemaError(f'SQL has no type for "{column}"', hint="convert it to text, numbers or booleans")
+        known = values if values is not None else self._possible(column)
+        reports, entry = randomized(column, self._answers(column), kind, known, epsilon, mechanism)
+        return Randomized(self._replaced(column, reports), entry)
 
     def sql(self, query: str, parameters: object = None, **options: Any) -> Answer:
         """Asks in SQL, of the table "df"."""
@@ -231,6 +254,18 @@ class PrivateFrame(Vocabulary):
     @abstractmethod
     def _labels(self) -> list[str]:
         """The names of the columns that have one, each of its own."""
+
+    @abstractmethod
+    def _possible(self, name: str) -> Sequence[object] | None:
+        """All values of the column, where its type lists them."""
+
+    @abstractmethod
+    def _answers(self, name: str) -> np.ndarray:
+        """The column's values, None for NULL."""
+
+    @abstractmethod
+    def _replaced(self, name: str, values: np.ndarray) -> Any:
+        """A new frame with other values in a column."""
 
     @abstractmethod
     def _chosen(self, names: list[str]) -> Any:

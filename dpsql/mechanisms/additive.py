@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.accounting.events import Composed, Event, PureRelease
+from dpsql.accounting.events import Composed, Event, PureRelease, Repeated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from fractions import Fraction
+    from collections.abc import Callable, Sequence
 
     from dpsql.accounting.filters import Filter
     from dpsql.mechanisms.noise import Noise
@@ -38,8 +38,8 @@ class Dose:
     """For a measure that one unit moves in at most so many groups, in each by at most so much."""
     event: Event
     """All of them together."""
-    alone: Event
-    """One of them by itself; Free where they have one price as a whole."""
+    alone: Callable[[int], Event]
+    """One of them by itself, by its groups; Free where they have one price as a whole."""
     alone_epsilon: Fraction
     """By how much the query's epsilon falls if one of them is not released."""
 
@@ -48,8 +48,8 @@ class AdditiveMechanism(ABC):
     """One kind of noise for all measures of a query."""
 
     @abstractmethod
-    def calibrate(self, allowance: Allowance, measures: int) -> Dose:
-        """For a release with so many (at least one) of the measures."""
+    def calibrate(self, allowance: Allowance, groups: Sequence[int]) -> Dose:
+        """For a release with some (at least one) of the measures, by the number of groups that one unit moves."""
 
     @abstractmethod
     def epsilon_at(self, precision: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
@@ -61,19 +61,24 @@ class AdditiveMechanism(ABC):
 
 
 class PureMechanism(AdditiveMechanism):
-    """Each measure is epsilon-DP by itself, and its error falls as 1/epsilon."""
+    """Each measure is epsilon-DP by itself, and each group of it epsilon/groups; its error falls as 1/epsilon."""
 
     @abstractmethod
     def noise(self, groups: int, linf: int, epsilon: Fraction) -> Noise:
-        """Makes a measure that one unit moves in so many groups, in each by at most linf, epsilon-DP."""
+        """Makes a measure that one unit moves in so many groups, in each by at most linf, epsilon/groups-DP in each."""
 
     def event(self, epsilon: Fraction) -> Event:
         return PureRelease(epsilon)
 
-    def calibrate(self, allowance: Allowance, measures: int) -> Dose:
+    def calibrate(self, allowance: Allowance, groups: Sequence[int]) -> Dose:
         each = allowance.epsilon / allowance.measures
-        alone = self.event(each)
-        return Dose(lambda groups, linf: self.noise(groups, linf, each), Composed((alone,) * measures), alone, each)
+
+        def alone(groups: int) -> Event:
+            """Every group has noise of its own, so that curves count what each of them loses."""
+            return Repeated((self.event(each / max(1, groups)),), Fraction(max(1, groups)))
+
+        together = Composed(tuple(map(alone, groups)))
+        return Dose(lambda groups, linf: self.noise(groups, linf, each), together, alone, each)
 
     def epsilon_at(self, precision: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
         return precision

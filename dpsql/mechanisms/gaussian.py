@@ -20,7 +20,7 @@ from dpsql.mechanisms.noise import Noise
 from dpsql.sampling import rounded_gaussian
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,6 +40,7 @@ class GaussianNoise(Noise):
     """
 
     name: ClassVar[str] = "gaussian"
+    kurtosis: ClassVar[float] = 0.0
     sigma: Fraction
 
     def __post_init__(self) -> None:
@@ -84,16 +85,18 @@ def calibrated(l2_squared: int | Fraction, noise_multiplier: Fraction) -> Gaussi
 class GaussianMechanism(AdditiveMechanism):
     """Squared mus add up, so the measures of a query share one mu. docs/proofs/calibration.md."""
 
-    def calibrate(self, allowance: Allowance, measures: int) -> Dose:
+    def calibrate(self, allowance: Allowance, groups: Sequence[int]) -> Dose:
+        measures = len(groups)
         if isinstance(allowance.filter, Basic):
             # Basic composition knows (epsilon, delta) only: a release gets its part of both, as one price.
             part = Fraction(measures, allowance.measures)
             epsilon, delta = allowance.epsilon * part, allowance.delta * part
             multiplier = _multiplier(mu_for(epsilon, delta) ** 2 / measures)
-            return Dose(_noise(multiplier), ApproximateRelease(epsilon, delta), Free(), Fraction(0))
+            return Dose(_noise(multiplier), ApproximateRelease(epsilon, delta), lambda groups: Free(), Fraction(0))
         multiplier = _multiplier(_mu_squared(allowance) / allowance.measures)
         alone, less = Gaussian(multiplier), _less_without_one(allowance.measures)
-        return Dose(_noise(multiplier), Composed((alone,) * measures), alone, allowance.epsilon * less)
+        together = Composed((alone,) * measures)
+        return Dose(_noise(multiplier), together, lambda groups: alone, allowance.epsilon * less)
 
     def epsilon_at(self, precision: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
         """Precision is mu; basic composition knows nothing better than the mu itself."""

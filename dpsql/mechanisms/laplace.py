@@ -27,6 +27,7 @@ class LaplaceNoise(Noise):
     """
 
     name: ClassVar[str] = "laplace"
+    kurtosis: ClassVar[float] = 3.0
     scale: Fraction
 
     def __post_init__(self) -> None:

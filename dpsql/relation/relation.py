@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.tree import Expression
-    from dpsql.schema.model import Contribution
+    from dpsql.relation.reports import Reports
+    from dpsql.schema.model import Collected, Contribution
     from dpsql.schema.types import ColumnType
     from dpsql.source import Place
 
@@ -67,6 +68,8 @@ class ScanColumn:
     facts: Facts
     never_null: bool = False
     """Whether no row that is read can be NULL there, whatever is declared."""
+    collected: Collected | None = None
+    """How it was randomised, where it stands for answers that the table does not hold: it cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -256,3 +259,5 @@ class Aggregate:
     """ROLLUP, CUBE, GROUPING SETS: which keys each row of the answer keeps. Totals are sums of released groups."""
     listed: Relation | None = None
     """Public rows whose keys are the groups, where an outer join names them."""
+    reports: Reports | None = None
+    """What is asked of the answers behind randomised reports, which are the last keys."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import UNIT, apply, clamp, finite, finite_clamp, integer, one_zero, test, when
 from dpsql.engine_sql.tree import Constant, Derived, Field, Fold, Joined, Named, Select, Stored, Table
+from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Double, Text, Timestamp
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from dpsql.engine_sql.tree import Source, Term
     from dpsql.expressions.facts import Facts, Value
-    from dpsql.relation.relation import Scan, Unit, UnitHop
+    from dpsql.relation.relation import Scan, ScanColumn, Unit, UnitHop
     from dpsql.schema.types import ColumnType
 
 KEY = "_key"
@@ -34,11 +35,21 @@ FIRST_MOMENT, LAST_MOMENT = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59
 
 def scan_sql(scan: Scan, names: list[str]) -> Select:
     found = {found.name: found for found in scan.columns}
+    for name in names:
+        if found[name].collected is not None:
+            raise _never_seen(found[name])
     chosen = tuple(Named(_declared(found[name].declared, found[name].facts), name) for name in names)
     if scan.unit is None:
         return Select(chosen, Table(scan.table, ROWS))
     source, unit = _with_unit(scan.table, scan.unit.path, scan.unit)
     return Select((Named(unit, UNIT), *chosen), source, test("is not null", unit))
+
+
+def _never_seen(answers: ScanColumn) -> Unsupported:
+    return Unsupported(
+        f'"{answers.declared}" holds randomised reports, which tell of many people together and of no row by itself',
+        hint=f"count, group by {answers.declared}, or compare it with values, in the SELECT that aggregates the table",
+    )
 
 
 def _with_unit(table: str, path: tuple[UnitHop, ...], unit: Unit) -> tuple[Source, Term]:

@@ -22,9 +22,9 @@ from dpsql.resolve.quantiles import is_quantile, read_quantiles
 from dpsql.resolve.syntax import extra_clauses, has_aggregate, is_star
 
 if TYPE_CHECKING:
-    from dpsql.expressions.facts import Facts
     from dpsql.expressions.lower import Lowering
     from dpsql.expressions.tree import Expression
+    from dpsql.schema.types import ColumnType
     from dpsql.source import Place
 
 ARGUMENTS = ("this", "expression", "offset", "default")
@@ -148,7 +148,7 @@ def _spoken(node: exp.Expr) -> str:
     return node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
 
 
-def per_unit_call(call: AggregateCall) -> tuple[AggregateCall, Facts]:
-    """An aggregate within one unit, and what its type says of the result."""
+def per_unit_type(call: AggregateCall) -> ColumnType:
+    """The type of an aggregate within one unit, which not every one can be."""
     check_per_unit(call, per_unit.AGGREGATES)
-    return call, result_type(call)
+    return result_type(call).type

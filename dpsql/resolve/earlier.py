@@ -17,7 +17,7 @@ from sqlglot import exp
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.engine_sql.build import WIDE
 from dpsql.engines.duckdb.render import type_name
-from dpsql.engines.scratch import ScratchTable
+from dpsql.engines.scratch_table import ScratchTable
 from dpsql.engines.stored_types import answer_kind
 from dpsql.errors import Unsupported
 from dpsql.expressions.emit import VALUE
@@ -25,8 +25,8 @@ from dpsql.expressions.facts import fact_of, one_of
 from dpsql.expressions.tree import Column, Earlier, Expression, Literal
 from dpsql.limits import LONGEST_LIST
 from dpsql.relation.earlier import EarlierTable, known_rows
-from dpsql.relation.relation import Listed
-from dpsql.resolve.inner import release_name
+from dpsql.relation.relation import Listed, Scan
+from dpsql.resolve.inner import reads_release, release_name, reports_name
 from dpsql.resolve.rows import Answer, Rows, inner_name
 from dpsql.resolve.syntax import DUCKDB
 from dpsql.schema.types import Integer
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from dpsql.expressions.facts import Facts
     from dpsql.relation.earlier import Row
-    from dpsql.relation.relation import Aggregate, AggregateCall, Scan
+    from dpsql.relation.relation import Aggregate, AggregateCall
     from dpsql.resolve.query import Resolver
     from dpsql.resolve.rows import Named
     from dpsql.schema.types import ColumnType
@@ -89,6 +89,21 @@ def closed(query: exp.Expr, named: Named) -> exp.Expr:
     return query
 
 
+def _refuse_estimates(resolver: Resolver, query: exp.Expr, node: exp.Expr) -> None:
+    """What is estimated from randomised reports is known after all releases, so none can read it."""
+    released = any(
+        aggregate.reports is not None and reads_release(query, number)
+        for number, (aggregate, _) in enumerate(resolver.releases)
+    )
+    names = {reports_name(number) for number in range(len(resolver.reports))}
+    if released or any(table.name in names for table in query.find_all(exp.Table)):
+        raise resolver.refuse(
+            "an estimate from randomised reports cannot be read by another aggregate",
+            node,
+            "ask for it first, and write the number into the query",
+        )
+
+
 def _collect(query: exp.Expr, named: Named, needed: dict[str, exp.CTE]) -> None:
     """The WITH queries that a query reads, each once and behind those that it reads itself."""
     for name in dict.fromkeys(table.name.lower() for table in query.find_all(exp.Table)):
@@ -108,7 +123,8 @@ def _earlier(resolver: Resolver, query: exp.Expr, node: exp.Expr, *, single: boo
     for known in resolver.earlier:
         if known.sql == sql:
             return known
-    public = tuple(resolver.public_scans(query))
+    public = tuple(scan for scan in resolver.public_scans(query) if isinstance(scan, Scan))
+    _refuse_estimates(resolver, query, node)
     tables = [*_release_tables(resolver), *map(_public_table, public)]
     described = resolver.scratch.describe(sql, tables)
     columns = tuple((inner_name(name), _kind(kind, resolver, node)) for name, kind in described)
@@ -131,7 +147,7 @@ def _kind(name: str, resolver: Resolver, node: exp.Expr) -> ColumnType:
 
 
 def _constants(resolver: Resolver, sql: str, kinds: list[ColumnType], node: exp.Expr) -> tuple[Row, ...]:
-    found = resolver.scratch.run(f"SELECT * FROM ({sql}) LIMIT {LONGEST_LIST + 1}", [], []).rows
+    found = resolver.scratch.constants(f"SELECT * FROM ({sql}) LIMIT {LONGEST_LIST + 1}")
     if len(found) > LONGEST_LIST:
         raise resolver.refuse(f"the list has more than {LONGEST_LIST:,} rows", node, "let it be a public table")
     return known_rows(found, kinds)

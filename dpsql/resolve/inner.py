@@ -24,5 +24,10 @@ def release_name(number: int) -> str:
     return f"_release_{number}"
 
 
+def reports_name(number: int) -> str:
+    """The table under which the finish reads what was estimated from reports that are counted as they are."""
+    return f"_reports_{number}"
+
+
 def reads_release(query: exp.Expr, number: int) -> bool:
     return any(table.name == release_name(number) for table in query.find_all(exp.Table))

@@ -62,25 +62,36 @@ class Source:
     def inner_names(self) -> set[str]:
         return {column.name for rows in self.items for column in rows.columns.values()}
 
+    @property
+    def conditions(self) -> list[exp.Expr]:
+        """What ON says, join by join."""
+        return [step.on for step in self.steps if step.on is not None]
+
+    def has(self, node: exp.Column) -> bool:
+        return _full_name(node) in self.columns and node.args.get("db") is None
+
     def column(self, node: exp.Column, place: Place | None) -> Column | None:
         """The column that a name means; None if no item has it."""
-        name = (f"{node.table}.{node.name}" if node.table else node.name).lower()
-        if name not in self.columns or node.args.get("db") is not None:
+        if not self.has(node):
             return None
-        found = self.columns[name]
+        found = self.columns[_full_name(node)]
         if found is None:
             raise ProgrammingError(
                 f'"{node.name}" is a column of several tables', at=place, hint=f"write  table.{node.name}"
             )
         return Column(found.name, found.type, place)
 
-    def joined(self, lower: Callable[[exp.Expr], Expression], where: list[Expression]) -> Rows:
+    def joined(self, condition_of: Callable[[exp.Expr, str], Expression], where: list[Expression]) -> Rows:
         """One relation. A comma or CROSS JOIN finds its condition among the parts of the WHERE."""
         rows = self.first
         for step in self.steps:
-            condition = all_of([*step.pairs(rows), *([lower(step.on)] if step.on is not None else [])])
+            condition = all_of([*step.pairs(rows), *([condition_of(step.on, "ON")] if step.on is not None else [])])
             rows = _together(rows, step, condition, where)
         return rows
+
+
+def _full_name(node: exp.Column) -> str:
+    return (f"{node.table}.{node.name}" if node.table else node.name).lower()
 
 
 def add_step(source: Source, step: Step, taken: Collection[str]) -> Source:

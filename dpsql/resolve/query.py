@@ -1,42 +1,42 @@
-"""Queries and their sources: WITH, FROM, subqueries, UNION: what is still rows of people, and what an answer."""
+"""Queries: WITH, SELECT, UNION, and what they are, still rows of people or an answer."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import Error, ProgrammingError, UnknownName, Unsupported
+from dpsql.errors import Error, Unsupported
 from dpsql.expressions.lower import place_of
 from dpsql.limits import MOST_RELEASES
 from dpsql.relation.relation import Scan
 from dpsql.relation.size import check_size
+from dpsql.resolve.apply_where import apply_where
 from dpsql.resolve.bounds import is_wrapper
+from dpsql.resolve.collected import mentioned_columns
 from dpsql.resolve.desugar import desugar
-from dpsql.resolve.earlier import EarlierAnswer, earlier_rows
-from dpsql.resolve.inner import INNER
-from dpsql.resolve.joins import Source, add_step, read_step
-from dpsql.resolve.rows import Answer, Item, Named, Rows, declared_rows
-from dpsql.resolve.selection import Selection
+from dpsql.resolve.inner import INNER, reports_name
+from dpsql.resolve.project import project
+from dpsql.resolve.read_from import from_items, read_from
+from dpsql.resolve.rows import Answer, Item, Named, Rows, declared_rows, with_column_names
+from dpsql.resolve.select import resolve_select
 from dpsql.resolve.set_operations import combined
 from dpsql.resolve.syntax import (
     extra_clauses,
-    from_nodes,
     has_aggregate,
     is_defined,
     is_interval_end,
     nested_queries,
     stray_bounds,
 )
-from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
-    from dpsql.engines.engine import Guarantees
-    from dpsql.engines.scratch import Scratch
+    from dpsql.engines.public import EmptyScratch, Guarantees
     from dpsql.relation.relation import Aggregate
+    from dpsql.resolve.earlier import EarlierAnswer
     from dpsql.schema.model import Schema
     from dpsql.source import Place
 
@@ -55,7 +55,7 @@ SELECT_CLAUSES = {
     "distinct",
     "with_",
 }
-RESERVED = "_release"
+RESERVED = ("_release", "_reports")
 AGGREGATE_FIRST = "let it aggregate: COUNT(*), SUM(x), AVG(x)"
 
 
@@ -66,9 +66,13 @@ class Resolver:
     schema: Schema
     engine: Guarantees
     text: str
-    scratch: Scratch
+    scratch: EmptyScratch
     releases: list[tuple[Aggregate, frozenset[str]]] = field(default_factory=list)
     earlier: list[EarlierAnswer] = field(default_factory=list)
+    reports: list[Aggregate] = field(default_factory=list)
+    """Randomised reports that are counted as they are."""
+    mentioned: frozenset[str] = frozenset()
+    """All names of columns in the query, in lower case; with a star among them."""
 
     def place(self, node: exp.Expr) -> Place | None:
         return place_of(node, self.text)
@@ -90,7 +94,8 @@ class Resolver:
     # -- queries ------------------------------------------------------------------------------------------------------
 
     def whole(self, tree: exp.Query) -> exp.Query:
-        """The analyst's query as an answer."""
+        """The analyst's query as an answer. The tree is taken apart on the way: it must be nobody else's."""
+        self.mentioned = mentioned_columns(tree)
         desugar(tree)
         for node in stray_bounds(tree):
             raise self.refuse(
@@ -125,11 +130,11 @@ class Resolver:
         if not isinstance(node, exp.Select):
             raise self.refuse(f"{node.key.upper()} cannot be asked", node, "write a SELECT")
         named = self.with_clause(node, named)
-        items = [self.item(part, named) for part in from_nodes(node)]
+        items = from_items(node, named, self)
         if not any(isinstance(item, Rows) for item in items):
             return self.over_answers(node, items, named)
         self.only(node, SELECT_CLAUSES)
-        return Selection(self, node, self.source(node, items, named), named).resolved()
+        return resolve_select(read_from(node, items, named, self), node)
 
     def answer(self, node: exp.Query, named: Named, *, refusal: str) -> exp.Query:
         """The query, which must be an answer; rows of people are refused."""
@@ -149,38 +154,22 @@ class Resolver:
         for part in list(clause.expressions):
             if part.alias.lower().startswith(RESERVED):
                 raise self.refuse(
-                    f'names that start with "{RESERVED}" are our own', part.args["alias"], "use another name"
+                    f'names that start with "{RESERVED[0]}" or "{RESERVED[1]}" are our own',
+                    part.args["alias"],
+                    "use another name",
                 )
-            found = self.query(part.this, known)
-            names = [name.name.lower() for name in part.args["alias"].args.get("columns") or ()]
+            alias = part.args["alias"]
+            found = with_column_names(self.query(part.this, known), alias, self.place(alias))
             if isinstance(found, Rows):
-                known[part.alias.lower()] = self.renamed(found, names, part)
+                known[part.alias.lower()] = found
                 part.pop()
             else:
-                rows = found.rows and self.renamed(found.rows, names, part)
                 if found.tree is not None:
                     part.this.replace(found.tree)
-                known[part.alias.lower()] = Answer(None, rows, (part, dict(known)))
+                known[part.alias.lower()] = Answer(None, found.rows, (part, dict(known)))
         if not clause.expressions:
             clause.pop()
         return known
-
-    def renamed(self, rows: Rows, names: list[str], part: exp.Expr) -> Rows:
-        """WITH name(a, b) AS ... gives the columns other names."""
-        old = rows.plain_columns
-        if len(names) > len(old) or len(set(names)) < len(names):
-            raise ProgrammingError(
-                f"the names {', '.join(names)} do not fit {len(old)} columns",
-                at=self.place(part.args["alias"]),
-                hint="give each column one name",
-            )
-        new = [*names, *list(old)[len(names) :]]
-        columns = dict(zip(new, old.values(), strict=True))
-        if len(columns) < len(old):
-            raise ProgrammingError(
-                "two columns have the same name", at=self.place(part.args["alias"]), hint="rename one"
-            )
-        return replace(rows, columns=columns)
 
     def set_operation(self, node: exp.SetOperation, named: Named) -> Item:
         named = self.with_clause(node, named)
@@ -208,80 +197,39 @@ class Resolver:
         return Answer(select, rows)
 
     def public_rows(self, select: exp.Select, items: list[Item], named: Named) -> Rows | None:
-        """The query as rows of public tables, where it is nothing more than that."""
+        """The query as rows of public tables, where it is nothing more than that.
+
+        What has no meaning among rows of people may have one in DuckDB, which then reads the query as it is. To see
+        whether it has is to read it: nothing is asked or released on the way, so there is nothing to take back.
+        """
         simple = not extra_clauses(select, {"expressions", "from_", "joins", "where", "with_", "distinct"})
         plain = all(isinstance(item, Answer) and item.rows is not None for item in items)
         if not items or not plain or not simple or any(map(has_aggregate, select.expressions)):
             return None
         try:
-            found = Selection(self, select, self.source(select, items, named), named).resolved()
+            return project(apply_where(read_from(select, items, named, self), select.args.get("where")), select)
         except Error:
             return None
-        return found if isinstance(found, Rows) else None
 
-    def public_scans(self, finish: exp.Expr) -> Iterator[Scan]:
-        """The public tables that a finished query still reads by name."""
+    def reports_number(self, aggregate: Aggregate) -> int:
+        if aggregate not in self.reports:
+            self.reports.append(aggregate)
+        return self.reports.index(aggregate)
+
+    def public_scans(self, finish: exp.Expr) -> Iterator[Scan | Aggregate]:
+        """The public tables that a finished query still reads by name, and the reports that it counts."""
         tables = [table for table in finish.find_all(exp.Table) if not is_defined(table)]
+        names = {table.name for table in tables}
+        if any(reports_name(number) in names for number in range(len(self.reports))):
+            yield from self.reports  # all of them, since they are known by their place
         for name in dict.fromkeys(table.name.lower() for table in tables):
             table = self.schema.table(name)
             if table is not None:
-                scan = declared_rows(table, self.schema, self.engine).relation
+                scan = declared_rows(table, self.schema, self.engine, reports=False).relation
                 assert isinstance(scan, Scan)
                 if scan.unit is not None:  # every reading of it should have been resolved
                     raise Unsupported(f'"{name}" cannot be read there', hint="name its aggregate in a WITH query")
                 yield scan
-
-    # -- FROM ---------------------------------------------------------------------------------------------------------
-
-    def source(self, select: exp.Select, items: list[Item], named: Named, taken: Collection[str] = ()) -> Source:
-        """All items of FROM side by side; no column has an inner name that is taken."""
-        pairs = zip(items, from_nodes(select), strict=True)
-        first, *others = (self.rows_of(item, node, named) for item, node in pairs)
-        first = first.apart_from(taken)
-        source = Source(first, (), first.columns)
-        for rows, node in zip(others, select.args.get("joins") or (), strict=True):
-            source = add_step(source, read_step(rows, node, source.columns, self.place(node)), taken)
-        return source
-
-    def rows_of(self, item: Item, node: exp.Expr, named: Named) -> Rows:
-        rows = item if isinstance(item, Rows) else item.rows or earlier_rows(self, node, named)
-        alias = node.alias_or_name
-        return rows.called(alias) if alias else rows
-
-    def item(self, node: exp.Expr, named: Named) -> Item:
-        """One item of FROM."""
-        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
-            self.only(node, {"this", "alias"})
-            found = self.query(node.this, named)
-            if isinstance(found, Answer) and found.tree is not None:
-                node.this.replace(found.tree)
-        elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            self.only(node, {"this", "alias"})
-            found = self.by_name(node, named)
-        elif isinstance(node, exp.Values | exp.Unnest) or isinstance(node.this, exp.GenerateSeries):
-            self.resolve_nested(node, named)
-            return Answer(None)
-        else:
-            raise self.refuse(
-                f"FROM cannot read {node.key.upper()}", node, "read declared tables, and subqueries and joins of them"
-            )
-        alias = node.args.get("alias")
-        if isinstance(found, Rows) and alias is not None and alias.args.get("columns"):
-            return self.renamed(found, [name.name.lower() for name in alias.args["columns"]], node)
-        return found
-
-    def by_name(self, node: exp.Table, named: Named) -> Item:
-        name = node.name.lower()
-        if name in named:
-            return named[name]
-        table = self.schema.table(name)
-        if table is None:
-            known = {*self.schema.tables, *named}
-            raise UnknownName(
-                f'there is no table "{node.name}"', at=self.place(node.this), hint=did_you_mean(node.name, known)
-            )
-        rows = declared_rows(table, self.schema, self.engine)
-        return Answer(None, rows) if table.is_public else rows
 
     def only(self, node: exp.Expr, keys: set[str]) -> None:
         """Refuses TABLESAMPLE, PIVOT and whatever else stands beside what is understood."""

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from dpsql.errors import ProgrammingError
 from dpsql.expressions.facts import Facts, bounded, exact_value, fact_of, one_of
 from dpsql.expressions.tree import Column, names_read
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Project, Relation, Scan, ScanColumn, Unit, UnitHop
+from dpsql.relation.reports import report_name
 from dpsql.relation.units import is_tracked
 from dpsql.resolve.unit_keys import UNIT, UnitKey, key_of
 from dpsql.schema.types import Decimal, Integer, Text
@@ -19,12 +21,17 @@ if TYPE_CHECKING:
 
     from sqlglot import exp
 
-    from dpsql.engines.engine import Guarantees
+    from dpsql.engines.public import Guarantees
     from dpsql.expressions.tree import Expression
     from dpsql.resolve.kept_rows import Kept
     from dpsql.schema.model import Column as DeclaredColumn
     from dpsql.schema.model import Schema, Table
     from dpsql.schema.types import ColumnType
+    from dpsql.source import Place
+
+
+LISTED_BITS = 12
+"""Reports of so many bits are written down as a list of all that there can be."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +140,24 @@ Named: TypeAlias = Mapping[str, Item]
 """The names that WITH defines."""
 
 
+def with_column_names(item: Item, alias: exp.Expr, at: Place | None) -> Item:
+    """name(a, b) gives the first columns other names."""
+    names = [name.name.lower() for name in alias.args.get("columns") or ()]
+    rows = item if isinstance(item, Rows) else item.rows
+    if not names or rows is None:
+        return item
+    old = rows.plain_columns
+    if len(names) > len(old) or len(set(names)) < len(names):
+        raise ProgrammingError(
+            f"the names {', '.join(names)} do not fit {len(old)} columns", at=at, hint="give each column one name"
+        )
+    columns = dict(zip([*names, *list(old)[len(names) :]], old.values(), strict=True))
+    if len(columns) < len(old):
+        raise ProgrammingError("two columns have the same name", at=at, hint="rename one")
+    renamed = replace(rows, columns=columns)
+    return renamed if isinstance(item, Rows) else replace(item, rows=renamed)
+
+
 def _free_name(name: str, taken: Collection[str]) -> str:
     number = 2
     while f"{name}_{number}" in taken:
@@ -151,33 +176,51 @@ def inner_name(name: str) -> str:
     return f"_{name.lower()}" if name.startswith("_") else name.lower()
 
 
-def declared_rows(table: Table, schema: Schema, engine: Guarantees) -> Rows:
-    """A table as declared. Its unit is a column of its own, or is reached over foreign keys; a public one has none."""
+def declared_rows(table: Table, schema: Schema, engine: Guarantees, *, reports: bool = True) -> Rows:
+    """A table as declared. Its unit is a column of its own, or is reached over foreign keys; a public one has none.
+
+    Without `reports` collected columns are left out.
+    """
     unit = _unit_of(table, schema, engine)
     own = None if unit is None else unit.path[0].column if unit.path else unit.column
+    declared = {name: column for name, column in table.columns.items() if reports or column.collected is None}
+    answers = tuple(
+        ScanColumn(
+            inner_name(name),
+            name,
+            declared_facts(column),
+            engine.never_null(table.name, name) or (name == own and _is_whole_as_unit(column)),
+            column.collected,
+        )
+        for name, column in declared.items()
+    )
     scan = Scan(
         table.name,
         unit,
-        tuple(
-            ScanColumn(
-                inner_name(name),
-                name,
-                declared_facts(column),
-                engine.never_null(table.name, name) or (name == own and _is_whole_as_unit(column)),
-            )
-            for name, column in table.columns.items()
-        ),
+        answers + tuple(_reports(column) for column in declared.values() if column.collected is not None),
         table.contribution,
         one_row_per_unit=unit is not None and not unit.path and engine.is_unique(table.name, unit.column, unit.type),
         declared_unique=table.unique,
     )
-    columns = {column.declared.lower(): Column(column.name, column.facts.type) for column in scan.columns}
+    columns = {column.declared.lower(): Column(column.name, column.facts.type) for column in answers}
     if unit is None or own is None:
         return Rows(scan, columns)
     keys = _unit_keys(table, schema)
     if not unit.path:
         keys[inner_name(own)] = UNIT
     return Rows(scan, columns, keys, frozenset({frozenset({inner_name(own)})}), unit.type)
+
+
+def _reports(column: DeclaredColumn) -> ScanColumn:
+    """The reports of a collected column, under a name that no query can say."""
+    assert column.collected is not None
+    bits = len(column.collected.values) if column.collected.is_bits else 0
+    if bits > LISTED_BITS:
+        facts = fact_of(column.stored_type, nullable=False)
+    else:
+        possible = range(2**bits) if bits else map(exact_value, column.collected.values)
+        facts = one_of(column.stored_type, possible, nullable=False)
+    return ScanColumn(report_name(inner_name(column.name)), column.name, facts)
 
 
 def _unit_of(table: Table, schema: Schema, engine: Guarantees) -> Unit | None:
@@ -211,6 +254,8 @@ def _unit_keys(table: Table, schema: Schema) -> dict[str, UnitKey]:
 
 def declared_facts(column: DeclaredColumn) -> Facts:
     """What the schema says of a column; the scan makes it true."""
+    if column.collected is not None:
+        return one_of(column.type, map(exact_value, column.collected.values), nullable=False)
     if column.values is not None:
         return one_of(column.type, (exact_value(value) for value in column.values), nullable=column.nullable)
     if column.bounds is not None:

@@ -1,80 +1,104 @@
-"""The rows that one SELECT reads, and what the names in it mean."""
+"""What names mean at one place of a query. A scope never changes: to know more is to have another scope."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, UnknownName
 from dpsql.expressions.lower import Lowering
-from dpsql.expressions.tree import Column, Expression
-from dpsql.relation.relation import Filter, Mark
-from dpsql.resolve.correlated import correlated_value
-from dpsql.resolve.earlier import earlier_value
 from dpsql.resolve.inner import INNER
-from dpsql.resolve.joins import all_of
-from dpsql.resolve.rows import Rows
-from dpsql.resolve.semi_joins import as_test, match_of, semi_joined
-from dpsql.resolve.syntax import conditions_of, from_nodes
+from dpsql.resolve.syntax import from_nodes, text_of
 from dpsql.schema.types import Boolean
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
+    from typing import Protocol
 
     from dpsql.errors import Unsupported
+    from dpsql.expressions.tree import Column, Expression
     from dpsql.resolve.joins import Source
     from dpsql.resolve.query import Resolver
-    from dpsql.resolve.rows import Named
+    from dpsql.resolve.rows import Named, Rows
     from dpsql.schema.model import Schema
+
+    class AddedColumn(Protocol):
+        """What gives the rows a column that holds the value of a subquery."""
+
+        def added_to(self, rows: Rows) -> Rows: ...
+
 
 READS_OUTSIDE = "the subquery reads the row outside"
 COMPARE_UNITS = "use EXISTS and compare the units in it, or join a subquery that is grouped by what is compared"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Scope:
     resolver: Resolver
-    select: exp.Select
-    source: Source
     named: Named
+    source: Source
+    aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
+    """What the names that the SELECT list gives stand for."""
+    values: Mapping[str, Expression] = field(default_factory=dict)
+    """What subqueries stand for, by their text: those that have been read."""
+    added: tuple[AddedColumn, ...] = ()
+    """The columns that some of these values are, in the order in which the rows get them."""
+    outer: Scope | None = None
+    """The scope of the row outside, for a subquery that may read it."""
 
-    def __post_init__(self) -> None:
-        self.lowering = Lowering(self.resolver.text, self.resolve, self.subquery)
-        items = self.select.expressions
-        self.aliases = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
-        self.open_aliases: set[str] = set()
-        self.known_aliases: dict[str, Expression] = {}
-        self.found: dict[str, Expression] = {}
-        self.pending: list[Callable[[Rows], Rows]] = []
-        self.names = 0
-        self.is_read = False
-        self.rows = self.filtered()
-        self.is_read = True
+    @cached_property
+    def lowering(self) -> Lowering:
+        return Lowering(self.resolver.text, self.resolve, self.subquery)
 
-    def filtered(self) -> Rows:
-        """FROM and WHERE: the rows that the SELECT list sees."""
-        parts = conditions_of(self.select.args.get("where"))
-        tests = [test for test in map(as_test, parts) if test is not None]
-        conditions = [self.condition(part, "WHERE") for part in parts if as_test(part) is None]
-        self.conditions = conditions
-        meeting = Lowering(self.resolver.text, self.resolve, self.constant_in_on)
-        rows = self.source.joined(meeting.lower, conditions)
-        if (tests or self.pending) and rows.kept is not None:
-            raise rows.kept.refuse(
-                "IN and EXISTS may choose these", "put the test into a subquery of the private table"
-            )
-        for change in self.pending:
-            rows = change(rows)
-        whole = all_of(conditions)
-        if whole is not None:
-            rows = replace(rows, relation=Filter(rows.relation, whole))
-        # Last: an engine leaves a test where it is written, and should not make it on every pair of a comma's rows.
-        for test in tests:
-            rows = semi_joined(rows, test, self)
-        return rows
+    def resolve(self, node: exp.Column) -> Expression:
+        """A column of the rows or of the row outside, or else what an alias stands for, in which it has no meaning."""
+        found = self.lookup(node)
+        if found is not None:
+            return found
+        if self.outer is not None:
+            return self.outer.resolve(node)
+        item = self.alias(node)
+        if item is None:
+            raise self.unknown(node)
+        others = {name: other for name, other in self.aliases.items() if name != node.name.lower()}
+        return replace(self, aliases=others).lowering.lower(item)
+
+    def lookup(self, node: exp.Column) -> Column | None:
+        """The column of the rows that a name means, if one has it."""
+        if INNER in node.meta:
+            inner: Column = node.meta[INNER]
+            return inner
+        return self.source.column(node, self.resolver.place(node))
+
+    def is_column(self, node: exp.Column) -> bool:
+        """Whether the rows have a column of that name, or several."""
+        return INNER in node.meta or self.source.has(node)
+
+    def alias(self, node: exp.Column) -> exp.Expr | None:
+        """What the SELECT list says of a name, if it is one of its aliases."""
+        return None if node.table else self.aliases.get(node.name.lower())
+
+    def knowing(self, node: exp.Expr, value: Expression, *added: AddedColumn) -> Scope:
+        """The scope in which the subquery stands for this value."""
+        return replace(self, values={**self.values, text_of(node): value}, added=(*self.added, *added))
+
+    def knows(self, node: exp.Expr) -> bool:
+        return text_of(node) in self.values
+
+    @property
+    def new_name(self) -> str:
+        """A name for the next column that is added."""
+        return f"_x{len(self.added) + 1}"
+
+    def subquery(self, node: exp.Expr) -> Expression:
+        found = self.values.get(text_of(node))
+        if found is None:
+            raise self.lowering.refuse(node)
+        return found
 
     def condition(self, node: exp.Expr, clause: str) -> Expression:
         condition = self.lowering.lower(node)
@@ -86,107 +110,12 @@ class Scope:
             )
         return condition
 
-    def resolve(self, node: exp.Column) -> Expression:
-        """A column of the rows, or else the expression behind an alias of the SELECT list."""
-        found = self.lookup(node)
-        if found is not None:
-            return found
-        alias = node.name.lower()
-        if not self.is_alias(node) or alias in self.open_aliases:
-            raise self.unknown(node)
-        if alias not in self.known_aliases:
-            self.open_aliases.add(alias)
-            try:
-                self.known_aliases[alias] = self.lowering.lower(self.aliases[alias])
-            finally:
-                self.open_aliases.remove(alias)
-        return self.known_aliases[alias]
-
-    # -- subqueries that stand for a value or a condition -------------------------------------------------------------
-
-    def subquery(self, node: exp.Expr) -> Expression:
-        """A column of the row, where the subquery reads the row; else a constant that is asked first."""
-        text = node.sql()
-        if text not in self.found:
-            self.found[text] = self.test(node) or self.value(node)
-        return self.found[text]
-
-    def test(self, node: exp.Expr) -> Expression | None:
-        """IN and EXISTS that are a part of a condition or a value."""
-        found = as_test(node)
-        if found is None:
-            return None
-        name = self.new_name()
-        match = match_of(found, self, is_open=True)
-        self.add(lambda rows: replace(rows, relation=Mark(match.of(rows, found, self, negated=False), name)))
-        mark: Expression = Column(name, Boolean())
-        return self.lowering.build("NOT", node, (mark,)) if found.negated else mark
-
-    def value(self, node: exp.Expr) -> Expression:
-        resolver = self.resolver
-        releases, earlier = len(resolver.releases), len(resolver.earlier)
-        try:
-            return self.constant(node)
-        except UnknownName:
-            del resolver.releases[releases:], resolver.earlier[earlier:]
-            query = node.this if isinstance(node, exp.Subquery) else node
-            if not self.reads_outside(query):
-                raise
-        return correlated_value(query, self, node)
-
-    def constant(self, node: exp.Expr) -> Expression:
-        """A query that stands for one value: asked first, and a constant by then."""
-        query = (node.this if isinstance(node, exp.Subquery) else node).copy()
-        found = self.resolver.query(query, self.named)
-        if isinstance(found, Rows):
-            raise self.resolver.refuse(
-                "a subquery would show rows of people", node, "let it aggregate: (SELECT AVG(x) ...)"
-            )
-        return earlier_value(self.resolver, found.tree or query, self.named, node)
-
-    def constant_in_on(self, node: exp.Expr) -> Expression:
-        named = [column for column in node.find_all(exp.Column) if column.table]
-        if as_test(node) is not None or any(self.lookup(column) is not None for column in named):
-            raise self.resolver.refuse(
-                "a subquery in ON cannot read the rows that are joined", node, "put it into WHERE"
-            )
-        return self.constant(node)
-
-    def reads_outside(self, query: exp.Expr) -> bool:
-        return any(self.lookup(column) is not None for column in query.find_all(exp.Column))
-
-    def add(self, change: Callable[[Rows], Rows]) -> None:
-        """Gives the rows another column, now or as soon as they are there."""
-        if not self.is_read:
-            self.pending.append(change)
-            return
-        if self.rows.kept is not None:
-            raise self.rows.kept.refuse("a subquery reads these", "use an inner join")
-        self.rows = change(self.rows)
-
-    def new_name(self) -> str:
-        self.names += 1
-        return f"_x{self.names}"
-
-    @property
-    def inner_names(self) -> set[str]:
-        return self.source.inner_names
-
     @property
     def outside(self) -> Rows:
         """All that the items of FROM say of units, for what is checked before they are joined."""
         items = self.source.items
         private = next((rows for rows in items if rows.is_private), items[0])
         return replace(private, unit_keys={name: key for rows in items for name, key in rows.unit_keys.items()})
-
-    def lookup(self, node: exp.Column) -> Column | None:
-        if INNER in node.meta:
-            inner: Column = node.meta[INNER]
-            return inner
-        return self.source.column(node, self.resolver.place(node))
-
-    def is_alias(self, node: exp.Column) -> bool:
-        return not node.table and node.name.lower() in self.aliases
 
     def unknown(self, node: exp.Column) -> UnknownName | Unsupported:
         if _is_outside(node, self.resolver.schema):

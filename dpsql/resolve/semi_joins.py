@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.relation.relation import SemiJoin
+from dpsql.errors import Unsupported
+from dpsql.relation.relation import Mark, SemiJoin
+from dpsql.resolve.constant_subqueries import outside_columns
 from dpsql.resolve.correlated import read_inside
 from dpsql.resolve.earlier import earlier_rows
 from dpsql.resolve.joins import all_of, same_unit
 from dpsql.resolve.rows import Rows
-from dpsql.resolve.syntax import has_aggregate, unaliased
+from dpsql.resolve.scope import COMPARE_UNITS, READS_OUTSIDE
+from dpsql.resolve.syntax import copy_in_place, has_aggregate, is_test, unaliased, unwrapped
 
 if TYPE_CHECKING:
     from dpsql.expressions.tree import Expression
     from dpsql.relation.relation import Relation
     from dpsql.resolve.scope import Scope
+    from dpsql.source import Place
 
 MAYBE_NULL = "a unit that an outer join may have left NULL cannot stand beside [NOT] IN"
 MEMBERSHIP_HINT = "compare the unit with the unit: WHERE customer_id IN (SELECT customer_id FROM ...)"
@@ -28,10 +32,11 @@ MEMBERSHIP_HINT = "compare the unit with the unit: WHERE customer_id IN (SELECT 
 
 @dataclass(frozen=True)
 class Test:
-    """IN or EXISTS over a subquery; `value` is what stands before IN."""
+    """IN or EXISTS over a subquery."""
 
-    query: exp.Query
-    value: exp.Expr | None
+    query: exp.Expr
+    values: tuple[exp.Expr, ...]
+    """What stands before IN, part by part."""
     negated: bool
     node: exp.Expr
 
@@ -41,12 +46,13 @@ def as_test(node: exp.Expr) -> Test | None:
     if isinstance(node, exp.Not):
         inner = as_test(unaliased(node.this))
         return inner and replace(inner, negated=not inner.negated)
-    if isinstance(node, exp.In) and node.args.get("query") is not None and not node.expressions:
-        query = node.args["query"]
-        return Test(query.this if isinstance(query, exp.Subquery) else query, node.this, False, node)
-    if isinstance(node, exp.Exists) and isinstance(node.this, exp.Query):
-        return Test(node.this, None, False, node)
-    return None
+    if not is_test(node):
+        return None
+    if isinstance(node, exp.Exists):
+        return Test(node.this, (), False, node)
+    before = unaliased(node.this)
+    values = before.expressions if isinstance(before, exp.Tuple) else [before]
+    return Test(unwrapped(node.args["query"]), tuple(values), False, node)
 
 
 @dataclass(frozen=True)
@@ -58,25 +64,31 @@ class Match:
     compared: tuple[Expression, ...] = ()
     units: tuple[Expression, ...] = ()
     """What is compared as the unit of the rows outside. Where it is NULL, other people's rows would decide."""
+    at: Place | None = None
 
-    def of(self, rows: Rows, test: Test, scope: Scope, *, negated: bool) -> SemiJoin:
+    def of(self, rows: Rows, *, negated: bool) -> SemiJoin:
         """The test of these rows, once it is known what they are joined of."""
         if not all(map(rows.tells_unit, self.units)):
-            raise scope.resolver.refuse(MAYBE_NULL, test.node, "compare the unit that is never NULL, or use EXISTS")
+            raise Unsupported(MAYBE_NULL, at=self.at, hint="compare the unit that is never NULL, or use EXISTS")
         return SemiJoin(rows.relation, self.other, self.condition, negated, self.compared)
 
 
-def semi_joined(rows: Rows, test: Test, scope: Scope) -> Rows:
-    """The rows that the test keeps."""
-    found = match_of(test, scope, is_open=test.negated)
-    return replace(rows, relation=found.of(rows, test, scope, negated=test.negated))
+@dataclass(frozen=True)
+class MarkColumn:
+    """The column that says whether a row has a match."""
+
+    match: Match
+    name: str
+
+    def added_to(self, rows: Rows) -> Rows:
+        return replace(rows, relation=Mark(self.match.of(rows, negated=False), self.name))
 
 
 def match_of(test: Test, scope: Scope, *, is_open: bool) -> Match:
     """What the test looks for. `is_open`: no match must be told from an unknown one, since a NOT stands before it."""
-    if test.value is not None:
-        return _member(test, test.value, scope, is_open=is_open)
-    if any(map(has_aggregate, test.query.selects)):
+    if isinstance(test.node, exp.In):
+        return _member(test, scope, is_open=is_open)
+    if isinstance(test.query, exp.Select) and any(map(has_aggregate, test.query.selects)):
         raise scope.resolver.refuse(
             "EXISTS over an aggregate is always true", test.node, "compare the aggregate: (SELECT COUNT(*) ...) > 0"
         )
@@ -84,10 +96,8 @@ def match_of(test: Test, scope: Scope, *, is_open: bool) -> Match:
     return Match(inside.rows.relation, all_of(inside.linking))
 
 
-def _member(test: Test, value: exp.Expr, scope: Scope, *, is_open: bool) -> Match:
-    before = unaliased(value)
-    nodes = before.expressions if isinstance(before, exp.Tuple) else [before]
-    values = [scope.lowering.lower(node) for node in nodes]
+def _member(test: Test, scope: Scope, *, is_open: bool) -> Match:
+    values = [scope.lowering.lower(node) for node in test.values]
     other = _other_rows(test, scope)
     columns = list(other.plain_columns.values())
     if len(columns) != len(values):
@@ -105,16 +115,17 @@ def _member(test: Test, value: exp.Expr, scope: Scope, *, is_open: bool) -> Matc
         return Match(other.relation, all_of(equalities))
     if not all(other.tells_unit(its) for _, its in pairs):
         raise scope.resolver.refuse(MAYBE_NULL, test.node, "add WHERE ... IS NOT NULL inside")
-    return Match(other.relation, all_of(equalities), tuple(equalities), tuple(mine for mine, _ in pairs))
+    units = tuple(mine for mine, _ in pairs)
+    return Match(other.relation, all_of(equalities), tuple(equalities), units, scope.resolver.place(test.node))
 
 
 def _other_rows(test: Test, scope: Scope) -> Rows:
-    inside = test.query.copy()
-    inside.parent = test.query.parent  # so that a name of the row outside is told from one that there is not
-    found = scope.resolver.query(inside, scope.named)
+    for column in outside_columns(test.query, scope):
+        raise scope.resolver.refuse(READS_OUTSIDE, column, COMPARE_UNITS)
+    query = copy_in_place(test.query)
+    found = scope.resolver.query(query, scope.named)
     if isinstance(found, Rows):
         rows = found
     else:
-        source = exp.Subquery(this=found.tree or test.query)
-        rows = found.rows or earlier_rows(scope.resolver, source, scope.named)
-    return rows.apart_from(scope.inner_names)
+        rows = found.rows or earlier_rows(scope.resolver, exp.Subquery(this=found.tree or query), scope.named)
+    return rows.apart_from(scope.source.inner_names)

@@ -11,7 +11,7 @@ from dpsql.resolve.names import function_name
 from dpsql.resolve.quantiles import is_quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 def _duckdb() -> Dialect:
@@ -71,6 +71,48 @@ def stray_bounds(tree: exp.Expr) -> Iterator[exp.Expr]:
             above = node.parent.parent if isinstance(node.parent, exp.Distinct) else node.parent
             if above is None or not (is_wrapper(above) or is_aggregate(above)):
                 yield node
+
+
+def is_test(node: exp.Expr) -> bool:
+    """IN and EXISTS over a subquery."""
+    if isinstance(node, exp.In):
+        return node.args.get("query") is not None and not node.expressions
+    return isinstance(node, exp.Exists) and isinstance(node.this, exp.Query)
+
+
+def is_subquery(node: exp.Expr) -> bool:
+    """Whether the node stands for a value or a condition that a query gives."""
+    return isinstance(node, exp.Query | exp.Exists) or (isinstance(node, exp.In) and node.args.get("query") is not None)
+
+
+def unwrapped(query: exp.Expr) -> exp.Expr:
+    """The query without parentheses, unless these carry clauses of their own: ((SELECT ...) LIMIT 1)."""
+    while isinstance(query, exp.Subquery) and not extra_clauses(query, {"this"}):
+        query = query.this
+    return query
+
+
+def text_of(query: exp.Expr) -> str:
+    """What tells a subquery from others: queries of the same text are the same."""
+    return unwrapped(query).sql(DUCKDB)
+
+
+def outermost(node: exp.Expr, is_wanted: Callable[[exp.Expr], bool]) -> Iterator[exp.Expr]:
+    """The nodes of a kind that do not stand inside each other, nor in a subquery."""
+    pending = [node]
+    while pending:
+        part = pending.pop()
+        if is_wanted(part):
+            yield part
+        elif not isinstance(part, exp.Query):
+            pending.extend([*part.iter_expressions()][::-1])
+
+
+def copy_in_place(query: exp.Expr) -> exp.Expr:
+    """A copy that can be taken apart, and still knows which queries stand around it."""
+    copy = query.copy()
+    copy.parent = query.parent
+    return copy
 
 
 def nested_queries(query: exp.Expr) -> Iterator[exp.Query]:

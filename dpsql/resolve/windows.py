@@ -6,21 +6,25 @@ ROW_NUMBER() OVER w ... WINDOW w AS (PARTITION BY unit ORDER BY day)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
 
 from sqlglot import exp
 
+from dpsql.expressions.tree import Column
 from dpsql.relation.per_unit import WINDOWS, check_per_unit, result_type
 from dpsql.relation.relation import Frame, WindowCall, WindowOrder
 from dpsql.resolve.calls import aggregate_call
-from dpsql.resolve.syntax import extra_clauses
+from dpsql.resolve.inner import inner_column
+from dpsql.resolve.syntax import extra_clauses, outermost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from dpsql.errors import Unsupported
     from dpsql.expressions.facts import Facts
     from dpsql.expressions.lower import Lowering
+    from dpsql.resolve.apply_where import Filtered
     from dpsql.resolve.rows import Rows
 
     Refuse = Callable[[str, exp.Expr, str], Unsupported]
@@ -29,12 +33,46 @@ LARGEST_OFFSET = 2**31
 FRAME_HINT = "write ROWS BETWEEN 2 PRECEDING AND CURRENT ROW, or RANGE with UNBOUNDED and CURRENT ROW"
 
 
-def window_call(
-    node: exp.Window,
-    lowering: Lowering,
-    rows: Rows,
-    refuse: Refuse,
-) -> tuple[WindowCall, Facts]:
+@dataclass(frozen=True)
+class Windows:
+    """The windows of a SELECT, each under the name of a column that holds it."""
+
+    below: Filtered
+    definitions: Sequence[exp.Window]
+    """What the WINDOW clause says."""
+    calls: tuple[tuple[str, WindowCall], ...] = ()
+
+    def replaced(self, node: exp.Expr) -> exp.Expr:
+        """The node with these columns instead of its windows."""
+        if not self.calls:
+            return node
+
+        def replaced(part: exp.Expr) -> exp.Expr:
+            if not isinstance(part, exp.Window) or part.parent_select is not None:
+                return part
+            window, facts = self.call(part)
+            return inner_column(Column(next(name for name, call in self.calls if call == window), facts.type))
+
+        return node.copy().transform(replaced, copy=False)
+
+    def call(self, node: exp.Window) -> tuple[WindowCall, Facts]:
+        refuse = self.below.scope.resolver.refuse
+        return _window_call(
+            _named_window(node, self.definitions, refuse), self.below.scope.lowering, self.below.rows, refuse
+        )
+
+
+def read_windows(nodes: Iterable[exp.Expr], definitions: Sequence[exp.Window], below: Filtered) -> Windows:
+    windows = Windows(below, definitions)
+    calls = dict.fromkeys(windows.call(window)[0] for node in nodes for window in _windows_in(node))
+    return replace(windows, calls=tuple((f"_w{number}", call) for number, call in enumerate(calls)))
+
+
+def _windows_in(node: exp.Expr) -> Iterator[exp.Window]:
+    return cast("Iterator[exp.Window]", outermost(node, lambda part: isinstance(part, exp.Window)))
+
+
+def _window_call(node: exp.Window, lowering: Lowering, rows: Rows, refuse: Refuse) -> tuple[WindowCall, Facts]:
     """A window function, which must be partitioned by the unit."""
     if extra_clauses(node, {"this", "partition_by", "order", "over", "spec"}):
         raise refuse("this kind of window cannot be used", node, "write OVER (PARTITION BY unit ORDER BY ...)")
@@ -54,16 +92,19 @@ def window_call(
     return WindowCall(call, others, ordered, spec and _frame(spec, refuse)), result_type(call)
 
 
-def named_window(node: exp.Window, windows: list[exp.Window], refuse: Refuse) -> exp.Window:
+def _named_window(node: exp.Window, windows: Sequence[exp.Window], refuse: Refuse) -> exp.Window:
     """OVER w, with what WINDOW w AS (...) says of it."""
     name = node.args.get("alias")
     if name is None:
         return node
     for window in windows:
         if window.this.name.lower() == name.name.lower():
-            base = named_window(window, [other for other in windows if other is not window], refuse)
-            own = {key: node.args.get(key) or base.args.get(key) for key in ("partition_by", "order", "spec")}
-            return exp.Window(this=node.this, over=node.args.get("over"), **own)
+            base = _named_window(window, [other for other in windows if other is not window], refuse)
+            whole = node.copy()
+            whole.set("alias", None)
+            for key in ("partition_by", "order", "spec"):
+                whole.set(key, whole.args.get(key) or base.copy().args.get(key))
+            return whole
     raise refuse(f'there is no window "{name.name}"', node, f"add WINDOW {name.name} AS (PARTITION BY ...)")
 
 

@@ -1,7 +1,7 @@
 """What the data owner declares: tables, units, types, bounds. See schemas/shop.yaml for a schema with comments."""
 
 from dpsql.schema.load import load_schema
-from dpsql.schema.model import Column, Contribution, Csv, Hop, Schema, Table, UnitPath
+from dpsql.schema.model import Collected, Column, Contribution, Csv, Hop, Schema, Table, UnitPath
 from dpsql.schema.types import (
     Boolean,
     ColumnType,
@@ -17,6 +17,7 @@ from dpsql.schema.types import (
 
 __all__ = [
     "Boolean",
+    "Collected",
     "Column",
     "ColumnType",
     "Contribution",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
@@ -31,7 +32,17 @@ from pydantic import (
 
 from dpsql.errors import SchemaError
 from dpsql.schema.problems import COLUMN_BRANCH, PATH_BRANCH, Document, complaint, first_problem
-from dpsql.schema.types import PLAIN_TYPES, ColumnType, Value, misfit, parse_type, shown
+from dpsql.schema.types import (
+    PLAIN_TYPES,
+    Boolean,
+    ColumnType,
+    Integer,
+    Text,
+    Value,
+    misfit,
+    parse_type,
+    shown,
+)
 from dpsql.source import did_you_mean
 
 TYPE_JSON: dict[str, Any] = {
@@ -46,6 +57,8 @@ VALUES_JSON = {"type": ["array", "null"], "items": {"type": ["string", "integer"
 # One ASCII character that neither ends a line nor belongs to a word.
 Mark = Annotated[str, Field(pattern=r"^[\t !-/:-@\[-^`{-~]$")]
 NoMark = Annotated[str, Field(pattern=r"^[\t !-/:-@\[-^`{-~]?$")]
+# Bits of a report that fit into a column of 64-bit integers.
+MOST_BITS = 63
 # One person's rows and groups are counted in SQL integers.
 Count = Annotated[int, Field(ge=1, lt=2**31)]
 
@@ -154,6 +167,70 @@ class Hop(NamedTuple):
     to_column: str
 
 
+class Collected(Declared):
+    """The column holds reports: people randomised their own answers before these reached the table (dpsql.local)."""
+
+    sample = "collected: {mechanism: kary, epsilon: 1.0, values: [never, sometimes, daily]}"
+
+    mechanism: Literal["randomized_response", "kary", "rappor", "oue", "subset"] = Field(
+        description="How answers were randomised; rappor, oue and subset report a bit for each value, as one integer"
+    )
+    epsilon: Annotated[float, WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] = Field(
+        description="No two answers make a report more than e^epsilon times as likely"
+    )
+    values: Annotated[tuple[Value, ...], WithJsonSchema(VALUES_JSON | {"minItems": 2})] = Field(
+        description="Every value that an answer can have, in the order in which the mechanism was given them"
+    )
+    instantaneous: tuple[float, float] | None = Field(
+        default=None, description="For rappor: how often a permanent 0 and a permanent 1 are reported as 1"
+    )
+
+    @property
+    def is_bits(self) -> bool:
+        """Whether a report is a bit for each value, the first one lowest, and not a value."""
+        return self.mechanism in ("rappor", "oue", "subset")
+
+    @field_validator("epsilon", mode="plain")
+    @classmethod
+    def _read_epsilon(cls, epsilon: object) -> float:
+        if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon < math.inf:
+            raise complaint("epsilon is a number above 0", hint="write  epsilon: 1.0")
+        return float(epsilon)
+
+    @field_validator("values", mode="plain")
+    @classmethod
+    def _list_values(cls, values: object) -> tuple[object, ...]:
+        """What type they are of is the column's to say."""
+        if not isinstance(values, list | tuple) or len(values) < 2:
+            raise complaint("an answer has at least two possible values", hint=f"write  {cls.sample}")
+        return tuple(values)
+
+    @field_validator("instantaneous", mode="before")
+    @classmethod
+    def _list_probabilities(cls, pair: object) -> object:
+        return tuple(pair) if isinstance(pair, list) else pair
+
+    @model_validator(mode="after")
+    def _fit_the_mechanism(self) -> Collected:
+        if self.mechanism == "randomized_response" and len(self.values) != 2:
+            raise complaint("randomized response is for two values", "values", hint="write  mechanism: kary")
+        if self.is_bits and len(self.values) > MOST_BITS:
+            raise complaint(
+                f"a report of more than {MOST_BITS} bits does not fit into a column of integers",
+                "values",
+                hint="estimate such reports with dpsql.local, or collect with  mechanism: kary",
+            )
+        if self.instantaneous is not None and self.mechanism != "rappor":
+            raise complaint(f"{self.mechanism} has no instantaneous noise", "instantaneous", hint="leave it out")
+        if self.instantaneous is not None and not 0 < self.instantaneous[0] < self.instantaneous[1] < 1:
+            raise complaint(
+                "these are two probabilities, of which the second is larger",
+                "instantaneous",
+                hint="write  instantaneous: [0.5, 0.75]",
+            )
+        return self
+
+
 def _read_type(text: object) -> ColumnType:
     if isinstance(text, ColumnType):
         return text
@@ -183,7 +260,15 @@ class Column(Declared):
         default=None, description="Every value that the column can have: its groups are public"
     )
     nullable: bool = Field(default=False, description="Whether NULL is among its values, and a group of its own")
+    collected: Collected | None = Field(
+        default=None, description="The column holds randomised reports; the type is that of the answers"
+    )
     _name: str = PrivateAttr(default="")
+
+    @property
+    def stored_type(self) -> ColumnType:
+        """What the table holds: reports of bits are integers, whatever the answers are."""
+        return Integer() if self.collected is not None and self.collected.is_bits else self.type
 
     @property
     def name(self) -> str:
@@ -248,6 +333,29 @@ class Column(Declared):
                 raise complaint(f"{shown(value)} is listed twice", hint="list every value once")
             seen.add(value)
         return read
+
+    @field_validator("collected")
+    @classmethod
+    def _collect_answers_alone(cls, collected: Collected | None, info: ValidationInfo) -> Collected | None:
+        column_type: ColumnType | None = info.data.get("type")
+        if collected is None or column_type is None:
+            return collected
+        for key, instead in (("bounds", "the values say more"), ("values", "its values are those of `collected`")):
+            if info.data.get(key) is not None:
+                raise complaint(f"a collected column has no {key} beside it", hint=f"leave the {key} out: {instead}")
+        if info.data.get("nullable"):
+            raise complaint(
+                "a collected column holds no NULL: whether somebody answered is not randomised",
+                hint="leave nullable out, and let no answer be one of the values, such as none",
+            )
+        if not isinstance(column_type, Text | Integer | Boolean):
+            raise complaint(
+                f"a {column_type.name} column cannot be collected", hint="collect text, integer or boolean answers"
+            )
+        values = _read_all(column_type, collected.values)
+        if len({*values}) < len(values):
+            raise complaint("a value is listed twice", "values", hint="list every value once")
+        return collected.model_copy(update={"values": values})
 
 
 def _read_all(column_type: ColumnType, values: list[object] | tuple[object, ...]) -> tuple[Value, ...]:
@@ -339,6 +447,17 @@ class Table(Declared):
             raise complaint(
                 "the table is private and names no unit",
                 hint="write  unit: customer_id  (the column that identifies the person), or  public: true",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _know_people_by_what_is_true(self) -> Table:
+        leading = self.unit.through if isinstance(self.unit, UnitPath) else self.unit
+        if leading is not None and self.columns[leading].collected is not None:
+            raise complaint(
+                f'"{leading}" leads to the person and cannot be randomised',
+                "unit",
+                hint="remove collected, or name another column as the unit",
             )
         return self
 
@@ -484,6 +603,8 @@ def _resolved_unit(name: str, tables: Mapping[str, Table]) -> str | UnitPath | N
     at = (name, "unit", "to")
     to_table = _spelled("table", unit.to_table, tables, *at)
     to_column = _spelled("column", unit.to_column, tables[to_table].columns, *at)
+    if tables[to_table].columns[to_column].collected is not None:
+        raise complaint(f'"{to_table}.{to_column}" holds randomised reports', *at, hint="lead the path to a key")
     if tables[to_table].public:
         raise complaint(
             f'the path ends nowhere: "{to_table}" is public and has no unit', *at, hint="lead it to a private table"

@@ -61,6 +61,10 @@ SAMPLES = {
     "encoding": "encoding: utf-8, latin-1 or windows-1252",
     "line_breaks": "line_breaks: true",
     "view": "view: trusted",
+    "mechanism": "mechanism: kary, randomized_response, rappor, oue or subset",
+    "epsilon": "epsilon: 1.0",
+    "values": "values: [never, sometimes, daily]",
+    "instantaneous": "instantaneous: [0.5, 0.75]",
 }
 
 

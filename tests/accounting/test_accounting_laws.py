@@ -25,7 +25,7 @@ from dpsql.accounting.events import (
     Repeated,
     from_json,
 )
-from dpsql.accounting.filters import FILTERS, RESERVED_SHARE, Auto, Basic, Gdp, Zcdp, filter_named
+from dpsql.accounting.filters import FILTERS, RESERVED_SHARE, Auto, Basic, Gdp, Mixed, Zcdp, filter_named
 from dpsql.errors import ProgrammingError, Unsupported
 
 TENTH = Fraction(1, 10)
@@ -128,7 +128,9 @@ def test_known_prices():
     assert price(Laplace(Fraction(10))) == price(PureRelease(TENTH))
     assert price(Laplace(Fraction(10))).rho == Fraction(1, 200)
     assert price(Exponential(TENTH)).rho == Fraction(1, 800)
-    assert price(Gaussian(Fraction(20))) == Totals(math.inf, Fraction(1, 800), Fraction(1, 400), Fraction(0))
+    assert price(Gaussian(Fraction(20))) == Totals(
+        math.inf, Fraction(1, 800), Fraction(1, 400), Fraction(0), rest=Fraction(1, 400)
+    )
     assert price(ApproximateRelease(Fraction(0), DELTA)) == Totals(delta=DELTA)
     assert price(Parallel(())) == price(Composed(())) == price(Free()) == Totals()
 
@@ -210,7 +212,7 @@ class LawsOfFilters:
             share = a_filter.reserved_delta
             assert a_filter.admits(Totals(delta=share))
             assert not a_filter.admits(Totals(delta=share + TINY * DELTA))
-            assert share + a_filter.curve_delta == a_filter.delta
+            assert share + sum(rule.curve_delta for rule in a_filter.rules) == a_filter.delta
 
     def test_more_noise_never_costs_more(self):
         for a_filter in self.filters():
@@ -256,6 +258,11 @@ class TestZcdp(LawsOfFilters):
 
 class TestGdp(LawsOfFilters):
     kind = Gdp
+    affordable = Gaussian(Fraction(20))
+
+
+class TestMixed(LawsOfFilters):
+    kind = Mixed
     affordable = Gaussian(Fraction(20))
 
 

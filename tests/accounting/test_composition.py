@@ -3,14 +3,15 @@
 import math
 from fractions import Fraction
 from itertools import product
+from statistics import NormalDist
 
 import dp_accounting
 import pytest
 
 from dpsql.accounting.costs import Totals, price
 from dpsql.accounting.events import ApproximateRelease, Composed, Gaussian, Laplace, PureRelease
-from dpsql.accounting.filters import FILTERS, Auto, Basic, Gdp, Zcdp
-from dpsql.accounting.gaussian_dp import delta_at
+from dpsql.accounting.filters import FILTERS, Auto, Basic, Gdp, Mixed, Zcdp
+from dpsql.accounting.gaussian_dp import delta_at, mu_for
 from dpsql.accounting.tally import Tally
 
 DELTA = Fraction(1, 10**6)
@@ -153,3 +154,53 @@ def test_the_pure_sum_costs_auto_no_delta():
     for _ in range(10):
         totals += price(PureRelease(Fraction(1, 10)))
     assert auto.spent(totals) == (1.0, 0.0)
+
+
+# -- mixed rules ------------------------------------------------------------------------------------------------------
+
+
+def gaussian_value(mu, c):
+    """The largest P(S) - c Q(S) for P and Q a distance of mu apart."""
+    if mu == 0:
+        return max(0.0, 1 - c)
+    normal = NormalDist().cdf
+    return normal(mu / 2 - math.log(c) / mu) - c * normal(-mu / 2 - math.log(c) / mu)
+
+
+def adaptive_value(pure, mus, c):
+    """The largest P(S) - c Q(S) of a strategy that may ask a coin of each pure epsilon and Gaussians of these mus in an
+    order that it chooses by the answers; a coin is true as often as its epsilon allows."""
+    values = [gaussian_value(math.hypot(*mus), c)]
+    for i, epsilon in enumerate(pure):
+        true = 1 / (1 + math.exp(-epsilon))
+        left = pure[:i] + pure[i + 1 :]
+        values.append(
+            true * adaptive_value(left, mus, c * (1 - true) / true)
+            + (1 - true) * adaptive_value(left, mus, c * true / (1 - true))
+        )
+    return max(values)
+
+
+@pytest.mark.parametrize("c", [1.0, math.e, 10.0, 30.0])
+@pytest.mark.parametrize("pure", [(0.5,), (0.2, 0.7), (0.1, 0.4, 0.9)])
+def test_pure_releases_beside_gaussians_scale_the_threshold(pure, c):
+    """V(E, M; c) <= H(M; c e^-E), whatever is asked first, and by little where all of E is one coin."""
+    mus = (0.3, 0.8)
+    bound = gaussian_value(math.hypot(*mus), c * math.exp(-sum(pure)))
+    assert adaptive_value(pure, mus, c) <= bound * (1 + 1e-12)
+
+
+def test_one_kind_of_noise_after_the_other_leaves_what_is_left():
+    laplace, gaussian = PureRelease(Fraction(1, 2)), Gaussian(1 / mu_for(Fraction(1, 2), DELTA))
+    kept, lost = (kind(Fraction(3), DELTA).remaining(price(laplace) + price(gaussian)) for kind in (Mixed, Auto))
+    assert kept.epsilon >= 1.75
+    assert lost.epsilon < 2.3  # mu counts a pure release as far more than it is
+
+
+def test_old_accounts_go_on_without_mixed_rules():
+    """Their sums do not say what was pure."""
+    old = Totals.from_texts({"epsilon": "inf", "rho": "1/800", "mu_squared": "1/400", "delta": "0"})
+    assert math.inf == old.pure == old.rest
+    assert Mixed(Fraction(1), DELTA).admits(old)
+    assert old.agrees(price(Gaussian(Fraction(20))))
+    assert not old.agrees(price(Gaussian(Fraction(10))))

@@ -49,7 +49,7 @@ def test_an_entry_holds_what_happened(opened):
     entry = spend(ledger, delta=1e-9)
     first, again = ledger.history()
     assert again == entry
-    assert (first.state, first.epsilon, first.delta, first.composition) == ("budget", 1, 0, "auto")
+    assert (first.state, first.epsilon, first.delta, first.composition) == ("budget", 1, 0, "mixed")
     assert (entry.number, entry.state, entry.analyst, entry.dataset) == (2, "charged", "ada", "shop")
     assert (entry.sql, entry.fingerprint, entry.event) == ("SELECT 1", "f", TENTH)
     assert (entry.epsilon, entry.delta) == (Fraction(1, 10), Fraction(1, 10**9))

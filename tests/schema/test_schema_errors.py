@@ -104,6 +104,86 @@ VALUES = [
     ),
 ]
 
+KARY = "mechanism: kary, epsilon: 1.0"
+COLLECTED = [
+    column("{type: text, collected: {}}", "x.collected", '"mechanism" is missing', "mechanism: kary"),
+    column("{type: text, collected: kary}", "x.collected", "is not a mapping", "collected: {mechanism: kary"),
+    column(f"{{type: text, collected: {{{KARY}}}}}", "x.collected", '"values" is missing', "values: [never"),
+    column(f"{{type: text, collected: {{{KARY}, values: [a]}}}}", "x.collected.values", "at least two", "values: ["),
+    column(f"{{type: text, collected: {{{KARY}, values: [a, a]}}}}", "x.collected.values", "twice", "once"),
+    column(f"{{type: text, collected: {{{KARY}, values: [1, 2]}}}}", "x.collected", "1 is not text", "in quotes"),
+    column(f"{{type: text, collected: {{{KARY}, values: [a, null]}}}}", "x.collected", "null is not text", "in quotes"),
+    column(
+        "{type: text, collected: {mechanism: coins, epsilon: 1, values: [a, b]}}",
+        "x.collected.mechanism",
+        "Input should be",
+        "mechanism: kary, randomized_response, rappor, oue or subset",
+    ),
+    *(
+        column(
+            f"{{type: text, collected: {{mechanism: kary, epsilon: {epsilon}, values: [a, b]}}}}",
+            "x.collected.epsilon",
+            "epsilon is a number above 0",
+            "epsilon: 1.0",
+        )
+        for epsilon in ("0", "-1", ".nan", ".inf", "true", "much")
+    ),
+    column(
+        "{type: text, collected: {mechanism: randomized_response, epsilon: 1, values: [a, b, c]}}",
+        "x.collected.values",
+        "two values",
+        "mechanism: kary",
+    ),
+    column(
+        f"{{type: text, collected: {{{KARY}, values: [a, b], instantaneous: [0.5, 0.75]}}}}",
+        "x.collected.instantaneous",
+        "kary has no instantaneous noise",
+        "leave it out",
+    ),
+    column(
+        "{type: text, collected: {mechanism: rappor, epsilon: 1, values: [a, b], instantaneous: [0.75, 0.5]}}",
+        "x.collected.instantaneous",
+        "the second is larger",
+        "instantaneous: [0.5, 0.75]",
+    ),
+    column(
+        f"{{type: integer, collected: {{mechanism: oue, epsilon: 1, values: {list(range(64))}}}}}",
+        "x.collected.values",
+        "more than 63 bits",
+        "mechanism: kary",
+    ),
+    column(
+        f"{{type: integer, bounds: [1, 2], collected: {{{KARY}, values: [1, 2]}}}}",
+        "x.collected",
+        "no bounds beside it",
+        "leave the bounds out",
+    ),
+    column(
+        f"{{type: text, values: [a, b], collected: {{{KARY}, values: [a, b]}}}}",
+        "x.collected",
+        "no values beside it",
+        "leave the values out",
+    ),
+    column(
+        f"{{type: text, nullable: true, collected: {{{KARY}, values: [a, b]}}}}",
+        "x.collected",
+        "holds no NULL",
+        "leave nullable out",
+    ),
+    column(
+        f"{{type: double, collected: {{{KARY}, values: [a, b]}}}}",
+        "x.collected",
+        "a double column cannot be collected",
+        "text, integer or boolean",
+    ),
+    table(
+        f"{{unit: p, columns: {{p: {{type: integer, collected: {{{KARY}, values: [1, 2]}}}}}}}}",
+        "t.unit",
+        "leads to the person",
+        "another column as the unit",
+    ),
+]
+
 COLUMNS = [
     column("{type: double, bound: [0, 1]}", "x.bound", 'unknown key "bound"', 'did you mean "bounds"?'),
     column("{bounds: [0, 1]}", "x", '"type" is missing', "type: integer"),
@@ -229,7 +309,9 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize("case", [*BOUNDS, *VALUES, *COLUMNS, *TABLES, *PATHS, *CONTRIBUTIONS, *FILES, *TEXT_FILES])
+@pytest.mark.parametrize(
+    "case", [*BOUNDS, *VALUES, *COLLECTED, *COLUMNS, *TABLES, *PATHS, *CONTRIBUTIONS, *FILES, *TEXT_FILES]
+)
 def test_the_message_says_where_what_and_what_to_write(case: Case, tmp_path: Path) -> None:
     file = tmp_path / "schema.yaml"
     file.write_text(case.file, encoding="utf-8")

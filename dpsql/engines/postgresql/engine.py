@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import warnings
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,18 +20,17 @@ from psycopg import IsolationLevel
 from dpsql.engines.declared_tables import check_table, is_present
 from dpsql.engines.postgresql.catalog import current_schema, found_tables
 from dpsql.engines.postgresql.render import render
+from dpsql.engines.public import Guarantees
 from dpsql.engines.quoting import quoted
-from dpsql.engines.stored_types import stays_apart
 from dpsql.errors import OperationalError, SchemaError
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from dpsql.engine_sql.tree import Query
     from dpsql.engines.postgresql.catalog import PostgreSQLTable
+    from dpsql.engines.public import Render
     from dpsql.schema.model import Schema, Table
-    from dpsql.schema.types import ColumnType
 
 CERTIFIED = (15,)
 OLDEST = 14
@@ -64,13 +64,8 @@ class PostgreSQLEngine:
         for table in schema.tables.values():
             _check(table, found, place)
         self._tables = {table.name.lower(): found[table.name.lower()] for table in schema.tables.values()}
-        self._reads = {table.name: self._read(table) for table in schema.tables.values()}
-        self._present = frozenset(
-            (table.name.lower(), column.name.lower())
-            for table in schema.tables.values()
-            for column in table.columns.values()
-            if is_present(column, self._tables[table.name.lower()].found)
-        )
+        self.render: Render = partial(render, tables={name: self._read(part) for name, part in schema.tables.items()})
+        self.guarantees = _guarantees(schema, self._tables)
 
     @classmethod
     def open(cls, url: str, schema: Schema) -> PostgreSQLEngine:
@@ -103,20 +98,12 @@ class PostgreSQLEngine:
             problem = OperationalError("PostgreSQL does not answer", hint="look at it with psql; connect again")
         raise problem
 
-    def is_unique(self, table: str, column: str, kind: ColumnType) -> bool:
-        found = self._tables[table.lower()].found
-        own = found.column(column)
-        return own in found.unique and stays_apart(kind, found.columns[own])
-
-    def never_null(self, table: str, column: str) -> bool:
-        return (table.lower(), column.lower()) in self._present
-
-    def render(self, query: Query, blanks: Mapping[str, int] | None = None) -> str:
-        return render(query, blanks, self._reads)
-
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
         with self._reading() as connection:
             return _fetched(connection.execute(sql.encode()))
+
+    def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
+        return self.run(sql)
 
     @contextmanager
     def _reading(self) -> Iterator[psycopg.Connection]:
@@ -189,6 +176,21 @@ def _prepared(connection: psycopg.Connection) -> str:
     connection.commit()
     connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
     return place
+
+
+def _guarantees(schema: Schema, tables: Mapping[str, PostgreSQLTable]) -> Guarantees:
+    unique = {
+        (name, column.lower()): table.found.columns[column]
+        for name, table in tables.items()
+        for column in table.found.unique
+    }
+    present = {
+        (table.name.lower(), column.name.lower())
+        for table in schema.tables.values()
+        for column in table.columns.values()
+        if is_present(column, tables[table.name.lower()].found)
+    }
+    return Guarantees(unique, frozenset(present))
 
 
 def _check(table: Table, found: Mapping[str, PostgreSQLTable], place: str) -> None:

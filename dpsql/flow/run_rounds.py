@@ -1,9 +1,10 @@
-"""Releases that read the answers of others run after them, in rounds; all of them were charged before the first.
+"""run_rounds: what was charged is asked and gets its noise, releases that read answers of others after these.
 
     SELECT COUNT(*) FROM orders WHERE amount > (SELECT AVG(amount) FROM orders)
 
 First round: the sums behind AVG get their noise, and the scratch database makes a number of them. Second round: the
-count, with that number as a constant. Only noisy values pass from round to round. docs/proofs/adaptive.md.
+count, with that number as a constant. All was charged before the first, and only noisy values pass from round to
+round. docs/proofs/adaptive.md. How the charge ended is on record before anything is said (settle.py).
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dpsql.errors import OperationalError
 from dpsql.flow.add_noise import Noisy, add_noise
 from dpsql.flow.execute_query import execute_query
-from dpsql.flow.finish_result import read_public
+from dpsql.flow.settle import settled
 from dpsql.relation.earlier import EarlierTable, known_rows
 
 if TYPE_CHECKING:
@@ -23,14 +25,19 @@ if TYPE_CHECKING:
 
     from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.flow.charge_budget import Charged
-    from dpsql.flow.plan_query import PlannedEarlier
+    from dpsql.flow.plan_query import PlannedEarlier, PublicTable
     from dpsql.flow.setting import Setting
 
     Columns = Mapping[str, np.ndarray]
 
 
-def draw_in_rounds(charged: Charged, setting: Setting) -> Noisy:
-    """Every release with its noise. Where one fails, those that wait for it are not asked."""
+def run_rounds(charged: Charged, setting: Setting) -> Noisy:
+    """Every release with its noise."""
+    return settled(_drawn, charged, setting)
+
+
+def _drawn(charged: Charged, setting: Setting) -> Noisy:
+    """Where one fails, those that wait for it are not asked."""
     calibrated = charged.calibrated
     drawn: dict[int, Columns | None] = dict.fromkeys(range(len(calibrated.releases)))
     for numbers in _rounds(calibrated):
@@ -80,3 +87,13 @@ def _filled(
     data += [read_public(table, setting) for table in part.public]
     rows = setting.scratch.run(part.finish, tables, data).rows
     return replace(part.table, rows=known_rows(rows, [kind for _, kind in part.table.columns]))
+
+
+def read_public(table: PublicTable, setting: Setting) -> Columns:
+    try:
+        return setting.engine.run(table.sql)
+    except Exception as problem:
+        raise OperationalError(
+            f'the public table "{table.scan.table}" cannot be read',
+            hint="the answer is kept: ask again when the table can be read, and it is free",
+        ) from problem

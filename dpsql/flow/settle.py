@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING
 from dpsql.accounting.events import Composed
 from dpsql.errors import Error
 from dpsql.flow.add_noise import Noisy
-from dpsql.rounds import draw_in_rounds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dpsql.accounting.entries import Entry
     from dpsql.flow.charge_budget import Charged
     from dpsql.flow.setting import Setting
 
+    Draw = Callable[[Charged, Setting], Noisy]
 
-def draw_and_settle(charged: Charged, setting: Setting) -> Noisy:
+
+def settled(draw: Draw, charged: Charged, setting: Setting) -> Noisy:
     if charged.entry is None:
-        return draw_in_rounds(charged, setting)
+        return draw(charged, setting)
     try:
-        noisy, stop = _drawn_or_stopped(charged, setting)
+        noisy, stop = _drawn_or_stopped(draw, charged, setting)
         if noisy is not None:
             _mark(charged.entry, noisy, setting)
             return noisy
@@ -39,10 +42,10 @@ def draw_and_settle(charged: Charged, setting: Setting) -> Noisy:
     raise stop
 
 
-def _drawn_or_stopped(charged: Charged, setting: Setting) -> tuple[Noisy | None, BaseException | None]:
+def _drawn_or_stopped(draw: Draw, charged: Charged, setting: Setting) -> tuple[Noisy | None, BaseException | None]:
     """What was drawn; or what ended it, with nothing on it that could show exact numbers."""
     try:
-        return draw_in_rounds(charged, setting), None
+        return draw(charged, setting), None
     except Error as problem:
         return None, problem.with_traceback(None)
     except Exception:

@@ -18,18 +18,17 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Linear, Ratio
 from dpsql.errors import ProgrammingError, Unsupported
-from dpsql.flow.calibrate_noise import first_answered, subject_of, with_noise
 from dpsql.flow.candidates import Candidate, candidate, noisy_columns, possible_noises
+from dpsql.flow.fingerprint import subject_of
 from dpsql.flow.question import refuse_options
 from dpsql.intervals import half_width
 from dpsql.result import LEVEL
 
 if TYPE_CHECKING:
     from dpsql.accounting.budget import Budget
-    from dpsql.flow.calibrate_noise import Calibrated
     from dpsql.flow.plan_query import Output, Planned
+    from dpsql.flow.public_setting import PublicSetting
     from dpsql.flow.question import Accuracy
-    from dpsql.flow.setting import Setting
 
 MANTISSAS = 900
 """Epsilons are tried to three digits, 1.00 to 9.99, in each power of ten."""
@@ -47,11 +46,12 @@ class Target:
     width: float
 
 
-def meet_accuracy(planned: Planned, setting: Setting) -> Calibrated:
-    accuracy, budget = planned.question.accuracy, setting.ledger.budget
+def ways_to_meet(planned: Planned, public: PublicSetting) -> list[tuple[Planned, Candidate, str]]:
+    """For each kind of noise the question at its least cost, and why; the cheapest first."""
+    accuracy, budget = planned.question.accuracy, public.budget
     assert accuracy is not None
     refuse_options(planned.question, ("epsilon",), "accuracy=")
-    targets = [_target(output, accuracy, planned, setting) for output in planned.outputs if not output.is_key]
+    targets = [_target(output, accuracy, planned, public) for output in planned.outputs if not output.is_key]
     if not targets:
         raise ProgrammingError(
             f"no column of the answer is noisy, so {accuracy} says nothing", hint=f"leave accuracy= out, {PRICE}"
@@ -68,7 +68,7 @@ def meet_accuracy(planned: Planned, setting: Setting) -> Calibrated:
     if len(found) > 1:
         (_, best), (_, other), *_ = found
         reason += f": takes {best.share:.2g} of the session, {other.mechanism} {other.share:.2g}"
-    return first_answered([with_noise(asked, way, reason, setting) for asked, way in found], setting)
+    return [(asked, way, reason) for asked, way in found]
 
 
 def _least(noise: str, planned: Planned, targets: list[Target], budget: Budget) -> tuple[Planned, Candidate] | None:
@@ -101,29 +101,27 @@ def _width(target: Target, way: Candidate) -> float:
     return width
 
 
-def _target(output: Output, accuracy: Accuracy, planned: Planned, setting: Setting) -> Target:
+def _target(output: Output, accuracy: Accuracy, planned: Planned, public: PublicSetting) -> Target:
     if isinstance(output.estimate, Ratio):
         raise Unsupported(
             f'how exact "{output.name}" is depends on the answer, so {accuracy} cannot be promised',
             hint=f"ask for SUM and COUNT with accuracy= and divide them yourself, {PRICE}",
         )
     measured = () if output.release is None else planned.releases[output.release].release.measures
-    names = {measure.column for measure in measured}
-    if output.estimate is None or output.release is None or not {name for name, _ in output.estimate.weights} <= names:
+    names, linear = {measure.column for measure in measured}, output.estimate
+    if not isinstance(linear, Linear) or output.release is None or not {name for name, _ in linear.weights} <= names:
         raise Unsupported(
             f'how exact "{output.name}" will be is not known beforehand, so {accuracy} cannot be promised',
             hint=f"accuracy= is for COUNT and SUM, and their sums and differences, in one SELECT; {PRICE}",
         )
-    amount = accuracy.amount * (
-        _total(output, output.estimate, output.release, planned, setting) if accuracy.relative else 1
-    )
-    return Target(output.estimate, output.release, float(amount))
+    amount = accuracy.amount * (_total(output, linear, output.release, planned, public) if accuracy.relative else 1)
+    return Target(linear, output.release, float(amount))
 
 
-def _total(output: Output, estimate: Linear, release: int, planned: Planned, setting: Setting) -> Fraction:
+def _total(output: Output, estimate: Linear, release: int, planned: Planned, public: PublicSetting) -> Fraction:
     """The column's sum over all groups in the first answer that was given: known to everybody, so free to use."""
-    answers = setting.ledger.answers
-    answer = None if planned.question.fresh else answers.first(subject_of(planned, release, setting))
+    subject = subject_of(planned, release, public.schema.dataset)
+    answer = None if planned.question.fresh else public.answers.first(subject)
     columns = {} if answer is None else json.loads(answer)
     rows = len(next(iter(columns.values()), ()))
     total = sum((_value(estimate, columns, row) for row in range(rows)), Fraction(0))

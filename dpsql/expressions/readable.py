@@ -1,0 +1,129 @@
+"""Expressions and what is known of them, for people to read: SQL as an analyst writes it, not as an engine runs it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.expressions.tree import Call, Column, Earlier, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dpsql.expressions.facts import Facts, Value
+    from dpsql.expressions.tree import Expression
+
+SHOWN = 5
+"""So many of a list are shown."""
+QUOTE = "'"
+SYMBOLS = {"date + days": "+", "date + interval": "+", "date - date": "-"}
+BINDING = {
+    "OR": 1,
+    "AND": 2,
+    "NOT": 3,
+    **dict.fromkeys(("+", "-", "*", "/", "//", "%", "&", "|", "||", "negate", *SYMBOLS), 5),
+}
+"""How tightly an operator holds its operands; comparisons are in the middle."""
+COMPARISON, CLOSED = 4, 6
+
+
+def readable(expression: Expression) -> str:
+    match expression:
+        case Column(name) | Earlier(name):
+            return name
+        case Literal(value):
+            return readable_value(value)
+        case Call(function, arguments):
+            return _call(function.name, arguments, expression)
+
+
+def _call(name: str, arguments: tuple[Expression, ...], call: Call) -> str:
+    parts = list(map(readable, arguments))
+    match name:
+        case "CASE":
+            whens = zip(parts[:-1:2], parts[1:-1:2], strict=True)
+            return f"CASE {' '.join(f'WHEN {test} THEN {value}' for test, value in whens)} ELSE {parts[-1]} END"
+        case "IN":
+            return f"{_operand(arguments[0], COMPARISON)} IN ({shortened(parts[1:])})"
+        case "AND" | "OR":
+            return f" {name} ".join(_operand(part, BINDING[name] - _is_link(part, name)) for part in arguments)
+    if name.startswith("CAST AS "):
+        return f"CAST({parts[0]} {name.removeprefix('CAST ')})"
+    binding = _binding(call)
+    if binding == CLOSED:
+        return f"{name}({shortened(parts)})"
+    first, *others = (_operand(part, binding) for part in arguments)
+    match name:
+        case "negate":
+            return f"-{first}"
+        case "NOT":
+            return f"NOT {first}"
+        case "IS NULL":
+            return f"{first} IS NULL"
+        case "date + interval":
+            amount, unit = others
+            return f"{first} + INTERVAL {amount} {unit.strip(QUOTE).upper()}"
+    second, *escape = others
+    return f"{first} {SYMBOLS.get(name, name)} {second}" + "".join(f" ESCAPE {mark}" for mark in escape)
+
+
+def _operand(expression: Expression, binding: int) -> str:
+    """In parentheses, where it would fall apart beside an operator that binds like this."""
+    text = readable(expression)
+    return f"({text})" if isinstance(expression, Call) and _binding(expression) <= binding else text
+
+
+def _binding(call: Call) -> int:
+    name = call.function.name
+    if name == "CASE" or name.startswith("CAST AS ") or call.function.takes.startswith(f"{name}("):
+        return CLOSED
+    return BINDING.get(name, COMPARISON)
+
+
+def _is_link(expression: Expression, name: str) -> bool:
+    """Whether it is one more link of a chain: a AND b AND c."""
+    return isinstance(expression, Call) and expression.function.name == name
+
+
+def readable_value(value: Value | None) -> str:
+    """
+    >>> readable_value("it's"), readable_value(None), readable_value(Fraction(5, 2))
+    ("'it''s'", 'NULL', '2.5')
+    """
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case int():
+            return str(value)
+        case Fraction():
+            return f"{float(value):.15g}"
+        case _:
+            return f"{QUOTE}{str(value).replace(QUOTE, 2 * QUOTE)}{QUOTE}"
+
+
+def readable_facts(facts: Facts) -> str:
+    """
+    >>> from dpsql.expressions.facts import bounded
+    >>> from dpsql.schema.types import Integer
+    >>> readable_facts(bounded(Integer(), 0, 9, nullable=True))
+    'integer, 0 to 9, or NULL'
+    """
+    parts = [facts.type.name]
+    if facts.values is not None:
+        parts.append(f"one of {shortened(map(readable_value, facts.values))}")
+    elif facts.low is not None or facts.high is not None:
+        low, high = ("anything" if end is None else readable_value(end) for end in (facts.low, facts.high))
+        parts.append(f"{low} to {high}")
+    return ", ".join(parts + ["or NULL"] * facts.nullable)
+
+
+def shortened(parts: Iterable[str]) -> str:
+    """
+    >>> shortened("abcdefgh")
+    'a, b, c, d, e, ... 3 more'
+    """
+    listed = list(parts)
+    rest = len(listed) - SHOWN
+    return ", ".join(listed[:SHOWN] + ([f"... {rest:,} more"] if rest > 0 else []))

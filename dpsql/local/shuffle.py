@@ -1,0 +1,121 @@
+"""What shuffling gives: reports whose senders nobody knows hide each other, so that together they tell far less.
+
+For every epsilon-private way to report, somebody else's report is with probability e^-epsilon as good as a coin between
+the two answers that an attacker wants to tell apart (Feldman, McMillan, Talwar 2021: hiding among the clones). Such
+clones, C of them, blur the one report that counts. The bound is computed, not estimated: for each number of clones
+exactly, from binomial tails, and rounded up. Proof: docs/proofs/shuffling.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpsql.accounting.exact import exact
+from dpsql.errors import ProgrammingError
+from dpsql.local.shares import read_epsilon
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+BLOCKS = 200
+"""Into so many parts the plausible numbers of clones are cut; in each the fewest count."""
+REACH = 12.0
+"""Numbers further than so many standard deviations from the mean are bounded, not summed."""
+BEYOND = 2 * math.exp(-(REACH**2) / 2)
+"""How likely a sum of fair coins is to be further away, at most (Hoeffding)."""
+ROUNDING = 1e-9
+"""Relative error of all sums below, with much to spare."""
+HALVINGS = 40
+
+
+def shuffled_epsilon(epsilon: object, n: int, delta: object) -> float:
+    """The epsilon at which n shuffled reports, each private to `epsilon` by itself, are (epsilon, delta)-private.
+
+    The neighbour has another answer of one person. Never more than `epsilon`, which holds without shuffling.
+
+    >>> shuffled_epsilon(1.0, n=10_000, delta=1e-6) < 0.1
+    True
+    """
+    local, most = float(read_epsilon(epsilon)), float(exact(delta, "delta"))
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ProgrammingError(f"n is how many people report, not {n!r}", hint="write n=10_000, for example")
+    if not 0 < most < 1:
+        raise ProgrammingError("delta lies between 0 and 1", hint="write delta=1e-6, for example")
+    clones = _clones(local, n)
+    low, high = 0.0, local
+    if _delta(high, clones) > most:
+        return local
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _delta(middle, clones) <= most else (middle, high)
+    return high
+
+
+class _Coins:
+    """The coins of all clones and of the one person who counts, whose coin is not fair: two neighbours.
+
+    Of m = clones + 1 coins a fall on heads: P(a) = Bin(a; m, 1/2) (2/m) (t a + (1 - t) (m - a)) with
+    t = e^local / (1 + e^local), and Q(a) = P(m - a). P/Q rises with a and is 1 in the middle.
+    """
+
+    def __init__(self, local: float, clones: int) -> None:
+        self.m, self.t = clones + 1, 1 / (1 + math.exp(-local))
+        m, t = self.m, self.t
+        self.first = -(-m // 2)
+        heads = np.arange(self.first, min(m, math.ceil(m / 2 + REACH * math.sqrt(m) / 2)) + 1)
+        masses = np.exp(_log_binomial(m, heads, 0.5)) * 2 / m
+        self.more = _tails(masses * (t * heads + (1 - t) * (m - heads)))
+        self.less = _tails(masses * ((1 - t) * heads + t * (m - heads)))
+
+    def exceeding(self, central: float) -> float:
+        """How far P exceeds e^central Q: summed where it does, from the least such a on."""
+        m, t, factor = self.m, self.t, math.exp(central)
+        least = math.ceil(m * (factor * t - (1 - t)) / ((2 * t - 1) * (1 + factor)))
+        place = min(max(least - self.first, 0), len(self.more) - 1)
+        return max(0.0, float(self.more[place] - factor * self.less[place])) + BEYOND
+
+
+def _tails(masses: Floats) -> Floats:
+    """The sum from each place on; nothing behind the last."""
+    return np.append(np.cumsum(masses[::-1])[::-1], 0.0)
+
+
+def _clones(local: float, n: int) -> list[tuple[float, _Coins]]:
+    """Numbers of clones, Bin(n - 1, e^-local), in blocks: how likely each is, and the coins of its fewest clones."""
+    chance = math.exp(-local)
+    mean, width = (n - 1) * chance, REACH * (math.sqrt((n - 1) * chance * (1 - chance)) + 1)
+    numbers = np.arange(max(0, math.floor(mean - width)), min(n - 1, math.ceil(mean + width)) + 1)
+    masses = np.exp(_log_binomial(n - 1, numbers, chance))
+    starts = np.unique(np.linspace(0, len(numbers) - 1, BLOCKS).astype(np.int64))
+    blocks = np.add.reduceat(masses, starts)
+    # What is left out, or lost to rounding, counts as if there were no clone.
+    rest = max(0.0, 1.0 - float(blocks.sum())) + 1e-15
+    pairs = zip([0, *numbers[starts].tolist()], [rest, *blocks.tolist()], strict=True)
+    return [(mass, _Coins(local, number)) for number, mass in pairs]
+
+
+def _delta(central: float, clones: list[tuple[float, _Coins]]) -> float:
+    return sum(mass * coins.exceeding(central) for mass, coins in clones) * (1 + ROUNDING)
+
+
+def _log_binomial(n: int, k: NDArray[np.int64], chance: float) -> Floats:
+    ways = _log_factorial(np.array([n])) - _log_factorial(k) - _log_factorial(n - k)
+    if chance == 1.0:
+        return np.where(k == n, 0.0, -np.inf)
+    return np.asarray(ways + k * math.log(chance) + (n - k) * math.log1p(-chance))
+
+
+SMALL = np.array([math.lgamma(number + 1) for number in range(64)])
+
+
+def _log_factorial(numbers: NDArray[np.int64]) -> Floats:
+    """Stirling's series; from 64 on the first term left out is below 1e-19."""
+    x = np.maximum(numbers, 64).astype(float) + 1
+    series = 1 / (12 * x) - 1 / (360 * x**3) + 1 / (1260 * x**5) - 1 / (1680 * x**7)
+    large = (x - 0.5) * np.log(x) - x + 0.5 * math.log(2 * math.pi) + series
+    return np.where(numbers < 64, SMALL[np.minimum(numbers, 63)], large)

@@ -1,0 +1,122 @@
+"""What stands above groups: the analyst's own tree, with columns in place of the keys and the aggregates.
+
+SELECT region, 2 * COUNT(*) AS n ... ORDER BY n      ->      SELECT _k0, 2 * _a0 AS n ... ORDER BY n
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.errors import ProgrammingError
+from dpsql.expressions.tree import Column
+from dpsql.resolve.inner import INNER, inner_column
+from dpsql.resolve.syntax import is_aggregate, is_interval_end, text_of, unaliased
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dpsql.relation.relation import AggregateCall
+    from dpsql.resolve.groups import Groups
+    from dpsql.resolve.scope import Scope
+
+
+@dataclass(frozen=True)
+class Above:
+    groups: Groups
+    column: Callable[[AggregateCall], exp.Expr]
+    """What stands for an aggregate."""
+    subquery: Callable[[exp.Query], exp.Expr]
+    """What stands for a subquery that is no part of either."""
+
+    @property
+    def scope(self) -> Scope:
+        """The scope below, in which the keys and the aggregates were read."""
+        return self.groups.below.scope
+
+    def rewritten(self, node: exp.Expr, *, aliases_first: bool = False) -> exp.Expr:
+        """With `aliases_first` a name that is both is an alias of the SELECT list, and not a column."""
+        number = self._key(node, aliases_first=aliases_first)
+        if number is not None:
+            return inner_column(Column(f"_k{number}", self.groups.keys[number].type))
+        if isinstance(node, exp.Column):
+            return self._alias(node)
+        if isinstance(node, exp.Query):
+            return self.subquery(node)
+        if is_interval_end(node):
+            return self._interval_end(node)
+        if is_aggregate(node):
+            return self._answer(self.groups.asked[id(node)])
+
+        def changed(value: object) -> object:
+            if isinstance(value, list):
+                return [changed(part) for part in value]
+            return self.rewritten(value, aliases_first=aliases_first) if isinstance(value, exp.Expr) else value
+
+        made = type(node)(**{key: changed(value) for key, value in node.args.items()})
+        made.meta.update(node.meta)  # where it is written
+        return made
+
+    def _key(self, node: exp.Expr, *, aliases_first: bool) -> int | None:
+        """Which key the node is."""
+        if isinstance(node, exp.Literal):
+            return None  # a constant stays what it is: LIMIT 1 is not the key 1
+        if isinstance(node, exp.Column) and aliases_first and self.scope.alias(node) is not None:
+            return None
+        return next((number for number, key in enumerate(self.groups.items) if self._is_same(node, key)), None)
+
+    def _is_same(self, node: object, key: object) -> bool:
+        """Whether both are written alike, but for parentheses and the names by which columns are called.
+
+        A subquery, whose names are its own, is the same where its text is.
+        """
+        if isinstance(node, list) and isinstance(key, list):
+            return len(node) == len(key) and all(map(self._is_same, node, key))
+        if not isinstance(node, exp.Expr) or not isinstance(key, exp.Expr):
+            return (node or None) == (key or None)
+        node, key = self._meant(node), self._meant(key)
+        if isinstance(node, exp.Column) and isinstance(key, exp.Column):
+            found = self.scope.lookup(node)
+            return found is not None and found == self.scope.lookup(key)
+        if isinstance(node, exp.Query):
+            return isinstance(key, exp.Query) and text_of(node) == text_of(key)
+        clauses = node.args.keys() | key.args.keys()
+        return type(node) is type(key) and all(
+            self._is_same(node.args.get(clause), key.args.get(clause)) for clause in clauses
+        )
+
+    def _meant(self, node: exp.Expr) -> exp.Expr:
+        """What an alias stands for, unless it is (also) a column."""
+        node = unaliased(node)
+        for _ in self.scope.aliases:
+            if not isinstance(node, exp.Column) or self.scope.is_column(node):
+                break
+            node = unaliased(self.scope.alias(node) or node)
+        return node
+
+    def _answer(self, asked: AggregateCall | list[AggregateCall]) -> exp.Expr:
+        return exp.Array(expressions=[*map(self.column, asked)]) if isinstance(asked, list) else self.column(asked)
+
+    def _alias(self, node: exp.Column) -> exp.Expr:
+        if self.scope.alias(node) is not None:
+            return node.copy()
+        if not self.scope.is_column(node):
+            raise self.scope.unknown(node)
+        raise ProgrammingError(
+            f'"{node.name}" must be in GROUP BY or inside an aggregate',
+            at=self.scope.resolver.place(node),
+            hint=f"add {node.name} to GROUP BY, or write COUNT({node.name}), SUM({node.name}), ...",
+        )
+
+    def _interval_end(self, node: exp.Expr) -> exp.Expr:
+        """DP_INTERVAL_LOW(alias), of what the alias stands for; plan_query makes a column of it."""
+        (named, *more) = node.expressions or [None]
+        item = (self.scope.alias(named) if isinstance(named, exp.Column) else None) or named
+        if more or item is None or any(map(is_interval_end, item.find_all(exp.Anonymous))):
+            name = node.name.upper()
+            raise self.scope.resolver.refuse(f"{name} takes one aggregate", node, f"write COUNT(*) AS n, {name}(n)")
+        end = exp.Anonymous(this=node.name.upper(), expressions=[self.rewritten(unaliased(item))])
+        end.meta.update(node.meta | {INNER: True})
+        return end

@@ -1,0 +1,136 @@
+"""A SELECT that gives other rows of the same people: columns, windows within one unit, DISTINCT that keeps the unit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.errors import ProgrammingError
+from dpsql.expressions.tree import Column, Expression
+from dpsql.relation.relation import Distinct, Filter, Project, Relation, Window
+from dpsql.resolve.rows import Rows, inner_name
+from dpsql.resolve.syntax import output_name, unaliased
+from dpsql.resolve.windows import Windows, read_windows
+
+if TYPE_CHECKING:
+    from dpsql.resolve.apply_where import Filtered
+    from dpsql.resolve.scope import Scope
+
+
+def project(below: Filtered, select: exp.Select) -> Rows:
+    unit = " or ".join(below.rows.unit_names or below.rows.names_of(below.rows.unit_keys))
+    chosen = _chosen(below, select)
+    refuse_order(
+        below,
+        select,
+        "rows of people",
+        "use it above an aggregate, or keep some rows of each person: "
+        f"QUALIFY ROW_NUMBER() OVER (PARTITION BY {unit} ORDER BY ...) <= 3",
+    )
+    refuse_kept(below)
+    nodes = [*select.expressions, *([chosen] if chosen is not None else [])]
+    below = below.reading([*nodes, *(select.args.get("windows") or ())])
+    windows = read_windows(nodes, select.args.get("windows") or [], below)
+    columns = _columns(select, below.scope, windows)
+    relation: Relation = below.rows.relation
+    if windows.calls:
+        relation = Window(relation, windows.calls)
+    if chosen is not None:
+        clause = "DISTINCT ON" if _distinct_on(select) else "QUALIFY"
+        relation = Filter(relation, below.scope.condition(windows.replaced(chosen), clause))
+    rows = output_rows(replace(below.rows, relation=relation), columns)
+    if select.args.get("distinct") and not _distinct_on(select):
+        return replace(rows, relation=Distinct(rows.relation))
+    return rows
+
+
+def _chosen(below: Filtered, select: exp.Select) -> exp.Expr | None:
+    """What QUALIFY says, or DISTINCT ON (unit) ... ORDER BY day: the row with number 1 in a window of each unit."""
+    qualify, keys = select.args.get("qualify"), _distinct_on(select)
+    if not keys:
+        return qualify.this if qualify is not None else None
+    if qualify is not None:
+        raise below.scope.resolver.refuse(
+            "DISTINCT ON cannot be used with QUALIFY", select.args["distinct"], "use one in a subquery"
+        )
+    parts = [key.copy() for key in keys]
+    order = select.args["order"].copy() if select.args.get("order") else None
+    number = exp.Window(this=exp.RowNumber(), partition_by=parts, order=order, over="OVER")
+    return exp.EQ(this=number, expression=exp.Literal.number(1))
+
+
+def _distinct_on(select: exp.Select) -> list[exp.Expr]:
+    distinct = select.args.get("distinct")
+    keys = distinct.args.get("on") if distinct is not None else None
+    return [] if keys is None else keys.expressions if isinstance(keys, exp.Tuple) else [keys]
+
+
+def refuse_order(below: Filtered, select: exp.Select, rows: str, hint: str) -> None:
+    """Which rows come first depends on other people's."""
+    for clause in ("order", "limit", "offset"):
+        if select.args.get(clause) and not (clause == "order" and _distinct_on(select)):
+            raise below.scope.resolver.refuse(f"{clause.upper()} cannot be used on {rows}", select.args[clause], hint)
+
+
+def refuse_kept(below: Filtered) -> None:
+    if below.rows.kept is not None:
+        raise below.rows.kept.refuse("they belong to nobody", "aggregate right here, or use an inner join")
+
+
+def output_rows(rows: Rows, columns: dict[str, Expression]) -> Rows:
+    """The rows with these columns, under the names that the SELECT list gives them."""
+    seen = {name: Column(inner_name(name), expression.type) for name, expression in columns.items()}
+    values = {seen[name].name: expression for name, expression in columns.items()}
+    keys = {name: key for name, value in values.items() if (key := rows.key_of(value)) is not None}
+    present = {frozenset({name}) for name in keys if rows.tells_unit(values[name])}
+    shown = {value.name: name for name, value in values.items() if isinstance(value, Column)}
+    present |= {frozenset(map(shown.__getitem__, names)) for names in rows.present if names <= shown.keys()}
+    return Rows(Project(rows.relation, tuple(values.items())), seen, keys, frozenset(present), rows.unit_type)
+
+
+def _columns(select: exp.Select, scope: Scope, windows: Windows) -> dict[str, Expression]:
+    columns: dict[str, Expression] = {}
+    for item in select.expressions:
+        for name, expression in _item(item, scope, windows).items():
+            if name in columns:
+                raise ProgrammingError(
+                    f'two columns are named "{name}"', at=scope.resolver.place(item), hint="rename one with AS"
+                )
+            columns[name] = expression
+    return columns
+
+
+def _item(item: exp.Expr, scope: Scope, windows: Windows) -> dict[str, Expression]:
+    if not item.is_star:
+        return {output_name(item).lower(): scope.lowering.lower(windows.replaced(unaliased(item)))}
+    scope.resolver.only(item, {"this", "table", "except_", "replace"})
+    star = item if isinstance(item, exp.Star) else item.this
+    table = item.table if isinstance(item, exp.Column) else ""
+    prefix = f"{table.lower()}." if table else ""
+    found: dict[str, Expression] = {}
+    for name, column in scope.source.columns.items():
+        short = name.removeprefix(prefix)
+        if column is not None and name.startswith(prefix) and "." not in short:
+            found[short] = column
+        elif column is None and not prefix:
+            raise scope.resolver.refuse(f'two tables have a column "{name}"', item, "name the columns")
+    if not found:
+        raise scope.resolver.refuse(f'there is no table "{table}"', item, "use the alias of a table in FROM")
+    return _changed(found, star, scope, windows)
+
+
+def _changed(columns: dict[str, Expression], star: exp.Expr, scope: Scope, windows: Windows) -> dict[str, Expression]:
+    """* EXCLUDE (a) REPLACE (b + 1 AS b)"""
+    scope.resolver.only(star, {"except_", "replace"})
+    left_out = [part.name.lower() for part in star.args.get("except_") or ()]
+    replaced = {part.alias.lower(): part.this for part in star.args.get("replace") or ()}
+    for name in (*left_out, *replaced):
+        if name not in columns:
+            raise scope.resolver.refuse(f'* has no column "{name}"', star, "name a column of the tables in FROM")
+    return {
+        name: scope.lowering.lower(windows.replaced(replaced[name])) if name in replaced else column
+        for name, column in columns.items()
+        if name not in left_out
+    }
