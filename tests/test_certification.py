@@ -12,6 +12,7 @@ import re
 import runpy
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
@@ -108,7 +109,14 @@ def in_its_calendar(value: object) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def worlds(postgresql_url: str) -> Callable[[str], list[World]]:
+def opened() -> Iterator[ExitStack]:
+    """Closes what was opened."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def worlds(postgresql_url: str, opened: ExitStack) -> Callable[[str], list[World]]:
     """Of a case file the tame database, and wild ones of nobody, one person and several."""
     made: dict[str, list[World]] = {}
 
@@ -121,13 +129,13 @@ def worlds(postgresql_url: str) -> Callable[[str], list[World]]:
         return made[name]
 
     def world(schema: Schema, file: Any, place: str, tables: Tables) -> World:
-        in_duckdb = duckdb.connect()
+        in_duckdb = opened.enter_context(duckdb.connect())
         in_duckdb.execute("SET threads = 1")
         conftest["fill"](in_duckdb, file, tables)
         fill_postgresql(postgresql_url, place, file.create, tables)
         options: dict[str, Any] = {"schema": schema, "epsilon": 1e18, "delta": 1e-6, "ledger": ":memory:"}
         url = f"{postgresql_url}&options=-csearch_path%3D{place}"
-        return World(dpsql.connect(in_duckdb, **options), dpsql.connect(url, **options))
+        return World(*(opened.enter_context(dpsql.connect(source, **options)) for source in (in_duckdb, url)))
 
     return of
 
@@ -220,7 +228,7 @@ def test_both_corpora(worlds: Callable[[str], list[World]]) -> None:
 
 
 @pytest.fixture(scope="module")
-def neighbours(postgresql_url: str) -> Callable[[str], tuple[dpsql.Connection, list[str]]]:
+def neighbours(postgresql_url: str, opened: ExitStack) -> Callable[[str], tuple[dpsql.Connection, list[str]]]:
     """A wild database of three people, and the names of it without each of them."""
     made: dict[str, tuple[dpsql.Connection, list[str]]] = {}
 
@@ -234,10 +242,10 @@ def neighbours(postgresql_url: str) -> Callable[[str], tuple[dpsql.Connection, l
             for place, rows in zip(places, databases, strict=True):
                 fill_postgresql(postgresql_url, place, file.create, rows)
             url = f"{postgresql_url}&options=-csearch_path%3D{places[0]}"
-            made[name] = (
-                dpsql.connect(url, schema=file.schema, epsilon=1e18, delta=1e-6, query_epsilon=1, ledger=":memory:"),
-                places,
+            connection = dpsql.connect(
+                url, schema=file.schema, epsilon=1e18, delta=1e-6, query_epsilon=1, ledger=":memory:"
             )
+            made[name] = (opened.enter_context(connection), places)
         return made[name]
 
     return of
