@@ -16,9 +16,8 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,oracles]'
 	@touch $@
 
-engines: setup  ## install PostgreSQL and its driver, so that its tests are not skipped
+engines: setup  ## install PostgreSQL, so that its tests are not skipped
 	@test -d /usr/lib/postgresql || command -v initdb >/dev/null || apt-get install -y -qq postgresql
-	@$(BIN)/python -c "import psycopg" 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[postgres]'
 
 demo: setup  ## ask a small shop some private questions
 	@$(BIN)/python examples/demo.py

@@ -20,13 +20,7 @@ SERVER_USER, OWNER = "postgres", "owner"
 
 def missing() -> str | None:
     """Why there can be no cluster here."""
-    if programs() is None:
-        return "PostgreSQL is not installed; `make engines` installs it"
-    try:
-        import psycopg  # noqa: F401
-    except ImportError:
-        return "psycopg is not installed; `make engines` installs it"
-    return None
+    return "PostgreSQL is not installed; `make engines` installs it" if programs() is None else None
 
 
 def programs() -> Path | None:
