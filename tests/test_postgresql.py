@@ -173,6 +173,13 @@ def test_a_role_needs_no_more_than_the_declared_columns(url: str, execute: Calla
         assert round(connection.execute("SELECT COUNT(*) FROM people").fetchall()[0][0]) == 300
 
 
+def test_a_role_that_may_read_nothing_is_told_at_once(url: str, execute: Callable[[str], Any]) -> None:
+    execute("DO $$ BEGIN CREATE ROLE stranger LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
+    execute("GRANT USAGE ON SCHEMA clinic TO stranger")
+    with pytest.raises(dpsql.OperationalError, match="this role cannot read the declared columns"):
+        connect(url.replace("owner@", "stranger@"))
+
+
 def test_an_account_needs_a_file(url: str) -> None:
     with pytest.raises(dpsql.InterfaceError, match="a server has no ledger of its own"):
         dpsql.connect(url, schema=SCHEMA, epsilon=1)
@@ -205,6 +212,17 @@ def test_a_failure_is_sealed_and_the_next_question_works(url: str, execute: Call
         assert caught.value.__cause__ is None
         connection.session.setting = setting
         assert connection.execute("SELECT COUNT(*) FROM people").fetchall()
+
+
+def test_a_query_has_a_time_limit(url: str) -> None:
+    with connect(f"{url}%20-cstatement_timeout%3D300") as connection:
+        engine = connection.session.setting.engine
+        with pytest.raises(Exception, match="statement timeout"):
+            engine.run("SELECT pg_sleep(20)")
+        assert round(connection.execute("SELECT COUNT(*) FROM people").fetchall()[0][0]) == 300
+    with connect(url) as connection:
+        ((limit,),) = connection.session.setting.engine.run("SELECT current_setting('statement_timeout')").values()
+        assert limit == "1h"
 
 
 def test_a_lost_connection_is_made_anew(url: str, execute: Callable[[str], Any]) -> None:

@@ -64,7 +64,10 @@ class PostgreSQLEngine:
         for table in schema.tables.values():
             _check(table, found, place)
         self._tables = {table.name.lower(): found[table.name.lower()] for table in schema.tables.values()}
-        self.render: Render = partial(render, tables={name: self._read(part) for name, part in schema.tables.items()})
+        reads = {name: self._read(table) for name, table in schema.tables.items()}
+        for name, read in reads.items():
+            _try(connection, name, read)
+        self.render: Render = partial(render, tables=reads)
         self.guarantees = _guarantees(schema, self._tables)
 
     @classmethod
@@ -176,6 +179,19 @@ def _prepared(connection: psycopg.Connection) -> str:
     connection.commit()
     connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
     return place
+
+
+def _try(connection: psycopg.Connection, table: str, read: str) -> None:
+    """Whether the role may read the declared columns, of no row."""
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute(f"{read} WHERE false".encode())
+        return
+    except psycopg.Error:
+        problem = OperationalError(
+            f"tables.{table}: this role cannot read the declared columns", hint=f'GRANT SELECT ON "{table}" TO the role'
+        )
+    raise problem
 
 
 def _guarantees(schema: Schema, tables: Mapping[str, PostgreSQLTable]) -> Guarantees:
