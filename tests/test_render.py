@@ -30,6 +30,7 @@ from dpsql.engine_sql.tree import (
     Exists,
     Field,
     Fold,
+    Joined,
     Kind,
     Let,
     Named,
@@ -617,6 +618,22 @@ def test_queries(engine: Engine) -> None:
     assert engine.rows(engine.renderer().query(empty)) == []
     there = Select((Named(Exists(Select((), Derived(numbers, "x"))), "e"),))
     assert engine.rows(engine.renderer().query(there)) == [(True,)]
+
+
+def test_a_full_join_needs_an_equality_on_postgresql() -> None:
+    sides = (Derived(Select((Named(integer(1), "a"),)), "x"), Derived(Select((Named(integer(1), "b"),)), "y"))
+    equal, less = (apply(sign, Field("a"), Field("b")) for sign in ("=", "<"))
+    assert "FULL JOIN" in PostgreSQL().query(Select((), Joined("FULL", *sides, apply("and", less, equal))))
+    with pytest.raises(Unsupported, match="on PostgreSQL a FULL JOIN"):
+        PostgreSQL().query(Select((), Joined("FULL", *sides, less)))
+
+
+def test_long_names_stay_apart_on_postgresql(postgresql: Engine) -> None:
+    """The engine cuts names off at 63 bytes."""
+    one, other = ("x" * 70 + end for end in "ab")
+    below = Derived(Select((Named(integer(1), one), Named(integer(2), other))), "below")
+    query = Select((Named(Field(other), "found"),), below)
+    assert postgresql.rows(postgresql.renderer().query(query)) == [(2,)]
 
 
 def test_what_is_too_long_is_refused() -> None:

@@ -14,7 +14,7 @@ from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.tree import Apply, Constant, Field, Fold, Short, Table, TryCast, Wide, With
+from dpsql.engine_sql.tree import Apply, Constant, Field, Fold, Joined, Short, Table, TryCast, Wide, With
 from dpsql.engines.postgresql import doubles, moments
 from dpsql.engines.postgresql.around_rank import around_rank
 from dpsql.engines.postgresql.casts import by_code_points, no_cast, try_cast, type_name
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         Query,
         Select,
         Series,
+        Source,
         Stored,
         Term,
         Values,
@@ -362,6 +363,14 @@ class PostgreSQL(Renderer):
         self.columns.pop()
         return f"{sql} OFFSET 0" if isinstance(select.source, Table) and select.source.name in self.tables else sql
 
+    def source(self, source: Source) -> str:
+        if isinstance(source, Joined) and source.kind == "FULL" and not _meets_in_a_column(source.on):
+            raise Unsupported(
+                "on PostgreSQL a FULL JOIN needs an equality of two columns",
+                hint="write one, or ask for the LEFT and the RIGHT JOIN apart",
+            )
+        return super().source(source)
+
     def table(self, table: Table) -> str:
         """A declared table is what its declared columns are read as; others are parts of the query itself."""
         if table.name in self.parts or table.name not in self.tables:
@@ -387,6 +396,14 @@ class PostgreSQL(Renderer):
         sql = around_rank(self, profile)
         self.columns.pop()
         return sql
+
+
+def _meets_in_a_column(on: Term | None) -> bool:
+    parts = on.arguments if isinstance(on, Apply) and on.operation == "and" else (on,)
+    return any(
+        isinstance(part, Apply) and part.operation == "=" and all(isinstance(side, Field) for side in part.arguments)
+        for part in parts
+    )
 
 
 def _infix(operator: str, arguments: list[str]) -> str:
