@@ -636,6 +636,23 @@ def test_long_names_stay_apart_on_postgresql(postgresql: Engine) -> None:
     assert postgresql.rows(postgresql.renderer().query(query)) == [(2,)]
 
 
+OF_TEXTS = [name for name, examples in EXAMPLES.items() if any(S in arguments for arguments, *_ in examples)]
+
+
+@pytest.mark.parametrize("operation", OF_TEXTS)
+def test_no_function_needs_a_text_that_is_there(operation: str) -> None:
+    """Where every text is NULL an optimizer knows it, and computes with that: one person's text must not decide."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE one_s (s VARCHAR); INSERT INTO one_s VALUES (NULL)")
+        for arguments, kind, _ in EXAMPLES[operation]:
+            if S in arguments and columns_of(Apply(operation, arguments)) == {"s"}:
+                held = Case(((apply("<=", apply("bytes", S), integer(9)), S),), NULL)
+                below = Select((Named(held, "s"),), Table("one_s"))
+                value = Apply(operation, arguments, kind)
+                condition = apply("=", value, text("f")) if kind == Text() else apply("is null", value)
+                connection.execute(DuckDB().query(Select((Named(count(), "n"),), Derived(below, "x"), condition)))
+
+
 def test_what_is_too_long_is_refused() -> None:
     long = Select((Named(text("x" * 1_000_000), "x"),))
     twice: Any = long
