@@ -299,7 +299,8 @@ CASES = [
     *cases("ASIN", "ASIN(x)", "ASIN(y)"),
     *cases("ACOS", "ACOS(x)", "ACOS(y)"),
     *cases("ATAN", "ATAN(x)", "ATAN(i)"),
-    *cases("ATAN2", "ATAN2(x, y)", "ATAN2(i, -1)"),
+    *cases("ATAN2", "ATAN2(x, y)", plain="ATAN2(x + 0, y + 0)"),  # zero has no sign
+    *cases("ATAN2", "ATAN2(i, -1)"),
     *cases("DEGREES", "DEGREES(x)", "DEGREES(i)"),
     *cases("RADIANS", "RADIANS(x)"),
     *cases("PI", "PI()", "PI() * x"),
@@ -389,12 +390,10 @@ CASES = [
     ),
     *cases(
         "CAST",
-        *(
-            f"TRY_CAST({name} AS {kind})"
-            for name in "ixpqsb"
-            for kind in ("DOUBLE", "DECIMAL(5, 2)", "DECIMAL(38, 0)", "VARCHAR")
-        ),
+        *(f"TRY_CAST({name} AS {kind})" for name in "ixpqsb" for kind in ("DOUBLE", "DECIMAL(5, 2)", "DECIMAL(38, 0)")),
     ),
+    *cases("CAST", *(f"TRY_CAST({name} AS VARCHAR)" for name in "ipqsb")),
+    *cases("CAST", "TRY_CAST(x AS VARCHAR)", plain="TRY_CAST(x + 0 AS VARCHAR)"),  # zero has no sign
     *cases("CAST", *(f"TRY_CAST({name} AS {kind})" for name in "dts" for kind in ("DATE", "TIMESTAMP", "VARCHAR"))),
     *cases(
         "CAST",

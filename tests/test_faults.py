@@ -264,7 +264,10 @@ def test_an_interrupt_at_any_stage(stage: str, when: str, opened: Any, monkeypat
     charged = connection.budget.queries
     assert charged == (stage not in BEFORE and (stage, when) != ("charge_budget", "before"))
     connection.execute(COUNT, epsilon=0.1)
-    kept = stage == "finish_result" or (stage, when) in (("add_noise", "after"), ("run_rounds", "after"))
+    kept = stage in ("estimate_answers", "finish_result") or (stage, when) in (
+        ("add_noise", "after"),
+        ("run_rounds", "after"),
+    )
     assert connection.budget.queries == charged + (not kept), "what was stored is recalled, and else paid for again"
     assert "suspended" not in states(connection)
     connection.session.setting.ledger.verify()

@@ -88,7 +88,7 @@ def test_claimed_noise(session: dpsql.Connection) -> None:
     assert std_of(calibrated, "total") <= SUM_STD
     # 95 % of a normal distribution lie within 1.96 standard deviations
     _, count, total = explained.columns
-    assert count.half_width <= 1.97 * COUNT_STD
+    assert count.half_width <= 1.98 * COUNT_STD
     assert total.half_width <= 1.97 * SUM_STD
 
 

@@ -12,7 +12,7 @@ import shutil
 import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, cast
@@ -144,14 +144,26 @@ class DuckDBEngine:
         """
         if threading.current_thread() is not threading.main_thread():
             return self._run(sql, paid=paid)
+        answer: Future[Mapping[str, np.ndarray]] = Future()
+
+        def ask() -> None:
+            if answer.set_running_or_notify_cancel():
+                try:
+                    answer.set_result(self._run(sql, paid=paid))
+                except BaseException as problem:  # told to whoever waits
+                    answer.set_exception(problem)
+
         with ThreadPoolExecutor(max_workers=1) as pool:
-            answer = pool.submit(self._run, sql, paid=paid)
+            pool.submit(int).result()  # the thread is there before anything is asked of it
             try:
+                pool.submit(ask)
                 return answer.result()
             except KeyboardInterrupt:
-                while not answer.done():  # a query that has not begun yet misses it
+                answer.cancel()  # what has not begun yet never will
+                ended = pool.submit(int)
+                while not ended.done():
                     self._connection.interrupt()
-                    wait([answer], timeout=0.1)
+                    wait([ended], timeout=0.1)
                 raise
 
     def _run(self, sql: str, *, paid: bool) -> Mapping[str, np.ndarray]:
