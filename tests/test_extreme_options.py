@@ -65,7 +65,7 @@ BOUNDS = [
 EPSILONS = ("1e-100", "1e-9", "1e-3", "1", "1e9")
 DELTAS = ("0", "1e-100", "1e-6", "0.5")
 EVERY = list(product(AGGREGATES, EPSILONS, BOUNDS, MECHANISMS, DELTAS, (None, "public", "secret")))
-ASKED = int(os.environ.get("DPSQL_EXAMPLES", "120"))
+ASKED = int(os.environ.get("DPSQL_EXAMPLES", "60"))
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from dpsql.resolve import aggregate
 from dpsql.resolve.rows import Rows
 
 BY_HAND = "DPSQL_EXAMPLES" in os.environ
-EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "160"))
+EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "90"))
 PEOPLE = 24
 check_neighbour = runpy.run_path(str(Path(__file__).parent / "test_neighbours.py"))["check_neighbour"]
 

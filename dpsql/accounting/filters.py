@@ -11,6 +11,7 @@ import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from dpsql.accounting.costs import Cost, Totals, price
@@ -167,7 +168,7 @@ class Mixed(Gdp):
     def curve_delta(self) -> Fraction:
         return super().curve_delta - self.delta * MIXED_SHARE
 
-    @property
+    @cached_property
     def rules(self) -> tuple[Rule, ...]:
         pure = PureSum(self.epsilon, self.reserved_delta)
         if not self.delta:
@@ -183,6 +184,7 @@ class Mixed(Gdp):
 FILTERS = {kind.name: kind for kind in (Mixed, Auto, Basic, Zcdp, Gdp)}
 
 
+@lru_cache(maxsize=256)
 def filter_named(name: str, epsilon: Fraction, delta: Fraction) -> Filter:
     """
     >>> filter_named("gdp", Fraction(1), Fraction(0)).mu_budget is None

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Protocol
 
 from dpsql.accounting import gaussian_dp, zcdp
@@ -54,7 +55,7 @@ class PureSum:
     reserved_delta: Fraction
     curve_delta: Fraction = Fraction(0)
 
-    @property
+    @cached_property
     def limit(self) -> Totals:
         return replace(EVERYTHING, epsilon=self.epsilon, delta=self.reserved_delta)
 
@@ -74,11 +75,11 @@ class GaussianSum:
     curve_delta: Fraction
     reserved_delta: Fraction
 
-    @property
+    @cached_property
     def mu(self) -> Fraction:
         return gaussian_dp.mu_for(self.epsilon, self.curve_delta)
 
-    @property
+    @cached_property
     def limit(self) -> Totals:
         return replace(EVERYTHING, mu_squared=self.mu**2, delta=self.reserved_delta)
 
@@ -105,11 +106,11 @@ class Concentrated:
     curve_delta: Fraction
     reserved_delta: Fraction
 
-    @property
+    @cached_property
     def rho(self) -> Fraction:
         return zcdp.rho_for(self.epsilon, self.curve_delta)
 
-    @property
+    @cached_property
     def limit(self) -> Totals:
         return replace(EVERYTHING, rho=self.rho, delta=self.reserved_delta)
 
@@ -142,11 +143,11 @@ class MixedSum:
     query_delta: Fraction
     """At which one Gaussian query of a given epsilon is calibrated, whatever rule it will be counted by."""
 
-    @property
+    @cached_property
     def mu(self) -> Fraction:
         return gaussian_dp.mu_for(self.epsilon - self.cap, self.curve_delta)
 
-    @property
+    @cached_property
     def limit(self) -> Totals:
         return replace(EVERYTHING, pure=self.cap, rest=self.mu**2, delta=self.reserved_delta)
 
