@@ -23,7 +23,7 @@ demo: setup  ## ask a small shop some private questions
 	@$(BIN)/python examples/demo.py
 
 test: setup  ## run the whole suite
-	@$(BIN)/python -m pytest -n 2 -q
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 test-long: setup  ## run the statistical tests that take minutes
 	@$(BIN)/python -m pytest -n 2 -q -m long
