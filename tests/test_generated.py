@@ -34,7 +34,7 @@ from dpsql.engine_sql.build import TRUE
 from dpsql.engine_sql.tree import Field
 
 BY_HAND = "DPSQL_EXAMPLES" in os.environ
-EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "400"))
+EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "320"))
 PARTS = 4
 """The examples are split over tests, so that several processes can share them; each part has worlds of its own."""
 WORLDS = 100 if BY_HAND else 6

@@ -35,7 +35,7 @@ import pytest
 import dpsql
 from dpsql.errors import Error, SealedExecutionError
 
-EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "120"))
+EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "80"))
 FIRST = int(os.environ.get("DPSQL_FIRST", "0"))
 PARTS = 4
 """The examples are split over tests, so that several processes can share them."""
