@@ -167,14 +167,16 @@ class Planned:
     releases: tuple[PlannedRelease, ...]
     public: tuple[PublicTable | CountedReports, ...]
     outputs: tuple[Output, ...]
+    asked: tuple[tuple[str, ...], tuple[str, ...]]
+    """The engine SQL of the releases, with zeros in its blanks, and of the public tables."""
     finish: str
     """The SQL above the releases, over tables _release_0, _release_1, ..."""
 
     def __str__(self) -> str:
         return laid_out(
             [
-                *about_releases([release.shown] for release in self.releases),
-                *((table.name, [table.sql]) for table in self.public),
+                *about_releases([sql] for sql in self.asked[0]),
+                *((table.name, [sql]) for table, sql in zip(self.public, self.asked[1], strict=True)),
                 ("finish", [self.finish]),
             ]
         )
@@ -194,26 +196,23 @@ def plan_query(measured: Measured, public: PublicSetting) -> Planned:
         )
         for number, part in enumerate(measured.releases)
     )
-    for release in releases:
-        assert release.shown  # what is too long to be written is refused here
     outputs = _outputs(finish, measured)
     sql = finish.sql(DUCKDB, copy=False)
     read = tuple(_public(measured, public))
+    # What the engine has no words for, or too many, is refused here, while nothing is charged.
+    asked = tuple(release.shown for release in releases), tuple(table.sql for table in read)
     tables = [release.scratch_table for release in releases] + [table.scratch_table for table in read]
     described = public.scratch.describe(sql, tables)
     outputs = outputs or tuple(Output(name, None, None) for name, _ in described)
-    return Planned(measured.question, releases, read, outputs, sql)
+    return Planned(measured.question, releases, read, outputs, asked, sql)
 
 
 def _public(measured: Measured, public: PublicSetting) -> Iterator[PublicTable | CountedReports]:
     counted = [part for part in measured.public if isinstance(part, Aggregate)]
     for part in measured.public:
         if isinstance(part, Aggregate):
-            table = CountedReports(
-                reports_name(counted.index(part)), part, _answers(part.reports, public), public.render
-            )
-            assert table.sql  # what is too long to be written is refused here
-            yield table
+            name = reports_name(counted.index(part))
+            yield CountedReports(name, part, _answers(part.reports, public), public.render)
         else:
             yield PublicTable(part, public.render)
 
