@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, assert_never
 
 from dpsql.engine_sql.build import NULL
+from dpsql.engine_sql.operations import OPERATIONS
 from dpsql.engine_sql.tree import (
     Apply,
     AroundRank,
@@ -37,13 +38,30 @@ from dpsql.errors import Unsupported
 from dpsql.limits import LONGEST_ENGINE_SQL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from dpsql.engine_sql.tree import Kind, Query, Source, Term
     from dpsql.schema.types import ColumnType
 
 
 WITH = "WITH "
+STANDARD_INFIX = {
+    **{symbol: symbol for symbol in ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "%", "&", "|", "||")},
+    "same": "IS NOT DISTINCT FROM",
+    "different": "IS DISTINCT FROM",
+}
+STANDARD: dict[str, Callable[..., str]] = {
+    "and": lambda *parts: f"({' AND '.join(parts)})",
+    "or": lambda *parts: f"({' OR '.join(parts)})",
+    "not": lambda part: f"(NOT {part})",
+    "negate": lambda part: f"(-{part})",
+    "is null": lambda part: f"({part} IS NULL)",
+    "is not null": lambda part: f"({part} IS NOT NULL)",
+    "is not false": lambda part: f"({part} IS NOT FALSE)",
+    "in": lambda value, *choices: f"({value} IN ({', '.join(choices)}))",
+    "between": lambda value, low, high: f"({value} BETWEEN {low} AND {high})",
+}
+"""Operations that engines spell alike."""
 
 
 class Renderer(ABC):
@@ -97,6 +115,7 @@ class Renderer(ABC):
             case Field(name, table):
                 return self.quoted(name) if table is None else f"{self.quoted(table)}.{self.quoted(name)}"
             case Apply(operation, arguments):
+                assert operation in OPERATIONS, operation
                 return self.apply(operation, [self.term(argument) for argument in arguments], value)
             case Constant():
                 return self.constant(value)

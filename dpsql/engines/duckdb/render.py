@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dpsql.engine_sql.tree import Constant, Short, Wide
 from dpsql.engines.duckdb.around_rank import around_rank
 from dpsql.engines.quoting import literal, quoted
-from dpsql.engines.render import Renderer
+from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer
 from dpsql.engines.stored_types import engine_type
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Timestamp
 
@@ -40,12 +40,8 @@ PLAIN = re.compile("_[a-z0-9_]+")
 """Names that need no quotes, as most of our own."""
 OPERANDS = "_operands"
 INFIX = {
-    **{
-        symbol: symbol
-        for symbol in ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "//", "%", "&", "|", ">>", "||")
-    },
-    "same": "IS NOT DISTINCT FROM",
-    "different": "IS DISTINCT FROM",
+    **STANDARD_INFIX,
+    **{symbol: symbol for symbol in ("/", "//", ">>")},
     "glob": "GLOB",
     "date + days": "+",
     "date - date": "-",
@@ -53,15 +49,7 @@ INFIX = {
 SHORT = {8: "TINYINT", 16: "SMALLINT", 32: "INTEGER"}
 EPOCH = "CAST('1970-01-01' AS DATE)"
 SPELLED: dict[str, Callable[..., str]] = {
-    "and": lambda *parts: f"({' AND '.join(parts)})",
-    "or": lambda *parts: f"({' OR '.join(parts)})",
-    "not": lambda part: f"(NOT {part})",
-    "negate": lambda part: f"(-{part})",
-    "is null": lambda part: f"({part} IS NULL)",
-    "is not null": lambda part: f"({part} IS NOT NULL)",
-    "is not false": lambda part: f"({part} IS NOT FALSE)",
-    "in": lambda value, *choices: f"({value} IN ({', '.join(choices)}))",
-    "between": lambda value, low, high: f"({value} BETWEEN {low} AND {high})",
+    **STANDARD,
     "is finite": lambda value: f"isfinite({value})",
     "is nan": lambda value: f"isnan({value})",
     **{f"try {symbol}": lambda left, right, symbol=symbol: f"TRY(({left} {symbol} {right}))" for symbol in "+-*"},

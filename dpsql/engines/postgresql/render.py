@@ -22,7 +22,7 @@ from dpsql.engines.postgresql.kinds import kind_of
 from dpsql.engines.postgresql.ranges import Ranges, magnitude
 from dpsql.engines.postgresql.refusals import refused
 from dpsql.engines.quoting import literal, quoted
-from dpsql.engines.render import Renderer
+from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer
 from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
@@ -53,22 +53,12 @@ LONGEST_NAME = 63
 """Bytes. The engine cuts off the rest, and two names would be one."""
 UNICODE = 'COLLATE "C.utf8"'
 INFIX = {
-    **{symbol: symbol for symbol in ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "%", "&", "|", "||")},
+    **STANDARD_INFIX,
     "xor": "#",
-    "same": "IS NOT DISTINCT FROM",
-    "different": "IS DISTINCT FROM",
     "date + days": "+",
 }
 SPELLED: dict[str, Callable[..., str]] = {
-    "and": lambda *parts: f"({' AND '.join(parts)})",
-    "or": lambda *parts: f"({' OR '.join(parts)})",
-    "not": lambda part: f"(NOT {part})",
-    "negate": lambda part: f"(-{part})",
-    "is null": lambda part: f"({part} IS NULL)",
-    "is not null": lambda part: f"({part} IS NOT NULL)",
-    "is not false": lambda part: f"({part} IS NOT FALSE)",
-    "in": lambda value, *choices: f"({value} IN ({', '.join(choices)}))",
-    "between": lambda value, low, high: f"({value} BETWEEN {low} AND {high})",
+    **STANDARD,
     "is finite": lambda value: f"(abs({value}) < {doubles.INFINITE})",
     "is nan": lambda value: f"({value} = float8 'NaN')",
     "//": lambda left, right: f"div(CAST({left} AS NUMERIC), CAST({right} AS NUMERIC))",
