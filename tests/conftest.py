@@ -360,6 +360,22 @@ def tame() -> Callable[[str], duckdb.DuckDBPyConnection]:
     return of
 
 
+@pytest.fixture(scope="module")
+def connected(tame: Callable[[str], duckdb.DuckDBPyConnection]) -> Iterator[Callable[[str], dpsql.Connection]]:
+    """A session on the tame database of a case file."""
+    made: dict[str, dpsql.Connection] = {}
+
+    def of(name: str) -> dpsql.Connection:
+        if name not in made:
+            schema = yaml.safe_load((CASES / f"{name}.yaml").read_text(encoding="utf-8"))["schema"]
+            made[name] = dpsql.connect(tame(name), schema=schema, epsilon=1, delta=1e-6)
+        return made[name]
+
+    yield of
+    for connection in made.values():
+        connection.close()
+
+
 @pytest.fixture(scope="session")
 def relation_of() -> Callable[[dpsql.Connection, str], Relation]:
     """The rows of people below the one aggregate of a question."""

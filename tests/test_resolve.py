@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import runpy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 import sqlglot
-import yaml
 
 import dpsql
 from dpsql.expressions.tree import Earlier
@@ -24,21 +22,6 @@ from dpsql.resolve.syntax import DUCKDB
 HERE = Path(__file__).parent
 CORPUS = runpy.run_path(str(HERE / "test_corpus.py"))["QUERIES"]
 Connect = Callable[[str], dpsql.Connection]
-
-
-@pytest.fixture(scope="module")
-def connected(tame: Callable[[str], duckdb.DuckDBPyConnection]) -> Iterator[Connect]:
-    made: dict[str, dpsql.Connection] = {}
-
-    def of(name: str) -> dpsql.Connection:
-        if name not in made:
-            schema = yaml.safe_load((HERE / "cases" / f"{name}.yaml").read_text(encoding="utf-8"))["schema"]
-            made[name] = dpsql.connect(tame(name), schema=schema, epsilon=1, delta=1e-6)
-        return made[name]
-
-    yield of
-    for connection in made.values():
-        connection.close()
 
 
 # -- twice -------------------------------------------------------------------------------------------------------------

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 import pytest
 import sqlglot
@@ -33,22 +32,6 @@ FREE = [stage.__name__ for stage in pipeline.FREE]
 def corpus(name: str) -> list[str]:
     topics = yaml.safe_load((HERE / "corpus" / f"{name}.yaml").read_text(encoding="utf-8"))
     return [entry if isinstance(entry, str) else entry["sql"] for entries in topics.values() for entry in entries]
-
-
-@pytest.fixture(scope="module")
-def asked(tame: Callable[[str], duckdb.DuckDBPyConnection]) -> Iterator[Callable[[str], dpsql.Connection]]:
-    """A session on the tame database of a case file."""
-    opened: dict[str, dpsql.Connection] = {}
-
-    def of(name: str) -> dpsql.Connection:
-        if name not in opened:
-            schema = yaml.safe_load((HERE / "cases" / f"{name}.yaml").read_text(encoding="utf-8"))["schema"]
-            opened[name] = dpsql.connect(tame(name), schema=schema, epsilon=1, delta=1e-6)
-        return opened[name]
-
-    yield of
-    for connection in opened.values():
-        connection.close()
 
 
 # -- a stage run twice gives the same, and asks the engine for nothing but public rows ---------------------------------
@@ -87,10 +70,10 @@ def outcome(stage: Callable[[Any, Any], Any], value: object, public: PublicSetti
 @pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", FILES)
 def test_a_free_stage_that_runs_twice_gives_the_same(
-    name: str, part: int, asked: Callable[[str], dpsql.Connection]
+    name: str, part: int, connected: Callable[[str], dpsql.Connection]
 ) -> None:
     """Over the corpus, every other query at a time, up to the stage that refuses: again in the same words."""
-    session = asked(name).session
+    session = connected(name).session
     watching = Watching(session.setting.engine)
     public = dataclasses.replace(session.setting, engine=watching).public()
     for sql in corpus(name)[part::2]:
