@@ -9,18 +9,18 @@ from dpsql.aggregates.estimate import Ratio, Reported
 from dpsql.aggregates.readable import quantum_of
 from dpsql.aggregates.statistic import Matched
 from dpsql.display.card import card, code, facts, figures, folded, grid
-from dpsql.flow.counted_reports import CountedReports
 from dpsql.intervals import half_width
+from dpsql.pipeline.counted_reports import CountedReports
 from dpsql.result import LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dpsql.accounting.costs import Cost
+    from dpsql.accounting.privacy_loss import Cost
     from dpsql.aggregates.estimate import Linear
-    from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
-    from dpsql.flow.candidates import NoisyMeasure
-    from dpsql.flow.plan_query import Output
+    from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
+    from dpsql.pipeline.candidates import NoisyMeasure
+    from dpsql.pipeline.plan_query import Output
     from dpsql.relation.reports import Reports
 
 MEASURED = ("measure", "one unit moves a group by", "all groups by", "noise, standard deviation")
@@ -122,7 +122,7 @@ class Explanation:
     reason: str
     columns: tuple[ExplainedColumn, ...]
     releases: tuple[ExplainedRelease, ...]
-    finish: str
+    post_processing: str
     reports: tuple[ExplainedReports, ...] = ()
     """Where collected columns are read."""
 
@@ -142,7 +142,7 @@ def explain_calibrated(calibrated: Calibrated, after: Cost) -> Explanation:
         calibrated.reason,
         tuple(_column(output, calibrated) for output in calibrated.outputs),
         tuple(_release(release) for release in calibrated.releases),
-        calibrated.finish,
+        calibrated.post_processing,
         tuple(_reports(calibrated)),
     )
 
@@ -193,7 +193,7 @@ def _release(release: CalibratedRelease) -> ExplainedRelease:
         plan.rows_per_unit,
         any(isinstance(drawn.statistic, Matched) for drawn in plan.statistics),
         float(release.epsilon),
-        tuple(sorted({number for part in release.planned.earlier for number in part.releases})),
+        tuple(sorted({number for part in release.planned.adaptive for number in part.releases})),
         tuple(_measure(measure) for measure in release.measures),
         tuple(
             ExplainedStatistic(drawn.column, type(drawn.statistic).__name__, draw.name, draw.note)
@@ -221,7 +221,7 @@ def _measure(measure: NoisyMeasure) -> ExplainedMeasure:
 def _lines(explanation: Explanation) -> Iterator[str]:
     cost, left = explanation.cost, explanation.remaining
     yield f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}; after it epsilon {left.epsilon:.6g} is left"
-    for name, fact in _price_facts(explanation):
+    for name, fact in _cost_facts(explanation):
         yield f"{name:<10} {fact}"
     for column in explanation.columns:
         if column.half_width is not None:
@@ -255,7 +255,7 @@ def _release_lines(release: ExplainedRelease) -> Iterator[str]:
     yield f"sql        {release.sql}"
 
 
-def _price_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
+def _cost_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     yield "noise", f"{explanation.mechanism or 'none'}: {explanation.reason}"
     yield from (("reports", str(reports)) for reports in explanation.reports)
     if explanation.cost_if_refused != explanation.cost:
@@ -287,7 +287,7 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
         )
 
 
-def price_figures(cost: Cost, left: Cost) -> Iterator[tuple[str, str]]:
+def cost_figures(cost: Cost, left: Cost) -> Iterator[tuple[str, str]]:
     yield f"ε {cost.epsilon:.4g}", "cost" if not cost.delta else f"cost, with δ {cost.delta:.3g}"
     yield f"ε {left.epsilon:.4g}", "left after it"
 
@@ -300,8 +300,8 @@ def explanation_card(explanation: Explanation) -> str:
     ]
     return card(
         "What the query would do; asking costs nothing",
-        figures((*price_figures(explanation.cost, explanation.remaining), (explanation.mechanism or "no", "noise"))),
-        facts(_price_facts(explanation)),
+        figures((*cost_figures(explanation.cost, explanation.remaining), (explanation.mechanism or "no", "noise"))),
+        facts(_cost_facts(explanation)),
         grid(("column", "error at 95 %"), columns) if columns else "",
         *(_release_part(release) for release in explanation.releases),
     )

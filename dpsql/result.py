@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpsql.accounting.budget import Budget
-    from dpsql.accounting.costs import Cost
+    from dpsql.accounting.privacy_loss import Cost
     from dpsql.aggregates.estimate import Estimate
 
 LEVEL = 0.95

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.flow.add_noise import noised
-from dpsql.flow.calibrate_noise import Calibrated
-from dpsql.pipeline import compile_question
+from dpsql.pipeline.add_noise import noised
+from dpsql.pipeline.calibrate_noise import Calibrated
+from dpsql.pipeline.stages import compile_question
 
 RUNS = 2000
 COUNT = "SELECT COUNT(*) AS n FROM orders"
@@ -48,7 +48,7 @@ def rich(request: pytest.FixtureRequest, raw: Any, small_shop_schema: Any) -> It
 
 
 def compiled(connection: dpsql.Connection, sql: str, **options: Any) -> Calibrated:
-    return compile_question(connection.session.question(sql, None, **options), connection.session.setting.public())
+    return compile_question(connection.session.request(sql, None, **options), connection.session.environment.public())
 
 
 def within(calibrated: Calibrated, accuracy: float) -> list[float]:
@@ -176,7 +176,7 @@ def test_a_percentage_of_each_column(shop: dpsql.Connection) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"fresh": True}])
 def test_a_percentage_of_nothing_known(options: dict[str, Any], shop: dpsql.Connection) -> None:
-    """What is drawn anew may be about other rows, so an earlier answer says nothing about it."""
+    """What is drawn anew may be about other rows, so an adaptive subquery says nothing about it."""
     if options:
         shop.execute(COUNT, epsilon=1)
     with pytest.raises(dpsql.ProgrammingError, match='no total of "n" is known yet') as caught:

@@ -21,19 +21,18 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"sqlalchemy"},  # only SQLAlchemy imports it, and is given the whole of dpsql as its DB-API module
     {"__init__"},
-    {"cli", "notebook", "open_doors", "pandas", "polars"},
+    {"cli", "notebook", "register_accessors", "pandas", "polars"},
     {"audit", "demo", "frames"},
     {"dbapi"},
     {"plot", "promise"},
     {"session"},
-    {"batch", "plan", "trace"},
-    {"pipeline"},
+    {"batch"},
     {"explanation"},
     {"completeness"},
-    {"flow"},
+    {"pipeline"},
     {"result"},
     {"intervals"},
-    {"draws"},
+    {"statistics"},
     {"resolve"},
     {"aggregates", "mechanisms"},
     {"relation"},
@@ -60,26 +59,28 @@ STAGES = (
     "add_noise",
     "run_rounds",
     "estimate_answers",
-    "finish_result",
+    "post_process",
 )
 RUNS = {"run_rounds": ("execute_query", "add_noise")}
 
-# Files of flow/ that are a part of one stage.
+# Files of pipeline/ that are a part of one stage.
 PARTS_OF_STAGES = {
-    "accuracy": "calibrate_noise",
+    "target_accuracy": "calibrate_noise",
     "candidates": "calibrate_noise",
     "fingerprint": "calibrate_noise",
-    "shares": "calibrate_noise",
     "settle": "run_rounds",
 }
+
+# Files of pipeline/ that walk through all stages.
+WALKERS = {"stages", "trace"}
 
 # Outside module (or function of one) -> where it may be used. Imports for type checkers alone do nothing and are free.
 NOWHERE: frozenset[str] = frozenset()
 FENCES = {
-    "duckdb": {"dpsql.engines", "dpsql.audit.worlds", "dpsql.demo"},  # the people of audit and demo are made up
+    "duckdb": {"dpsql.engines", "dpsql.audit.synthesize", "dpsql.demo"},  # the people of audit and demo are made up
     "sqlglot": {
-        "dpsql.flow.parse_sql",
-        "dpsql.flow.plan_query",
+        "dpsql.pipeline.parse_sql",
+        "dpsql.pipeline.plan_query",
         "dpsql.resolve",
         "dpsql.aggregates",
         "dpsql.relation",
@@ -90,7 +91,7 @@ FENCES = {
     "cryptography": {"dpsql.sampling"},
     "os.urandom": {"dpsql.sampling"},
     "secrets": {"dpsql.sampling"},
-    "random": {"dpsql.audit.synthesize", "dpsql.audit.worlds"},  # rows that nobody is in, the same for the same seed
+    "random": {"dpsql.audit.synthesize"},  # rows that nobody is in, the same for the same seed
     "numpy.random": NOWHERE,
     "typer": {"dpsql.cli"},
     "rich": {"dpsql.cli"},
@@ -99,23 +100,22 @@ FENCES = {
 }
 
 # What leads to rows of people or changes the account -> who may name it, be it as a type. The stages before the charge
-# are not among them: they are given a PublicSetting.
-PAID_STAGES = [f"dpsql.flow.{stage}" for stage in STAGES[STAGES.index("charge_budget") :]]
-PAID = {*PAID_STAGES, "dpsql.flow.settle", "dpsql.flow.setting"}
+# are not among them: they are given a PublicEnvironment.
+PAID_STAGES = [f"dpsql.pipeline.{stage}" for stage in STAGES[STAGES.index("charge_budget") :]]
+PAID = {*PAID_STAGES, "dpsql.pipeline.settle", "dpsql.pipeline.environment"}
 DOORS = {"dpsql.session", "dpsql.audit", "dpsql.demo", "dpsql.frames", "dpsql.cli", "dpsql.sqlalchemy"}
 HANDS = {
-    **{stage: {"dpsql.flow", "dpsql.pipeline", "dpsql.audit"} for stage in PAID_STAGES},  # their order is held above
-    "dpsql.flow.settle": PAID,
-    "dpsql.flow.setting": {*PAID, "dpsql.pipeline", "dpsql.session"},
-    "dpsql.flow.public_rows": {"dpsql.flow.setting"},
-    "dpsql.engines.engine": {*PAID, *DOORS, "dpsql.completeness", "dpsql.flow.public_rows", "dpsql.engines"},
-    "dpsql.engines.duckdb_engine": {*DOORS, "dpsql.engines"},
-    "dpsql.engines.scratch": {*PAID, *DOORS, "dpsql.engines"},
-    "dpsql.accounting.ledger": {*PAID, *DOORS, "dpsql.dbapi", "dpsql.accounting"},
-    "dpsql.accounting.ledger_file": {*DOORS, "dpsql.accounting"},
-    "dpsql.accounting.book": {"dpsql.accounting"},
-    "dpsql.accounting.answers": {"dpsql.flow.add_noise", "dpsql.accounting"},
-    "dpsql.accounting.holds": {"dpsql.accounting"},
+    **{stage: {"dpsql.pipeline", "dpsql.audit"} for stage in PAID_STAGES},  # their order is held above
+    "dpsql.pipeline.settle": PAID,
+    "dpsql.pipeline.environment": {*PAID, "dpsql.pipeline.stages", "dpsql.session"},
+    "dpsql.engines.engine": {*PAID, *DOORS, "dpsql.completeness", "dpsql.pipeline.environment", "dpsql.engines"},
+    "dpsql.engines.duckdb.engine": {*DOORS, "dpsql.engines"},
+    "dpsql.engines.post_processor": {*PAID, *DOORS, "dpsql.engines"},
+    "dpsql.accounting.ledger.ledger": {*PAID, *DOORS, "dpsql.dbapi", "dpsql.accounting"},
+    "dpsql.accounting.ledger.file": {*DOORS, "dpsql.accounting"},
+    "dpsql.accounting.ledger.book": {"dpsql.accounting"},
+    "dpsql.accounting.ledger.answers": {"dpsql.pipeline.add_noise", "dpsql.accounting"},
+    "dpsql.accounting.ledger.holds": {"dpsql.accounting"},
 }
 
 # Imported when used, so that `import dpsql` stays light -> who may import it at once.
@@ -130,9 +130,9 @@ LATE = {
 
 STATEFUL = {
     "dpsql.session",
-    "dpsql.accounting.ledger",
-    "dpsql.accounting.ledger_file",
-    "dpsql.accounting.holds",
+    "dpsql.accounting.ledger.ledger",
+    "dpsql.accounting.ledger.file",
+    "dpsql.accounting.ledger.holds",
     "dpsql.frames.accounts",
 }
 BUILDERS = {"dpsql.expressions", "dpsql.relation", "dpsql.aggregates", "dpsql.engine_sql"}
@@ -184,7 +184,7 @@ def within(name: str, places: set[str] | frozenset[str]) -> bool:
 
 
 def part_of(name: str) -> str:
-    """`dpsql.flow.parse_sql.Parsed` belongs to `flow`, and `dpsql` itself is its `__init__`."""
+    """`dpsql.pipeline.parse_sql.Parsed` belongs to `flow`, and `dpsql` itself is its `__init__`."""
     return [*name.split("."), "__init__"][1]
 
 
@@ -206,14 +206,14 @@ def upward_imports(module: str, tree: ast.Module) -> Iterator[str]:
 
 
 def skipped_stages(module: str, tree: ast.Module) -> Iterator[str]:
-    if part_of(module) != "flow":
-        return
     stage = module.split(".")[-1]
+    if part_of(module) != "pipeline" or stage in WALKERS:
+        return
     stage = PARTS_OF_STAGES.get(stage, stage)
     earlier = STAGES[: STAGES.index(stage)] if stage in STAGES else ()
     for use in uses(tree):
-        there = use.name.removeprefix("dpsql.flow.").split(".")[0]
-        if not within(use.name, {"dpsql.flow"}) or there not in STAGES:
+        there = use.name.removeprefix("dpsql.pipeline.").split(".")[0]
+        if not within(use.name, {"dpsql.pipeline"}) or there not in STAGES:
             continue
         # What a stage gives contains what earlier stages gave, so their types may be named, but nothing run.
         run = RUNS.get(stage, earlier[-1:])
@@ -304,7 +304,7 @@ def test_every_place_that_the_tables_name_is_there() -> None:
         *(place for table in (FENCES, LATE, HANDS) for places in table.values() for place in places),
     }
     assert places <= built
-    assert {f"dpsql.flow.{name}" for name in (*STAGES, *PARTS_OF_STAGES)} <= built
+    assert {f"dpsql.pipeline.{name}" for name in (*STAGES, *PARTS_OF_STAGES)} <= built
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_every_place_that_the_tables_name_is_there() -> None:
         ("dpsql.schema.load", "from dpsql.session import Session", "schema imports session"),
         ("dpsql.schema.load", "from dpsql import session", "schema imports session"),
         ("dpsql.schema.load", "import dpsql", "schema imports __init__"),
-        ("dpsql.schema.load", "def f():\n    import dpsql.flow.parse_sql", "line 2: schema imports flow"),
+        ("dpsql.schema.load", "def f():\n    import dpsql.pipeline.parse_sql", "line 2: schema imports pipeline"),
         (
             "dpsql.schema.load",
             "if TYPE_CHECKING:\n    from dpsql.engines.quoting import quoted",
@@ -325,43 +325,63 @@ def test_every_place_that_the_tables_name_is_there() -> None:
         ("dpsql.relation.write", "sql = f'TRY_CAST({x} AS BIGINT)'", "is an engine's word"),
         ("dpsql.helpers", "", "helpers has no place"),
         ("dpsql.schema.load", "from dpsql.helpers import x", "schema imports helpers"),
-        ("dpsql.flow.plan_query", "from dpsql.flow.parse_sql import Parsed", "it may know only infer_sensitivity"),
-        ("dpsql.flow.plan_query", "from dpsql.flow import add_noise", "it may know only infer_sensitivity"),
         (
-            "dpsql.flow.plan_query",
-            "if TYPE_CHECKING:\n    from dpsql.flow.add_noise import Noisy",
+            "dpsql.pipeline.plan_query",
+            "from dpsql.pipeline.parse_sql import Parsed",
             "it may know only infer_sensitivity",
         ),
-        ("dpsql.flow.parse_sql", "import dpsql.flow.finish_result", "it may know only no stage"),
-        ("dpsql.flow.setting", "from dpsql.flow.parse_sql import Parsed", "it may know only no stage"),
+        ("dpsql.pipeline.plan_query", "from dpsql.pipeline import add_noise", "it may know only infer_sensitivity"),
         (
-            "dpsql.flow.run_rounds",
-            "from dpsql.flow.charge_budget import charge_together",
+            "dpsql.pipeline.plan_query",
+            "if TYPE_CHECKING:\n    from dpsql.pipeline.add_noise import Noisy",
+            "it may know only infer_sensitivity",
+        ),
+        ("dpsql.pipeline.parse_sql", "import dpsql.pipeline.post_process", "it may know only no stage"),
+        ("dpsql.pipeline.environment", "from dpsql.pipeline.parse_sql import Parsed", "it may know only no stage"),
+        (
+            "dpsql.pipeline.run_rounds",
+            "from dpsql.pipeline.charge_budget import charge_together",
             "execute_query and add_noise",
         ),
-        ("dpsql.flow.plan_query", "from dpsql.flow.setting import Setting", "dpsql.flow.setting is not for"),
-        ("dpsql.batch", "if TYPE_CHECKING:\n    from dpsql.flow.setting import Setting", "even as a type"),
-        ("dpsql.flow.plan_query", "from dpsql.flow import settle", "dpsql.flow.settle is not for"),
-        ("dpsql.batch", "from dpsql.flow.run_rounds import run_rounds", "dpsql.flow.run_rounds is not for"),
-        ("dpsql.flow.track_units", "from dpsql.flow import public_rows", "dpsql.flow.public_rows is not for"),
+        (
+            "dpsql.pipeline.plan_query",
+            "from dpsql.pipeline.environment import Environment",
+            "dpsql.pipeline.environment is not for",
+        ),
+        ("dpsql.batch", "if TYPE_CHECKING:\n    from dpsql.pipeline.environment import Environment", "even as a type"),
+        ("dpsql.pipeline.plan_query", "from dpsql.pipeline import settle", "dpsql.pipeline.settle is not for"),
+        ("dpsql.batch", "from dpsql.pipeline.run_rounds import run_rounds", "dpsql.pipeline.run_rounds is not for"),
+        (
+            "dpsql.pipeline.track_units",
+            "from dpsql.pipeline.environment import EnginePublicRows",
+            "dpsql.pipeline.environment is not for",
+        ),
         ("dpsql.resolve.query", "import dpsql.engines.engine", "dpsql.engines.engine is not for"),
-        ("dpsql.relation.units", "from dpsql.engines.duckdb_engine import DuckDBEngine", "duckdb_engine is not for"),
-        ("dpsql.resolve.query", "from dpsql.engines.scratch import Scratch", "dpsql.engines.scratch is not for"),
-        ("dpsql.flow.calibrate_noise", "from dpsql.accounting.ledger import Ledger", "ledger is not for"),
-        ("dpsql.flow.accuracy", "def f():\n    from dpsql.accounting.answers import Answers", "answers is not for"),
-        ("dpsql.flow", "from dpsql.flow.parse_sql import Parsed", "it may know only no stage"),
+        ("dpsql.relation.units", "from dpsql.engines.duckdb.engine import DuckDBEngine", "duckdb.engine is not for"),
+        (
+            "dpsql.resolve.query",
+            "from dpsql.engines.post_processor import PostProcessor",
+            "dpsql.engines.post_processor is not for",
+        ),
+        ("dpsql.pipeline.calibrate_noise", "from dpsql.accounting.ledger.ledger import Ledger", "ledger is not for"),
+        (
+            "dpsql.pipeline.target_accuracy",
+            "def f():\n    from dpsql.accounting.ledger.answers import Answers",
+            "answers is not for",
+        ),
+        ("dpsql.pipeline", "from dpsql.pipeline.parse_sql import Parsed", "it may know only no stage"),
         ("dpsql.session", "import duckdb", "duckdb is for"),
-        ("dpsql.flow.plan_query", "def f():\n    from duckdb import connect", "duckdb is for"),
-        ("dpsql.flow.add_noise", "from sqlglot import exp", "sqlglot is for"),
+        ("dpsql.pipeline.plan_query", "def f():\n    from duckdb import connect", "duckdb is for"),
+        ("dpsql.pipeline.add_noise", "from sqlglot import exp", "sqlglot is for"),
         ("dpsql.mechanisms.laplace", "import os\nx = os.urandom(8)", "line 2: os.urandom is for dpsql.sampling"),
         ("dpsql.mechanisms.laplace", "from os import urandom", "os.urandom is for"),
         ("dpsql.mechanisms.laplace", "import secrets", "secrets is for"),
         ("dpsql.mechanisms.laplace", "from cryptography.hazmat.primitives import ciphers", "cryptography is for"),
-        ("dpsql.sampling.uniform", "import random", "random is for dpsql.audit"),
-        ("dpsql.sampling.uniform", "from random import random", "random is for dpsql.audit"),
-        ("dpsql.sampling.uniform", "import numpy as np\nrng = np.random.default_rng()", "numpy.random is for nobody"),
-        ("dpsql.sampling.uniform", "from numpy import random", "numpy.random is for nobody"),
-        ("dpsql.sampling.uniform", "from numpy.random import default_rng", "numpy.random is for nobody"),
+        ("dpsql.sampling.bernoulli", "import random", "random is for dpsql.audit"),
+        ("dpsql.sampling.bernoulli", "from random import random", "random is for dpsql.audit"),
+        ("dpsql.sampling.bernoulli", "import numpy as np\nrng = np.random.default_rng()", "numpy.random is for nobody"),
+        ("dpsql.sampling.bernoulli", "from numpy import random", "numpy.random is for nobody"),
+        ("dpsql.sampling.bernoulli", "from numpy.random import default_rng", "numpy.random is for nobody"),
         ("dpsql.result", "import pandas as pd", "import pandas inside"),
         ("dpsql.result", "try:\n    import polars\nexcept ImportError:\n    pass", "import polars inside"),
         ("dpsql.result", "class A:\n    from pyarrow import Table", "import pyarrow inside"),
@@ -381,12 +401,12 @@ def test_a_planted_violation_is_found(module: str, source: str, complaint: str) 
     ("module", "source"),
     [
         ("dpsql", "from dpsql.dbapi import connect\n__all__ = ['connect']"),
-        ("dpsql.pipeline", "from dpsql.flow import parse_sql, finish_result"),
-        ("dpsql.flow.plan_query", "from dpsql.flow.infer_sensitivity import Measured\nfrom sqlglot import exp"),
-        ("dpsql.flow.plan_query", "from dpsql.flow.public_setting import PublicSetting"),
-        ("dpsql.flow.run_rounds", "from dpsql.flow.execute_query import execute_query"),
-        ("dpsql.flow.execute_query", "from dpsql.flow.setting import Setting"),
-        ("dpsql.resolve.earlier", "from dpsql.engines.scratch_table import ScratchTable"),
+        ("dpsql.pipeline.stages", "from dpsql.pipeline import parse_sql, post_process"),
+        ("dpsql.pipeline.plan_query", "from dpsql.pipeline.infer_sensitivity import Measured\nfrom sqlglot import exp"),
+        ("dpsql.pipeline.plan_query", "from dpsql.pipeline.public_environment import PublicEnvironment"),
+        ("dpsql.pipeline.run_rounds", "from dpsql.pipeline.execute_query import execute_query"),
+        ("dpsql.pipeline.execute_query", "from dpsql.pipeline.environment import Environment"),
+        ("dpsql.resolve.adaptive_subqueries", "from dpsql.engines.public import PostProcessingTable"),
         ("dpsql.engines.duckdb", "import duckdb\nfrom dpsql.schema.model import Schema"),
         ("dpsql.engines.engine", "from dpsql.engines.duckdb import DuckDB"),
         ("dpsql.sampling.randomness", "import os\nimport hashlib\nkey = os.urandom(32)"),

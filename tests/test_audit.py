@@ -15,11 +15,9 @@ import numpy as np
 import pytest
 
 from dpsql.accounting.events import Free
-from dpsql.audit.audit import Audited, Auditor
+from dpsql.audit.audit import Audited, Auditor, default_questions
 from dpsql.audit.lower_bound import certain_epsilon, lowest
-from dpsql.audit.questions import default_questions
-from dpsql.audit.synthesize import people_of
-from dpsql.audit.worlds import made_up_worlds
+from dpsql.audit.synthesize import made_up_worlds, people_of
 from dpsql.cli.app import main
 from dpsql.schema import load_schema
 
@@ -144,13 +142,13 @@ def leave_out_the_clamps(patch: pytest.MonkeyPatch) -> None:
     """Values are clamped where they are read and where they are summed: both have to go."""
     from dpsql.aggregates import measure
     from dpsql.engine_sql.tree import Field
-    from dpsql.expressions.quanta import in_quanta
+    from dpsql.expressions.fixed_point import in_fixed_point
     from dpsql.relation import write_scan
 
     def unclamped(value: Any, kind: Any, quantum: Fraction, low: int, high: int) -> Any:
-        return in_quanta(value, kind, quantum, -(2**62), 2**62)
+        return in_fixed_point(value, kind, quantum, -(2**62), 2**62)
 
-    patch.setattr(measure, "in_quanta", unclamped)
+    patch.setattr(measure, "in_fixed_point", unclamped)
     patch.setattr(write_scan, "_declared", lambda column, facts: Field(column, write_scan.ROWS))
 
 
@@ -167,7 +165,7 @@ def show_every_group(patch: pytest.MonkeyPatch) -> None:
 
 
 def do_not_select(patch: pytest.MonkeyPatch) -> None:
-    from dpsql.flow import add_noise
+    from dpsql.pipeline import add_noise
 
     patch.setattr(add_noise, "_selected", lambda exact, release: (exact, {}))
 
@@ -179,7 +177,7 @@ def halve_the_score(patch: pytest.MonkeyPatch) -> None:
 
 
 def do_not_charge_delta(patch: pytest.MonkeyPatch) -> None:
-    from dpsql.flow import calibrate_noise
+    from dpsql.pipeline import calibrate_noise
 
     patch.setattr(calibrate_noise, "ApproximateRelease", lambda epsilon, delta: Free())
 

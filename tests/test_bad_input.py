@@ -343,7 +343,7 @@ def test_parameters(sql: str, parameters: Any, kind: type[dpsql.Error], shop: dp
 def test_extreme_parameters(value: Any, shop: dpsql.Connection, shop_database: Any) -> None:
     """Refused before the charge, or answered; never an error of another kind, never a failure after the charge."""
     column = "note" if isinstance(value, str) else "amount"
-    with dpsql.connect(shop_database, schema=shop.session.setting.schema, epsilon=1) as connection:
+    with dpsql.connect(shop_database, schema=shop.session.environment.schema, epsilon=1) as connection:
         with suppress(dpsql.ProgrammingError):
             connection.execute(f"SELECT COUNT(*) FROM orders WHERE {column} = ?", [value])
             return

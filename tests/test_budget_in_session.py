@@ -89,14 +89,14 @@ def test_exhausted_before_the_engine_is_asked(pure: dpsql.Connection) -> None:
             raise AssertionError("the engine was asked")
 
     session = pure.session
-    session.setting = dataclasses.replace(session.setting, engine=Untouchable(session.setting.engine))
+    session.environment = dataclasses.replace(session.environment, engine=Untouchable(session.environment.engine))
     with pytest.raises(dpsql.BudgetExhausted):
         pure.execute("SELECT COUNT(*) FROM orders", epsilon=2)
 
 
 def test_charged_before_the_engine_is_asked(pure: dpsql.Connection) -> None:
     seen = []
-    engine = pure.session.setting.engine
+    engine = pure.session.environment.engine
 
     class Watching:
         guarantees, check_unchanged, close = engine.guarantees, engine.check_unchanged, engine.close
@@ -106,7 +106,7 @@ def test_charged_before_the_engine_is_asked(pure: dpsql.Connection) -> None:
             seen.append(spent(pure))
             return engine.run(select)
 
-    pure.session.setting = dataclasses.replace(pure.session.setting, engine=Watching())
+    pure.session.environment = dataclasses.replace(pure.session.environment, engine=Watching())
     pure.execute("SELECT COUNT(*) FROM orders", epsilon=0.3)
     assert seen == [0.3]
 

@@ -25,13 +25,13 @@ import pytest
 import yaml
 
 import dpsql
-from dpsql import pipeline
 from dpsql.aggregates.statistic import Quantile
 from dpsql.audit.neighbours import moved_too_far, wrong_shape
-from dpsql.audit.worlds import Answer
+from dpsql.audit.synthesize import Answer
 from dpsql.engine_sql.build import SALT
 from dpsql.engines.engine import Engine
-from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
+from dpsql.pipeline import stages as pipeline
+from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
 from dpsql.schema.model import Schema
 
 HERE = Path(__file__).parent
@@ -86,7 +86,7 @@ class World:
 
     @property
     def engines(self) -> tuple[Engine, Engine]:
-        return self.duckdb.session.setting.engine, self.postgresql.session.setting.engine
+        return self.duckdb.session.environment.engine, self.postgresql.session.environment.engine
 
 
 def fill_postgresql(url: str, place: str, create: str, tables: Tables) -> None:
@@ -147,8 +147,8 @@ def compiled(connection: dpsql.Connection, question: Question) -> Calibrated | N
     """None where it is refused."""
     session = connection.session
     try:
-        asked = session.question(question.sql, question.parameters, **UNBOUNDED)
-        return pipeline.compile_question(asked, session.setting.public())
+        asked = session.request(question.sql, question.parameters, **UNBOUNDED)
+        return pipeline.compile_question(asked, session.environment.public())
     except dpsql.Error:
         return None
 
@@ -170,7 +170,7 @@ def outcome(question: Question, worlds: list[World]) -> str:
 
 def exact(engine: Engine, release: CalibratedRelease) -> dict[str, list[Any]]:
     blanks = {SALT: 7, **{drawn.column: draw.reach for drawn, draw in release.statistics}}
-    columns = engine.run(engine.render(release.planned.with_earlier, blanks))
+    columns = engine.run(engine.render(release.planned.with_adaptive, blanks))
     return {name: plain(values) for name, values in columns.items()}
 
 

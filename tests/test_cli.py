@@ -24,9 +24,9 @@ from prompt_toolkit.output import DummyOutput
 
 import dpsql
 from dpsql.cli import errors, output
+
 from dpsql.cli.app import app, main
-from dpsql.cli.completion import SqlCompleter
-from dpsql.cli.prompt import Shell
+from dpsql.cli.shell import Shell, SqlCompleter
 from dpsql.schema import load_schema
 
 DOCS = Path(__file__).parents[1] / "docs" / "cli.md"
@@ -202,7 +202,7 @@ def test_a_failure_after_the_charge_has_a_code_of_its_own(
     def fail(*_: object) -> Any:
         raise duckdb.Error("alice's row is odd")
 
-    monkeypatch.setattr("dpsql.engines.duckdb_engine.DuckDBEngine.run", fail)
+    monkeypatch.setattr("dpsql.engines.duckdb.engine.DuckDBEngine.run", fail)
     ran = run("query", BY_TOWN)
     assert ran.code == 4
     assert "alice" not in ran.err

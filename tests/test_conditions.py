@@ -241,7 +241,7 @@ FINISHES = [
 def test_what_is_made_of_answers_is_that_of_duckdb(
     expression: str, plain: duckdb.DuckDBPyConnection, private: dpsql.Connection
 ) -> None:
-    """The scratch database gets the text that the analyst wrote, read and written again."""
+    """The post-processing database gets the text that the analyst wrote, read and written again."""
     sql = f"SELECT k, {expression} AS v FROM (SELECT w AS k, COUNT(*) AS n FROM t GROUP BY w) ORDER BY k"
     values = [2] * expression.count("?")
     assert private.execute(sql, values).fetchall() == plain.execute(sql, values).fetchall()

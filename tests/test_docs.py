@@ -19,20 +19,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpsql
-from dpsql import pipeline
-from dpsql.accounting.costs import price
 from dpsql.accounting.events import Composed
 from dpsql.accounting.gaussian_dp import epsilon_at, mu_for
+from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.aggregates.measure import CountRows, SumValues
 from dpsql.aggregates.reference import with_reference
 from dpsql.aggregates.table import WORDS
-from dpsql.draws.table import MECHANISMS
 from dpsql.engines.duckdb.render import render_term
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Column
-from dpsql.flow.candidates import coarse
 from dpsql.mechanisms.gaussian import GaussianNoise
+from dpsql.pipeline import stages as pipeline
+from dpsql.pipeline.candidates import coarse
 from dpsql.schema.types import Integer
+from dpsql.statistics.mechanism_table import MECHANISMS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -96,7 +96,7 @@ def test_the_stage_table_is_that_of_the_pipeline() -> None:
 
 def test_the_charge_stands_before_the_engine() -> None:
     names = [stage.__name__ for stage in pipeline.STAGES]
-    paid = ["charge_budget", "run_rounds", "estimate_answers", "finish_result"]
+    paid = ["charge_budget", "run_rounds", "estimate_answers", "post_process"]
     assert names[names.index("charge_budget") :] == paid
     assert [stage.__name__ for stage in pipeline.FREE] == names[: names.index("charge_budget")]
 
@@ -154,8 +154,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("sql", blocks(DOCS / "sql.md", "sql"))
 def test_the_sql_can_be_asked(sql: str, shop: dpsql.Connection) -> None:
-    price = {} if "OPTIONS(" in sql else {"epsilon": 1}
-    assert shop.execute(sql, **price).fetchall()
+    privacy_loss = {} if "OPTIONS(" in sql else {"epsilon": 1}
+    assert shop.execute(sql, **privacy_loss).fetchall()
 
 
 REFUSED = (
@@ -259,7 +259,7 @@ def connected(database: Any, **options: Any) -> dpsql.Connection:
 
 
 def calibrated(conn: dpsql.Connection, sql: str, **options: Any) -> Any:
-    return pipeline.compile_question(conn.session.question(sql, None, **options), conn.session.setting.public())
+    return pipeline.compile_question(conn.session.request(sql, None, **options), conn.session.environment.public())
 
 
 @pytest.mark.parametrize(("sql", "composition"), list(product(QUESTIONS, COMPOSITIONS)))
@@ -268,7 +268,7 @@ def test_a_query_is_charged_no_more_than_it_says(sql: str, composition: str, emp
     with connected(empty_shop, composition=composition) as conn:
         for mechanism, epsilon in product(("laplace", "gaussian"), ("1/10", "1/3", "1")):
             asked = calibrated(conn, sql, epsilon=epsilon, mechanism=mechanism)
-            totals = price(Composed(tuple(release.event for release in asked.releases)))
+            totals = privacy_loss(Composed(tuple(release.event for release in asked.releases)))
             if mechanism == "laplace":
                 assert totals.epsilon == Fraction(epsilon)
             elif composition in ("auto", "gdp"):

@@ -21,14 +21,14 @@ import sqlglot
 
 import dpsql
 from dpsql.engines.duckdb.render import render_term
-from dpsql.engines.stored_types import engine_type
+from dpsql.engines.duckdb.types import engine_type
 from dpsql.expressions.emit import written
-from dpsql.expressions.facts import Facts, Value, bounded, fact_of, one_of
 from dpsql.expressions.lower import Lowering
 from dpsql.expressions.narrow import narrow
+from dpsql.expressions.properties import Properties, Value, bounded, fact_of, one_of
 from dpsql.expressions.regex import BadPattern, check_pattern
 from dpsql.expressions.table import FUNCTIONS, NODES
-from dpsql.expressions.tree import Call, Column, Expression, facts_of
+from dpsql.expressions.tree import Call, Column, Expression, properties_of
 from dpsql.resolve.syntax import DUCKDB
 from dpsql.schema.types import ColumnType, parse_type
 
@@ -425,14 +425,14 @@ def calls(expression: Expression) -> list[Call]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.sql)
 @pytest.mark.parametrize(("table", "known"), TABLES)
-def test_values_are_as_claimed(case: Case, table: str, known: dict[str, Facts]) -> None:
+def test_values_are_as_claimed(case: Case, table: str, known: dict[str, Properties]) -> None:
     ours = written(lowered(case.sql), known)
     found = database().execute(f"SELECT {render_term(ours.sql)} FROM {table}")
-    assert found.description[0][1] == engine_type(ours.facts.type).replace(" ", "")
+    assert found.description[0][1] == engine_type(ours.properties.type).replace(" ", "")
     values = [value for (value,) in found.fetchall()]
     plain, failed = plain_values(case, table)
     for value, expected in zip(values, plain, strict=True):
-        assert is_claimed(value, ours.facts), (value, ours.facts)
+        assert is_claimed(value, ours.properties), (value, ours.properties)
         assert agrees(value, expected) or (failed and expected is None), (value, expected)
 
 
@@ -465,10 +465,10 @@ def test_nested_calls_are_as_claimed() -> None:
         for table, known in TABLES:
             ours = written(expression, known)
             for (value,) in database().execute(f"SELECT {render_term(ours.sql)} FROM {table} LIMIT 60").fetchall():
-                assert is_claimed(value, ours.facts), (ours, value)
+                assert is_claimed(value, ours.properties), (ours, value)
 
 
-def is_claimed(value: object, facts: Facts) -> bool:
+def is_claimed(value: object, facts: Properties) -> bool:
     if value is None:
         return facts.nullable
     if isinstance(value, float) and not math.isfinite(value):
@@ -520,7 +520,7 @@ SIZES = [
 
 @pytest.mark.parametrize(("sql", "size"), SIZES)
 def test_how_many_groups_are_public(sql: str, size: int) -> None:
-    assert facts_of(lowered(sql), TAME).size == size
+    assert properties_of(lowered(sql), TAME).size == size
 
 
 # -- what a WHERE says ------------------------------------------------------------------------------------------------

@@ -21,13 +21,13 @@ import pytest
 import dpsql
 from dpsql.engines.duckdb.render import render, render_term
 from dpsql.expressions.emit import emit
-from dpsql.expressions.facts import Facts
+from dpsql.expressions.properties import Properties
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.expressions.tree import columns_of, facts_of
-from dpsql.flow.parse_sql import parse_sql
-from dpsql.flow.question import Question
-from dpsql.flow.resolve_names import resolve_names
-from dpsql.flow.track_units import track_units
+from dpsql.expressions.tree import columns_of, properties_of
+from dpsql.pipeline.parse_sql import parse_sql
+from dpsql.pipeline.query_request import QueryRequest
+from dpsql.pipeline.resolve_names import resolve_names
+from dpsql.pipeline.track_units import track_units
 from dpsql.relation.write import relation_sql
 
 SCHEMA = {
@@ -247,16 +247,18 @@ class Bench:
     wild: duckdb.DuckDBPyConnection
     session: dpsql.Connection
 
-    def lowered(self, sql: str) -> tuple[Facts, str]:
+    def lowered(self, sql: str) -> tuple[Properties, str]:
         """What is claimed of the expression, and the engine's SQL for it over the scan."""
-        public = self.session.session.setting.public()
-        question = Question(f"SELECT COUNT({sql}) FROM t")
+        public = self.session.session.environment.public()
+        question = QueryRequest(f"SELECT COUNT({sql}) FROM t")
         (release,) = track_units(resolve_names(parse_sql(question, public), public), public).releases
         (call,) = release.aggregate.calls
         used = {column.name for column in columns_of(call.arguments[0])}
         below = render(relation_sql(release.aggregate.source, used))
-        value = render_term(emit(call.arguments[0], release.knowledge.always))
-        return facts_of(call.arguments[0], release.knowledge.always), f"SELECT {value} FROM ({below}) ORDER BY _unit"
+        value = render_term(emit(call.arguments[0], release.knowledge.properties))
+        return properties_of(
+            call.arguments[0], release.knowledge.properties
+        ), f"SELECT {value} FROM ({below}) ORDER BY _unit"
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +304,7 @@ def as_date(text: str | None, kind: str) -> Any:
         return text
 
 
-def within(facts: Facts, value: Any) -> bool:
+def within(facts: Properties, value: Any) -> bool:
     if value is None:
         return True
     if isinstance(value, str) and isinstance(facts.low, date):

@@ -23,9 +23,9 @@ import pytest
 
 import dpsql
 from dpsql.engines.duckdb.render import render, render_term
-from dpsql.engines.stored_types import engine_type
+from dpsql.engines.duckdb.types import engine_type
 from dpsql.expressions.emit import written
-from dpsql.expressions.facts import Facts, bounded, fact_of, one_of
+from dpsql.expressions.properties import Properties, bounded, fact_of, one_of
 from dpsql.expressions.tree import Known
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, Join, Mark, Relation, SemiJoin
@@ -90,20 +90,20 @@ def exact(value: Any) -> Any:
 class World:
     """What is declared of every column, and rows that keep to it."""
 
-    facts: dict[str, Facts]
+    facts: dict[str, Properties]
     rows: list[list[Any]]
 
 
 def world(seed: int) -> World:
     draw = random.Random(f"facts {seed}")
-    facts: dict[str, Facts] = {}
+    facts: dict[str, Properties] = {}
     values: dict[str, list[Any]] = {}
     for name, kind in KINDS.items():
         facts[name], values[name] = declared(kind, draw)
     return World(facts, [[draw.choice(values[name]) for name in KINDS] for _ in range(60)])
 
 
-def declared(kind: ColumnType, draw: random.Random) -> tuple[Facts, list[Any]]:
+def declared(kind: ColumnType, draw: random.Random) -> tuple[Properties, list[Any]]:
     ends, nullable = ends_of(kind), draw.random() < 0.4
     low, high = sorted(draw.choices(ends, k=2))
     if draw.random() < 0.3:
@@ -122,7 +122,7 @@ def declared(kind: ColumnType, draw: random.Random) -> tuple[Facts, list[Any]]:
     return facts, [*chosen, None] if nullable else chosen
 
 
-def is_claimed(value: Any, facts: Facts) -> bool:
+def is_claimed(value: Any, facts: Properties) -> bool:
     if value is None:
         return facts.nullable
     if isinstance(value, float) and not math.isfinite(value):
@@ -145,9 +145,9 @@ def test_every_function_keeps_its_claims(seed: int) -> None:
         rows = raw.execute(f"SELECT {', '.join(render_term(ours.sql) for _, ours in claims)} FROM t").fetchall()
         for (sql, ours), column in zip(claims, zip(*rows, strict=True), strict=True):
             for value, length in zip(column, longest, strict=True):
-                assert is_claimed(value, ours.facts), sql
+                assert is_claimed(value, ours.properties), sql
                 if isinstance(value, str):
-                    assert len(value) <= ours.facts.growth * max(length, len(sql)), sql
+                    assert len(value) <= ours.properties.growth * max(length, len(sql)), sql
 
 
 # -- relations: whatever stands between the tables and the release ---------------------------------------------------
@@ -365,8 +365,8 @@ def test_every_relation_keeps_its_claims(
 ) -> None:
     relation = relation_of(people.connection, f"SELECT COUNT(*) FROM ({SHAPES[shape]}) AS q")
     knowledge = knowledge_of(relation)
-    assert_claims(people.wild, relation, knowledge.always)
-    assert_claims(people.wild, unfiltered(relation), knowledge.always)
+    assert_claims(people.wild, relation, knowledge.properties)
+    assert_claims(people.wild, unfiltered(relation), knowledge.properties)
     assert_claims(people.honest, relation, knowledge.kept)
 
 

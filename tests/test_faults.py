@@ -17,11 +17,11 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql import pipeline
-from dpsql.accounting import ledger_schema
-from dpsql.accounting.book import Book
-from dpsql.engines.duckdb_engine import DuckDBEngine
-from dpsql.flow import run_rounds
+from dpsql.accounting.ledger import tables as ledger_schema
+from dpsql.accounting.ledger.book import Book
+from dpsql.engines.duckdb.engine import DuckDBEngine
+from dpsql.pipeline import run_rounds
+from dpsql.pipeline import stages as pipeline
 
 SCHEMA = {
     "tables": {
@@ -65,7 +65,7 @@ def ask(connection: dpsql.Connection, **options: Any) -> Any:
 
 
 def states(connection: dpsql.Connection) -> list[str]:
-    return [entry.state for entry in connection.session.setting.ledger.history()]
+    return [entry.state for entry in connection.session.environment.ledger.history()]
 
 
 # -- the ledger's disk and file ----------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_a_full_disk_releases_nothing_uncharged(opened: Any, small_disk: Path) -
     with pytest.raises(dpsql.LedgerError, match="disk"):
         ask_until_it_is_full()
     (small_disk / "filler").unlink()
-    ledger = connection.session.setting.ledger
+    ledger = connection.session.environment.ledger
     charged = {entry.number for entry in ledger.history() if entry.state == "charged"}
     assert set(answered) <= charged
     assert len(charged) - len(answered) in (0, 1), "at most the charge whose end could not be recorded"
@@ -191,7 +191,7 @@ def test_a_ledger_damaged_under_a_session_releases_nothing_uncharged(
         number = ask(connection)
     except dpsql.LedgerError:
         return
-    assert number in [entry.number for entry in connection.session.setting.ledger.history()]
+    assert number in [entry.number for entry in connection.session.environment.ledger.history()]
 
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced by an older copy"])
@@ -220,7 +220,7 @@ def test_a_ledger_that_may_not_be_written_charges_nothing() -> None:
         Path(f"{database}.ledger").chmod(0o444)
         Path(folder).chmod(0o555)
         code = (
-            "import os, sys, dpsql, dpsql.session, dpsql.engines.duckdb_engine, dpsql.schema.load\n"
+            "import os, sys, dpsql, dpsql.session, dpsql.engines.duckdb.engine, dpsql.schema.load\n"
             "os.setresuid(65534, 65534, 65534)\n"
             "try: dpsql.connect(sys.argv[1], schema=eval(sys.argv[2])).execute('SELECT COUNT(*) FROM people')\n"
             "except dpsql.LedgerError as error: print(error)"
@@ -264,13 +264,13 @@ def test_an_interrupt_at_any_stage(stage: str, when: str, opened: Any, monkeypat
     charged = connection.budget.queries
     assert charged == (stage not in BEFORE and (stage, when) != ("charge_budget", "before"))
     connection.execute(COUNT, epsilon=0.1)
-    kept = stage in ("estimate_answers", "finish_result") or (stage, when) in (
+    kept = stage in ("estimate_answers", "post_process") or (stage, when) in (
         ("add_noise", "after"),
         ("run_rounds", "after"),
     )
     assert connection.budget.queries == charged + (not kept), "what was stored is recalled, and else paid for again"
     assert "suspended" not in states(connection)
-    connection.session.setting.ledger.verify()
+    connection.session.environment.ledger.verify()
 
 
 @pytest.mark.parametrize("step", ["append", "budget", "tally", "suspension"])
@@ -281,17 +281,17 @@ def test_an_interrupt_within_a_transaction_undoes_it(step: str, opened: Any, mon
     with monkeypatch.context() as patched:
         patched.setattr(Book, step, interrupt)
         with pytest.raises(KeyboardInterrupt):
-            connection.session.setting.ledger.charge_all([a_charge()], a_charge().epsilon)
+            connection.session.environment.ledger.charge_all([a_charge()], a_charge().epsilon)
     assert states(connection) == before
     assert ask(connection)
-    connection.session.setting.ledger.verify()
+    connection.session.environment.ledger.verify()
 
 
 def a_charge() -> Any:
     from fractions import Fraction
 
     from dpsql.accounting.events import PureRelease
-    from dpsql.accounting.ledger import Charge
+    from dpsql.accounting.ledger.ledger import Charge
 
     return Charge(PureRelease(Fraction(1, 10)), "SELECT 1", "f", Fraction(1, 10), Fraction(0))
 
@@ -377,7 +377,7 @@ def test_threads_share_a_connection_and_even_a_cursor(opened: Any) -> None:
     assert not problems
     assert len(set(numbers)) == 10
     assert connection.budget.queries == 20
-    connection.session.setting.ledger.verify()
+    connection.session.environment.ledger.verify()
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
@@ -458,7 +458,7 @@ def test_a_database_file_that_changes_under_a_session(
     if ended == "suspended":
         with pytest.raises(dpsql.AccountSuspended):
             ask(connection)
-    connection.session.setting.ledger.verify()
+    connection.session.environment.ledger.verify()
 
 
 @pytest.mark.parametrize("spill", [False, True], ids=["no spilling", "a full disk for spilling"])

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.draws.mode import ChosenMode, StableMode
-from dpsql.draws.proposed import Proposed
-from dpsql.draws.quantile import ChosenQuantile
-from dpsql.draws.smooth import Smooth
-from dpsql.engines.duckdb_engine import DuckDBEngine
+from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.mechanisms import local_sensitivity
 from dpsql.mechanisms.permute_and_flip import MostFrequent
 from dpsql.mechanisms.stretches import largest_stretch
+from dpsql.statistics.mode import ChosenMode, StableMode
+from dpsql.statistics.proposed import Proposed
+from dpsql.statistics.quantile import ChosenQuantile
+from dpsql.statistics.smooth import Smooth
 
 Steps = Callable[[Callable[[], object]], int]
 

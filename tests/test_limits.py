@@ -18,13 +18,14 @@ import sqlglot
 from sqlglot import exp
 
 import dpsql
-from dpsql import limits, pipeline
+from dpsql import limits
 from dpsql.engines.duckdb.render import render_term
-from dpsql.engines.stored_types import engine_type
+from dpsql.engines.duckdb.types import engine_type
 from dpsql.errors import Error
 from dpsql.expressions.emit import emit
-from dpsql.expressions.facts import fact_of
 from dpsql.expressions.function import Misfit
+from dpsql.expressions.properties import fact_of
+from dpsql.pipeline import stages as pipeline
 
 TABLE = runpy.run_path(str(Path(__file__).parent / "test_expression_table.py"))
 
@@ -68,10 +69,10 @@ def conn(engine: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
 
 
 def compiled(conn: dpsql.Connection, sql: str, *parameters: object) -> list[str]:
-    question = conn.session.question(sql, parameters or None)
+    question = conn.session.request(sql, parameters or None)
     return [
         str(release.salted(0))
-        for release in pipeline.compile_question(question, conn.session.setting.public()).releases
+        for release in pipeline.compile_question(question, conn.session.environment.public()).releases
     ]
 
 

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.ledger.ledger import Ledger
 
 SCHEMA = {"tables": {"people": {"unit": "id", "unique": True, "columns": {"id": "integer"}}}}
 SPAWN = multiprocessing.get_context("spawn")

@@ -10,12 +10,12 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.accounting.costs import price
 from dpsql.accounting.filters import filter_named
+from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
-from dpsql.draws.table import ADDITIVE, MECHANISMS, Mechanism
 from dpsql.mechanisms.additive import Allowance, PureMechanism
 from dpsql.mechanisms.laplace import LaplaceNoise, calibrated
+from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS, Mechanism
 
 SCHEMA = {
     "dataset": "mechanisms",
@@ -112,7 +112,7 @@ def test_a_dose_costs_no_more_than_it_is_allowed(name: str, counted: str) -> Non
     session = filter_named(counted, epsilon, delta)
     allowed = Allowance(epsilon, delta if counted == "basic" else session.curve_delta, 3, session)
     dose = ADDITIVE[name].calibrate(allowed, [2, 2, 4])
-    cost = price(dose.event)
+    cost = privacy_loss(dose.event)
     assert (session.spent(cost).epsilon if MECHANISMS[name].needs_delta else cost.epsilon) <= 1 + 1e-9
     assert dose.noise(2, 5).name == name
     assert dose.noise(4, 5).std > dose.noise(2, 5).std > dose.noise(2, 1).std > dose.noise(2, 0).std == 0

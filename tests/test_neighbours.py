@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import dpsql
 from dpsql.audit.neighbours import keys_of, moved_too_far, wrong_shape
-from dpsql.audit.worlds import Answer, answer
+from dpsql.audit.synthesize import Answer, answer
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ def test_no_row_makes_the_query_fail(sql: str, raw: Any, session: dpsql.Connecti
     (release,) = session.explain(sql).releases
     raw.execute(release.sql).fetchnumpy()
     session.execute(sql)
-    assert session.session.setting.ledger.history()[-1].state == "released"
+    assert session.session.environment.ledger.history()[-1].state == "released"
 
 
 def test_text_cannot_be_blown_up(raw: Any, shop_schema: dict[str, Any]) -> None:

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.flow.add_noise import noised
-from dpsql.flow.calibrate_noise import Calibrated
-from dpsql.flow.question import Question
-from dpsql.pipeline import compile_question
+from dpsql.pipeline.add_noise import noised
+from dpsql.pipeline.calibrate_noise import Calibrated
+from dpsql.pipeline.query_request import QueryRequest
+from dpsql.pipeline.stages import compile_question
 
 REGIONS = [f"region {number}" for number in range(10)]
 SCHEMA = {
@@ -74,7 +74,7 @@ def std_of(calibrated: Calibrated, name: str) -> float:
 
 
 def compiled(session: dpsql.Connection, sql: str) -> Calibrated:
-    return compile_question(Question(sql, epsilon=Fraction(1)), session.session.setting.public())
+    return compile_question(QueryRequest(sql, epsilon=Fraction(1)), session.session.environment.public())
 
 
 def test_claimed_noise(session: dpsql.Connection) -> None:

@@ -19,24 +19,25 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.draws import smooth
 from dpsql.engine_sql.build import WIDE, apply, cast, double, wide
 from dpsql.engine_sql.tree import Term
-from dpsql.engines import copies, csv_files, declared_tables, duckdb_engine, lock
-from dpsql.engines.catalog import Place
-from dpsql.engines.declared_tables import Found
-from dpsql.engines.files import exactly
+from dpsql.engines.duckdb import copies, csv_files, declared_tables, lock
+from dpsql.engines.duckdb import engine as duckdb_engine
+from dpsql.engines.duckdb.catalog import Place
+from dpsql.engines.duckdb.declared_tables import Found
+from dpsql.engines.duckdb.files import exactly
 from dpsql.engines.quoting import quoted
 from dpsql.errors import OperationalError
 from dpsql.expressions import arithmetic
-from dpsql.expressions.facts import Facts
 from dpsql.expressions.function import Function, Written
+from dpsql.expressions.properties import Properties
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.flow import add_noise
+from dpsql.pipeline import add_noise
 from dpsql.relation import knowledge, unit_sums
 from dpsql.relation.relation import Relation
 from dpsql.schema.model import Table
 from dpsql.schema.types import Double, Integer
+from dpsql.statistics import smooth
 
 pytestmark = pytest.mark.long
 
@@ -55,7 +56,7 @@ def write_by_facts(patch: Patch, write: Callable[[Term, str, Term], Term]) -> No
     """Where facts say that an integer fits, arithmetic relies on it."""
 
     def trusting(function: Function, symbol: str, arguments: Sequence[Written]) -> Term:
-        result = function.facts([argument.facts for argument in arguments])
+        result = function.properties([argument.properties for argument in arguments])
         if not isinstance(result.type, Integer) or not arithmetic.fits(result):
             return function.sql(arguments)
         return write(arguments[0].sql, symbol, arguments[1].sql)
@@ -78,7 +79,7 @@ def trusting_arithmetic(patch: Patch) -> None:
 
 
 def frames_never_empty(patch: Patch) -> None:
-    def facts(*arguments: Any) -> Facts:
+    def facts(*arguments: Any) -> Properties:
         return whole(*arguments[:3])
 
     whole = knowledge.per_unit_facts

@@ -17,8 +17,8 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.engines import duckdb_engine
-from dpsql.engines.copies import copy_table
+from dpsql.engines.duckdb import engine as duckdb_engine
+from dpsql.engines.duckdb.copies import copy_table
 from dpsql.frames import accounts
 from dpsql.frames.vocabulary import Vocabulary
 
@@ -592,7 +592,7 @@ def test_no_row_of_people_is_read_before_the_charge(
 
 
 def test_every_frame_is_read_in_a_locked_engine(orders: pd.DataFrame) -> None:
-    engine = orders.dp._session().setting.engine
+    engine = orders.dp._session().environment.engine
     settings = ("enable_external_access", "python_enable_replacements", "error_on_division_by_zero")
     asked = engine._connection.execute(f"SELECT {', '.join(f'current_setting({name!r})' for name in settings)}")
     assert asked.fetchall() == [(False,) * 3]

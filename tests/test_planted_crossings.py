@@ -18,15 +18,17 @@ from dpsql.aggregates.quantile import quantile
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.engine_sql.build import apply
 from dpsql.engine_sql.tree import Term
-from dpsql.engines import declared_tables, scratch
-from dpsql.engines.stored_types import engine_type
-from dpsql.expressions import casts, moments
+from dpsql.engines import post_processor as scratch
+from dpsql.engines.duckdb import declared_tables
+from dpsql.engines.duckdb.types import engine_type
+from dpsql.expressions import casts
 from dpsql.expressions.emit import emit
 from dpsql.expressions.lower import SPECIAL
 from dpsql.expressions.lower_special import lower_bracket, lower_literal
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.expressions.tree import Call, Literal, facts_of
-from dpsql.flow import infer_sensitivity, plan_query, track_units
+from dpsql.expressions.temporal import constants as moments
+from dpsql.expressions.tree import Call, Literal, properties_of
+from dpsql.pipeline import infer_sensitivity, plan_query, track_units
 from dpsql.relation import unit_sums, write_tests
 from dpsql.resolve import aggregate
 from dpsql.resolve.rows import Rows
@@ -112,7 +114,7 @@ PLANTED: dict[str, list[tuple[Any, Any, Any]]] = {
     "a total over no group is NULL": [(scratch, "_total", null_total)],
     "nanoseconds are rounded": [(declared_tables, "read_as", nearest_microsecond)],
     "a constant is not explained": [
-        (aggregate_moments, "facts_of", lambda value, known: replace(facts_of(value, known), values=None))
+        (aggregate_moments, "properties_of", lambda value, known: replace(properties_of(value, known), values=None))
     ],
     "sums are as wide as their values": [(plan_query, "answer_type", lambda answer: str(engine_type(answer.type)))],
     "zero has a sign": [(casts, "one_zero", lambda number: number)],

@@ -141,14 +141,14 @@ def test_a_view_can_be_trusted(url: str) -> None:
 def test_constraints_are_the_databases_own(url: str) -> None:
     """Of tables with heirs nothing is unique, whatever the parent says."""
     with connect(url) as connection:
-        engine = connection.session.setting.engine.guarantees
-        integer = connection.session.setting.schema.tables["people"].columns["id"].type
+        engine = connection.session.environment.engine.guarantees
+        integer = connection.session.environment.schema.tables["people"].columns["id"].type
         assert engine.is_unique("people", "id", integer)
         assert not engine.is_unique("visits", "person", integer)
         assert engine.never_null("people", "id")
         assert not engine.never_null("visits", "cost")
     with connect(url, {"base": {"unit": "person", "columns": {"person": "integer"}}}) as connection:
-        assert not connection.session.setting.engine.guarantees.is_unique("base", "person", integer)
+        assert not connection.session.environment.engine.guarantees.is_unique("base", "person", integer)
 
 
 # -- how it reads -----------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_constraints_are_the_databases_own(url: str) -> None:
 
 def test_it_only_reads(url: str) -> None:
     with connect(url) as connection:
-        engine = connection.session.setting.engine
+        engine = connection.session.environment.engine
         with pytest.raises(Exception, match="read-only"):
             engine.run("DELETE FROM clinic.visits")
         ((setting,),) = engine.run("SELECT current_setting('search_path')").values()
@@ -195,7 +195,7 @@ def test_a_server_that_is_not_there() -> None:
 
 def test_a_failure_is_sealed_and_the_next_question_works(url: str, execute: Callable[[str], Any]) -> None:
     with connect(url, epsilon=10, query_epsilon=1, on_failure="warn") as connection:
-        setting = connection.session.setting
+        setting = connection.session.environment
         engine = setting.engine
 
         class Failing:
@@ -205,23 +205,23 @@ def test_a_failure_is_sealed_and_the_next_question_works(url: str, execute: Call
             def run(self, sql: str) -> Any:
                 return engine.run("SELECT 1 / (person - person) FROM clinic.visits")
 
-        connection.session.setting = dataclasses.replace(setting, engine=Failing())
+        connection.session.environment = dataclasses.replace(setting, engine=Failing())
         with pytest.raises(dpsql.SealedExecutionError) as caught:
             connection.execute("SELECT COUNT(*) FROM visits")
         assert "division" not in str(caught.value)
         assert caught.value.__cause__ is None
-        connection.session.setting = setting
+        connection.session.environment = setting
         assert connection.execute("SELECT COUNT(*) FROM people").fetchall()
 
 
 def test_a_query_has_a_time_limit(url: str) -> None:
     with connect(f"{url}%20-cstatement_timeout%3D300") as connection:
-        engine = connection.session.setting.engine
+        engine = connection.session.environment.engine
         with pytest.raises(Exception, match="statement timeout"):
             engine.run("SELECT pg_sleep(20)")
         assert round(connection.execute("SELECT COUNT(*) FROM people").fetchall()[0][0]) == 300
     with connect(url) as connection:
-        ((limit,),) = connection.session.setting.engine.run("SELECT current_setting('statement_timeout')").values()
+        ((limit,),) = connection.session.environment.engine.run("SELECT current_setting('statement_timeout')").values()
         assert limit == "1h"
 
 

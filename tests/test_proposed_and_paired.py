@@ -12,10 +12,10 @@ import pytest
 
 import dpsql
 from dpsql.aggregates.statistic import Average, Grid
-from dpsql.draws.draw import Terms
-from dpsql.draws.proposed import proposed_average
 from dpsql.expressions.tree import Column
 from dpsql.schema.types import Integer
+from dpsql.statistics.draw import Terms
+from dpsql.statistics.proposed import proposed_average
 
 
 def test_means_that_are_one_step_apart_stay_so_when_they_are_rounded() -> None:

@@ -11,10 +11,10 @@ import pytest
 import sqlglot
 
 import dpsql
-from dpsql.expressions.tree import Earlier
-from dpsql.flow.parse_sql import parse_sql
-from dpsql.flow.question import Question
-from dpsql.flow.resolve_names import Resolved, resolve_names
+from dpsql.expressions.tree import AdaptiveConstant
+from dpsql.pipeline.parse_sql import parse_sql
+from dpsql.pipeline.query_request import QueryRequest
+from dpsql.pipeline.resolve_names import Resolved, resolve_names
 from dpsql.relation.relation import Filter, Join, Mark, PerUnit, SemiJoin
 from dpsql.resolve.free_columns import free_columns
 from dpsql.resolve.syntax import DUCKDB
@@ -30,12 +30,12 @@ Connect = Callable[[str], dpsql.Connection]
 @pytest.mark.parametrize("name", sorted({query.file for query in CORPUS}))
 def test_a_parsed_query_is_resolved_alike_each_time(name: str, connected: Connect) -> None:
     """The parser's tree is not taken apart: neither by an answer nor by a refusal on the way to one."""
-    public = connected(name).session.setting.public()
+    public = connected(name).session.environment.public()
     for query in CORPUS:
         if query.file != name:
             continue
         try:
-            parsed = parse_sql(Question(query.sql), public)
+            parsed = parse_sql(QueryRequest(query.sql), public)
         except dpsql.Error:
             continue  # nothing to resolve
         written = parsed.tree.sql(DUCKDB)
@@ -49,7 +49,7 @@ def outcome(resolve: Callable[[], Resolved]) -> object:
         resolved = resolve()
     except dpsql.Error as error:
         return type(error), str(error)
-    return resolved, resolved.finish.sql(DUCKDB), [answer.sql for answer in resolved.earlier]
+    return resolved, resolved.post_processing.sql(DUCKDB), [answer.sql for answer in resolved.adaptive]
 
 
 # -- subqueries --------------------------------------------------------------------------------------------------------
@@ -67,25 +67,25 @@ SUBQUERIES = {
 
 @pytest.mark.parametrize(("condition", "nodes"), SUBQUERIES.items(), ids=SUBQUERIES)
 def test_a_subquery_is_what_it_looks_like(condition: str, nodes: list[type], connected: Connect) -> None:
-    public = connected("people").session.setting.public()
+    public = connected("people").session.environment.public()
     sql = f"SELECT COUNT(*) FROM persons p WHERE {condition}"
-    resolved = resolve_names(parse_sql(Question(sql), public), public)
+    resolved = resolve_names(parse_sql(QueryRequest(sql), public), public)
     relation: Any = resolved.releases[-1].source
     for node in nodes:
         assert type(relation) is node
         above, relation = relation, getattr(relation, "source", None) or relation.left
     if nodes == [Filter]:
-        assert isinstance(above.condition.arguments[1], Earlier)
+        assert isinstance(above.condition.arguments[1], AdaptiveConstant)
     if nodes[-1] is Join:
         assert isinstance(above.right, PerUnit)
 
 
 def test_a_refusal_leaves_no_release_behind(connected: Connect) -> None:
     """A correlated subquery is known as one before anything in it is asked, so it takes no number of its own."""
-    public = connected("people").session.setting.public()
+    public = connected("people").session.environment.public()
     sql = "SELECT COUNT(*) FROM persons p WHERE age > (SELECT COUNT(*) FROM visits v WHERE v.person = p.pid)"
-    resolved = resolve_names(parse_sql(Question(sql), public), public)
-    assert (len(resolved.releases), resolved.earlier) == (1, ())
+    resolved = resolve_names(parse_sql(QueryRequest(sql), public), public)
+    assert (len(resolved.releases), resolved.adaptive) == (1, ())
 
 
 FREE = {
@@ -108,7 +108,7 @@ FREE = {
 @pytest.mark.parametrize(("query", "columns"), FREE.items(), ids=FREE)
 def test_free_columns(query: str, columns: list[str], connected: Connect) -> None:
     tree = sqlglot.parse_one(query, read=DUCKDB)
-    found = free_columns(tree, {}, connected("people").session.setting.schema)
+    found = free_columns(tree, {}, connected("people").session.environment.schema)
     assert [column.sql() for column in found] == columns
 
 

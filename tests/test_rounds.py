@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import dpsql
-from dpsql import pipeline
+from dpsql.pipeline import stages as pipeline
 
 HERE = Path(__file__).parent
 check_neighbour = runpy.run_path(str(HERE / "test_neighbours.py"))["check_neighbour"]
@@ -51,8 +51,8 @@ class Watching:
 
 def test_the_constant_is_the_noisy_answer(people: dpsql.Connection) -> None:
     session = people.session
-    engine = Watching(session.setting.engine)
-    session.setting = dataclasses.replace(session.setting, engine=engine)
+    engine = Watching(session.environment.engine)
+    session.environment = dataclasses.replace(session.environment, engine=engine)
     ((mean, _),) = people.execute(f"SELECT ({MEAN}), COUNT(*) FROM visits WHERE minutes > ({MEAN})").fetchall()
     _, second = engine.asked
     assert f"CAST('{mean!r}' AS DOUBLE)" in second
@@ -62,7 +62,7 @@ def test_all_of_it_is_charged_at_once_and_recalled(people: dpsql.Connection) -> 
     first = people.execute(ABOVE_MEAN, epsilon=0.3)
     answer = first.fetchall()
     assert first.receipt.cost.epsilon == pytest.approx(0.3)
-    assert len([entry for entry in people.session.setting.ledger.history() if entry.state == "charged"]) == 1
+    assert len([entry for entry in people.session.environment.ledger.history() if entry.state == "charged"]) == 1
     again = people.execute(ABOVE_MEAN, epsilon=0.3)
     assert again.fetchall() == answer
     assert again.receipt.recalled
@@ -77,9 +77,10 @@ def test_the_cost_is_split_and_explained(people: dpsql.Connection) -> None:
 
 
 def fingerprints(connection: dpsql.Connection, sql: str) -> list[str]:
-    question = connection.session.question(sql, None)
+    question = connection.session.request(sql, None)
     return [
-        part.fingerprint for part in pipeline.compile_question(question, connection.session.setting.public()).releases
+        part.fingerprint
+        for part in pipeline.compile_question(question, connection.session.environment.public()).releases
     ]
 
 
@@ -128,16 +129,16 @@ def test_nobody_moves_it_further_whatever_was_answered(
 ) -> None:
     """Each value alone, none, and all of them at once; the constants are the same on both sides of a neighbourhood."""
     values = READING[sql]
-    public = people.session.setting.public()
-    release = pipeline.compile_question(people.session.question(sql, None), public).releases[-1]
+    public = people.session.environment.public()
+    release = pipeline.compile_question(people.session.request(sql, None), public).releases[-1]
     claimed = people.explain(sql).releases[-1]
     found = worlds("people")
-    (answer,) = release.planned.earlier
+    (answer,) = release.planned.adaptive
     lists = [[value] for value in values] if answer.table.single else [[], *([value] for value in values), values]
     for rows in lists:
         table = dataclasses.replace(answer.table, rows=tuple(rows))
         earlier = (dataclasses.replace(answer, table=table),)
-        filled = dataclasses.replace(release, planned=dataclasses.replace(release.planned, earlier=earlier))
+        filled = dataclasses.replace(release, planned=dataclasses.replace(release.planned, adaptive=earlier))
         for world in found.found[1:]:
             whole = found.run(world.whole, filled.sql)
             for neighbour in world.without:
@@ -147,12 +148,12 @@ def test_nobody_moves_it_further_whatever_was_answered(
 @pytest.mark.parametrize("failing", [1, 2])
 def test_what_waits_for_a_failed_release_is_not_asked(people: dpsql.Connection, failing: int) -> None:
     session = people.session
-    engine = Watching(session.setting.engine, failing)
-    session.setting = dataclasses.replace(session.setting, engine=engine)
+    engine = Watching(session.environment.engine, failing)
+    session.environment = dataclasses.replace(session.environment, engine=engine)
     with pytest.raises(dpsql.SealedExecutionError):
         people.execute(ABOVE_MEAN, epsilon=0.3)
     assert len(engine.asked) == failing
-    assert [entry.state for entry in session.setting.ledger.history()] == ["budget", "charged", "suspended"]
+    assert [entry.state for entry in session.environment.ledger.history()] == ["budget", "charged", "suspended"]
 
 
 def test_constants_are_known_before_the_charge(people: dpsql.Connection) -> None:

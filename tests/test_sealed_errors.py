@@ -50,7 +50,7 @@ class LyingEngine(FailingEngine):
 
 def with_engine(connection: dpsql.Connection, engine: Any) -> dpsql.Connection:
     session = connection.session
-    session.setting = dataclasses.replace(session.setting, engine=engine)
+    session.environment = dataclasses.replace(session.environment, engine=engine)
     return connection
 
 
@@ -94,7 +94,7 @@ FAILURES = [
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
 def test_a_failing_engine_says_nothing(failure: Exception, shop: dpsql.Connection) -> None:
-    with_engine(shop, FailingEngine(shop.session.setting.engine, failure))
+    with_engine(shop, FailingEngine(shop.session.environment.engine, failure))
     with pytest.raises(dpsql.SealedExecutionError) as caught:
         shop.execute(SQL, epsilon=1)
     error = caught.value
@@ -108,7 +108,7 @@ def test_a_failing_engine_says_nothing(failure: Exception, shop: dpsql.Connectio
 
 def test_all_failures_look_the_same(shop: dpsql.Connection) -> None:
     """The text is fixed: which row failed, or how, must not be seen."""
-    engine, texts = shop.session.setting.engine, set()
+    engine, texts = shop.session.environment.engine, set()
     for failure in FAILURES[:4]:
         with pytest.raises(dpsql.SealedExecutionError) as caught:
             with_engine(shop, FailingEngine(engine, failure)).execute(SQL, epsilon=0.1, fresh=True)
@@ -118,7 +118,7 @@ def test_all_failures_look_the_same(shop: dpsql.Connection) -> None:
 
 
 def test_the_charge_stands(shop: dpsql.Connection) -> None:
-    engine = shop.session.setting.engine
+    engine = shop.session.environment.engine
     with_engine(shop, FailingEngine(engine, RuntimeError(SECRET)))
     with pytest.raises(dpsql.SealedExecutionError):
         shop.execute(SQL, epsilon=1, mechanism="laplace")
@@ -137,7 +137,7 @@ def test_the_charge_stands(shop: dpsql.Connection) -> None:
 def test_the_cursor_after_a_failure(shop: dpsql.Connection) -> None:
     cursor = shop.cursor()
     cursor.execute(SQL)
-    with_engine(shop, FailingEngine(shop.session.setting.engine, RuntimeError(SECRET)))
+    with_engine(shop, FailingEngine(shop.session.environment.engine, RuntimeError(SECRET)))
     with pytest.raises(dpsql.SealedExecutionError):
         cursor.execute(SQL, fresh=True)
     assert cursor.description is None
@@ -159,7 +159,7 @@ LIES = {
 @pytest.mark.parametrize("columns", LIES.values(), ids=LIES)
 def test_an_answer_that_makes_no_sense_is_sealed_too(columns: Any, shop: dpsql.Connection) -> None:
     """An engine that misbehaves is the engine's failure; exact numbers must not travel in the error."""
-    with_engine(shop, LyingEngine(shop.session.setting.engine, columns))
+    with_engine(shop, LyingEngine(shop.session.environment.engine, columns))
     with pytest.raises(dpsql.SealedExecutionError) as caught:
         shop.execute(SQL, epsilon=1)
     assert caught.value.__cause__ is None
@@ -176,7 +176,7 @@ def test_exact_numbers_do_not_show_when_sampling_fails(shop: dpsql.Connection, m
         if "sample" in vars(kind):
             monkeypatch.setattr(kind, "sample", _broken)
     with_engine(
-        shop, LyingEngine(shop.session.setting.engine, {"_k0": np.array(["north"]), "m0": np.array([918273645])})
+        shop, LyingEngine(shop.session.environment.engine, {"_k0": np.array(["north"]), "m0": np.array([918273645])})
     )
     with pytest.raises(dpsql.Error) as caught:
         shop.execute(SQL, epsilon=1)
@@ -194,7 +194,7 @@ def test_mistakes_above_the_aggregates_are_found_before_the_charge(shop: dpsql.C
 
 
 def test_explain_never_runs_the_engine(shop: dpsql.Connection) -> None:
-    with_engine(shop, FailingEngine(shop.session.setting.engine, RuntimeError(SECRET)))
+    with_engine(shop, FailingEngine(shop.session.environment.engine, RuntimeError(SECRET)))
     assert shop.explain(SQL).releases[0].public_keys
     assert shop.execute(f"EXPLAIN {SQL}").fetchall()
     assert shop.budget.spent.epsilon == 0

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsql
-from dpsql.engines.describe import describe
+from dpsql.engines.duckdb.describe import describe
 
 COLUMNS: dict[str, Any] = {
     "u": "integer",

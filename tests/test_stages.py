@@ -14,15 +14,15 @@ import yaml
 from sqlglot import exp
 
 import dpsql
-from dpsql import pipeline
 from dpsql.engine_sql.build import count, select
 from dpsql.engine_sql.tree import Named
-from dpsql.flow.public_rows import EnginePublicRows
+from dpsql.pipeline import stages as pipeline
+from dpsql.pipeline.environment import EnginePublicRows
 from dpsql.relation.relation import Relation
 from dpsql.relation.write import relation_sql
 
 if TYPE_CHECKING:
-    from dpsql.flow.public_setting import PublicSetting
+    from dpsql.pipeline.public_environment import PublicEnvironment
 
 HERE = Path(__file__).parent
 FILES = ("clinic", "people", "shop")
@@ -59,7 +59,7 @@ class Watching:
         return found
 
 
-def outcome(stage: Callable[[Any, Any], Any], value: object, public: PublicSetting) -> tuple[Any, str | None]:
+def outcome(stage: Callable[[Any, Any], Any], value: object, public: PublicEnvironment) -> tuple[Any, str | None]:
     """What the stage gives, or the words in which it refuses."""
     try:
         return stage(value, public), None
@@ -74,10 +74,10 @@ def test_a_free_stage_that_runs_twice_gives_the_same(
 ) -> None:
     """Over the corpus, every other query at a time, up to the stage that refuses: again in the same words."""
     session = connected(name).session
-    watching = Watching(session.setting.engine)
-    public = dataclasses.replace(session.setting, engine=watching).public()
+    watching = Watching(session.environment.engine)
+    public = dataclasses.replace(session.environment, engine=watching).public()
     for sql in corpus(name)[part::2]:
-        value: Any = session.question(sql, None)
+        value: Any = session.request(sql, None)
         for stage in pipeline.FREE:
             before = str(value)
             first, refusal = outcome(stage, value, public)
@@ -88,16 +88,16 @@ def test_a_free_stage_that_runs_twice_gives_the_same(
             value = first
     assert watching.paid == []
     read = {table.name for sql in watching.free for table in sqlglot.parse_one(sql, read="duckdb").find_all(exp.Table)}
-    private = {table.name for table in session.setting.schema.tables.values() if not table.is_public}
+    private = {table.name for table in session.environment.schema.tables.values() if not table.is_public}
     assert not read & private
     assert read or name == "clinic", "public rows are joined in the others"
 
 
 def test_what_stages_give_is_compared_with_its_trees(shop: dpsql.Connection) -> None:
     """Or else a tree that a stage takes apart would not be noticed above."""
-    public = shop.session.setting.public()
-    parsed = pipeline.parse_sql(shop.session.question("SELECT COUNT(*) FROM orders", None), public)
-    assert parsed == pipeline.parse_sql(parsed.question, public)
+    public = shop.session.environment.public()
+    parsed = pipeline.parse_sql(shop.session.request("SELECT COUNT(*) FROM orders", None), public)
+    assert parsed == pipeline.parse_sql(parsed.request, public)
     assert parsed != dataclasses.replace(parsed, tree=parsed.tree.limit(1))
 
 
@@ -139,7 +139,7 @@ ROWS = {
 def test_a_relation_can_be_read(sql: str, shop: dpsql.Connection) -> None:
     text = dict(shop.trace(sql).stages)["resolve_names"]
     shown = ROWS[sql].replace("\n", "\n" + " " * 12)
-    assert text.startswith(f"release 0   {shown}\n")
+    assert text.startswith(f"release 0        {shown}\n")
 
 
 def test_every_stage_says_what_it_found(shop: dpsql.Connection) -> None:
@@ -148,33 +148,33 @@ def test_every_stage_says_what_it_found(shop: dpsql.Connection) -> None:
     assert list(stages) == FREE
     assert stages["parse_sql"].splitlines()[-1] == "asked       epsilon 0.5"
     assert stages["resolve_names"].splitlines() == [
-        "release 0   Aggregate[note](Filter[items > 3](Scan orders))",
-        "            SUM(amount)",
-        'finish      SELECT "_k0" AS "note", _a0 AS "total" FROM _release_0',
+        "release 0        Aggregate[note](Filter[items > 3](Scan orders))",
+        "                 SUM(amount)",
+        'post-processing  SELECT "_k0" AS "note", _a0 AS "total" FROM _release_0',
     ]
     assert stages["track_units"].splitlines() == [
-        "release 0   unit     orders.customer_id",
-        "            rows     any number of a unit",
-        "            groups   people's own",
-        "            column   amount: double, 0 to 500, or NULL",
-        "            column   note: text, or NULL",
+        "release 0        unit     orders.customer_id",
+        "                 rows     any number of a unit",
+        "                 groups   people's own",
+        "                 column   amount: double, 0 to 500, or NULL",
+        "                 column   note: text, or NULL",
     ]
     assert stages["infer_sensitivity"].splitlines() == [
-        "release 0   bounds   groups of a unit: 3, rows in each: 2",
-        "            measure  m0 = sum of amount clamped to [0, 500], in units of 1/33554432",
-        "                     one unit moves a group by 1000, all groups together by 3000",
-        "            measure  m1 = units",
-        "                     one unit moves a group by 1, all groups together by 3",
-        "            answer   SUM(amount) = 1/33554432 * m0",
-        "            groups   selected by m1",
+        "release 0        bounds   groups of a unit: 3, rows in each: 2",
+        "                 measure  m0 = sum of amount clamped to [0, 500], in units of 1/33554432",
+        "                          one unit moves a group by 1000, all groups together by 3000",
+        "                 measure  m1 = units",
+        "                          one unit moves a group by 1, all groups together by 3",
+        "                 answer   SUM(amount) = 1/33554432 * m0",
+        "                 groups   selected by m1",
     ]
     explained = shop.explain("SELECT note, SUM(amount) AS total FROM orders WHERE items > 3 GROUP BY note", epsilon=0.5)
     (release,) = explained.releases
-    assert f"release 0   {release.sql}" in stages["plan_query"]
+    assert f"release 0        {release.sql}" in stages["plan_query"]
     priced = stages["calibrate_noise"].splitlines()
     assert priced[0] == f"cost        epsilon 0.5, delta {explained.cost.delta:.3g}"
     assert priced[1] == f"noise       {explained.mechanism}: {explained.reason}"
-    assert priced[-1] == f"            groups   shown if m1 >= {release.threshold}"
+    assert priced[-1] == f"                 groups   shown if m1 >= {release.threshold}"
     total, units = release.measures
     for measure in (total, units):
         assert f"standard deviation {measure.std * measure.quantum:.6g}" in stages["calibrate_noise"]
@@ -189,7 +189,7 @@ def test_a_trace_is_printed_one_stage_below_the_other(shop: dpsql.Connection) ->
 def test_a_trace_is_free(shop: dpsql.Connection) -> None:
     shop.trace("SELECT region, COUNT(*), MEDIAN(amount) FROM orders GROUP BY region", epsilon=5)
     assert shop.budget.spent.epsilon == 0
-    assert [entry.state for entry in shop.session.setting.ledger.history()] == ["budget"]
+    assert [entry.state for entry in shop.session.environment.ledger.history()] == ["budget"]
 
 
 def test_a_refusal_ends_the_trace(shop: dpsql.Connection) -> None:
@@ -218,8 +218,8 @@ def test_rows_of_people_are_not_counted(
     shop: dpsql.Connection, relation_of: Callable[[dpsql.Connection, str], Relation]
 ) -> None:
     """Whatever stands around them: a query with a table of people in it does not get to the engine."""
-    watching = Watching(shop.session.setting.engine)
-    rows = EnginePublicRows(watching, shop.session.setting.schema)
+    watching = Watching(shop.session.environment.engine)
+    rows = EnginePublicRows(watching, shop.session.environment.schema)
     for sql in (
         "SELECT COUNT(*) FROM orders",
         "SELECT COUNT(*) FROM customers WHERE id IN (SELECT customer_id FROM orders)",
@@ -231,12 +231,12 @@ def test_rows_of_people_are_not_counted(
 
 
 def test_what_a_free_stage_is_given_has_no_way_to_change_the_account(shop: dpsql.Connection) -> None:
-    public = shop.session.setting.public()
+    public = shop.session.environment.public()
     assert {field.name for field in dataclasses.fields(public)} == {
-        *("schema", "guarantees", "render", "public_rows", "scratch", "budget", "answers")
+        *("schema", "guarantees", "render", "public_rows", "post_processor", "budget", "answers")
     }
     before = public.budget
     shop.execute("SELECT COUNT(*) FROM orders", epsilon=1)
     assert public.budget == before, "a snapshot"
     assert list(public.budget.charges(0, 10)) == []
-    assert shop.session.setting.public().budget != before
+    assert shop.session.environment.public().budget != before

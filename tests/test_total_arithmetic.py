@@ -105,7 +105,7 @@ def test_an_overflow_does_not_tell_who_is_there(condition: str, setting: str | N
     raw.close() if setting is None else raw.execute(setting)
     with dpsql.connect(raw if setting else source, schema=SCHEMA, epsilon=1, delta=1e-6) as connection:
         assert connection.execute(f"SELECT COUNT(*) FROM t WHERE u = 42 AND {condition}").rowcount == 1
-        assert connection.session.setting.ledger.history()[-1].state == "released"
+        assert connection.session.environment.ledger.history()[-1].state == "released"
 
 
 @pytest.mark.parametrize("optimizer", ["true", "false"])
@@ -125,7 +125,7 @@ def test_what_two_operations_share_does_not_fail_before_both(value: str, optimiz
     with dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6) as connection:
         connection.execute(f"SELECT COUNT(DISTINCT {value}) FROM t WHERE u = 42").fetchall()
         connection.execute(f"SELECT {value} AS v, COUNT(*) FROM t GROUP BY 1").fetchall()
-        states = [entry.state for entry in connection.session.setting.ledger.history()]
+        states = [entry.state for entry in connection.session.environment.ledger.history()]
     assert states == ["budget", *["charged", "released"] * 2]
 
 

@@ -19,12 +19,12 @@ import pytest
 import yaml
 
 import dpsql
-from dpsql.accounting import ledger_schema
 from dpsql.accounting.events import PureRelease
-from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.ledger import tables as ledger_schema
+from dpsql.accounting.ledger.ledger import Ledger
 from dpsql.cli.app import main
-from dpsql.engines import duckdb_engine
-from dpsql.engines.duckdb_engine import DuckDBEngine
+from dpsql.engines.duckdb import engine as duckdb_engine
+from dpsql.engines.duckdb.engine import DuckDBEngine
 
 SCHEMA = {"tables": {"people": {"unit": "id", "unique": True, "columns": {"id": "integer"}}}}
 COUNT = "SELECT COUNT(*) FROM people"
@@ -69,7 +69,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def states(connection: dpsql.Connection) -> list[str]:
-    return [entry.state for entry in connection.session.setting.ledger.history()]
+    return [entry.state for entry in connection.session.environment.ledger.history()]
 
 
 def test_a_failure_suspends_until_the_owner_resumes(opened: Any, broken: Any) -> None:
@@ -105,7 +105,7 @@ def test_a_failure_suspends_until_the_owner_resumes(opened: Any, broken: Any) ->
         "released",
     ]
     assert not connection.budget.suspended
-    connection.session.setting.ledger.verify()
+    connection.session.environment.ledger.verify()
 
 
 def test_one_analyst_is_suspended_and_not_the_others(opened: Any, broken: Any) -> None:
@@ -249,7 +249,7 @@ def test_sqlalchemy_passes_it_on(database: Path, opened: Any, broken: Any) -> No
 
 DIE = """
 import os, signal, sys, dpsql
-from dpsql.engines.duckdb_engine import DuckDBEngine
+from dpsql.engines.duckdb.engine import DuckDBEngine
 DuckDBEngine.run = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), epsilon=10).execute("SELECT COUNT(*) FROM people")
 """
@@ -257,7 +257,7 @@ dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), epsilon=10).execute("SELECT
 
 LOOK = """
 import sys
-from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.ledger.ledger import Ledger
 dataset = Ledger.at(sys.argv[1]).dataset
 assert not Ledger.open(sys.argv[1], dataset=dataset).budget.suspended
 """
@@ -273,7 +273,7 @@ def test_a_process_that_dies_after_its_charge_has_failed(database: Path, opened:
         connection.execute(COUNT, fresh=True)
     connection.resume()
     assert connection.execute(COUNT, fresh=True).fetchall()
-    connection.session.setting.ledger.verify()
+    connection.session.environment.ledger.verify()
 
 
 def test_a_charge_that_another_session_works_on_is_not_lost(opened: Any, broken: Any, database: Path) -> None:
@@ -313,7 +313,7 @@ def interrupted(connection: duckdb.DuckDBPyConnection) -> Any:
 
 ASK_FOR_LONG = """
 import signal, sys, dpsql
-from dpsql.engines.duckdb_engine import DuckDBEngine
+from dpsql.engines.duckdb.engine import DuckDBEngine
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have switched it off
 connection = dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), epsilon=10)
 run = DuckDBEngine._run

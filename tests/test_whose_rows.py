@@ -23,7 +23,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.flow import infer_sensitivity, track_units
+from dpsql.pipeline import infer_sensitivity, track_units
 from dpsql.resolve import aggregate
 from dpsql.resolve.rows import Rows
 

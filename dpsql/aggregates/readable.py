@@ -20,7 +20,7 @@ from dpsql.engines.duckdb.render import render_term
 from dpsql.expressions.readable import readable, readable_value
 
 if TYPE_CHECKING:
-    from dpsql.aggregates.answer import Answer
+    from dpsql.aggregates.final import Answer
     from dpsql.aggregates.measure import Measure
     from dpsql.aggregates.statistic import Statistic
 

@@ -1,21 +1,21 @@
-"""Relations whose every row belongs to one unit (to two in Across), and public ones whose rows belong to nobody.
+"""Relations whose every row belongs to one unit (to two in CrossUnitJoin), and public ones whose rows belong to nobody.
 
-    Scan       a declared table, its declared facts enforced on every row
-    Listed     public rows that are known before the release runs: constants, or an earlier answer
-    Filter     the rows that satisfy a condition
-    Project    the same rows with other columns
-    Window     the same rows with columns computed from all rows of the same unit
-    Join       rows of the same unit, side by side; or rows of a unit beside public rows
-    Across     rows of different units, side by side: of these only totals can be asked, by special mechanisms
-    SemiJoin   the rows whose unit has (or has not) rows in another relation, or whose values are in a public one
-    Mark       the same rows with a column that says whether such a match is there
-    SetOp      UNION ALL, UNION, INTERSECT, EXCEPT of rows with their units
-    Distinct   every different row of every unit once
-    PerUnit    one row per unit and keys: aggregates within one unit
+    Scan           a declared table, its declared properties enforced on every row
+    ValuesTable    public rows that are known before the release runs: constants, or an adaptive subquery
+    Filter         the rows that satisfy a condition
+    Project        the same rows with other columns
+    Window         the same rows with columns computed from all rows of the same unit
+    Join           rows of the same unit, side by side; or rows of a unit beside public rows
+    CrossUnitJoin  rows of different units, side by side: of these only totals can be asked, by special mechanisms
+    SemiJoin       the rows whose unit has (or has not) rows in another relation, or whose values are in a public one
+    Mark           the same rows with a column that says whether such a match is there
+    SetOp          UNION ALL, UNION, INTERSECT, EXCEPT of rows with their units
+    Distinct       every different row of every unit once
+    PerUnit        one row per unit and keys: aggregates within one unit
 
 and on top of them the one thing that may leave: an `Aggregate`, which merges the rows of many units into groups. What
-has no node here has no private meaning and is refused. In all of them but Across the rows of one unit depend on the
-rows of that unit alone (docs/proofs/tracking.md).
+has no node here has no private meaning and is refused. In all of them but CrossUnitJoin the rows of one unit depend on
+the rows of that unit alone (docs/proofs/tracking.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from dpsql.expressions.facts import Facts
+    from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression
     from dpsql.relation.reports import Reports
     from dpsql.schema.model import Collected, Contribution
@@ -65,7 +65,7 @@ class ScanColumn:
 
     name: str
     declared: str
-    facts: Facts
+    properties: Properties
     never_null: bool = False
     """Whether no row that is read can be NULL there, whatever is declared."""
     collected: Collected | None = None
@@ -86,9 +86,9 @@ class Scan:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ValuesTable:
     name: str
-    columns: tuple[tuple[str, Facts], ...]
+    columns: tuple[tuple[str, Properties], ...]
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,11 @@ class Join:
 
 
 @dataclass(frozen=True)
-class Across:
+class CrossUnitJoin:
     """Rows of different units side by side, where `pairs` of keys, of the left and the right side, are equal.
 
     A row belongs to two units, so nothing but a filter, a projection and an `Aggregate` may stand above it, and that
-    counts or sums with noise for the data at hand (aggregates/matched.py).
+    counts or sums with noise for the data at hand (aggregates/cross_unit.py).
     """
 
     left: Relation
@@ -182,7 +182,7 @@ class AggregateCall:
     distinct: bool = False
     at: Place | None = field(default=None, compare=False, repr=False)
     group_bounds: tuple[Fraction, Fraction] | None = None
-    """What one unit adds to a group is held within these."""
+    """What one unit adds to a group is clamped to these."""
     fraction: Fraction | None = None
     """Which quantile is asked for."""
     wide: bool = False
@@ -243,7 +243,7 @@ class Window:
 
 
 Relation: TypeAlias = (
-    Scan | Listed | Filter | Project | Join | Across | SemiJoin | Mark | SetOp | Distinct | PerUnit | Window
+    Scan | ValuesTable | Filter | Project | Join | CrossUnitJoin | SemiJoin | Mark | SetOp | Distinct | PerUnit | Window
 )
 
 

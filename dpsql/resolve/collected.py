@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from dpsql.errors import Unsupported
 from dpsql.expressions.narrow import conjuncts
-from dpsql.expressions.tree import Column, Earlier, columns_of, names_read, reads_earlier, substituted
-from dpsql.relation.relation import Aggregate, AggregateCall, Filter, Join, Listed, Project, Scan, SemiJoin
+from dpsql.expressions.tree import AdaptiveConstant, Column, columns_of, names_read, reads_adaptive, substituted
+from dpsql.relation.relation import Aggregate, AggregateCall, Filter, Join, Project, Scan, SemiJoin, ValuesTable
 from dpsql.relation.reports import Report, ReportCall, Reports, report_name
 from dpsql.relation.units import is_tracked, one_row_per_unit, parts_of
 from dpsql.resolve.joins import all_of
@@ -51,7 +51,7 @@ class Lifted:
         read = names_read(expression)
         if not read & self.seen.keys():
             return None
-        if read - self.seen.keys() or reads_earlier(expression):
+        if read - self.seen.keys() or reads_adaptive(expression):
             named = " and ".join(f'"{self.seen[name].declared}"' for name in sorted(read & self.seen.keys()))
             raise Unsupported(
                 f"{named} holds randomised reports, and cannot be combined with other columns row by row",
@@ -115,7 +115,7 @@ def lift(relation: Relation) -> Lifted:
     match relation:
         case Scan(columns=columns):
             seen = {
-                column.name: Report(report_name(column.name), column.declared, column.facts.type, column.collected)
+                column.name: Report(report_name(column.name), column.declared, column.properties.type, column.collected)
                 for column in columns
                 if column.collected is not None
             }
@@ -187,7 +187,7 @@ def _beside_reports(call: AggregateCall) -> Unsupported:
 def _check(aggregate: Aggregate, lifted: Lifted) -> None:
     at = next((call.at for call in aggregate.calls), None)
     asked = [*aggregate.keys, *(part for call in aggregate.calls for part in call.arguments)]
-    if any(map(reads_earlier, asked)) or reads_answers(lifted.relation):
+    if any(map(reads_adaptive, asked)) or reads_answers(lifted.relation):
         raise Unsupported(
             "an aggregate of randomised reports cannot read another answer",
             at=at,
@@ -220,7 +220,7 @@ def _check_size(reports: Reports) -> None:
 
 def reads_answers(part: object) -> bool:
     """Whether rows or a value of another answer, or listed rows, are anywhere in it."""
-    if isinstance(part, Listed | Earlier):
+    if isinstance(part, ValuesTable | AdaptiveConstant):
         return True
     inner = part if isinstance(part, tuple) else _fields(part)
     return any(map(reads_answers, inner))
@@ -229,7 +229,7 @@ def reads_answers(part: object) -> bool:
 def _fields(part: object) -> list[object]:
     if not is_dataclass(part):
         return []
-    return [getattr(part, field.name) for field in fields(part) if field.name not in ("at", "facts", "function")]
+    return [getattr(part, field.name) for field in fields(part) if field.name not in ("at", "properties", "function")]
 
 
 def _is_free(aggregate: Aggregate, columns: Iterable[Report]) -> bool:

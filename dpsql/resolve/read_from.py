@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import UnknownName
+from dpsql.resolve.adaptive_subqueries import adaptive_rows
 from dpsql.resolve.collected import reads_reports
-from dpsql.resolve.earlier import earlier_rows
 from dpsql.resolve.joins import Source, add_step, read_step
 from dpsql.resolve.rows import Answer, Rows, declared_rows, with_column_names
 from dpsql.resolve.scope import Scope
@@ -43,7 +43,7 @@ def read_from(
 
 
 def _rows_of(item: Item, node: exp.Expr, named: Named, resolver: Resolver) -> Rows:
-    rows = item if isinstance(item, Rows) else item.rows or earlier_rows(resolver, node, named)
+    rows = item if isinstance(item, Rows) else item.rows or adaptive_rows(resolver, node, named)
     alias = node.alias_or_name
     return rows.called(alias) if alias else rows
 

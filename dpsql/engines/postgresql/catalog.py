@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpsql.engines.declared_tables import Found
+from dpsql.engines.duckdb.declared_tables import Found
 from dpsql.engines.postgresql.stored import StoredType, stored_type
 from dpsql.engines.quoting import literal
 
