@@ -482,7 +482,7 @@ def shop(shop_database: duckdb.DuckDBPyConnection, shop_schema: dict[str, Any]) 
 @pytest.fixture(scope="session")
 def postgresql_url() -> Iterator[str]:
     """An empty database of a PostgreSQL of our own."""
-    names = runpy.run_path(str(Path(__file__).parent / "postgresql_cluster.py"))
+    names = runpy.run_path(str(Path(__file__).parent / "engines" / "postgresql_cluster.py"))
     if (reason := names["missing"]()) is not None:
         pytest.skip(reason)
     with names["cluster"]() as url:

@@ -1,4 +1,4 @@
-"""The generator of tests/test_crossings.py finds what it is for: each fault is planted, and its usual run shows it."""
+"""The generator of tests/whole/test_crossings.py finds what it is for: each fault is planted, and its usual run shows it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from dpsql.resolve.rows import Rows
 from dpsql.resolve.syntax import DUCKDB
 from dpsql.schema.types import Boolean, Decimal, Double, Timestamp
 
-CROSSINGS = runpy.run_path(str(Path(__file__).parent / "test_crossings.py"))
+CROSSINGS = runpy.run_path(str(Path(__file__).parents[1] / "whole" / "test_crossings.py"))
 
 
 def in_doubles(lowering: Any, node: Any) -> Any:

@@ -34,7 +34,7 @@ from dpsql.pipeline import stages as pipeline
 from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
 from dpsql.schema.model import Schema
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 SHARE = 0.9
 """Of the releases that DuckDB answers, so many can be asked of PostgreSQL."""
 UNBOUNDED = {"max_groups": 5_000, "max_rows_per_group": 5_000}

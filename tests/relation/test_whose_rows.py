@@ -5,7 +5,7 @@ was once answered wrongly; then drawn relatives: joins x declarations (unique, w
 over a foreign key), totals x FILTER and DISTINCT, expressions of the unit x inner groups, DISTINCT, set operations and
 windows. Each accepted one also keeps its claims, with tight bounds, on data that breaks what is declared.
 
-By hand, others each time:  DPSQL_EXAMPLES=20000 python -m pytest tests/test_whose_rows.py
+By hand, others each time:  DPSQL_EXAMPLES=20000 python -m pytest tests/relation/test_whose_rows.py
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dpsql.resolve.rows import Rows
 BY_HAND = "DPSQL_EXAMPLES" in os.environ
 EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "90"))
 PEOPLE = 24
-check_neighbour = runpy.run_path(str(Path(__file__).parent / "test_neighbours.py"))["check_neighbour"]
+check_neighbour = runpy.run_path(str(Path(__file__).parents[1] / "whole" / "test_neighbours.py"))["check_neighbour"]
 
 
 # -- two tables of people, one that leads to them, and public rows ---------------------------------------------------

@@ -24,7 +24,7 @@ from dpsql.relation.write import relation_sql
 if TYPE_CHECKING:
     from dpsql.pipeline.public_environment import PublicEnvironment
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 FILES = ("clinic", "people", "shop")
 FREE = [stage.__name__ for stage in pipeline.FREE]
 

@@ -22,7 +22,7 @@ import yaml
 import dpsql
 from dpsql.relation.relation import Filter, Relation, SemiJoin
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 SCHEMA: dict[str, Any] = yaml.safe_load((HERE.parent / "schemas" / "tpch.yaml").read_text(encoding="utf-8"))
 QUERIES = [f"q{number:02}" for number in range(1, 23)]
 

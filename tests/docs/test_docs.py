@@ -34,7 +34,7 @@ from dpsql.pipeline.candidates import coarse
 from dpsql.schema.types import Integer
 from dpsql.statistics.mechanism_table import MECHANISMS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 NOTES = sorted((DOCS / "proofs").glob("*.md"))
 TEXTS = [*sorted(DOCS.glob("*.md")), *NOTES]

@@ -2,7 +2,7 @@
 
 A condition is asked alone, negated, as a value, or beside another one. A refusal is fine, another answer is not.
 
-By hand, all of them, each in all four ways:  DPSQL_EXAMPLES=1 python -m pytest tests/test_conditions.py
+By hand, all of them, each in all four ways:  DPSQL_EXAMPLES=1 python -m pytest tests/expressions/test_conditions.py
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import pytest
 
 import dpsql
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "mechanisms.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 LARGEST_PICTURE = 60_000

@@ -19,8 +19,8 @@ from dpsql.relation.relation import Filter, Join, Mark, PerUnit, SemiJoin
 from dpsql.resolve.free_columns import free_columns
 from dpsql.resolve.syntax import DUCKDB
 
-HERE = Path(__file__).parent
-CORPUS = runpy.run_path(str(HERE / "test_corpus.py"))["QUERIES"]
+HERE = Path(__file__).parents[1]
+CORPUS = runpy.run_path(str(HERE / "whole" / "test_corpus.py"))["QUERIES"]
 Connect = Callable[[str], dpsql.Connection]
 
 

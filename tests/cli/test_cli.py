@@ -24,12 +24,11 @@ from prompt_toolkit.output import DummyOutput
 
 import dpsql
 from dpsql.cli import errors, output
-
 from dpsql.cli.app import app, main
 from dpsql.cli.shell import Shell, SqlCompleter
 from dpsql.schema import load_schema
 
-DOCS = Path(__file__).parents[1] / "docs" / "cli.md"
+DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 SCHEMA = {
     "dataset": "people",
     "tables": {

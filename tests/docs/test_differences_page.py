@@ -11,7 +11,7 @@ import yaml
 
 import dpsql
 
-PAGE = (Path(__file__).parents[1] / "docs/differences.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/differences.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 (_, SCHEMA), (_, DATA), *EXAMPLES = BLOCKS
 SHOWN = re.compile(r"dpsql   (?P<here>.*)\nDuckDB  (?P<there>.*)\n")

@@ -41,9 +41,9 @@ from dpsql.statistics import smooth
 
 pytestmark = pytest.mark.long
 
-HERE = Path(__file__).parent
-FUZZER = runpy.run_path(str(HERE / "test_outcomes.py"))
-FACTS = runpy.run_path(str(HERE / "test_facts.py"))
+HERE = Path(__file__).parents[1]
+FUZZER = runpy.run_path(str(HERE / "whole" / "test_outcomes.py"))
+FACTS = runpy.run_path(str(HERE / "expressions" / "test_properties.py"))
 MOST_PAIRS = 40
 """Of the pairs of one source; a pair is asked 15 questions."""
 

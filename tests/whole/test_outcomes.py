@@ -10,7 +10,7 @@ of this kind are found is shown by test_outcomes_power.py.
 
 By hand, as many as one likes, and from which on:
 
-    DPSQL_EXAMPLES=20000 DPSQL_FIRST=0 python -m pytest -n 2 tests/test_outcomes.py
+    DPSQL_EXAMPLES=20000 DPSQL_FIRST=0 python -m pytest -n 2 tests/whole/test_outcomes.py
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ trees of joins, subqueries, unions, aggregates within people, windows and tests,
 on top. A query may be refused, by a dpsql error only; the SQL of one that is accepted runs everywhere and keeps its
 claims.
 
-By hand, as many as one likes and others each time:  DPSQL_EXAMPLES=50000 python -m pytest -n 2 tests/test_generated.py
+By hand, as many as one likes and others each time:  DPSQL_EXAMPLES=50000 python -m pytest -n 2 tests/whole/test_generated.py
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CHOICES = 200
 """Bytes that an example is made of, one for each choice; one that needs more has the simplest from there on. Drawing
 them together costs a tenth of drawing them one by one."""
 
-check_neighbour = runpy.run_path(str(Path(__file__).parent / "test_neighbours.py"))["check_neighbour"]
+check_neighbour = runpy.run_path(str(Path(__file__).parents[1] / "whole" / "test_neighbours.py"))["check_neighbour"]
 
 
 # -- worlds -----------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from dpsql.demo.shop_data import make_shop
 from dpsql.promise import Limits
 from dpsql.schema import load_schema
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *(f"docs/{name}.md" for name in ("tutorial", "owners", "analysts", "frames", "local", "faq"))]
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 NOISY = doctest.register_optionflag("NOISY")

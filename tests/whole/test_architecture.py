@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 # From the doors to the foundations; a module imports from lower layers and from its own package.
 LAYERS = (

@@ -17,8 +17,8 @@ import yaml
 import dpsql
 from dpsql.pipeline import stages as pipeline
 
-HERE = Path(__file__).parent
-check_neighbour = runpy.run_path(str(HERE / "test_neighbours.py"))["check_neighbour"]
+HERE = Path(__file__).parents[1]
+check_neighbour = runpy.run_path(str(HERE / "whole" / "test_neighbours.py"))["check_neighbour"]
 
 MEAN = "SELECT AVG(minutes) FROM visits"
 ABOVE_MEAN = f"SELECT COUNT(*) FROM visits WHERE minutes > ({MEAN})"

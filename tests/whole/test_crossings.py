@@ -5,7 +5,7 @@ tests of them, joins under declarations, NULLs in negated tests, totals, columns
 The data respects what is declared, no bound bites, and epsilon is so large that all noise rounds to nothing. A refusal
 is fine; a difference that docs/differences.md does not name fails, and the shortest question that shows it is printed.
 
-By hand, as many as one likes:  DPSQL_EXAMPLES=20000 DPSQL_SEED=7 python -m pytest tests/test_crossings.py -s
+By hand, as many as one likes:  DPSQL_EXAMPLES=20000 DPSQL_SEED=7 python -m pytest tests/whole/test_crossings.py -s
 """
 
 from __future__ import annotations

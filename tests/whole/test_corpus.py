@@ -21,14 +21,14 @@ import yaml
 
 import dpsql
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 CORPUS = HERE / "corpus"
 SHARE = 0.95
 """Of the answerable ones, so many are answered rightly."""
 WIDE = {"max_groups": 30, "max_rows_per_group": 20}
 """So wide that nobody of the tame databases is bounded, even where joins multiply rows."""
 
-check_neighbour = runpy.run_path(str(HERE / "test_neighbours.py"))["check_neighbour"]
+check_neighbour = runpy.run_path(str(HERE / "whole" / "test_neighbours.py"))["check_neighbour"]
 
 
 @dataclass(frozen=True)
