@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MEASURED = ("measure", "one unit moves a group by", "all groups by", "noise, standard deviation")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExplainedMeasure:
     """An integer column of a release; sensitivities and noise in that column's units."""
 
@@ -60,7 +60,7 @@ class ExplainedTest:
     most: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExplainedRelease:
     sql: str
     """Runs as it stands on the raw database: a row per group, keys first, then measures and profiles, without noise."""
@@ -111,7 +111,7 @@ class ExplainedColumn:
     note: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Explanation:
     cost: Cost
     cost_if_refused: Cost
@@ -135,15 +135,15 @@ class Explanation:
 
 def explain_calibrated(calibrated: Calibrated, after: Cost) -> Explanation:
     return Explanation(
-        calibrated.cost,
-        calibrated.cost_if_refused,
-        after,
-        calibrated.mechanism,
-        calibrated.reason,
-        tuple(_column(output, calibrated) for output in calibrated.outputs),
-        tuple(_release(release) for release in calibrated.releases),
-        calibrated.post_processing,
-        tuple(_reports(calibrated)),
+        cost=calibrated.cost,
+        cost_if_refused=calibrated.cost_if_refused,
+        remaining=after,
+        mechanism=calibrated.mechanism,
+        reason=calibrated.reason,
+        columns=tuple(_column(output, calibrated) for output in calibrated.outputs),
+        releases=tuple(_release(release) for release in calibrated.releases),
+        post_processing=calibrated.post_processing,
+        reports=tuple(_reports(calibrated)),
     )
 
 
@@ -182,39 +182,39 @@ def _note(estimate: Linear | Ratio, release: CalibratedRelease) -> str:
 def _release(release: CalibratedRelease) -> ExplainedRelease:
     plan = release.planned.release
     return ExplainedRelease(
-        release.sql,
-        " and ".join(plan.units),
-        tuple(plan.key_names),
-        plan.domain is not None,
-        release.threshold,
-        plan.groups,
-        plan.rows,
-        plan.one_row_per_unit,
-        plan.rows_per_unit,
-        any(isinstance(drawn.statistic, Matched) for drawn in plan.statistics),
-        float(release.epsilon),
-        tuple(sorted({number for part in release.planned.adaptive for number in part.releases})),
-        tuple(_measure(measure) for measure in release.measures),
-        tuple(
+        sql=release.sql,
+        unit=" and ".join(plan.units),
+        keys=tuple(plan.key_names),
+        public_keys=plan.domain is not None,
+        threshold=release.threshold,
+        max_groups=plan.groups,
+        max_rows_per_group=plan.rows,
+        one_row_per_unit=plan.one_row_per_unit,
+        rows_per_unit=plan.rows_per_unit,
+        pairs=any(isinstance(drawn.statistic, Matched) for drawn in plan.statistics),
+        epsilon=float(release.epsilon),
+        reads=tuple(sorted({number for part in release.planned.adaptive for number in part.releases})),
+        measures=tuple(_measure(measure) for measure in release.measures),
+        statistics=tuple(
             ExplainedStatistic(drawn.column, type(drawn.statistic).__name__, draw.name, draw.note)
             for drawn, draw in release.statistics
         ),
-        tuple(ExplainedTest(part.test.clipped, part.most) for part in release.tests),
+        tests=tuple(ExplainedTest(part.test.clipped, part.most) for part in release.tests),
     )
 
 
 def _measure(measure: NoisyMeasure) -> ExplainedMeasure:
     bounded = measure.bounded
     return ExplainedMeasure(
-        bounded.column,
-        type(bounded.measure).__name__,
-        bounded.l0,
-        bounded.l1,
-        bounded.l2,
-        bounded.linf,
-        measure.noise.name,
-        measure.std,
-        float(quantum_of(bounded.measure)),
+        column=bounded.column,
+        what=type(bounded.measure).__name__,
+        l0=bounded.l0,
+        l1=bounded.l1,
+        l2=bounded.l2,
+        linf=bounded.linf,
+        mechanism=measure.noise.name,
+        std=measure.std,
+        quantum=float(quantum_of(bounded.measure)),
     )
 
 

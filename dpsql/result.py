@@ -25,7 +25,7 @@ LEVEL = 0.95
 TIMES = ("DATE", "TIMESTAMP")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Receipt:
     """What was charged, and for what."""
 
@@ -67,7 +67,7 @@ class Receipt:
         yield f"ε {self.remaining.epsilon:.4g} left"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ResultColumn:
     name: str
     type: str

@@ -145,16 +145,18 @@ class Session:
                 "epsilon= and accuracy= both say how exact the answer is", hint="say one, and the other follows"
             )
         return QueryRequest(
-            sql,
-            parameter_values(parameters),
-            positive(given["epsilon"], "epsilon") if "epsilon" in given else self.query_epsilon,
-            query_delta(given["delta"], self.budget.filter.delta) if "delta" in given else None,
-            mechanism_named(given["mechanism"]) if "mechanism" in given else None,
-            positive(given["propose"], "propose") if "propose" in given else None,
-            count(given["max_groups"], "max_groups") if "max_groups" in given else None,
-            count(given["max_rows_per_group"], "max_rows_per_group") if "max_rows_per_group" in given else None,
-            bool(given.get("fresh", False)),
-            accuracy_named(given["accuracy"]) if "accuracy" in given else None,
+            sql=sql,
+            parameters=parameter_values(parameters),
+            epsilon=positive(given["epsilon"], "epsilon") if "epsilon" in given else self.query_epsilon,
+            delta=query_delta(given["delta"], self.budget.filter.delta) if "delta" in given else None,
+            mechanism=mechanism_named(given["mechanism"]) if "mechanism" in given else None,
+            propose=positive(given["propose"], "propose") if "propose" in given else None,
+            max_groups=count(given["max_groups"], "max_groups") if "max_groups" in given else None,
+            max_rows_per_group=count(given["max_rows_per_group"], "max_rows_per_group")
+            if "max_rows_per_group" in given
+            else None,
+            fresh=bool(given.get("fresh", False)),
+            accuracy=accuracy_named(given["accuracy"]) if "accuracy" in given else None,
             named=frozenset(given),
         )
 

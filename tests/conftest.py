@@ -382,7 +382,7 @@ def relation_of() -> Callable[[dpsql.Connection, str], Relation]:
 
     def of(connection: dpsql.Connection, sql: str) -> Relation:
         public = connection.session.environment.public()
-        (release,) = resolve_names(parse_sql(QueryRequest(sql), public), public).releases
+        (release,) = resolve_names(parse_sql(QueryRequest(sql=sql), public), public).releases
         return release.source
 
     return of

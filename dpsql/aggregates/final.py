@@ -118,7 +118,7 @@ class Answer:
     """Whether a whole number is as wide as the engine makes a sum of integers."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Context:
     """What an aggregate may look at: facts of columns, which columns are the unit, which counts are taken anyway."""
 

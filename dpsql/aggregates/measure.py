@@ -100,7 +100,7 @@ class CountValues(_Count):
         return [Named(count(Field(name)), name)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SumValues:
     """The sum of values in whole quanta, each clamped to [low, high] quanta and counted from `centre`."""
 

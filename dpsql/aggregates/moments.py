@@ -118,7 +118,7 @@ class Spread:
         return frozenset(name for part in (self.products, self.first, self.count) for name, _ in part.weights)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pairs:
     """Over rows where both are known: their number, the spreads of y with x, of y and of x, and the means."""
 
@@ -133,7 +133,7 @@ class Pairs:
 def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
     y, x = asked.arguments
     y, x = _where_known(y, x, context), _where_known(x, y, context)
-    pairs = AggregateCall(asked.name, (y,), at=asked.at)
+    pairs = AggregateCall(name=asked.name, arguments=(y,), at=asked.at)
     count = count_linear(pairs, context)
     middles = [_middle(asked, value, context) for value in (y, x)]
     from_y, from_x = (_away(value, middle) for value, middle in zip((y, x), middles, strict=True))
@@ -146,12 +146,12 @@ def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
         for middle, total in zip(middles, (sum_y, sum_x), strict=True)
     )
     return Pairs(
-        _double(count),
-        Spread(together, sum_y, sum_x, count),
-        Spread(of_y, sum_y, sum_y, count),
-        Spread(of_x, sum_x, sum_x, count),
-        mean_y,
-        mean_x,
+        count=_double(count),
+        together=Spread(together, sum_y, sum_x, count),
+        of_y=Spread(of_y, sum_y, sum_y, count),
+        of_x=Spread(of_x, sum_x, sum_x, count),
+        mean_y=mean_y,
+        mean_x=mean_x,
     )
 
 

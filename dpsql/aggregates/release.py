@@ -60,7 +60,7 @@ def quantiles_in_order(statistics: tuple[Drawn, ...]) -> list[list[str]]:
     return [sorted(columns, key=columns.__getitem__) for columns in found.values()]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Release:
     aggregate: Aggregate
     units: tuple[str, ...]

@@ -83,7 +83,14 @@ def summed(call: AggregateCall, value: Expression, context: Context, *, centred:
             hint="declare narrower bounds, or CAST to DOUBLE",
         )
     first, last = low // quantum, -(-high // quantum)
-    return SumValues(value, quantum, first, last, (first + last) // 2 if centred else 0, _in_fixed_point(call, quantum))
+    return SumValues(
+        argument=value,
+        quantum=quantum,
+        low=first,
+        high=last,
+        centre=(first + last) // 2 if centred else 0,
+        group=_in_fixed_point(call, quantum),
+    )
 
 
 def _clamped_by_group(properties: Properties, call: AggregateCall) -> Properties:
@@ -155,7 +162,7 @@ def summed_pairs(call: AggregateCall, known: Known) -> SumValues:
     quantum = quantum_for(value.type, low, high)
     if quantum is None:
         raise unbounded(call, value)
-    return SumValues(value, quantum, low // quantum, -(-high // quantum), centre=0)
+    return SumValues(argument=value, quantum=quantum, low=low // quantum, high=-(-high // quantum), centre=0)
 
 
 SUM = AggregateFunction(

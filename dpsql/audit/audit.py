@@ -39,7 +39,7 @@ DELTA = 0.01
 """Large enough that an audit of thousands of answers could see it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Audited:
     """What was found about one release of a question; or why it was refused, and then nothing is released."""
 
@@ -77,7 +77,7 @@ class Auditor:
             with closing(self._session()) as session:
                 calibrated = pipeline.compile_question(session.request(sql, ()), session.environment.public())
         except Error as refused:
-            return [Audited(sql, refused=refused.problem)]
+            return [Audited(sql=sql, refused=refused.problem)]
         explained = explain_calibrated(calibrated, calibrated.cost).releases
         pairs = zip(calibrated.releases, explained, strict=True)
         return [self._release(sql, release, claims) for release, claims in pairs]
@@ -104,7 +104,13 @@ class Auditor:
         violations += [problem for pair in answers for problem in moved_too_far(claims, *pair)]
         claimed = _claimed(release)
         certain = 0.0 if violations else self._certain(pairs, release, claimed.delta)
-        return Audited(sql, claimed, max(0.0, certain), len(pairs), tuple(dict.fromkeys(violations)))
+        return Audited(
+            sql=sql,
+            claimed=claimed,
+            certain=max(0.0, certain),
+            compared=len(pairs),
+            violations=tuple(dict.fromkeys(violations)),
+        )
 
     def _certain(self, pairs: Sequence[Pair], release: CalibratedRelease, delta: float) -> float:
         """On the pair of neighbours that a first look finds farthest apart."""

@@ -64,7 +64,7 @@ class CalibratedTest:
     most: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CalibratedRelease:
     planned: PlannedRelease
     measures: tuple[NoisyMeasure, ...]
@@ -128,7 +128,7 @@ class CalibratedRelease:
         return self.salted(0) if self.statistics else self.planned.shown
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Calibrated:
     request: QueryRequest
     releases: tuple[CalibratedRelease, ...]
@@ -204,14 +204,14 @@ def with_noise(planned: Planned, chosen: Candidate, reason: str, dataset: str) -
     noises += [chosen.mechanism] if measure_count(planned) else []
     drawn = [draw.name for release in releases for _, draw in release.statistics]
     return Calibrated(
-        planned.request,
-        tuple(releases),
-        planned.public,
-        planned.outputs,
-        planned.post_processing,
-        " and ".join(dict.fromkeys(noises + drawn)),
-        reason,
-        chosen,
+        request=planned.request,
+        releases=tuple(releases),
+        public=planned.public,
+        outputs=planned.outputs,
+        post_processing=planned.post_processing,
+        mechanism=" and ".join(dict.fromkeys(noises + drawn)),
+        reason=reason,
+        candidate=chosen,
     )
 
 
@@ -243,16 +243,16 @@ def _release(
         threshold,
     ]
     return CalibratedRelease(
-        release,
-        measures,
-        statistics,
-        tuple(_test(answer.test, measures) for answer in release.release.answers if answer.test is not None),
-        threshold,
-        event,
-        each_epsilon(planned) * (len(measures) + len(statistics)),
-        delta,
-        fingerprint_of(planned, number, how, dataset, [part.fingerprint for part in before]),
-        subject_of(planned, number, dataset),
+        planned=release,
+        measures=measures,
+        statistics=statistics,
+        tests=tuple(_test(answer.test, measures) for answer in release.release.answers if answer.test is not None),
+        threshold=threshold,
+        event=event,
+        epsilon=each_epsilon(planned) * (len(measures) + len(statistics)),
+        delta=delta,
+        fingerprint=fingerprint_of(planned, number, how, dataset, [part.fingerprint for part in before]),
+        subject=subject_of(planned, number, dataset),
     )
 
 

@@ -52,7 +52,7 @@ class NoisyMeasure:
         return math.ldexp(self.noise.std, self.shift)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Candidate:
     """One way to give noise to all measures of a query: by release, noisy measures and what they are together."""
 
@@ -119,7 +119,14 @@ def candidate(mechanism: str, planned: Planned, budget: Budget) -> Candidate:
         dose = ADDITIVE[mechanism].calibrate(allowance, groups) if bounds else None
         measures.append(tuple(_noisy(bounded, dose, planned) for bounded in bounds if dose is not None))
         events.append(Composed(()) if dose is None else dose.event)
-    return Candidate(mechanism, tuple(measures), tuple(events), delta, _drawing(planned), budget)
+    return Candidate(
+        mechanism=mechanism,
+        measures=tuple(measures),
+        events=tuple(events),
+        delta=delta,
+        statistics=_drawing(planned),
+        budget=budget,
+    )
 
 
 def _noisy(bounded: Bounded, dose: Dose, planned: Planned) -> NoisyMeasure:

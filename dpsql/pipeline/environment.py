@@ -35,13 +35,13 @@ class Environment:
         """What of this everybody may know, now."""
         budget = self.ledger.budget
         return PublicEnvironment(
-            self.schema,
-            self.engine.guarantees,
-            self.engine.render,
-            EnginePublicRows(self.engine, self.schema),
-            self.post_processor,
-            Budget(budget.filter, budget.tally),
-            self.ledger.answers,
+            schema=self.schema,
+            guarantees=self.engine.guarantees,
+            render=self.engine.render,
+            public_rows=EnginePublicRows(self.engine, self.schema),
+            post_processor=self.post_processor,
+            budget=Budget(budget.filter, budget.tally),
+            answers=self.ledger.answers,
         )
 
     def check_process(self) -> None:

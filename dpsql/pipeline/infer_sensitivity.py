@@ -78,7 +78,15 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     def answered(counted: frozenset[Measure]) -> tuple[Answer, ...]:
         columns.clear()
         known, drawn = release.knowledge.kept, _drawn_by(request)
-        context = Context(known, release.unit_columns, counted, column_of, drawn_as, drawn, request.propose)
+        context = Context(
+            known=known,
+            unit_columns=release.unit_columns,
+            counted=counted,
+            column_of=column_of,
+            drawn_as=drawn_as,
+            drawn=drawn,
+            propose=request.propose,
+        )
         # A proposal is about sums and averages where there are any, and about counts where these stand alone.
         beside = context if counts_alone else replace(context, propose=None)
         calls = release.aggregate.calls
@@ -108,19 +116,19 @@ def _release(
 ) -> Release:
     measures = tuple(Bounded(column, measure, groups, measure.linf(rows)) for measure, column in columns.items())
     return Release(
-        release.aggregate,
-        tuple(dict.fromkeys(str(scan.unit) for scan in release.scans)),
-        release.knowledge,
-        release.domain,
-        release.one_row_per_unit,
-        groups,
-        rows,
-        release.rows_per_unit[0] if release.across is None else None,
-        measures,
-        tuple(Drawn(column, statistic) for statistic, column in statistics.items()),
-        answers,
-        partition_selection,
-        request.min_units,
+        aggregate=release.aggregate,
+        units=tuple(dict.fromkeys(str(scan.unit) for scan in release.scans)),
+        knowledge=release.knowledge,
+        domain=release.domain,
+        one_row_per_unit=release.one_row_per_unit,
+        groups=groups,
+        rows=rows,
+        rows_per_unit=release.rows_per_unit[0] if release.across is None else None,
+        measures=measures,
+        statistics=tuple(Drawn(column, statistic) for statistic, column in statistics.items()),
+        answers=answers,
+        partition_selection=partition_selection,
+        min_units=request.min_units,
     )
 
 

@@ -50,7 +50,7 @@ class PlannedAdaptiveSubquery:
     public: tuple[PublicTable, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlannedRelease:
     name: str
     release: Release
@@ -160,7 +160,7 @@ class Output:
     """Whether it is made of keys alone; None where that is not known."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Planned:
     request: QueryRequest
     releases: tuple[PlannedRelease, ...]
@@ -186,12 +186,12 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
     ends = _interval_ends(post_processing, measured)
     releases = tuple(
         PlannedRelease(
-            release_name(number),
-            part,
-            public.render,
-            ends[number],
-            _adaptive(number, measured, public.render),
-            _answers(part.aggregate.reports, public),
+            name=release_name(number),
+            release=part,
+            render=public.render,
+            ends=ends[number],
+            adaptive=_adaptive(number, measured, public.render),
+            answers=_answers(part.aggregate.reports, public),
         )
         for number, part in enumerate(measured.releases)
     )
@@ -203,7 +203,9 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
     tables = [release.post_processing_table for release in releases] + [table.post_processing_table for table in read]
     described = public.post_processor.describe(sql, tables)
     outputs = outputs or tuple(Output(name, None, None) for name, _ in described)
-    return Planned(measured.request, releases, read, outputs, asked, sql)
+    return Planned(
+        request=measured.request, releases=releases, public=read, outputs=outputs, asked=asked, post_processing=sql
+    )
 
 
 def _public(measured: Measured, public: PublicEnvironment) -> Iterator[PublicTable | CountedReports]:

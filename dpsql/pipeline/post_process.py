@@ -41,7 +41,14 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
     finished = environment.post_processor.run(calibrated.post_processing, tables, [*private, *estimated.public])
     visible = len(calibrated.outputs)
     columns = tuple(
-        ResultColumn(name, kind, output.estimate, _noises(output, calibrated), dict(output.hidden), output.is_key)
+        ResultColumn(
+            name=name,
+            type=kind,
+            estimate=output.estimate,
+            noises=_noises(output, calibrated),
+            hidden=dict(output.hidden),
+            is_key=output.is_key,
+        )
         for name, kind, output in zip(finished.names[:visible], finished.types, calibrated.outputs, strict=False)
     )
     receipt = Receipt(

@@ -37,7 +37,7 @@ class GivenAnswers(Protocol):
         """The answer that was given when the subject was first asked about."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PublicEnvironment:
     schema: Schema
     guarantees: Guarantees

@@ -29,7 +29,7 @@ class Accuracy:
         return f"± {float(100 * self.amount):g}{PERCENT}" if self.relative else f"± {float(self.amount):g}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class QueryRequest:
     """What was asked and at what price. Bounds that are not given come from the schema."""
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dpsql.resolve.adaptive_subqueries import AdaptiveSubquery
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Resolved:
     request: QueryRequest
     releases: tuple[Aggregate, ...]
@@ -54,8 +54,17 @@ class Resolved:
 
 
 def resolve_names(parsed: Parsed, public: PublicEnvironment) -> Resolved:
-    resolver = Resolver(public.schema, public.guarantees, parsed.request.sql, public.post_processor)
+    resolver = Resolver(
+        schema=public.schema, engine=public.guarantees, text=parsed.request.sql, post_processor=public.post_processor
+    )
     post_processing = resolver.whole(parsed.tree.copy())
     releases, unit_columns = zip(*resolver.releases, strict=True) if resolver.releases else ((), ())
     scans, adaptive = tuple(resolver.public_scans(post_processing)), tuple(resolver.adaptive)
-    return Resolved(parsed.request, releases, unit_columns, scans, adaptive, post_processing)
+    return Resolved(
+        request=parsed.request,
+        releases=releases,
+        unit_columns=unit_columns,
+        public=scans,
+        adaptive=adaptive,
+        post_processing=post_processing,
+    )

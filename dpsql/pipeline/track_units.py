@@ -39,7 +39,7 @@ PRICES = ("epsilon", "delta")
 THRESHOLD, PUBLIC = "LAPLACE_THRESHOLD", "PUBLIC_GROUPS"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrackedRelease:
     aggregate: Aggregate
     unit_columns: frozenset[str]
@@ -104,7 +104,16 @@ def _track(
     single, across = one_row_per_unit(aggregate.source), _cross_unit_join(aggregate.source)
     sides = (aggregate.source,) if across is None else (across.left, across.right)
     most_rows = tuple(rows_per_unit(side, lambda sql: _count_public(sql, resolved, public)) for side in sides)
-    return TrackedRelease(aggregate, unit_columns, scans, single, most_rows, knowledge, domain, across)
+    return TrackedRelease(
+        aggregate=aggregate,
+        unit_columns=unit_columns,
+        scans=scans,
+        one_row_per_unit=single,
+        rows_per_unit=most_rows,
+        knowledge=knowledge,
+        domain=domain,
+        across=across,
+    )
 
 
 def _is_asked_again(number: int, resolved: Resolved) -> bool:

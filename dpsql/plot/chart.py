@@ -61,7 +61,7 @@ class Panel:
         return min(values) / 2 + max(values) / 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Chart:
     kind: Kind
     axes: tuple[str, ...]
@@ -88,12 +88,12 @@ def chart_of(result: Result) -> Chart:
     panels = tuple(_panel(result.columns[position], position, rows) for position in values)
     names = tuple(column.name for column in columns)
     return Chart(
-        kind,
-        names if kind == "heat map" else (JOINT.join(names),),
-        PLACES[kind]([_at(row, keys) for row in rows]),
-        upright,
-        panels,
-        tuple(notes + _unlimited(panels)),
+        kind=kind,
+        axes=names if kind == "heat map" else (JOINT.join(names),),
+        places=PLACES[kind]([_at(row, keys) for row in rows]),
+        upright=upright,
+        panels=panels,
+        notes=tuple(notes + _unlimited(panels)),
     )
 
 

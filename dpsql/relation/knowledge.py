@@ -103,7 +103,9 @@ def _surviving(relation: Relation, known_of: Below) -> Known:
             return {name: kept_facts(expression, known) for name, expression in columns}
         case Filter(source, condition):
             return narrow(known_of(source), condition)
-        case Join(_, _, "INNER", condition) | CrossUnitJoin(_, _, _, condition) if condition is not None:
+        case Join(_, _, "INNER", condition) | CrossUnitJoin(left=_, right=_, pairs=_, condition=condition) if (
+            condition is not None
+        ):
             return narrow(_combined(relation, known_of), condition)
         case PerUnit(source, keys):
             known = known_of(source)
@@ -122,7 +124,7 @@ def _combined(relation: Relation, known_of: Below) -> Known:
             return dict(columns)
         case Join(left, right, kind):
             return _maybe(known_of(left), kind in ("RIGHT", "FULL")) | _maybe(known_of(right), kind in ("LEFT", "FULL"))
-        case CrossUnitJoin(left, right):
+        case CrossUnitJoin(left=left, right=right):
             return {**known_of(left), **known_of(right)}
         case SemiJoin(source) | Distinct(source):
             return known_of(source)

@@ -41,7 +41,7 @@ def readable_aggregate(aggregate: Aggregate) -> str:
 
 def readable_relation(relation: Relation) -> str:
     match relation:
-        case Scan(table):
+        case Scan(table=table):
             return f"Scan {table}"
         case ValuesTable(name):
             return f"ValuesTable {name}"
@@ -52,7 +52,7 @@ def readable_relation(relation: Relation) -> str:
         case Join(left, right, kind, condition):
             name = "Join" if kind == "INNER" else f"{kind.capitalize()}Join"
             return _laid_out(name + _test(condition), [readable_relation(left), readable_relation(right)])
-        case CrossUnitJoin(left, right, _, condition):
+        case CrossUnitJoin(left=left, right=right, pairs=_, condition=condition):
             return _laid_out(
                 f"CrossUnitJoin[{readable(condition)}]", [readable_relation(left), readable_relation(right)]
             )

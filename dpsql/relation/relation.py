@@ -72,7 +72,7 @@ class ScanColumn:
     """How it was randomised, where it stands for answers that the table does not hold: it cannot be read."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scan:
     table: str
     unit: Unit | None
@@ -115,7 +115,7 @@ class Join:
     """Whether nothing but the units is compared."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CrossUnitJoin:
     """Rows of different units side by side, where `pairs` of keys, of the left and the right side, are equal.
 
@@ -173,7 +173,7 @@ class Distinct:
     source: Relation
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AggregateCall:
     """COUNT(*), SUM(x), CORR(y, x), ...: a star has no arguments."""
 
@@ -247,7 +247,7 @@ Relation: TypeAlias = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Aggregate:
     """Groups of a relation's rows by keys. A bare aggregate has no keys, and one group whatever the data."""
 

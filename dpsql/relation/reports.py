@@ -62,7 +62,7 @@ class ReportCall:
     """Which count of the release it is made of."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reports:
     """The question about answers that stands above a release which counts reports, these being its last keys."""
 

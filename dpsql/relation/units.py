@@ -39,7 +39,7 @@ def scans_of(relation: Relation) -> tuple[Scan, ...]:
             return (relation,)
         case ValuesTable():
             return ()
-        case Join(left, right) | CrossUnitJoin(left, right) | SetOp(_, left, right):
+        case Join(left, right) | CrossUnitJoin(left=left, right=right) | SetOp(_, left, right):
             return tuple(dict.fromkeys((*scans_of(left), *scans_of(right))))
         case _:
             return scans_of(relation.source)
@@ -81,12 +81,12 @@ def reads_unit(expression: Expression, relation: Relation) -> bool:
 
 def _is_from_unit(name: str, relation: Relation) -> bool:
     match relation:
-        case Scan(_, unit, columns):
+        case Scan(table=_, unit=unit, columns=columns):
             own = unit and (unit.path[0].column if unit.path else unit.column)
             return any(column.name == name and column.declared == own for column in columns)
         case ValuesTable():
             return False
-        case Join(left, right) | CrossUnitJoin(left, right) | SetOp(_, left, right):
+        case Join(left, right) | CrossUnitJoin(left=left, right=right) | SetOp(_, left, right):
             return _is_from_unit(name, left) or _is_from_unit(name, right)
         case Project(source, columns):
             return any(reads_unit(value, source) for column, value in columns if column == name)

@@ -76,7 +76,7 @@ def adaptive_rows(resolver: Resolver, source: exp.Expr, named: Named) -> Rows:
     listed = ValuesTable(
         table.name, tuple((name, fact) for (name, _), fact in zip(table.columns, properties, strict=True))
     )
-    return Rows(listed, {name.removeprefix("_"): Column(name, kind) for name, kind in table.columns})
+    return Rows(relation=listed, columns={name.removeprefix("_"): Column(name, kind) for name, kind in table.columns})
 
 
 def closed(query: exp.Expr, named: Named) -> exp.Expr:

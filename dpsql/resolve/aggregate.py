@@ -70,9 +70,9 @@ def _release(groups: Groups, select: exp.Select) -> Answer:
     kept = below.rows.kept
     listed = None if kept is None else kept.groups(groups.keys, calls, below.conditions)
     released = Aggregate(
-        below.rows.relation,
-        groups.keys,
-        tuple(calls),
+        source=below.rows.relation,
+        keys=groups.keys,
+        calls=tuple(calls),
         grouped=bool(groups.keys),
         totals=groups.totals,
         listed=listed if groups.keys else None,

@@ -92,18 +92,18 @@ def as_reports(aggregate: Aggregate) -> Aggregate:
     read = names_read(*about)
     columns = tuple(report for report in lifted.reports if report.name in read)
     released = Aggregate(
-        lifted.relation,
-        (*own_keys, *(Column(report.name, _stored(report)) for report in columns)),
-        tuple(counts),
+        source=lifted.relation,
+        keys=(*own_keys, *(Column(report.name, _stored(report)) for report in columns)),
+        calls=tuple(counts),
         grouped=bool(own_keys or columns),
     )
     numbers = iter(range(len(own_keys)))
     reports = Reports(
-        columns,
-        all_of([*lifted.conditions]),
-        tuple(next(numbers) if key is None else key for key in keys),
-        tuple(key.type for key in aggregate.keys),
-        calls,
+        columns=columns,
+        condition=all_of([*lifted.conditions]),
+        keys=tuple(next(numbers) if key is None else key for key in keys),
+        key_types=tuple(key.type for key in aggregate.keys),
+        calls=calls,
         is_free=_is_free(released, columns),
     )
     _check_size(reports)
@@ -164,13 +164,13 @@ def _call(call: AggregateCall, lifted: Lifted, counts: list[AggregateCall]) -> R
     plain = call.name in ("COUNT", "SUM", "AVG") and not call.distinct and call.group_bounds is None
     if not plain or (call.name != "COUNT" and not isinstance(call.arguments[0].type, Integer | Double | Decimal)):
         raise _beside_reports(call)
-    every = AggregateCall("COUNT", ())
+    every = AggregateCall(name="COUNT", arguments=())
     if not about:
         return ReportCall("COUNT", None, _number(every, counts))
     argument = about[0] if names_read(*call.arguments) else call.arguments[0]
     if argument is None and call.name != "COUNT":
         raise _beside_reports(call)
-    counted = every if argument is not None else AggregateCall("COUNT", call.arguments)
+    counted = every if argument is not None else AggregateCall(name="COUNT", arguments=call.arguments)
     return ReportCall(call.name, argument, _number(counted, counts))  # type: ignore[arg-type]
 
 

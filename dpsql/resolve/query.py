@@ -52,7 +52,7 @@ RESERVED = ("_release", "_reports")
 AGGREGATE_FIRST = "let it aggregate: COUNT(*), SUM(x), AVG(x)"
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Resolver:
     """Walks one query and collects its releases."""
 

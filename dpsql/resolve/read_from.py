@@ -39,7 +39,9 @@ def read_from(
     for rows, node in zip(others, select.args.get("joins") or (), strict=True):
         source = add_step(source, read_step(rows, node, source.columns, resolver.place(node)), taken)
     aliases = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
-    return Scope(resolver, named, source, {} if outer is not None else aliases, outer=outer)
+    return Scope(
+        resolver=resolver, named=named, source=source, aliases={} if outer is not None else aliases, outer=outer
+    )
 
 
 def _rows_of(item: Item, node: exp.Expr, named: Named, resolver: Resolver) -> Rows:

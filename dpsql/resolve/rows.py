@@ -34,7 +34,7 @@ LISTED_BITS = 12
 """Reports of so many bits are written down as a list of all that there can be."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rows:
     """A relation under the names that a query sees: lower case, with and without the table's alias."""
 
@@ -195,20 +195,26 @@ def declared_rows(table: Table, schema: Schema, engine: Guarantees, *, reports: 
         for name, column in declared.items()
     )
     scan = Scan(
-        table.name,
-        unit,
-        answers + tuple(_reports(column) for column in declared.values() if column.collected is not None),
-        table.contribution,
+        table=table.name,
+        unit=unit,
+        columns=answers + tuple(_reports(column) for column in declared.values() if column.collected is not None),
+        contribution=table.contribution,
         one_row_per_unit=unit is not None and not unit.path and engine.is_unique(table.name, unit.column, unit.type),
         declared_unique=table.unique,
     )
     columns = {column.declared.lower(): Column(column.name, column.properties.type) for column in answers}
     if unit is None or own is None:
-        return Rows(scan, columns)
+        return Rows(relation=scan, columns=columns)
     keys = _unit_keys(table, schema)
     if not unit.path:
         keys[inner_name(own)] = UNIT
-    return Rows(scan, columns, keys, frozenset({frozenset({inner_name(own)})}), unit.type)
+    return Rows(
+        relation=scan,
+        columns=columns,
+        unit_keys=keys,
+        present=frozenset({frozenset({inner_name(own)})}),
+        unit_type=unit.type,
+    )
 
 
 def _reports(column: DeclaredColumn) -> ScanColumn:

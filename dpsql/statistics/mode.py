@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dpsql.statistics.draw import Terms
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ChosenMode:
     size: int
     choice: MostFrequent
@@ -52,10 +52,10 @@ class ChosenMode:
 
 
 def chosen_mode(statistic: Mode, terms: Terms) -> ChosenMode:
-    return ChosenMode(len(statistic.values), MostFrequent(terms.epsilon, terms.rows))
+    return ChosenMode(size=len(statistic.values), choice=MostFrequent(terms.epsilon, terms.rows))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StableMode:
     size: int
     rows: int
@@ -91,4 +91,4 @@ def _winner(counts: NDArray[np.int64]) -> tuple[int, int]:
 
 
 def stable_mode(statistic: Mode, terms: Terms) -> StableMode:
-    return StableMode(len(statistic.values), terms.rows, StabilityTest(terms.epsilon, terms.delta))
+    return StableMode(size=len(statistic.values), rows=terms.rows, test=StabilityTest(terms.epsilon, terms.delta))

@@ -335,7 +335,7 @@ MOST = 2**20
 )
 def test_scaled_sums_stay_within_their_bound(values: list[int], rows: int, centre: int) -> None:
     """The SQL of `bounded` for one unit in one group: at most r c, and within 1/2 of the exact S r / n."""
-    measure = SumValues(Column("x", Integer()), Fraction(1), 0, MOST, centre)
+    measure = SumValues(argument=Column("x", Integer()), quantum=Fraction(1), low=0, high=MOST, centre=centre)
     held = [min(max(value, 0), MOST) - centre for value in values]
     total, count = sum(held), len(held)
     partial = f"SELECT CAST({total if held else 'NULL'} AS HUGEINT) AS m, {count} AS m_count, {count} AS n"
@@ -355,7 +355,7 @@ def test_scaled_sums_stay_within_their_bound(values: list[int], rows: int, centr
 )
 def test_held_sums_stay_within_their_bound(values: list[int], rows: int, group: list[int]) -> None:
     """The same with bounds per group: what was scaled is moved into them, and nothing stays nothing."""
-    plain = SumValues(Column("x", Integer()), Fraction(1), -MOST, MOST, 0)
+    plain = SumValues(argument=Column("x", Integer()), quantum=Fraction(1), low=-MOST, high=MOST, centre=0)
     measure = replace(plain, group=(group[0], group[1]))
     held = [min(max(value, -MOST), MOST) for value in values]
     partial = f"SELECT CAST({sum(held) if held else 'NULL'} AS HUGEINT) AS m, {len(held)} AS m_count"

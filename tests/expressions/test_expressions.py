@@ -250,7 +250,7 @@ class Bench:
     def lowered(self, sql: str) -> tuple[Properties, str]:
         """What is claimed of the expression, and the engine's SQL for it over the scan."""
         public = self.session.session.environment.public()
-        question = QueryRequest(f"SELECT COUNT({sql}) FROM t")
+        question = QueryRequest(sql=f"SELECT COUNT({sql}) FROM t")
         (release,) = track_units(resolve_names(parse_sql(question, public), public), public).releases
         (call,) = release.aggregate.calls
         used = {column.name for column in columns_of(call.arguments[0])}

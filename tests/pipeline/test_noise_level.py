@@ -74,7 +74,7 @@ def std_of(calibrated: Calibrated, name: str) -> float:
 
 
 def compiled(session: dpsql.Connection, sql: str) -> Calibrated:
-    return compile_question(QueryRequest(sql, epsilon=Fraction(1)), session.session.environment.public())
+    return compile_question(QueryRequest(sql=sql, epsilon=Fraction(1)), session.session.environment.public())
 
 
 def test_claimed_noise(session: dpsql.Connection) -> None:

@@ -55,8 +55,13 @@ def visits() -> Iterator[dpsql.Connection]:
 
 def made(rows: list[tuple[Any, ...]], *columns: tuple[str, str], estimates: int = 1) -> Result:
     """An answer as it would be with these keys in front, and linear aggregates without noise behind."""
-    keys = [ResultColumn(name, kind, None, {}, {}, is_key=True) for name, kind in columns]
-    noisy = [ResultColumn(f"n{at}", "BIGINT", Linear(()), {}, {}, is_key=False) for at in range(estimates)]
+    keys = [
+        ResultColumn(name=name, type=kind, estimate=None, noises={}, hidden={}, is_key=True) for name, kind in columns
+    ]
+    noisy = [
+        ResultColumn(name=f"n{at}", type="BIGINT", estimate=Linear(()), noises={}, hidden={}, is_key=False)
+        for at in range(estimates)
+    ]
     return Result((*keys, *noisy), rows, receipt=None)  # type: ignore[arg-type]
 
 
@@ -193,7 +198,9 @@ def test_an_error_without_limit_has_no_bar() -> None:
     """A quotient whose divisor, 3 with noise of scale 10, may well be zero."""
     measures = {name: (LaplaceNoise(Fraction(10)), 1) for name in ("above", "below")}
     above, below = (Linear(((name, Fraction(1)),)) for name in measures)
-    share = ResultColumn("share", "DOUBLE", Ratio(above, below), measures, {"above": 1, "below": 2})
+    share = ResultColumn(
+        name="share", type="DOUBLE", estimate=Ratio(above, below), noises=measures, hidden={"above": 1, "below": 2}
+    )
     chart = chart_of(Result((share,), [(2.0, 6, 3)], receipt=None))  # type: ignore[arg-type]
     (point,) = chart.panels[0].points
     assert point is not None

@@ -1,4 +1,4 @@
-"""What cannot be private is refused with a problem, a place and a way out; tests/resolve/refusals.txt has the messages."""
+"""What cannot be private is refused with a problem, a place and a way out; refusals.txt has the messages."""
 
 from __future__ import annotations
 

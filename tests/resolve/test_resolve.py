@@ -35,7 +35,7 @@ def test_a_parsed_query_is_resolved_alike_each_time(name: str, connected: Connec
         if query.file != name:
             continue
         try:
-            parsed = parse_sql(QueryRequest(query.sql), public)
+            parsed = parse_sql(QueryRequest(sql=query.sql), public)
         except dpsql.Error:
             continue  # nothing to resolve
         written = parsed.tree.sql(DUCKDB)
@@ -69,7 +69,7 @@ SUBQUERIES = {
 def test_a_subquery_is_what_it_looks_like(condition: str, nodes: list[type], connected: Connect) -> None:
     public = connected("people").session.environment.public()
     sql = f"SELECT COUNT(*) FROM persons p WHERE {condition}"
-    resolved = resolve_names(parse_sql(QueryRequest(sql), public), public)
+    resolved = resolve_names(parse_sql(QueryRequest(sql=sql), public), public)
     relation: Any = resolved.releases[-1].source
     for node in nodes:
         assert type(relation) is node
@@ -84,7 +84,7 @@ def test_a_refusal_leaves_no_release_behind(connected: Connect) -> None:
     """A correlated subquery is known as one before anything in it is asked, so it takes no number of its own."""
     public = connected("people").session.environment.public()
     sql = "SELECT COUNT(*) FROM persons p WHERE age > (SELECT COUNT(*) FROM visits v WHERE v.person = p.pid)"
-    resolved = resolve_names(parse_sql(QueryRequest(sql), public), public)
+    resolved = resolve_names(parse_sql(QueryRequest(sql=sql), public), public)
     assert (len(resolved.releases), resolved.adaptive) == (1, ())
 
 

@@ -6,7 +6,7 @@ trees of joins, subqueries, unions, aggregates within people, windows and tests,
 on top. A query may be refused, by a dpsql error only; the SQL of one that is accepted runs everywhere and keeps its
 claims.
 
-By hand, as many as one likes and others each time:  DPSQL_EXAMPLES=50000 python -m pytest -n 2 tests/whole/test_generated.py
+As many as one likes, others each time:  DPSQL_EXAMPLES=50000 python -m pytest -n 2 tests/whole/test_generated.py
 """
 
 from __future__ import annotations
@@ -750,50 +750,50 @@ class Found:
 
 FOUND = {
     "statistics of the engine reach outside of the bounds": Found(
-        "SELECT COUNT(*) FROM t WHERE WEEK(x) = 1",
-        {"type": "date", "bounds": ["2024-01-01", "2024-03-01"]},
-        "DATE",
-        ["2024-01-01", "2024-01-02", "5877642-06-25 (BC)"],
+        name="SELECT COUNT(*) FROM t WHERE WEEK(x) = 1",
+        columns={"type": "date", "bounds": ["2024-01-01", "2024-03-01"]},
+        is_view="DATE",
+        computed=["2024-01-01", "2024-01-02", "5877642-06-25 (BC)"],
     ),
     "a unit whose spelling the database ignores": Found(
-        "SELECT x, COUNT(*) FROM (SELECT x, ROW_NUMBER() OVER (PARTITION BY u ORDER BY x) AS k FROM t)"
+        name="SELECT x, COUNT(*) FROM (SELECT x, ROW_NUMBER() OVER (PARTITION BY u ORDER BY x) AS k FROM t)"
         " WHERE k = 2 GROUP BY x",
-        {"type": "integer", "bounds": [0, 9]},
-        "INTEGER",
-        [2, 3, 1],
-        ("text", "VARCHAR COLLATE NOCASE UNIQUE"),
-        ("bob", "BOB", "Bob"),
+        columns={"type": "integer", "bounds": [0, 9]},
+        is_view="INTEGER",
+        computed=[2, 3, 1],
+        unique=("text", "VARCHAR COLLATE NOCASE UNIQUE"),
+        required=("bob", "BOB", "Bob"),
     ),
     "zero has two spellings": Found(
-        "SELECT CAST(x AS VARCHAR) AS k, COUNT(*) FROM (SELECT DISTINCT u, x FROM t) GROUP BY k",
-        {"type": "double", "bounds": [-5, 5]},
-        "DOUBLE",
-        ["-0.0", "0.0", "1"],
+        name="SELECT CAST(x AS VARCHAR) AS k, COUNT(*) FROM (SELECT DISTINCT u, x FROM t) GROUP BY k",
+        columns={"type": "double", "bounds": [-5, 5]},
+        is_view="DOUBLE",
+        computed=["-0.0", "0.0", "1"],
     ),
     "a constant is a position to GROUP BY": Found(
-        "SELECT COUNT(*) FROM (SELECT u, 2 AS two, COUNT(*) AS n FROM t GROUP BY u, two) WHERE n > 0",
-        "integer",
-        "INTEGER",
-        [1, 2, 3],
+        name="SELECT COUNT(*) FROM (SELECT u, 2 AS two, COUNT(*) AS n FROM t GROUP BY u, two) WHERE n > 0",
+        columns="integer",
+        is_view="INTEGER",
+        computed=[1, 2, 3],
     ),
     "bounds that the type of a cast cannot hold": Found(
-        "SELECT SUM(CAST(x AS DECIMAL(5, 2))) FROM t",
-        {"type": "double", "bounds": [0, 1e9]},
-        "DOUBLE",
-        [1, 2, 3],
+        name="SELECT SUM(CAST(x AS DECIMAL(5, 2))) FROM t",
+        columns={"type": "double", "bounds": [0, 1e9]},
+        is_view="DOUBLE",
+        computed=[1, 2, 3],
     ),
     "distinct values in other groups than the rest": Found(
-        "SELECT x IS NULL AS k, COUNT(*), COUNT(DISTINCT x) FROM t GROUP BY k",
-        {"type": "integer", "bounds": [0, 9], "nullable": True},
-        "INTEGER",
-        [1, 2, None],
+        name="SELECT x IS NULL AS k, COUNT(*), COUNT(DISTINCT x) FROM t GROUP BY k",
+        columns={"type": "integer", "bounds": [0, 9], "nullable": True},
+        is_view="INTEGER",
+        computed=[1, 2, None],
         units=(1, 2, 2),
     ),
     "years that Python does not have": Found(
-        "SELECT COUNT(DISTINCT DATE_TRUNC('year', x)) FROM t",
-        {"type": "date", "bounds": ["0001-01-01", "9999-12-31"]},
-        "DATE",
-        ["2024-01-01", "2024-01-02", "2024-01-03"],
+        name="SELECT COUNT(DISTINCT DATE_TRUNC('year', x)) FROM t",
+        columns={"type": "date", "bounds": ["0001-01-01", "9999-12-31"]},
+        is_view="DATE",
+        computed=["2024-01-01", "2024-01-02", "2024-01-03"],
     ),
 }
 

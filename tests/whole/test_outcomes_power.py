@@ -120,7 +120,7 @@ def look_up(connection: duckdb.DuckDBPyConnection, table: Table, rows: str) -> N
         described = connection.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()
     except duckdb.Error:
         raise OperationalError("the owner is told", hint="") from None
-    found = Found(table.name, {name: kind for name, kind, *_ in described}, is_text=True)
+    found = Found(name=table.name, columns={name: kind for name, kind, *_ in described}, is_text=True)
     declared_tables.check_table(table, found)
     columns = declared_tables.declared_columns(table, found, copied=True)
     connection.execute(f"CREATE TEMP VIEW {quoted(table.name)} AS SELECT {columns} FROM {rows}")

@@ -1,4 +1,4 @@
-"""The generator of tests/whole/test_crossings.py finds what it is for: each fault is planted, and its usual run shows it."""
+"""The generator of test_crossings.py finds what it is for: each fault is planted, and its usual run shows it."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def verify_chain(rows: Iterable[Sequence[object]], last_number: int) -> VerifyRe
     return VerifyReport(walk.number, len(walk.charges), walk.head)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Walk:
     """What is known after `number` entries."""
 

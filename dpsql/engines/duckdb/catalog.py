@@ -61,12 +61,12 @@ def found_tables(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[st
     unique = _unique_columns(connection, place)
     return {
         table.lower(): Found(
-            table,
-            found,
-            table in views or not native,
-            frozenset(computed.get(table, ())),
-            frozenset(unique.get(table, ())),
-            frozenset(required.get(table, ())),
+            name=table,
+            columns=found,
+            is_view=table in views or not native,
+            computed=frozenset(computed.get(table, ())),
+            unique=frozenset(unique.get(table, ())),
+            required=frozenset(required.get(table, ())),
         )
         for table, found in columns.items()
     }

@@ -55,7 +55,7 @@ def copy_table(connection: duckdb.DuckDBPyConnection, table: Table, source: obje
 def _copy_csv(connection: duckdb.DuckDBPyConnection, table: Table, paths: list[Path]) -> None:
     names = [csv_files.column_names(path, table.csv) for path in paths]
     check_alike(paths, [{name.lower() for name in found} for found in names])
-    found = Found(table.name, dict.fromkeys(names[0], "VARCHAR"), is_text=True, names_are_public=False)
+    found = Found(name=table.name, columns=dict.fromkeys(names[0], "VARCHAR"), is_text=True, names_are_public=False)
     check_table(table, found)
     columns = declared_columns(table, found, copied=True)
     csv_files.load(connection, table.name, list(zip(paths, names, strict=True)), columns, table.csv)
@@ -74,7 +74,10 @@ def _copy_frame(connection: duckdb.DuckDBPyConnection, table: Table, frame: Any)
     if described is None:
         raise problem
     copied = _copy(
-        connection, table, Found(table.name, {name: kind for name, kind, *_ in described}, is_text=True), quoted(FRAME)
+        connection,
+        table,
+        Found(name=table.name, columns={name: kind for name, kind, *_ in described}, is_text=True),
+        quoted(FRAME),
     )
     connection.unregister(FRAME)
     if not copied:

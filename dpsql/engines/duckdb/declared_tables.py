@@ -22,7 +22,7 @@ TRUST = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Found:
     """A table as its source has it."""
 

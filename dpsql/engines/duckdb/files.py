@@ -83,7 +83,7 @@ def _files_in(folder: Path) -> list[Path]:
 def parquet_columns(connection: duckdb.DuckDBPyConnection, name: str, paths: list[Path]) -> Found:
     columns = [_parquet_columns(connection, path) for path in paths]
     check_alike(paths, [{name.lower(): kind for name, kind in found.items()} for found in columns])
-    return Found(name, columns[0], is_text=True)
+    return Found(name=name, columns=columns[0], is_text=True)
 
 
 def _parquet_columns(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, str]:
