@@ -55,7 +55,10 @@ class Resolved:
 
 def resolve_names(parsed: Parsed, public: PublicEnvironment) -> Resolved:
     resolver = Resolver(
-        schema=public.schema, engine=public.guarantees, text=parsed.request.sql, post_processor=public.post_processor
+        schema=public.schema,
+        guarantees=public.guarantees,
+        text=parsed.request.sql,
+        post_processor=public.post_processor,
     )
     post_processing = resolver.whole(parsed.tree.copy())
     releases, unit_columns = zip(*resolver.releases, strict=True) if resolver.releases else ((), ())

@@ -57,7 +57,7 @@ class Resolver:
     """Walks one query and collects its releases."""
 
     schema: Schema
-    engine: Guarantees
+    guarantees: Guarantees
     text: str
     post_processor: EmptyPostProcessor
     releases: list[tuple[Aggregate, frozenset[str]]] = field(default_factory=list)
@@ -218,7 +218,7 @@ class Resolver:
         for name in dict.fromkeys(table.name.lower() for table in tables):
             table = self.schema.table(name)
             if table is not None:
-                scan = declared_rows(table, self.schema, self.engine, reports=False).relation
+                scan = declared_rows(table, self.schema, self.guarantees, reports=False).relation
                 assert isinstance(scan, Scan)
                 if scan.unit is not None:  # every reading of it should have been resolved
                     raise Unsupported(f'"{name}" cannot be read there', hint="name its aggregate in a WITH query")

@@ -81,5 +81,5 @@ def _by_name(node: exp.Table, named: Named, resolver: Resolver) -> Item:
             f'there is no table "{node.name}"', at=resolver.place(node.this), hint=did_you_mean(node.name, known)
         )
     if table.is_public and not reads_reports(table, resolver.mentioned):
-        return Answer(None, declared_rows(table, resolver.schema, resolver.engine, reports=False))
-    return declared_rows(table, resolver.schema, resolver.engine)
+        return Answer(None, declared_rows(table, resolver.schema, resolver.guarantees, reports=False))
+    return declared_rows(table, resolver.schema, resolver.guarantees)

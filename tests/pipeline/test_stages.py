@@ -138,7 +138,7 @@ ROWS = {
 @pytest.mark.parametrize("sql", ROWS)
 def test_a_relation_can_be_read(sql: str, shop: dpsql.Connection) -> None:
     text = dict(shop.trace(sql).stages)["resolve_names"]
-    shown = ROWS[sql].replace("\n", "\n" + " " * 12)
+    shown = ROWS[sql].replace("\n", "\n" + " " * 17)
     assert text.startswith(f"release 0        {shown}\n")
 
 
@@ -146,7 +146,7 @@ def test_every_stage_says_what_it_found(shop: dpsql.Connection) -> None:
     trace = shop.trace("SELECT note, SUM(amount) AS total FROM orders WHERE items > 3 GROUP BY note", epsilon=0.5)
     stages = dict(trace.stages)
     assert list(stages) == FREE
-    assert stages["parse_sql"].splitlines()[-1] == "asked       epsilon 0.5"
+    assert stages["parse_sql"].splitlines()[-1] == "asked            epsilon 0.5"
     assert stages["resolve_names"].splitlines() == [
         "release 0        Aggregate[note](Filter[items > 3](Scan orders))",
         "                 SUM(amount)",
@@ -202,12 +202,12 @@ def test_a_refusal_ends_the_trace(shop: dpsql.Connection) -> None:
 
 
 def test_a_question_about_public_rows_alone_has_no_release(shop: dpsql.Connection) -> None:
-    assert dict(shop.trace("SELECT 1 + 1").stages)["track_units"] == "releases    none"
+    assert dict(shop.trace("SELECT 1 + 1").stages)["track_units"] == "releases         none"
 
 
 def test_numbers_that_are_searched_for_are_in_the_trace(shop: dpsql.Connection) -> None:
     stages = dict(shop.trace("SELECT COUNT(*) FROM orders", accuracy=50).stages)
-    assert stages["parse_sql"].endswith("asked       ± 50")
+    assert stages["parse_sql"].endswith("asked            ± 50")
     assert "the least cost for ± 50" in stages["calibrate_noise"]
 
 
