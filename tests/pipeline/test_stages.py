@@ -173,7 +173,7 @@ def test_every_stage_says_what_it_found(shop: dpsql.Connection) -> None:
     assert f"release 0        {release.sql}" in stages["plan_query"]
     priced = stages["calibrate_noise"].splitlines()
     assert priced[0] == f"cost             epsilon 0.5, delta {explained.cost.delta:.3g}"
-    assert priced[1] == f"noise       {explained.mechanism}: {explained.reason}"
+    assert priced[1] == f"noise            {explained.mechanism}: {explained.reason}"
     assert priced[-1] == f"                 groups   shown if m1 >= {release.threshold}"
     total, units = release.measures
     for measure in (total, units):
