@@ -229,7 +229,8 @@ class Cursor:
         Options: epsilon, delta (the cost of the whole query), or accuracy (how wide its error bars may be: 50, or "5%"
         of the total in the first answer to it), mechanism (such as "gaussian" or "smooth"), propose (for
         propose-test-release: how far one unit can move the answer), max_groups, max_rows_per_group (how much of one
-        unit counts), fresh=True (draw again instead of recalling the same answer).
+        unit counts), weights (by name, which columns matter more: twice the weight is half the error), fresh=True (draw
+        again instead of recalling the same answer).
         `EXPLAIN <query>` shows what the query would do, free.
         """
         session = self._session()
@@ -293,6 +294,11 @@ class Cursor:
     def receipt(self) -> Receipt:
         """What the answer cost."""
         return self.result.receipt
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What bounding left out, how rows were chosen, which columns are mostly noise."""
+        return self.result.notes
 
     def df(self) -> pd.DataFrame:
         return self.result.df()

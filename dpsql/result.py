@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.display import numbers
 from dpsql.display.table import MOST_ROWS, Cell, table
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.intervals import NoisyColumns, half_width, interval
+from dpsql.intervals import NoisyColumns, for_all, half_width, interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -77,17 +77,19 @@ class ResultColumn:
     """Where a row keeps the measures that this column's error depends on."""
     is_key: bool | None = None
     """Whether it is made of keys alone; None where that is not known."""
+    chosen_from: int = 1
+    """Where rows were chosen by their noise, so many there were: intervals hold for all of them at once."""
 
     @property
     def half_width(self) -> float | None:
         """+- at 95 %, where it is the same for all rows."""
-        return half_width(self.estimate, self.noises, LEVEL)
+        return half_width(self.estimate, self.noises, for_all(LEVEL, self.chosen_from))
 
     def interval(self, row: tuple[Any, ...], value: Any, level: float) -> tuple[float, float] | None:
         if self.estimate is None or value is None:
             return None
         measures = {name: row[position] for name, position in self.hidden.items()}
-        return interval(self.estimate, float(value), measures, self.noises, level)
+        return interval(self.estimate, float(value), measures, self.noises, for_all(level, self.chosen_from))
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,10 @@ class Result:
     full_rows: list[tuple[Any, ...]] = field(repr=False)
     """Rows with hidden measures behind the visible columns."""
     receipt: Receipt
+    notes: tuple[str, ...] = ()
+    """What bounding left out, how rows were chosen, which columns are mostly noise."""
+    faint: frozenset[str] = frozenset()
+    """The columns that are mostly noise."""
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
@@ -149,10 +155,13 @@ class Result:
 
     def _repr_html_(self) -> str:
         rows = [
-            [Cell(value, column.interval(row, value, LEVEL)) for value, column in zip(row, self.columns, strict=False)]
+            [
+                Cell(value, column.interval(row, value, LEVEL), column.name in self.faint)
+                for value, column in zip(row, self.columns, strict=False)
+            ]
             for row in self.full_rows[:MOST_ROWS]
         ]
-        return table(self.names, rows, len(self.full_rows), list(self.receipt.lines()))
+        return table(self.names, rows, len(self.full_rows), [*self.receipt.lines(), *self.notes])
 
 
 def with_error(value: Any, ends: tuple[float, float] | None) -> str:

@@ -49,6 +49,7 @@ def answered(result: Result, budget: Budget) -> Report:
             "refused": result.receipt.refused,
             "entry": result.receipt.number,
         },
+        "notes": result.notes,
         "remaining": budget.remaining,
     }
     return Report(
@@ -56,7 +57,7 @@ def answered(result: Result, budget: Budget) -> Report:
         names,
         [list(_flat(row, pairs, noisy)) for row, pairs in zip(result.rows, ends, strict=True)],
         table(result.names, cells, numbers=noisy),
-        paid(result.receipt, budget),
+        "\n".join((paid(result.receipt, budget), *result.notes)),
     )
 
 
