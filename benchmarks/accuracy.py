@@ -147,8 +147,9 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any], float]] = {
         0.028,
     ),
     "Q13 COUNT, customers": (
-        "SELECT c_count AS k, COUNT(*) AS n FROM (SELECT c_custkey, COUNT(o_orderkey) AS c_count FROM customer LEFT JOIN"
-        " orders ON c_custkey = o_custkey AND o_comment NOT LIKE '%special%requests%' GROUP BY c_custkey) GROUP BY k",
+        "SELECT c_count AS k, COUNT(*) AS n FROM (SELECT c_custkey, COUNT(o_orderkey) AS c_count FROM customer"
+        " LEFT JOIN orders ON c_custkey = o_custkey AND o_comment NOT LIKE '%special%requests%' GROUP BY c_custkey)"
+        " GROUP BY k",
         {},
         0.0018,
     ),
@@ -229,7 +230,9 @@ def print_session() -> None:
     print("\nmixed questions at epsilon 0.1 each that a session of (3, 1e-6) affords")
     for composition in ("mixed", "auto", "zcdp", "basic"):
         named = {name: answered(database, composition, 0.1, mechanism=name) for name in ("laplace", "gaussian")}
-        print(f"{composition:8}{answered(database, composition, 0.1):6}", *(f"{k} named: {n}" for k, n in named.items()))
+        print(
+            f"{composition:8}{answered(database, composition, 0.1):6}", *(f"{k} named: {n}" for k, n in named.items())
+        )
 
 
 # -- error against epsilon ---------------------------------------------------------------------------------------------
@@ -252,7 +255,9 @@ def draw(path: Path) -> None:
             ) as connection:
                 widths.append(connection.explain(BY_REGION, epsilon=epsilon).columns[number].half_width)
         axes.loglog(epsilons, np.array(widths) / (1 if number == 1 else 500), "o-", label=name)
-    axes.set(xlabel="epsilon of the query", ylabel="± at 95 %, in rows", title="5 groups of 2 rows per person, δ = 1e-6")
+    axes.set(
+        xlabel="epsilon of the query", ylabel="± at 95 %, in rows", title="5 groups of 2 rows per person, δ = 1e-6"
+    )
     axes.grid(which="both", alpha=0.3)
     axes.legend()
     figure.savefig(path, dpi=120)

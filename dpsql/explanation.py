@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Ratio, Reported
-from dpsql.aggregates.readable import quantum_of
+from dpsql.aggregates.readable import name_of, quantum_of
 from dpsql.aggregates.statistic import Matched
 from dpsql.display.card import card, code, facts, figures, folded, grid
 from dpsql.intervals import for_all, half_width
@@ -114,6 +114,8 @@ class ExplainedColumn:
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
     cost: Cost
+    share: float
+    """The part of the session that it takes."""
     cost_if_refused: Cost
     """The same, unless a test may refuse: what is spent when every test does."""
     remaining: Cost
@@ -136,6 +138,7 @@ class Explanation:
 def explain_calibrated(calibrated: Calibrated, after: Cost) -> Explanation:
     return Explanation(
         cost=calibrated.cost,
+        share=calibrated.candidate.share,
         cost_if_refused=calibrated.cost_if_refused,
         remaining=after,
         mechanism=calibrated.mechanism,
@@ -214,7 +217,7 @@ def _measure(measure: NoisyMeasure, rows: int) -> ExplainedMeasure:
     bounded = measure.bounded
     return ExplainedMeasure(
         column=bounded.column,
-        what=type(bounded.measure).__name__,
+        what=name_of(bounded.measure),
         l0=bounded.l0,
         l1=bounded.l1,
         l2=bounded.l2,
@@ -227,7 +230,10 @@ def _measure(measure: NoisyMeasure, rows: int) -> ExplainedMeasure:
 
 def _lines(explanation: Explanation) -> Iterator[str]:
     cost, left = explanation.cost, explanation.remaining
-    yield f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}; after it epsilon {left.epsilon:.6g} is left"
+    yield (
+        f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}: {explanation.share:.2%} of the session; "
+        f"after it epsilon {left.epsilon:.6g} is left"
+    )
     for name, fact in _cost_facts(explanation):
         yield f"{name:<10} {fact}"
     for column in explanation.columns:

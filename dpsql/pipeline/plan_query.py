@@ -17,13 +17,13 @@ from dpsql.engines.duckdb.render import render, render_term, type_name
 from dpsql.engines.public import PostProcessingTable
 from dpsql.engines.quoting import quoted
 from dpsql.errors import Unsupported
-from dpsql.pipeline.chosen_rows import chooses_by_noise, is_made_of
 from dpsql.pipeline.counted_reports import CountedReports, estimates_table
 from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.relation.adaptive_subquery import with_adaptive
 from dpsql.relation.relation import Aggregate
 from dpsql.relation.write_reports import answers_sql
 from dpsql.relation.write_scan import scan_sql
+from dpsql.resolve.chosen_rows import chooses_by_noise, is_made_of
 from dpsql.resolve.inner import reads_release, release_name, reports_name
 from dpsql.resolve.syntax import DUCKDB, is_interval_end
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpsql.errors import SealedExecutionError
 from dpsql.intervals import ends
-from dpsql.notes import bounding_notes, choice_note, mostly_noise
+from dpsql.pipeline.notes import bounding_notes, choice_note, mostly_noise
 from dpsql.result import LEVEL, Receipt, Result, ResultColumn
 
 if TYPE_CHECKING:

@@ -36,18 +36,21 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
     pairs = any(isinstance(drawn.statistic, Matched) for drawn in release.statistics)
     if not release.one_row_per_unit and not pairs:
         most = math.inf if release.rows_per_unit is None else release.rows_per_unit
-        cut = [_counted(release.rows, "row", " in each")] if most > release.rows else []
-        cut += [_counted(release.groups, "group")] if release.ranked and most > release.groups else []
-        if not release.aggregate.grouped and cut:
-            cut = [_counted(release.rows, "row")]
-        if cut:
-            yield f"of one unit {' and '.join(reversed(cut))} at most are counted"
+        where = " in a group" if release.aggregate.grouped else ""
+        if most > release.rows:
+            yield _at_most(release.rows, "row", where)
+        if release.ranked and most > release.groups:
+            yield _at_most(release.groups, "group")
     if calibrated.threshold is not None:
         yield f"groups of fewer than about {calibrated.threshold:,} units are not shown"
 
 
-def _counted(number: int, what: str, where: str = "") -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}{where}"
+def _at_most(number: int, what: str, where: str = "") -> str:
+    """
+    >>> _at_most(2, "row", " in a group")
+    'at most 2 rows of one unit count in a group'
+    """
+    return f"at most {number:,} {what}{' of one unit counts' if number == 1 else 's of one unit count'}{where}"
 
 
 def choice_note(columns: Sequence[ResultColumn]) -> Iterator[str]:
