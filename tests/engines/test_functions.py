@@ -1,4 +1,4 @@
-"""PostgreSQL, attacked: no row decides how a question ends, and no function of the owner's runs while it is read."""
+"""Every function of the closed table, on PostgreSQL: DuckDB's values, for rows that hold the worst, and no failure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from typing import Any
 
 import pytest
 
-import dpsql
 from dpsql.engines.duckdb.render import render_term
 from dpsql.engines.postgresql.casts import type_name
 from dpsql.engines.postgresql.render import PostgreSQL
-from dpsql.errors import SchemaError, Unsupported
+from dpsql.errors import Unsupported
 from dpsql.expressions.emit import written
 from dpsql.expressions.tree import Call, Column, Expression
 from dpsql.schema.types import Text
 
-table = runpy.run_path(str(Path(__file__).with_name("test_expression_table.py")))
+table = runpy.run_path(str(Path(__file__).parents[1] / "expressions" / "test_expression_table.py"))
 TABLES, KINDS = table["TABLES"], table["KINDS"]
 EXPRESSIONS: list[Expression] = [table["lowered"](case.sql) for case in table["CASES"]]
 TOGETHER = 20
@@ -98,69 +97,3 @@ def nested(expression: Expression, depth: int, draw: random.Random) -> Expressio
     if not isinstance(expression, Call):
         return expression
     return Call(expression.function, tuple(nested(part, depth, draw) for part in expression.arguments), expression.type)
-
-
-@pytest.mark.parametrize(
-    "condition",
-    [
-        "day - 3652058 IS NULL",
-        "day + many IS NULL",
-        "CAST(ROUND(price) AS VARCHAR) = ''",
-        "name NOT ILIKE 'A|%' ESCAPE '|'",
-    ],
-)
-def test_a_question_is_answered_whoever_is_there(condition: str, postgresql_url: str) -> None:
-    import psycopg
-
-    with psycopg.connect(postgresql_url, autocommit=True) as connection:
-        connection.execute("""
-            DROP SCHEMA IF EXISTS guests CASCADE; CREATE SCHEMA guests; SET search_path = guests;
-            CREATE TABLE guests (id BIGINT, day DATE, many BIGINT, price NUMERIC(4, 2), name TEXT);
-            INSERT INTO guests VALUES (1, '0001-01-01', -9223372036854775808, 99.99, 'a');
-        """)
-    columns = {"id": "integer", "day": "date", "many": "integer", "price": "decimal(4,2)", "name": "text"}
-    schema = {"dataset": "guests", "tables": {"guests": {"unit": "id", "columns": columns}}}
-    url = f"{postgresql_url}&options=-csearch_path%3Dguests"
-    with dpsql.connect(url, schema=schema, epsilon=1, ledger=":memory:") as asked:
-        assert asked.execute(f"SELECT COUNT(*) FROM guests WHERE {condition}").fetchall()
-
-
-def test_no_function_of_the_owners_spells_an_enum(postgresql_url: str) -> None:
-    """A cast that somebody made may fail for one value, or say something else."""
-    import psycopg
-
-    with psycopg.connect(postgresql_url, autocommit=True) as connection:
-        connection.execute("""
-            DROP SCHEMA IF EXISTS moods CASCADE; CREATE SCHEMA moods; SET search_path = moods;
-            CREATE TYPE mood AS ENUM ('sad', 'happy');
-            CREATE FUNCTION spelled(mood) RETURNS TEXT LANGUAGE plpgsql AS
-                $$ BEGIN IF $1 = 'happy' THEN RAISE EXCEPTION 'happy'; END IF; RETURN 'unknown'; END $$;
-            CREATE CAST (mood AS TEXT) WITH FUNCTION spelled(mood);
-            CREATE TABLE people (id BIGINT, mood mood);
-            INSERT INTO people SELECT i, 'sad' FROM generate_series(1, 100) i;
-            INSERT INTO people VALUES (101, 'happy'), (102, NULL);
-        """)
-    columns = {"id": "integer", "mood": {"type": "text", "values": ["sad", "happy"], "nullable": True}}
-    schema = {"dataset": "moods", "tables": {"people": {"unit": "id", "columns": columns}}}
-    url = f"{postgresql_url}&options=-csearch_path%3Dmoods"
-    with dpsql.connect(url, schema=schema, epsilon=1e9, ledger=":memory:") as asked:
-        found = asked.execute("SELECT mood, COUNT(*) FROM people GROUP BY mood ORDER BY mood").fetchall()
-    assert [(mood, round(n)) for mood, n in found] == [("happy", 1), ("sad", 100), (None, 1)]
-
-
-def test_rows_of_other_servers_are_no_tables_rows_however_deep(postgresql_url: str) -> None:
-    """A foreign table is a partition of a partition: no constraint holds for what another server sends."""
-    import psycopg
-
-    with psycopg.connect(postgresql_url, autocommit=True) as connection:
-        connection.execute("""
-            DROP SCHEMA IF EXISTS deep CASCADE; CREATE SCHEMA deep; SET search_path = deep;
-            DROP FOREIGN DATA WRAPPER IF EXISTS elsewhere CASCADE; CREATE FOREIGN DATA WRAPPER elsewhere;
-            CREATE SERVER other FOREIGN DATA WRAPPER elsewhere;
-            CREATE TABLE people (id BIGINT NOT NULL) PARTITION BY RANGE (id);
-            CREATE TABLE young PARTITION OF people FOR VALUES FROM (0) TO (100) PARTITION BY RANGE (id);
-            CREATE FOREIGN TABLE far PARTITION OF young FOR VALUES FROM (0) TO (50) SERVER other;
-        """)
-    schema = {"dataset": "deep", "tables": {"people": {"unit": "id", "columns": {"id": "integer"}}}}
-    with pytest.raises(SchemaError, match="view"):
-        dpsql.connect(f"{postgresql_url}&options=-csearch_path%3Ddeep", schema=schema, epsilon=1, ledger=":memory:")
