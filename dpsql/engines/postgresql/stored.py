@@ -81,7 +81,6 @@ class StoredType:
             case _:
                 return f"CAST({column} AS {type_name(declared)})"
 
-
     def _spelled(self, column: str) -> str:
         """An enum as its label and a UUID as its digits, whatever casts to text somebody made for them."""
         if not self.is_enum and self.name != "uuid":
