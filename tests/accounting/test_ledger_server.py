@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -170,6 +171,27 @@ def test_a_connection_that_broke_is_made_anew(url: str) -> None:
         charge(ledger)
     charge(ledger)
     assert ledger.budget.remaining.epsilon == pytest.approx(0.9)
+
+
+def test_a_role_needs_no_more_than_the_page_grants(url: str) -> None:
+    Ledger.open(url, dataset="shop", epsilon=1).close()
+    base, _, name = url.rpartition("&schema=")
+    page = (Path(__file__).parents[2] / "docs" / "owners.md").read_text(encoding="utf-8")
+    grants = page.partition("```sql\nGRANT USAGE ON SCHEMA shop_ledger")[2].partition("```")[0]
+    role = f"role_{name}"
+    with psycopg.connect(base) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN")
+        connection.execute(
+            f"GRANT USAGE ON SCHEMA shop_ledger{grants}".replace("shop_ledger", name).replace("dpsql", role)
+        )
+    ledger = Ledger.open(url.replace("://owner@", f"://{role}@"), dataset="shop")
+    charge(ledger)
+    assert ledger.keep([])
+    assert ledger.verify().entries == 3
+    with psycopg.connect(base.replace("://owner@", f"://{role}@")) as connection:
+        for change in ("UPDATE {}.entries SET epsilon = '0'", "DELETE FROM {}.entries"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
+                connection.execute(change.format(name))
 
 
 def test_no_password_is_told() -> None:

@@ -2,9 +2,9 @@
 
     postgresql://dpsql@host/db?schema=shop_ledger        the schema is "dpsql" if none is named
 
-Writers wait for each other by a lock on the table. A charge is held by an advisory lock of the process's own session,
-which the server takes back when the process dies or its connection breaks: then the charge counts as lost, which is
-the safe side. docs/proofs/ledger.md.
+Writers wait for each other by a lock on the table that counts the numbers given. A charge is held by an advisory lock
+of the process's own session, which the server takes back when the process dies or its connection breaks: then the
+charge counts as lost, which is the safe side. docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ WORDS: dict[type[psycopg.Error], tuple[str, str]] = {
     errors.LockNotAvailable: ("is locked by another process", "try again, or end the process that holds it"),
     errors.InsufficientPrivilege: (
         "may not be used by this role",
-        "the owner grants USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on its tables",
+        "the owner of the schema grants what is needed: see the page for owners, the ledger on a server",
     ),
     errors.UniqueViolation: ("holds this already", "a charge is marked once: released, refused or failed"),
     errors.ReadOnlySqlTransaction: ("cannot be written", "connect to the primary server; nothing was charged"),
@@ -96,7 +96,7 @@ class LedgerServer:
 
     @contextmanager
     def writing(self) -> Iterator[_Translated]:
-        with self._transaction("LOCK TABLE entries IN EXCLUSIVE MODE") as connection:
+        with self._transaction("LOCK TABLE last_number IN EXCLUSIVE MODE") as connection:
             yield connection
 
     @contextmanager
