@@ -164,10 +164,10 @@ def _unit(table: str, schema: Schema) -> str:
 
 def _about_reports(columns: tuple[str, ...]) -> str:
     return (
-        f"Reports stand outside of this. People randomised {_listed(columns, 'and')} themselves, so that may be counted "
-        "exactly, for free: everybody may know that a unit has rows there, and what they report. Of the answer behind a "
-        "report nobody learns more than the report tells; of all else that such a unit's rows say, what is promised "
-        "here, with epsilon counted twice."
+        f"Reports stand outside of this. People randomised {_listed(columns, 'and')} themselves, so that may be "
+        "counted exactly, for free: everybody may know that a unit has rows there, and what they report. Of the answer "
+        "behind a report nobody learns more than the report tells; of all else that such a unit's rows say, what is "
+        "promised here, with epsilon counted twice."
     )
 
 
