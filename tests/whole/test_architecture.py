@@ -90,7 +90,7 @@ FENCES = {
         "dpsql.expressions",
         "dpsql.engines",
     },
-    "psycopg": {"dpsql.engines.postgresql"},
+    "psycopg": {"dpsql.engines.postgresql", "dpsql.accounting.ledger.server"},
     "cryptography": {"dpsql.sampling"},
     "os.urandom": {"dpsql.sampling"},
     "secrets": {"dpsql.sampling"},
@@ -134,7 +134,7 @@ LATE = {
 STATEFUL = {
     "dpsql.session",
     "dpsql.accounting.ledger.ledger",
-    "dpsql.accounting.ledger.file",
+    "dpsql.accounting.ledger.fork",
     "dpsql.accounting.ledger.holds",
     "dpsql.frames.accounts",
 }
@@ -187,7 +187,7 @@ def within(name: str, places: set[str] | frozenset[str]) -> bool:
 
 
 def part_of(name: str) -> str:
-    """`dpsql.pipeline.parse_sql.Parsed` belongs to `flow`, and `dpsql` itself is its `__init__`."""
+    """`dpsql.pipeline.parse_sql.Parsed` belongs to `pipeline`, and `dpsql` itself is its `__init__`."""
     return [*name.split("."), "__init__"][1]
 
 
