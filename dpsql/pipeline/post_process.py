@@ -12,7 +12,7 @@ import numpy as np
 
 from dpsql.errors import SealedExecutionError
 from dpsql.intervals import ends
-from dpsql.pipeline.notes import bounding_notes, choice_note, mostly_noise
+from dpsql.pipeline.notes import bounding_notes, choice_note, diagnosis_notes, mostly_noise
 from dpsql.result import LEVEL, Receipt, Result, ResultColumn
 
 if TYPE_CHECKING:
@@ -63,7 +63,12 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
     )
     rows = finished.rows
     faint = list(mostly_noise(columns, rows, receipt.epsilon or calibrated.cost.epsilon))
-    notes = (*bounding_notes(calibrated.releases), *choice_note(columns), *map(str, faint))
+    notes = (
+        *bounding_notes(calibrated.releases),
+        *diagnosis_notes(calibrated.releases, estimated.columns),
+        *choice_note(columns),
+        *map(str, faint),
+    )
     return Result(columns, rows, receipt, notes, frozenset(column.name for column in faint))
 
 
