@@ -87,7 +87,7 @@ FENCES = {
         "dpsql.expressions",
         "dpsql.engines",
     },
-    "psycopg": {"dpsql.engines.postgresql"},
+    "psycopg": {"dpsql.engines.postgresql", "dpsql.accounting.ledger.server"},
     "cryptography": {"dpsql.sampling"},
     "os.urandom": {"dpsql.sampling"},
     "secrets": {"dpsql.sampling"},
@@ -131,7 +131,7 @@ LATE = {
 STATEFUL = {
     "dpsql.session",
     "dpsql.accounting.ledger.ledger",
-    "dpsql.accounting.ledger.file",
+    "dpsql.accounting.ledger.fork",
     "dpsql.accounting.ledger.holds",
     "dpsql.frames.accounts",
 }
