@@ -37,7 +37,7 @@ DOWN = Context(prec=3, rounding=ROUND_FLOOR)
 
 
 class Warning(Exception):  # noqa: A001 - the name is fixed by PEP 249
-    """Required by PEP 249; dpsql raises none."""
+    """What an analyst should know about a question that is answered all the same; see Cursor.messages."""
 
 
 class Error(Exception):
@@ -48,6 +48,10 @@ class Error(Exception):
         self.problem = problem
         self.at = at
         self.hint = hint
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows: the error's own words say enough, and the cell stops all the same."""
+        return [f"{type(self).__name__}: {self}"]
 
     def __str__(self) -> str:
         lines = [self.problem]
@@ -104,6 +108,7 @@ class BudgetExhausted(OperationalError):
         )
         self.requested = requested
         self.remaining = remaining
+        self.fitting = fitting
 
 
 class AccountSuspended(OperationalError):

@@ -25,7 +25,7 @@ LAYERS = (
     {"audit", "demo", "frames"},
     {"dbapi"},
     {"plot", "promise"},
-    {"session"},
+    {"listing", "session"},
     {"batch"},
     {"explanation"},
     {"completeness"},

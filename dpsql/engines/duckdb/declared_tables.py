@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from dpsql.schema.model import Column, Table
     from dpsql.schema.types import ColumnType
 
+DELIMITER = (
+    "each line of the file is one field, as it is read now: if its fields are separated by something else than a "
+    'comma, say so in the schema:  csv: {delimiter: ";"}'
+)
 TRUST = (
     "if each of its rows follows from one person's rows alone, and no row can make it fail, write  view: trusted  "
     "in {}; docs/owners.md says why"
@@ -62,6 +66,8 @@ def _check_column(path: str, table: Table, name: str, found: Found) -> None:
     declared, own = table.columns[name].stored_type, found.column(name)
     if own is None:
         guess = did_you_mean(name, found.columns) if found.names_are_public else None
+        if not found.names_are_public and len(found.columns) == 1 and len(table.columns) > 1:
+            guess = DELIMITER
         raise SchemaError(f'{path}: the database has no column "{name}"', hint=guess or "check its spelling")
     if own in found.computed and table.view is None:
         raise SchemaError(
