@@ -292,7 +292,7 @@ def test_what_is_free_follows_from_reports_alone() -> None:
     world.execute("DELETE FROM orders WHERE id % 3 = 0; DELETE FROM bodies WHERE id % 2 = 0; DELETE FROM answers")
     world.execute("UPDATE open SET region = REPORTS.region FROM REPORTS WHERE open.rowid = REPORTS.id")
     one, two = (dpsql.connect(data, schema=SCHEMA, epsilon=1, delta=1e-6) for data in (database(), world))
-    for sql in [drawn_question(draw) for _ in range(150)]:
+    for sql in [drawn_question(draw) for _ in range(80)]:
         try:
             is_free = one.explain(sql).cost.epsilon == 0
         except Error:
@@ -300,7 +300,7 @@ def test_what_is_free_follows_from_reports_alone() -> None:
         if is_free:
             free += 1
             assert one.execute(sql).fetchall() == two.execute(sql).fetchall(), sql
-    assert free >= 8
+    assert free >= 4
 
 
 def test_explain_says_which_case_it_is(conn: dpsql.Connection) -> None:
