@@ -28,8 +28,8 @@ def unbounded(call: AggregateCall, value: Expression, known: Known) -> Unbounded
     """
     place = call.at if value.at is None else value.at
     lacking = {column.name: column for column in columns_of(value) if _lacks_bounds(column, known)}
-    held = dict(known) | {name: _sample(column, kept_properties(column, known)) for name, column in lacking.items()}
-    if not lacking or not _is_finite(kept_properties(value, held)):
+    bounded = dict(known) | {name: _sample(column, kept_properties(column, known)) for name, column in lacking.items()}
+    if not lacking or not _is_finite(kept_properties(value, bounded)):
         return UnboundedColumn(
             f"{call.said} needs a bounded value, and {readable(value)} has no bounds",
             at=place,
@@ -40,7 +40,8 @@ def unbounded(call: AggregateCall, value: Expression, known: Known) -> Unbounded
     return UnboundedColumn(
         f"{call.said} needs bounds on {' and '.join(map(_quoted, lacking))}",
         at=place,
-        hint=f"write  {_clamped(first)}  with bounds of your own; or the owner declares  bounds: [{', '.join(map(str, _ends(first)))}]",
+        hint=f"write  {_clamped(first)}  with bounds of your own; or the owner declares  "
+        f"bounds: [{', '.join(map(str, _ends(first)))}]",
         columns=tuple(lacking),
     )
 
