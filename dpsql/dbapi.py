@@ -233,6 +233,17 @@ class Connection:
 
         return promise_of(self.budget, self.session.environment.schema)
 
+    def practice(self, *, people: int = 1000, seed: int = 0) -> Connection:
+        """A session over made-up people with the same schema and the same budget, to develop questions on.
+
+        No private value is read and nothing of this session's budget is spent; the answers mean nothing.
+        """
+        from dpsql.engines.duckdb.practice import practice_database
+
+        schema, budget = self.session.environment.schema, self.budget
+        made = practice_database(schema, people, seed)
+        return connect(made, schema=schema, epsilon=budget.epsilon, delta=budget.delta)
+
     def history(self) -> pd.DataFrame:
         """Every entry of the ledger, oldest first."""
         import pandas as pd

@@ -30,6 +30,8 @@ from decimal import ROUND_FLOOR, Context
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dpsql.source import Place
 
 # What a hint says to ask for must fit: three digits, never more than is there.
@@ -142,7 +144,18 @@ class UnboundedColumn(ProgrammingError):
 
 
 class SchemaError(ProgrammingError):
-    pass
+    """`others` are what else is wrong, so that an owner can mend all of it at once."""
+
+    others: tuple[SchemaError, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([super().__str__(), *(f"also: {other.problem}" for other in self.others)])
+
+    @classmethod
+    def of(cls, problems: Iterable[SchemaError]) -> SchemaError:
+        first, *others = problems
+        first.others = tuple(others)
+        return first
 
 
 class Unsupported(NotSupportedError):

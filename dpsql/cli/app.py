@@ -12,6 +12,7 @@ import typer
 from dpsql.cli.accounts import budget, ledger_app
 from dpsql.cli.audit import audit
 from dpsql.cli.errors import exit_code, show_error
+from dpsql.cli.practice import practice
 from dpsql.cli.questions import explain, query
 from dpsql.cli.randomize import randomize
 from dpsql.cli.schemas import check, init
@@ -68,6 +69,7 @@ def demo(
 app.command()(init)
 app.command()(check)
 app.command()(audit)
+app.command()(practice)
 app.command()(randomize)
 app.command()(query)
 app.command()(explain)
