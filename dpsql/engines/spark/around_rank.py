@@ -40,7 +40,10 @@ def around_rank(renderer: Renderer, profile: AroundRank) -> str:
     points, counts, below, rows = map(renderer.quoted, profile.names)
     collected = f"array_sort(collect_list(CASE WHEN {needed} THEN struct(_point, _count) END))"
     columns = [
-        *(f"transform({collected}, _p -> _p.{part}) AS {name}" for part, name in (("_point", points), ("_count", counts))),
+        *(
+            f"transform({collected}, _p -> _p.{part}) AS {name}"
+            for part, name in (("_point", points), ("_count", counts))
+        ),
         f"coalesce(min(_upto - _count) FILTER (WHERE {needed}), 0L) AS {below}",
         f"coalesce(max(_rows), 0L) AS {rows}",
     ]

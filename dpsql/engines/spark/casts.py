@@ -84,9 +84,8 @@ def _whole(value: str, source: Known, kind: Integer | Short, once: Once) -> str:
         case Double():
             # The engine takes 2^63 for the largest integer.
             end = 2.0 ** (63 if isinstance(kind, Integer) else kind.bits - 1)
-            return once(
-                [f"rint({value})"], lambda whole: f"CASE WHEN {whole} < {number(end)} THEN TRY_CAST({whole} AS {name}) END"
-            )
+            held = "CASE WHEN {0} < " + number(end) + " THEN TRY_CAST({0} AS " + name + ") END"
+            return once([f"rint({value})"], held.format)
         case Decimal(scale=scale) if scale > 0:
             return f"TRY_CAST(round({value}, 0) AS {name})"
         case _:

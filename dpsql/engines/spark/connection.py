@@ -88,7 +88,9 @@ def _reached(url: str) -> SparkSession:
         session.sql("SELECT 1").collect()
         return session  # type: ignore[return-value]
     except Exception:
-        problem = OperationalError("Spark cannot be reached", hint="a server of Spark Connect listens at sc://host:15002")
+        problem = OperationalError(
+            "Spark cannot be reached", hint="a server of Spark Connect listens at sc://host:15002"
+        )
     raise problem
 
 

@@ -1,7 +1,7 @@
 """A tree in the words of Spark, in which no row can make a value fail.
 
-A Let is a lambda over an array of one, as in DuckDB. Wide integers are decimals of 38 digits; operations on 64 bits that
-may leave them are Spark's own try_add and its like, which are many times faster.
+A Let is a lambda over an array of one, as in DuckDB. Wide integers are decimals of 38 digits; operations on 64 bits
+that may leave them are Spark's own try_add and its like, which are many times faster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dpsql.engines.postgresql.kinds import kind_of
 from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer
 from dpsql.engines.spark import doubles, moments, texts
 from dpsql.engines.spark.around_rank import around_rank
-from dpsql.engines.spark.casts import EXACT, no_cast, try_cast, type_name
+from dpsql.engines.spark.casts import no_cast, try_cast, type_name
 from dpsql.engines.spark.refusals import refused
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
@@ -186,7 +186,7 @@ class Spark(Renderer):
             return f"({arguments[0]} * {ANGLES[operation]!r}D)"
         match operation, node.arguments:
             case "like" | "ilike", (_, Constant(str(wanted)), *escape):
-                (mark,) = [str(part.value) for part in escape if isinstance(part, Constant)] or [None]
+                mark = next((str(part.value) for part in escape if isinstance(part, Constant)), None)
                 return self.like(operation, arguments[0], texts.literal(texts.pattern(wanted, mark)))
             case "date part", (Constant(str(name)), _):
                 return moments.part(name, arguments[1])
@@ -209,11 +209,10 @@ class Spark(Renderer):
         """Of wide numbers: without the remainder a quotient has no digits after the point."""
         if operation == ">>":
             (_, bits) = node.arguments
-            assert isinstance(bits, Constant) and isinstance(bits.value, int)
+            assert isinstance(bits, Constant)
+            assert isinstance(bits.value, int)
             power = str(2**bits.value)
-            return self.once(
-                arguments[:1], lambda value: _quotient(f"({value} - pmod({value}, {power}))", power)
-            )
+            return self.once(arguments[:1], lambda value: _quotient(f"({value} - pmod({value}, {power}))", power))
         short = [_in_64_bits(part) for part in node.arguments]
         if all(short):
             left, right = (self.term(part) for part in short if part is not None)
@@ -260,7 +259,7 @@ class Spark(Renderer):
         """Cannot fail; of an unknown kind is only what is a number."""
         source = self.kind_of(cast.value)
         match source, cast.kind:
-            case (Double() | None), Text():
+            case ((Double() | None), Text()):
                 raise no_cast(source, cast.kind)
             case (Boolean(), _) | (_, Text()):
                 return try_cast(self.term(cast.value), source, cast.kind, self.once)
