@@ -32,7 +32,7 @@ check: setup  ## lint, formatting, types, architecture
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest -q tests/test_architecture.py
+	@$(BIN)/python -m pytest -q tests/whole/test_architecture.py
 
 format: setup  ## sort imports and format the code
 	@$(BIN)/ruff check --quiet --select I --fix

@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 
 import dpsql
-from dpsql import pipeline
+from dpsql.pipeline import stages as pipeline
 
 REPETITIONS = 60
 FRESH_PROCESSES = 7
@@ -85,7 +85,7 @@ OTHERS = [f"t{number}" for number in range(1, 10)]
 
 def stage_times(conn: dpsql.Connection, sql: str) -> dict[str, float]:
     """Milliseconds of each stage before the charge, in one pass."""
-    setting, value, times = conn.session.setting, conn.session.question(sql, None), {}
+    setting, value, times = conn.session.environment, conn.session.request(sql, None), {}
     for stage in pipeline.FREE:
         started = perf_counter()
         value = stage(value, setting)
@@ -95,7 +95,7 @@ def stage_times(conn: dpsql.Connection, sql: str) -> dict[str, float]:
 
 def compile_time(conn: dpsql.Connection, sql: str) -> float:
     started = perf_counter()
-    pipeline.compile_question(conn.session.question(sql, None), conn.session.setting)
+    pipeline.compile_question(conn.session.request(sql, None), conn.session.environment)
     return (perf_counter() - started) * 1000
 
 

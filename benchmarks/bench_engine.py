@@ -82,10 +82,10 @@ def milliseconds(connection: duckdb.DuckDBPyConnection, sql: str) -> float:
 
 
 def run(contest: Contest, connection: duckdb.DuckDBPyConnection, conn: dpsql.Connection) -> None:
-    (release,) = conn.explain(contest.question(), max_groups=contest.groups).releases
+    (release,) = conn.explain(contest.request(), max_groups=contest.groups).releases
     contenders: Mapping[str, str] = {
-        "plain": contest.question(),
-        "distinct": contest.question(f"COUNT(DISTINCT {contest.unit})"),
+        "plain": contest.request(),
+        "distinct": contest.request(f"COUNT(DISTINCT {contest.unit})"),
         "release": release.sql,
     }
     rounds = [{name: milliseconds(connection, sql) for name, sql in contenders.items()} for _ in range(REPETITIONS)]

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.accounting import gaussian_dp
-from dpsql.accounting.book import Book
-from dpsql.accounting.entries import Record
 from dpsql.accounting.events import Gaussian, PureRelease
-from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.ledger.book import Book
+from dpsql.accounting.ledger.entries import Record
+from dpsql.accounting.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

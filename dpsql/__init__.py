@@ -45,13 +45,13 @@ from dpsql.errors import (
     Unsupported,
     Warning,  # noqa: A004 - the name is fixed by PEP 249
 )
-from dpsql.open_doors import open_doors
+from dpsql.register_accessors import register_accessors
 from dpsql.schema import Schema
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-open_doors()
+register_accessors()
 
 __version__ = "0.1.0"
 

@@ -10,31 +10,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpsql.accounting.budget import Budget
-from dpsql.accounting.costs import price
 from dpsql.accounting.events import Composed
 from dpsql.accounting.filters import Basic, Filter, filter_named
-from dpsql.accounting.tally import Tally
-from dpsql.draws.table import ADDITIVE
+from dpsql.accounting.ledger.tally import Tally
+from dpsql.accounting.privacy_loss import privacy_loss
+from dpsql.display.card import card, figures, grid
 from dpsql.errors import ProgrammingError
-from dpsql.flow.calibrate_noise import with_noise
-from dpsql.flow.candidates import candidate, possible_noises, share_of
-from dpsql.flow.question import positive, refuse_options
-from dpsql.flow.shares import whole_delta
-from dpsql.pipeline import plan_question
+from dpsql.explanation import cost_figures
+from dpsql.pipeline.calibrate_noise import with_noise
+from dpsql.pipeline.candidates import candidate, possible_noises, share_of, whole_delta
+from dpsql.pipeline.query_request import positive, refuse_options
+from dpsql.pipeline.stages import plan_question
+from dpsql.statistics.mechanism_table import ADDITIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from dpsql.accounting.costs import Cost, Totals
-    from dpsql.flow.calibrate_noise import Calibrated
-    from dpsql.flow.plan_query import Planned
-    from dpsql.flow.public_setting import PublicSetting
-    from dpsql.flow.question import Question
+    from dpsql.accounting.privacy_loss import Cost, PrivacyLoss
+    from dpsql.explanation import Explanation
+    from dpsql.pipeline.calibrate_noise import Calibrated
+    from dpsql.pipeline.plan_query import Planned
+    from dpsql.pipeline.public_environment import PublicEnvironment
+    from dpsql.pipeline.query_request import QueryRequest
 
 FINER = 1 + Fraction(1, 2**8)
 HALVINGS = 8
@@ -50,18 +52,18 @@ class Batch:
     @property
     def cost(self) -> Cost:
         """What all answers together amount to, as a guarantee."""
-        return self.filter.spent(self.price)
+        return self.filter.spent(self.privacy_loss)
 
     @property
-    def price(self) -> Totals:
-        return price(Composed(tuple(part.event for part in self.parts)))
+    def privacy_loss(self) -> PrivacyLoss:
+        return privacy_loss(Composed(tuple(part.event for part in self.parts)))
 
     @property
     def shares(self) -> tuple[float, ...]:
         """The part of the batch's budget that each question takes beside the others."""
-        prices = [price(part.event) for part in self.parts]
+        prices = [privacy_loss(part.event) for part in self.parts]
         others = [Composed(tuple(part.event for part in self.parts if part is not one)) for one in self.parts]
-        budgets = [Budget(self.filter, Tally(totals=price(rest))) for rest in others]
+        budgets = [Budget(self.filter, Tally(totals=privacy_loss(rest))) for rest in others]
         return tuple(share_of(cost, budget)[0] for cost, budget in zip(prices, budgets, strict=True))
 
 
@@ -81,19 +83,19 @@ def weigh(weights: object, count: int) -> tuple[Fraction, ...]:
 
 
 def plan_batch(
-    questions: Sequence[Question],
+    questions: Sequence[QueryRequest],
     weights: tuple[Fraction, ...],
     epsilon: Fraction,
     delta: Fraction | None,
-    public: PublicSetting,
+    public: PublicEnvironment,
 ) -> Batch:
     budget = public.budget
     each = None if delta is None else delta / len(questions)
-    planned = [plan_question(replace(question, delta=each), public) for question in questions]
+    planned = [plan_question(replace(request, delta=each), public) for request in questions]
     if not any(one.releases for one in planned):
         raise ProgrammingError("nothing in the plan costs anything", hint="ask the queries as they are: they are free")
     for one in planned:
-        refuse_options(one.question, ("epsilon", "delta"), "the plan")
+        refuse_options(one.request, ("epsilon", "delta"), "the plan")
     whole = budget.filter.delta if delta is None else delta
     if isinstance(budget.filter, Basic):
         whole = whole_delta(epsilon, delta, budget.filter)
@@ -105,13 +107,13 @@ def plan_batch(
 
 def _waste(batch: Batch, budget: Budget) -> tuple[bool, float]:
     """As for one question (calibrate_noise): what fits first, then the least variance times share of the session."""
-    share, fits = share_of(batch.price, budget)
+    share, fits = share_of(batch.privacy_loss, budget)
     spread = sum(part.candidate.spread for part in batch.parts) / len(batch.parts)
     return not fits, spread + math.log(max(share, 1e-300))
 
 
 def _filled(
-    noise: str, planned: Sequence[Planned], weights: tuple[Fraction, ...], limit: Filter, public: PublicSetting
+    noise: str, planned: Sequence[Planned], weights: tuple[Fraction, ...], limit: Filter, public: PublicEnvironment
 ) -> Batch:
     """All questions with one kind of noise, as precise as the limit admits."""
 
@@ -121,17 +123,17 @@ def _filled(
 
     # Where nothing but noise of one kind is drawn, this is nearly the largest precision already.
     start = ADDITIVE[noise].precision_within(limit, weights)
-    return at(_largest(lambda precision: limit.admits(at(precision).price), start))
+    return at(_largest(lambda precision: limit.admits(at(precision).privacy_loss), start))
 
 
-def _part(noise: str, planned: Planned, precision: Fraction, public: PublicSetting) -> Calibrated:
+def _part(noise: str, planned: Planned, precision: Fraction, public: PublicEnvironment) -> Calibrated:
     """One question, at the epsilon that its precision takes with this noise, or with the first that it can have."""
     budget = public.budget
     possible = possible_noises(planned, budget.filter)
     noise = noise if noise in possible else possible[0]
-    delta = budget.filter.delta if planned.question.delta is None else planned.question.delta
+    delta = budget.filter.delta if planned.request.delta is None else planned.request.delta
     epsilon = ADDITIVE[noise].epsilon_at(precision, delta, budget.filter)
-    asked = replace(planned, question=replace(planned.question, epsilon=epsilon))
+    asked = replace(planned, request=replace(planned.request, epsilon=epsilon))
     return with_noise(asked, candidate(noise, asked, budget), "as precise as the plan allows", public.schema.dataset)
 
 
@@ -154,3 +156,64 @@ def _largest(admitted: Callable[[Fraction], bool], start: Fraction) -> Fraction:
         middle = (low + high) / 2
         low, high = (middle, high) if admitted(middle) else (low, middle)
     return low
+
+
+# A plan, to look at before it is paid for: what each query of a batch takes and how exact it will be.
+
+
+@dataclass(frozen=True)
+class PlannedQuery:
+    sql: str
+    weight: float
+    share: float
+    """The part of the plan's budget that it takes."""
+    explanation: Explanation
+    """As if it were asked alone."""
+
+    @property
+    def errors(self) -> str:
+        """The columns with what is known of their errors."""
+        return "; ".join(
+            f"{column.name} ± {column.half_width:,.4g}"
+            if column.half_width is not None
+            else f"{column.name}: {column.note}"
+            for column in self.explanation.columns
+            if column.half_width is not None or column.note
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Made by `Connection.plan`."""
+
+    queries: tuple[PlannedQuery, ...]
+    cost: Cost
+    """Of all answers together."""
+    remaining: Cost
+    """What is left of the session if the plan is executed now."""
+    answers: Callable[[], list[Any]] = field(repr=False, compare=False)
+
+    def execute(self) -> list[Any]:
+        """Charges all queries at once, or none, and gives their answers in order."""
+        return self.answers()
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        cost, left = self.cost, self.remaining
+        yield f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g} in all; {left.epsilon:.6g} is left"
+        for number, query in enumerate(self.queries, 1):
+            yield f"query {number:<4} {query.share:.1%} of it: {query.errors or 'no noisy column'}"
+            yield f"           {' '.join(query.sql.split())}"
+
+    def _repr_html_(self) -> str:
+        names = ("query", "weight", "part of the cost", "error at 95 %")
+        return card(
+            "What the queries would cost together; nothing is spent yet",
+            figures((*cost_figures(self.cost, self.remaining), (str(len(self.queries)), "queries"))),
+            grid(
+                names,
+                ((query.sql, f"{query.weight:g}", f"{query.share:.1%}", query.errors) for query in self.queries),
+            ),
+        )

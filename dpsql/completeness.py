@@ -35,7 +35,7 @@ def _gaps(engine: Engine, schema: Schema, table: Table) -> list[str]:
     scan = declared_rows(table, schema, engine.guarantees).relation
     assert isinstance(scan, Scan)
     # The reports of a collected column are a column of their own; the answers that they stand for are nowhere.
-    promised = [part for part in scan.columns if not part.facts.nullable and part.collected is None]
+    promised = [part for part in scan.columns if not part.properties.nullable and part.collected is None]
     counts = [Named(count(Field(part.name)), f"_c{number}") for number, part in enumerate(promised)]
     if not promised:
         return []

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpsql.accounting.budget import Budget
-    from dpsql.accounting.ledger import OnFailure
+    from dpsql.accounting.ledger.ledger import OnFailure
+    from dpsql.batch import Plan
     from dpsql.explanation import Explanation
-    from dpsql.plan import Plan
+    from dpsql.pipeline.trace import Trace
     from dpsql.promise import Promise
     from dpsql.result import Receipt, Result
     from dpsql.schema import Schema
     from dpsql.session import Session
-    from dpsql.trace import Trace
 
 apilevel = "2.0"
 threadsafety = 2
@@ -183,15 +183,15 @@ class Connection:
         """What the session guarantees to each person, in plain words with numbers."""
         from dpsql.promise import promise_of
 
-        return promise_of(self.budget, self.session.setting.schema)
+        return promise_of(self.budget, self.session.environment.schema)
 
     def history(self) -> pd.DataFrame:
         """Every entry of the ledger, oldest first."""
         import pandas as pd
 
-        from dpsql.accounting.entries import SHOWN
+        from dpsql.accounting.ledger.entries import SHOWN
 
-        return pd.DataFrame([entry.shown() for entry in self.session.setting.ledger.history()], columns=SHOWN)
+        return pd.DataFrame([entry.shown() for entry in self.session.environment.ledger.history()], columns=SHOWN)
 
     def commit(self) -> None:
         """Nothing to do: a charge is on disk when it is made, and data is never written."""

@@ -9,24 +9,24 @@ from dpsql.aggregates.estimate import Ratio, Reported
 from dpsql.aggregates.readable import quantum_of
 from dpsql.aggregates.statistic import Matched
 from dpsql.display.card import card, code, facts, figures, folded, grid
-from dpsql.flow.counted_reports import CountedReports
 from dpsql.intervals import half_width
+from dpsql.pipeline.counted_reports import CountedReports
 from dpsql.result import LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dpsql.accounting.costs import Cost
+    from dpsql.accounting.privacy_loss import Cost
     from dpsql.aggregates.estimate import Linear
-    from dpsql.flow.calibrate_noise import Calibrated, CalibratedRelease
-    from dpsql.flow.candidates import NoisyMeasure
-    from dpsql.flow.plan_query import Output
+    from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
+    from dpsql.pipeline.candidates import NoisyMeasure
+    from dpsql.pipeline.plan_query import Output
     from dpsql.relation.reports import Reports
 
 MEASURED = ("measure", "one unit moves a group by", "all groups by", "noise, standard deviation")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExplainedMeasure:
     """An integer column of a release; sensitivities and noise in that column's units."""
 
@@ -60,7 +60,7 @@ class ExplainedTest:
     most: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExplainedRelease:
     sql: str
     """Runs as it stands on the raw database: a row per group, keys first, then measures and profiles, without noise."""
@@ -111,7 +111,7 @@ class ExplainedColumn:
     note: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Explanation:
     cost: Cost
     cost_if_refused: Cost
@@ -122,7 +122,7 @@ class Explanation:
     reason: str
     columns: tuple[ExplainedColumn, ...]
     releases: tuple[ExplainedRelease, ...]
-    finish: str
+    post_processing: str
     reports: tuple[ExplainedReports, ...] = ()
     """Where collected columns are read."""
 
@@ -135,15 +135,15 @@ class Explanation:
 
 def explain_calibrated(calibrated: Calibrated, after: Cost) -> Explanation:
     return Explanation(
-        calibrated.cost,
-        calibrated.cost_if_refused,
-        after,
-        calibrated.mechanism,
-        calibrated.reason,
-        tuple(_column(output, calibrated) for output in calibrated.outputs),
-        tuple(_release(release) for release in calibrated.releases),
-        calibrated.finish,
-        tuple(_reports(calibrated)),
+        cost=calibrated.cost,
+        cost_if_refused=calibrated.cost_if_refused,
+        remaining=after,
+        mechanism=calibrated.mechanism,
+        reason=calibrated.reason,
+        columns=tuple(_column(output, calibrated) for output in calibrated.outputs),
+        releases=tuple(_release(release) for release in calibrated.releases),
+        post_processing=calibrated.post_processing,
+        reports=tuple(_reports(calibrated)),
     )
 
 
@@ -182,46 +182,46 @@ def _note(estimate: Linear | Ratio, release: CalibratedRelease) -> str:
 def _release(release: CalibratedRelease) -> ExplainedRelease:
     plan = release.planned.release
     return ExplainedRelease(
-        release.sql,
-        " and ".join(plan.units),
-        tuple(plan.key_names),
-        plan.domain is not None,
-        release.threshold,
-        plan.groups,
-        plan.rows,
-        plan.one_row_per_unit,
-        plan.rows_per_unit,
-        any(isinstance(drawn.statistic, Matched) for drawn in plan.statistics),
-        float(release.epsilon),
-        tuple(sorted({number for part in release.planned.earlier for number in part.releases})),
-        tuple(_measure(measure) for measure in release.measures),
-        tuple(
+        sql=release.sql,
+        unit=" and ".join(plan.units),
+        keys=tuple(plan.key_names),
+        public_keys=plan.domain is not None,
+        threshold=release.threshold,
+        max_groups=plan.groups,
+        max_rows_per_group=plan.rows,
+        one_row_per_unit=plan.one_row_per_unit,
+        rows_per_unit=plan.rows_per_unit,
+        pairs=any(isinstance(drawn.statistic, Matched) for drawn in plan.statistics),
+        epsilon=float(release.epsilon),
+        reads=tuple(sorted({number for part in release.planned.adaptive for number in part.releases})),
+        measures=tuple(_measure(measure) for measure in release.measures),
+        statistics=tuple(
             ExplainedStatistic(drawn.column, type(drawn.statistic).__name__, draw.name, draw.note)
             for drawn, draw in release.statistics
         ),
-        tuple(ExplainedTest(part.test.clipped, part.most) for part in release.tests),
+        tests=tuple(ExplainedTest(part.test.clipped, part.most) for part in release.tests),
     )
 
 
 def _measure(measure: NoisyMeasure) -> ExplainedMeasure:
     bounded = measure.bounded
     return ExplainedMeasure(
-        bounded.column,
-        type(bounded.measure).__name__,
-        bounded.l0,
-        bounded.l1,
-        bounded.l2,
-        bounded.linf,
-        measure.noise.name,
-        measure.std,
-        float(quantum_of(bounded.measure)),
+        column=bounded.column,
+        what=type(bounded.measure).__name__,
+        l0=bounded.l0,
+        l1=bounded.l1,
+        l2=bounded.l2,
+        linf=bounded.linf,
+        mechanism=measure.noise.name,
+        std=measure.std,
+        quantum=float(quantum_of(bounded.measure)),
     )
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
     cost, left = explanation.cost, explanation.remaining
     yield f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}; after it epsilon {left.epsilon:.6g} is left"
-    for name, fact in _price_facts(explanation):
+    for name, fact in _cost_facts(explanation):
         yield f"{name:<10} {fact}"
     for column in explanation.columns:
         if column.half_width is not None:
@@ -255,7 +255,7 @@ def _release_lines(release: ExplainedRelease) -> Iterator[str]:
     yield f"sql        {release.sql}"
 
 
-def _price_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
+def _cost_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     yield "noise", f"{explanation.mechanism or 'none'}: {explanation.reason}"
     yield from (("reports", str(reports)) for reports in explanation.reports)
     if explanation.cost_if_refused != explanation.cost:
@@ -287,7 +287,7 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
         )
 
 
-def price_figures(cost: Cost, left: Cost) -> Iterator[tuple[str, str]]:
+def cost_figures(cost: Cost, left: Cost) -> Iterator[tuple[str, str]]:
     yield f"ε {cost.epsilon:.4g}", "cost" if not cost.delta else f"cost, with δ {cost.delta:.3g}"
     yield f"ε {left.epsilon:.4g}", "left after it"
 
@@ -300,8 +300,8 @@ def explanation_card(explanation: Explanation) -> str:
     ]
     return card(
         "What the query would do; asking costs nothing",
-        figures((*price_figures(explanation.cost, explanation.remaining), (explanation.mechanism or "no", "noise"))),
-        facts(_price_facts(explanation)),
+        figures((*cost_figures(explanation.cost, explanation.remaining), (explanation.mechanism or "no", "noise"))),
+        facts(_cost_facts(explanation)),
         grid(("column", "error at 95 %"), columns) if columns else "",
         *(_release_part(release) for release in explanation.releases),
     )

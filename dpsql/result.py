@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dpsql.accounting.budget import Budget
-    from dpsql.accounting.costs import Cost
+    from dpsql.accounting.privacy_loss import Cost
     from dpsql.aggregates.estimate import Estimate
 
 LEVEL = 0.95
 TIMES = ("DATE", "TIMESTAMP")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Receipt:
     """What was charged, and for what."""
 
@@ -67,7 +67,7 @@ class Receipt:
         yield f"ε {self.remaining.epsilon:.4g} left"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ResultColumn:
     name: str
     type: str

@@ -10,28 +10,35 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsql import pipeline
-from dpsql.accounting.costs import price
-from dpsql.accounting.ledger import Ledger
-from dpsql.accounting.ledger_file import MEMORY
-from dpsql.batch import plan_batch, weigh
+from dpsql.accounting.ledger.file import MEMORY
+from dpsql.accounting.ledger.ledger import Ledger
+from dpsql.accounting.privacy_loss import privacy_loss
+from dpsql.batch import Plan, PlannedQuery, plan_batch, weigh
 from dpsql.completeness import check_complete
 from dpsql.engines.opened import names_server, open_engine
-from dpsql.engines.scratch import Scratch
+from dpsql.engines.post_processor import PostProcessor
 from dpsql.errors import InterfaceError, LedgerError, ProgrammingError
 from dpsql.explanation import Explanation, explain_calibrated
-from dpsql.flow.question import Question, accuracy_named, below_one, count, mechanism_named, positive, query_delta
-from dpsql.flow.setting import Setting
-from dpsql.plan import Plan, PlannedQuery
+from dpsql.pipeline import stages as pipeline
+from dpsql.pipeline.environment import Environment
+from dpsql.pipeline.query_request import (
+    QueryRequest,
+    accuracy_named,
+    below_one,
+    count,
+    mechanism_named,
+    positive,
+    query_delta,
+)
+from dpsql.pipeline.trace import Trace, trace_question
 from dpsql.schema import load_schema
 from dpsql.source import did_you_mean
-from dpsql.trace import Trace, trace_question
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpsql.accounting.budget import Budget
-    from dpsql.accounting.ledger import OnFailure
+    from dpsql.accounting.ledger.ledger import OnFailure
     from dpsql.result import Result
     from dpsql.schema import Schema
 
@@ -78,35 +85,35 @@ class Session:
         except BaseException:
             engine.close()
             raise
-        self.setting = Setting(loaded, engine, opened, Scratch())
+        self.environment = Environment(loaded, engine, opened, PostProcessor())
         self.query_epsilon = share or opened.budget.filter.epsilon * DEFAULT_SHARE
 
     def over(self, frames: Mapping[str, object], schema: Schema) -> Session:
         """The same account, over other rows of the same people or another declaration of them."""
-        from dpsql.engines.duckdb_engine import DuckDBEngine
+        from dpsql.engines.duckdb.engine import DuckDBEngine
 
-        self.setting.check_process()
-        assert isinstance(self.setting.engine, DuckDBEngine)
-        engine = self.setting.engine.over(frames, schema)
+        self.environment.check_process()
+        assert isinstance(self.environment.engine, DuckDBEngine)
+        engine = self.environment.engine.over(frames, schema)
         other = copy(self)
-        other.setting = replace(self.setting, schema=schema, engine=engine)
+        other.environment = replace(self.environment, schema=schema, engine=engine)
         return other
 
     def execute(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Result:
-        return pipeline.run(self.question(sql, parameters, **options), self.setting)
+        return pipeline.run(self.request(sql, parameters, **options), self.environment)
 
     def explain(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Explanation:
-        question, public = self.question(sql, parameters, **options), self.setting.public()
-        calibrated = pipeline.compile_question(question, public)
-        after = public.budget.filter.remaining(public.budget.tally.totals + price(calibrated.event))
+        request, public = self.request(sql, parameters, **options), self.environment.public()
+        calibrated = pipeline.compile_question(request, public)
+        after = public.budget.filter.remaining(public.budget.tally.totals + privacy_loss(calibrated.event))
         return explain_calibrated(calibrated, after)
 
     def trace(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Trace:
-        return trace_question(self.question(sql, parameters, **options), self.setting.public())
+        return trace_question(self.request(sql, parameters, **options), self.environment.public())
 
     def plan(self, queries: object, weights: object, epsilon: object, delta: object) -> Plan:
-        questions = [self.question(*query) for query in planned_queries(queries)]
-        public = self.setting.public()
+        questions = [self.request(*query) for query in planned_queries(queries)]
+        public = self.environment.public()
         budget = public.budget
         batch = plan_batch(
             questions,
@@ -115,19 +122,19 @@ class Session:
             None if delta is None else query_delta(delta, budget.filter.delta),
             public,
         )
-        after = budget.filter.remaining(budget.tally.totals + batch.price)
+        after = budget.filter.remaining(budget.tally.totals + batch.privacy_loss)
         return Plan(
             tuple(
-                PlannedQuery(part.question.sql, float(weight), share, explain_calibrated(part, after))
+                PlannedQuery(part.request.sql, float(weight), share, explain_calibrated(part, after))
                 for part, weight, share in zip(batch.parts, batch.weights, batch.shares, strict=True)
             ),
             batch.cost,
             after,
-            lambda: pipeline.run_together(batch.parts, batch.filter.epsilon, self.setting),
+            lambda: pipeline.run_together(batch.parts, batch.filter.epsilon, self.environment),
         )
 
-    def question(self, sql: str, parameters: object, **options: Any) -> Question:
-        self.setting.check_process()
+    def request(self, sql: str, parameters: object, **options: Any) -> QueryRequest:
+        self.environment.check_process()
         if not isinstance(sql, str):
             raise ProgrammingError(f"a query is a text, not {type(sql).__name__}")
         for name in options.keys() - OPTIONS:
@@ -137,32 +144,34 @@ class Session:
             raise ProgrammingError(
                 "epsilon= and accuracy= both say how exact the answer is", hint="say one, and the other follows"
             )
-        return Question(
-            sql,
-            parameter_values(parameters),
-            positive(given["epsilon"], "epsilon") if "epsilon" in given else self.query_epsilon,
-            query_delta(given["delta"], self.budget.filter.delta) if "delta" in given else None,
-            mechanism_named(given["mechanism"]) if "mechanism" in given else None,
-            positive(given["propose"], "propose") if "propose" in given else None,
-            count(given["max_groups"], "max_groups") if "max_groups" in given else None,
-            count(given["max_rows_per_group"], "max_rows_per_group") if "max_rows_per_group" in given else None,
-            bool(given.get("fresh", False)),
-            accuracy_named(given["accuracy"]) if "accuracy" in given else None,
+        return QueryRequest(
+            sql=sql,
+            parameters=parameter_values(parameters),
+            epsilon=positive(given["epsilon"], "epsilon") if "epsilon" in given else self.query_epsilon,
+            delta=query_delta(given["delta"], self.budget.filter.delta) if "delta" in given else None,
+            mechanism=mechanism_named(given["mechanism"]) if "mechanism" in given else None,
+            propose=positive(given["propose"], "propose") if "propose" in given else None,
+            max_groups=count(given["max_groups"], "max_groups") if "max_groups" in given else None,
+            max_rows_per_group=count(given["max_rows_per_group"], "max_rows_per_group")
+            if "max_rows_per_group" in given
+            else None,
+            fresh=bool(given.get("fresh", False)),
+            accuracy=accuracy_named(given["accuracy"]) if "accuracy" in given else None,
             named=frozenset(given),
         )
 
     @property
     def budget(self) -> Budget:
-        return self.setting.ledger.budget
+        return self.environment.ledger.budget
 
     def resume(self) -> None:
         """The data owner's word, for this session's analyst."""
-        self.setting.ledger.resume(self.setting.ledger.analyst)
+        self.environment.ledger.resume(self.environment.ledger.analyst)
 
     def close(self) -> None:
-        self.setting.scratch.close()
-        self.setting.engine.close()
-        self.setting.ledger.close()
+        self.environment.post_processor.close()
+        self.environment.engine.close()
+        self.environment.ledger.close()
 
 
 def default_ledger(database: object) -> str:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchTableError
 import dpsql
 import dpsql.schema as declared
 from dpsql import dbapi
-from dpsql.accounting.ledger_file import MEMORY
+from dpsql.accounting.ledger.file import MEMORY
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -122,7 +122,7 @@ class DpsqlDialect(DefaultDialect):
 def _declared(connection: Connection) -> declared.Schema:
     opened = connection.connection.dbapi_connection
     assert isinstance(opened, dbapi.Connection)
-    return opened.session.setting.schema
+    return opened.session.environment.schema
 
 
 def _table(connection: Connection, name: str) -> declared.Table:

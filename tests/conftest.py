@@ -24,9 +24,9 @@ import pytest
 import yaml
 
 import dpsql
-from dpsql.flow.parse_sql import parse_sql
-from dpsql.flow.question import Question
-from dpsql.flow.resolve_names import resolve_names
+from dpsql.pipeline.parse_sql import parse_sql
+from dpsql.pipeline.query_request import QueryRequest
+from dpsql.pipeline.resolve_names import resolve_names
 from dpsql.relation.relation import Relation
 from dpsql.schema.model import Column, Schema, Table
 
@@ -381,8 +381,8 @@ def relation_of() -> Callable[[dpsql.Connection, str], Relation]:
     """The rows of people below the one aggregate of a question."""
 
     def of(connection: dpsql.Connection, sql: str) -> Relation:
-        public = connection.session.setting.public()
-        (release,) = resolve_names(parse_sql(Question(sql), public), public).releases
+        public = connection.session.environment.public()
+        (release,) = resolve_names(parse_sql(QueryRequest(sql=sql), public), public).releases
         return release.source
 
     return of
@@ -482,7 +482,7 @@ def shop(shop_database: duckdb.DuckDBPyConnection, shop_schema: dict[str, Any]) 
 @pytest.fixture(scope="session")
 def postgresql_url() -> Iterator[str]:
     """An empty database of a PostgreSQL of our own."""
-    names = runpy.run_path(str(Path(__file__).parent / "postgresql_cluster.py"))
+    names = runpy.run_path(str(Path(__file__).parent / "engines" / "postgresql_cluster.py"))
     if (reason := names["missing"]()) is not None:
         pytest.skip(reason)
     with names["cluster"]() as url:

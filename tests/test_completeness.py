@@ -19,7 +19,7 @@ import pytest
 
 import dpsql
 from dpsql.cli.app import main
-from dpsql.engines.catalog import Place, found_tables
+from dpsql.engines.duckdb.catalog import Place, found_tables
 
 SCHEMA: dict[str, Any] = {
     "dataset": "visits",

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsql
-from dpsql.engines.lock import is_set
+from dpsql.engines.duckdb.lock import is_set
 
 SQL = "SELECT region, COUNT(*) AS n, AVG(amount) AS mean FROM orders GROUP BY region ORDER BY region"
 REGIONS = ["east", "north", "south", "west"]
@@ -232,8 +232,8 @@ def test_a_file_can_be_connected_to_again(tmp_path: Path) -> None:
         first.execute("SELECT COUNT(*) FROM orders", epsilon=1)
         assert second.budget.spent.epsilon == 1
         for connection in (first, second):
-            raw = connection.session.setting.engine._connection
-            for cursor in (raw, raw.cursor(), connection.session.setting.scratch._connection.cursor()):
+            raw = connection.session.environment.engine._connection
+            for cursor in (raw, raw.cursor(), connection.session.environment.post_processor._connection.cursor()):
                 assert not is_set(cursor, "python_enable_replacements")
                 assert not is_set(cursor, "enable_external_access")
                 assert is_set(cursor, "lock_configuration")
@@ -246,7 +246,7 @@ def test_what_dpsql_opens_is_locked(tmp_path: Path) -> None:
         if what == "a connection":
             continue
         with dpsql.connect(database, schema=ORDERS, epsilon=1, ledger=":memory:") as connection:
-            raw = connection.session.setting.engine._connection
+            raw = connection.session.environment.engine._connection
             for sql in (
                 f"SELECT * FROM read_csv('{tmp_path}/secret.csv')",
                 f"SELECT * FROM '{tmp_path}/secret.csv'",
@@ -266,7 +266,7 @@ def test_what_dpsql_opens_is_locked(tmp_path: Path) -> None:
 def test_the_finish_is_locked(shop: dpsql.Connection, tmp_path: Path) -> None:
     """The analyst's own SQL above the aggregates runs where there are no files and no settings."""
     (tmp_path / "secret.csv").write_text("a\n1\n")
-    raw = shop.session.setting.scratch._connection
+    raw = shop.session.environment.post_processor._connection
     for sql in (f"SELECT * FROM read_csv('{tmp_path}/secret.csv')", "SET threads = 1", "SELECT * FROM FRAME"):
         with pytest.raises(duckdb.Error):
             raw.cursor().execute(sql).fetchall()
@@ -287,7 +287,7 @@ def test_a_file_is_opened_read_only(tmp_path: Path) -> None:
     with dpsql.connect(tmp_path / "shop.duckdb", schema=ORDERS, epsilon=1) as connection:
         connection.execute("SELECT COUNT(*) FROM orders")
         with pytest.raises(duckdb.Error):
-            connection.session.setting.engine._connection.execute("CREATE TABLE t AS SELECT 1")
+            connection.session.environment.engine._connection.execute("CREATE TABLE t AS SELECT 1")
     assert (tmp_path / "shop.duckdb").read_bytes() == before
 
 
@@ -299,6 +299,6 @@ def test_schemas_in_every_form(tmp_path: Path) -> None:
     read = set()
     for schema in forms:
         with dpsql.connect(FRAME, schema=schema, epsilon=1) as connection:
-            read.add(connection.session.setting.schema.model_dump_json())
+            read.add(connection.session.environment.schema.model_dump_json())
             assert connection.execute("SELECT COUNT(*) FROM orders").rowcount == 1
     assert len(read) == 1

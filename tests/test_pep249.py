@@ -55,7 +55,7 @@ def test_several_connections_to_one_file(tmp_path: Path) -> None:
     two.execute("SELECT COUNT(*) FROM people", epsilon=0.5)
     assert two.budget.spent.epsilon == pytest.approx(0.75)
     with pytest.raises(duckdb.Error):  # the second is locked as the first was
-        two.session.setting.engine._connection.execute("SET threads = 1")
+        two.session.environment.engine._connection.execute("SET threads = 1")
     two.close()
 
 

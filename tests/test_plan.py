@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.accounting.costs import price
 from dpsql.accounting.events import Composed
 from dpsql.accounting.filters import filter_named
+from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.batch import Batch, plan_batch, weigh
-from dpsql.flow.add_noise import noised
+from dpsql.pipeline.add_noise import noised
 
 COUNT = "SELECT COUNT(*) AS n FROM orders"
 BY_REGION = "SELECT region, COUNT(*) AS n, SUM(amount) AS total FROM orders GROUP BY region"
@@ -35,9 +35,9 @@ def widths(plan: Any) -> list[float]:
 
 def batched(connection: dpsql.Connection, queries: list[str], **options: Any) -> Batch:
     session = connection.session
-    questions = [session.question(sql, None) for sql in queries]
+    questions = [session.request(sql, None) for sql in queries]
     weights = weigh(options.get("weights"), len(queries))
-    return plan_batch(questions, weights, Fraction(1), options.get("delta"), session.setting.public())
+    return plan_batch(questions, weights, Fraction(1), options.get("delta"), session.environment.public())
 
 
 # -- the budget --------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def test_the_whole_plan_is_within_its_budget(
         plan, batch = shop.plan(queries, epsilon=1), batched(shop, queries)
         assert spent(shop) == 0
         assert 0.98 <= plan.cost.epsilon <= 1
-        assert filter_named(composition, Fraction(1), batch.filter.delta).admits(batch.price)
+        assert filter_named(composition, Fraction(1), batch.filter.delta).admits(batch.privacy_loss)
         assert 0.98 <= sum(query.share for query in plan.queries) <= 1 + 1e-9
         answers = plan.execute()
         assert [len(answer.description) for answer in answers] == [1, 3, 1, 2][: len(queries)]
@@ -65,7 +65,7 @@ def test_a_delta_for_the_plan(shop: dpsql.Connection) -> None:
     plan = shop.plan([BY_NOTE, f"{BY_NOTE} HAVING n > 5", BY_REGION], epsilon=1, delta=1e-8)
     assert plan.cost.delta <= 1e-8
     plan.execute()
-    assert shop.session.setting.ledger.budget.tally.totals.delta <= Fraction(1e-8) / 20
+    assert shop.session.environment.ledger.budget.tally.totals.delta <= Fraction(1e-8) / 20
 
 
 def test_a_plan_is_tighter_than_its_queries_one_by_one(shop: dpsql.Connection) -> None:
@@ -78,8 +78,8 @@ def test_a_plan_is_tighter_than_its_queries_one_by_one(shop: dpsql.Connection) -
 
 def test_the_sum_of_squares_is_the_whole(shop: dpsql.Connection) -> None:
     batch = batched(shop, COUNTS)
-    assert float(batch.price.mu_squared / batch.filter.mu_budget**2) == pytest.approx(1, abs=1e-8)
-    assert batch.price == price(Composed(tuple(part.event for part in batch.parts)))
+    assert float(batch.privacy_loss.mu_squared / batch.filter.mu_budget**2) == pytest.approx(1, abs=1e-8)
+    assert batch.privacy_loss == privacy_loss(Composed(tuple(part.event for part in batch.parts)))
 
 
 def test_a_tenth_of_the_session_by_default(shop: dpsql.Connection) -> None:
@@ -123,7 +123,7 @@ def test_all_or_nothing(shop_database: Any, shop_schema: Any) -> None:
         assert (caught.value.requested, caught.value.remaining) == (0.6, 0.5)
         assert len(shop.history()) == entries
         assert spent(shop) == 0.5
-        shop.session.setting.ledger.verify()
+        shop.session.environment.ledger.verify()
 
 
 def test_a_plan_that_never_fits_is_still_shown(shop: dpsql.Connection) -> None:

@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from dpsql.accounting.budget_card import MOST_STEPS, budget_card
 from dpsql.accounting.events import Event
 from dpsql.accounting.exact import exact, rounded_down
+from dpsql.display.card import Step, card, facts, figures, folded, grid, meter, paragraph, staircase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from decimal import Decimal
     from fractions import Fraction
 
-    from dpsql.accounting.costs import Cost, Totals
-    from dpsql.accounting.entries import Entry
     from dpsql.accounting.filters import Filter
-    from dpsql.accounting.tally import Tally
+    from dpsql.accounting.ledger.entries import Entry
+    from dpsql.accounting.ledger.tally import Tally
+    from dpsql.accounting.privacy_loss import Cost, PrivacyLoss
 
 
 class Priced(Protocol):
@@ -86,7 +86,7 @@ class Budget:
         """What advanced composition would have said, with the session's delta as its slack; it needs one."""
         return self.tally.advanced(self.filter.delta) if self.filter.delta else None
 
-    def admits(self, cost: Totals) -> bool:
+    def admits(self, cost: PrivacyLoss) -> bool:
         return self.filter.admits(self.tally.totals + cost)
 
     def queries_like(self, cost: Event | Priced | float | str | Decimal) -> int:
@@ -115,3 +115,64 @@ class Budget:
 
     def _repr_html_(self) -> str:
         return budget_card(self, self.charges(max(0, self.queries - MOST_STEPS), MOST_STEPS)[: self.queries])
+
+
+# The budget as a picture: what each query added to what was spent, and what is left.
+
+MOST_STEPS = 40
+MOST_LISTED = 100
+"""Characters of a question in the list."""
+LEGEND = "What was spent after each query; the strong colour is what the query added."
+
+
+def budget_card(budget: Budget, past: Sequence[Entry]) -> str:
+    """`past` are the last charges, oldest first; what was spent before them is one step."""
+    spent, remaining = budget.spent, budget.remaining
+    steps = list(_steps(budget, past))
+    drawn = (meter(steps, budget.epsilon), staircase(steps), paragraph(LEGEND)) if steps else ()
+    return card(
+        "Privacy budget",
+        figures(
+            (
+                (f"ε {spent.epsilon:.4g}", f"of {budget.epsilon:.4g} spent"),
+                (f"ε {remaining.epsilon:.4g}", "left for the next query"),
+                (f"{budget.queries:,}", "queries charged"),
+            )
+        ),
+        *drawn,
+        facts(_facts(budget)),
+        folded("the last queries", grid(("query", "ε", "ε spent after it"), _listed(budget, past))) if past else "",
+    )
+
+
+def _steps(budget: Budget, past: Sequence[Entry]) -> Iterator[Step]:
+    before = 0.0
+    adaptive = budget.queries - len(past)
+    for entry in past:
+        after = budget.filter.spent(entry.tally.totals).epsilon
+        if entry is past[0] and adaptive:
+            # How the earlier ones share what was spent before is not read again.
+            yield Step(f"{adaptive + 1:,} queries: ε {after:.4g}", 0.0, after)
+        else:
+            yield Step(f"{_shortened(entry)}: ε {float(entry.epsilon):.4g}, {after:.4g} in all", before, after)
+        before = after
+
+
+def _facts(budget: Budget) -> Iterator[tuple[str, str]]:
+    spent, advanced = budget.spent, budget.advanced
+    yield "delta", f"{spent.delta:.3g} of {budget.delta:.3g} spent"
+    for suspension in budget.suspended:
+        yield "suspended", str(suspension)
+    beside = "" if advanced is None else f", by advanced composition {advanced.epsilon:.4g}"
+    yield "composition", f"{budget.filter.name}; by the plain sum ε {budget.basic.epsilon:.4g} would be spent{beside}"
+
+
+def _listed(budget: Budget, past: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:
+    for entry in reversed(past):
+        after = budget.filter.spent(entry.tally.totals).epsilon
+        yield _shortened(entry), f"{float(entry.epsilon):.4g}", f"{after:.4g}"
+
+
+def _shortened(entry: Entry) -> str:
+    asked = " ".join((entry.sql or "").split())
+    return asked if len(asked) <= MOST_LISTED else f"{asked[:MOST_LISTED]}…"

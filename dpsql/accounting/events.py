@@ -75,7 +75,7 @@ class PureRelease(Event):
 @final
 @dataclass(frozen=True)
 class ApproximateRelease(Event):
-    """Anything that is (epsilon, delta)-DP. Key selection is `ApproximateRelease(0, delta)` beside its noise."""
+    """Anything that is (epsilon, delta)-DP. Partition selection is `ApproximateRelease(0, delta)` beside its noise."""
 
     epsilon: Fraction
     delta: Fraction

@@ -14,16 +14,16 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
-from dpsql.accounting.costs import Cost, Totals, price
 from dpsql.accounting.events import ApproximateRelease, Composed, Event
 from dpsql.accounting.exact import rounded_down, rounded_up
+from dpsql.accounting.privacy_loss import Cost, PrivacyLoss, privacy_loss
 from dpsql.accounting.rules import Concentrated, GaussianSum, MixedSum, PureSum, Rule
 from dpsql.errors import ProgrammingError
 
 if TYPE_CHECKING:
     from dpsql.accounting.exact import Amount
 
-# Of a session's delta, the share kept for key selection and tests. The curve uses the rest.
+# Of a session's delta, the share kept for partition selection and tests. The curve uses the rest.
 RESERVED_SHARE = Fraction(1, 20)
 # And the share of all mixed rules together.
 MIXED_SHARE = Fraction(1, 40)
@@ -48,7 +48,7 @@ class Filter(ABC):
 
     @property
     def reserved_delta(self) -> Fraction:
-        """The delta for key selection, tests, and every other loss that adds up beside the curve."""
+        """The delta for partition selection, tests, and every other loss that adds up beside the curve."""
         return self.delta * RESERVED_SHARE
 
     @property
@@ -66,29 +66,29 @@ class Filter(ABC):
     def rules(self) -> tuple[Rule, ...]:
         """Each is sound on its own, so the session stays within its budget while one of them holds."""
 
-    def admits(self, totals: Totals) -> bool:
+    def admits(self, totals: PrivacyLoss) -> bool:
         return any(totals <= rule.limit for rule in self.rules)
 
-    def spent(self, totals: Totals) -> Cost:
+    def spent(self, totals: PrivacyLoss) -> Cost:
         """What the totals amount to by the best rule, from above."""
         epsilon, delta = self._spent(totals)
         return Cost(epsilon, rounded_up(delta))
 
-    def remaining(self, totals: Totals) -> Cost:
+    def remaining(self, totals: PrivacyLoss) -> Cost:
         """The largest epsilon that one more query may have, and the delta that is not spent, from below."""
         _, delta = self._spent(totals)
         epsilon = max(rule.remaining(totals) for rule in self.rules)
         return Cost(epsilon, max(0.0, rounded_down(self.delta - delta)))
 
-    def _spent(self, totals: Totals) -> tuple[float, Amount]:
+    def _spent(self, totals: PrivacyLoss) -> tuple[float, Amount]:
         epsilon, curve_delta = min((rule.spent(totals), rule.curve_delta) for rule in self.rules)
         if self.admits(totals):
             epsilon = min(epsilon, rounded_up(self.epsilon))
         return epsilon, totals.delta + (curve_delta if epsilon > 0 else 0)
 
-    def affords(self, totals: Totals, event: Event) -> int:
+    def affords(self, totals: PrivacyLoss, event: Event) -> int:
         """How many more events like this one fit; `sys.maxsize` if it is free."""
-        return max(_copies(totals, price(event), rule.limit) for rule in self.rules)
+        return max(_copies(totals, privacy_loss(event), rule.limit) for rule in self.rules)
 
     def queries_at(self, epsilon: Fraction, delta: Fraction) -> tuple[Event, ...]:
         """The releases that a query with this nominal cost may consist of, one for each rule.
@@ -196,7 +196,7 @@ def filter_named(name: str, epsilon: Fraction, delta: Fraction) -> Filter:
     return FILTERS[name](epsilon, delta)
 
 
-def _copies(totals: Totals, each: Totals, limit: Totals) -> int:
+def _copies(totals: PrivacyLoss, each: PrivacyLoss, limit: PrivacyLoss) -> int:
     columns = zip(totals.amounts, each.amounts, limit.amounts, strict=True)
     return min(_copies_of_one(*column) for column in columns)
 

@@ -17,9 +17,9 @@ from functools import cached_property
 from typing import Protocol
 
 from dpsql.accounting import gaussian_dp, zcdp
-from dpsql.accounting.costs import EVERYTHING, Totals
 from dpsql.accounting.events import Event, Gaussian, PureRelease
 from dpsql.accounting.exact import root_down, root_up, rounded_down, rounded_up
+from dpsql.accounting.privacy_loss import EVERYTHING, PrivacyLoss
 
 # What is left along a curve is known to some fourteen digits, from above. This much less is sure to fit.
 SHY = 1 - 1e-9
@@ -29,18 +29,18 @@ class Rule(Protocol):
     """`limit` is what the totals must stay under; the rest says the same in epsilon, as shown to people."""
 
     @property
-    def limit(self) -> Totals: ...
+    def limit(self) -> PrivacyLoss: ...
 
     @property
     def curve_delta(self) -> Fraction:
         """The delta at which this rule states its epsilon; zero for a pure sum."""
         ...
 
-    def spent(self, totals: Totals) -> float:
+    def spent(self, totals: PrivacyLoss) -> float:
         """The epsilon that the totals amount to, from above."""
         ...
 
-    def remaining(self, totals: Totals) -> float:
+    def remaining(self, totals: PrivacyLoss) -> float:
         """The largest epsilon that one more query may have, from below."""
         ...
 
@@ -56,13 +56,13 @@ class PureSum:
     curve_delta: Fraction = Fraction(0)
 
     @cached_property
-    def limit(self) -> Totals:
+    def limit(self) -> PrivacyLoss:
         return replace(EVERYTHING, epsilon=self.epsilon, delta=self.reserved_delta)
 
-    def spent(self, totals: Totals) -> float:
+    def spent(self, totals: PrivacyLoss) -> float:
         return rounded_up(totals.epsilon)
 
-    def remaining(self, totals: Totals) -> float:
+    def remaining(self, totals: PrivacyLoss) -> float:
         return max(0.0, rounded_down(self.epsilon - totals.epsilon))
 
     def query(self, epsilon: Fraction) -> Event:
@@ -80,15 +80,15 @@ class GaussianSum:
         return gaussian_dp.mu_for(self.epsilon, self.curve_delta)
 
     @cached_property
-    def limit(self) -> Totals:
+    def limit(self) -> PrivacyLoss:
         return replace(EVERYTHING, mu_squared=self.mu**2, delta=self.reserved_delta)
 
-    def spent(self, totals: Totals) -> float:
+    def spent(self, totals: PrivacyLoss) -> float:
         if isinstance(totals.mu_squared, float):
             return math.inf
         return gaussian_dp.epsilon_at(root_up(totals.mu_squared), self.curve_delta)
 
-    def remaining(self, totals: Totals) -> float:
+    def remaining(self, totals: PrivacyLoss) -> float:
         if totals.mu_squared == 0:
             return rounded_down(self.epsilon)
         if totals.mu_squared >= self.mu**2:
@@ -111,15 +111,15 @@ class Concentrated:
         return zcdp.rho_for(self.epsilon, self.curve_delta)
 
     @cached_property
-    def limit(self) -> Totals:
+    def limit(self) -> PrivacyLoss:
         return replace(EVERYTHING, rho=self.rho, delta=self.reserved_delta)
 
-    def spent(self, totals: Totals) -> float:
+    def spent(self, totals: PrivacyLoss) -> float:
         if isinstance(totals.rho, float):
             return math.inf
         return zcdp.epsilon_at(totals.rho, self.curve_delta)
 
-    def remaining(self, totals: Totals) -> float:
+    def remaining(self, totals: PrivacyLoss) -> float:
         if totals.rho == 0:
             return rounded_down(self.epsilon)
         if totals.rho >= self.rho:
@@ -148,16 +148,16 @@ class MixedSum:
         return gaussian_dp.mu_for(self.epsilon - self.cap, self.curve_delta)
 
     @cached_property
-    def limit(self) -> Totals:
+    def limit(self) -> PrivacyLoss:
         return replace(EVERYTHING, pure=self.cap, rest=self.mu**2, delta=self.reserved_delta)
 
-    def spent(self, totals: Totals) -> float:
+    def spent(self, totals: PrivacyLoss) -> float:
         if isinstance(totals.rest, float) or isinstance(totals.pure, float):
             return math.inf
         curve = gaussian_dp.epsilon_at(root_up(totals.rest), self.curve_delta)
         return rounded_up(totals.pure + Fraction(curve)) if math.isfinite(curve) else math.inf
 
-    def remaining(self, totals: Totals) -> float:
+    def remaining(self, totals: PrivacyLoss) -> float:
         """By the kind of noise that has more left."""
         if not (totals.pure <= self.cap and totals.rest <= self.mu**2):
             return 0.0

@@ -1,4 +1,4 @@
-"""AVG(x) = middle + (sum counted from the middle) / count, held within the range of x.
+"""AVG(x) = middle + (sum counted from the middle) / count, clamped to the range of x.
 
 Counting from the middle halves what one value can add, and an empty group is pulled to the middle and not to zero. The
 count is shared with COUNT where both are asked. docs/proofs/average.md. By propose-test-release and smooth
@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.count import count_linear
 from dpsql.aggregates.estimate import Linear, Ratio
+from dpsql.aggregates.final import Answer, Context
 from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.statistic import Average, Grid
 from dpsql.aggregates.sum import over_distinct, summed
-from dpsql.expressions.quanta import LARGEST_BITS, ROW_BITS
+from dpsql.expressions.fixed_point import LARGEST_BITS, ROW_BITS
 from dpsql.schema.types import Double
 
 if TYPE_CHECKING:

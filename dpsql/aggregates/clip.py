@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.answer import Answer, Context, Test
 from dpsql.aggregates.estimate import Linear
+from dpsql.aggregates.final import Answer, Context, Test
 from dpsql.aggregates.measure import CountRows, CountValues, SumValues, UnitsBeyond
 from dpsql.errors import ProgrammingError, Unsupported
 

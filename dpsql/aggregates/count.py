@@ -6,9 +6,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.clip import check_clip, clipped
 from dpsql.aggregates.estimate import Linear
+from dpsql.aggregates.final import Answer, Context
 from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct
 from dpsql.errors import ProgrammingError, Unsupported
@@ -25,7 +25,7 @@ def count(call: AggregateCall, context: Context) -> Answer:
     if context.propose is not None and isinstance(measure, CountRows | CountValues):
         return _clipped(call, measure, context)
     if call.group_bounds is not None:
-        measure = _held(measure, call)
+        measure = _clamped(measure, call)
     return Answer(Linear(((context.column_of(measure), Fraction(1)),)), Integer(), wide=call.wide)
 
 
@@ -41,7 +41,7 @@ def _clipped(call: AggregateCall, measure: CountRows | CountValues, context: Con
     return replace(answer, wide=call.wide)
 
 
-def _held(measure: Measure, call: AggregateCall) -> Measure:
+def _clamped(measure: Measure, call: AggregateCall) -> Measure:
     assert call.group_bounds is not None
     if isinstance(measure, CountUnits | CountUnitsWith):
         return measure  # a unit is counted once anyway

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -14,8 +15,13 @@ from dpsql.engines.duckdb.render import type_name
 from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Double, Integer
 
 if TYPE_CHECKING:
-    from dpsql.aggregates.answer import Answer
+    from collections.abc import Callable
+
+    from dpsql.aggregates.estimate import Estimate
+    from dpsql.aggregates.measure import Measure
+    from dpsql.aggregates.statistic import Statistic
     from dpsql.engine_sql.tree import Term
+    from dpsql.expressions.tree import Known
     from dpsql.schema.types import ColumnType
 
 
@@ -90,3 +96,40 @@ def _ratio(ratio: Ratio) -> Term:
     if ratio.low is not None and ratio.high is not None:
         value = clamp(value, double(ratio.low), double(ratio.high))
     return when(test(">", below, integer(0)), value)
+
+
+# The shape of an aggregate's answer: an estimate over measures and statistics, and the type that SQL gives it.
+
+
+@dataclass(frozen=True)
+class Test:
+    """A proposed bound: where too many units exceed it, by the noisy count in `exceeding`, `clipped` is not shown."""
+
+    exceeding: str
+    clipped: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    estimate: Estimate | Formula
+    type: ColumnType
+    test: Test | None = None
+    wide: bool = False
+    """Whether a whole number is as wide as the engine makes a sum of integers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What an aggregate may look at: facts of columns, which columns are the unit, which counts are taken anyway."""
+
+    known: Known
+    unit_columns: frozenset[str]
+    counted: frozenset[Measure]
+    column_of: Callable[[Measure], str]
+    """Gives the measure a column of the release; the same measure always the same one."""
+    drawn_as: Callable[[Statistic], str]
+    """The same for a statistic."""
+    drawn: frozenset[type[Statistic]]
+    """Statistics that the analyst's mechanism draws, where an aggregate could also be answered from measures."""
+    propose: Fraction | None
+    """What one unit adds at most, as the analyst proposes, if anything."""

@@ -15,7 +15,7 @@ from dpsql.schema.types import Decimal, Double, Integer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpsql.aggregates.answer import Answer, Context
+    from dpsql.aggregates.final import Answer, Context
     from dpsql.aggregates.measure import CountRows, CountValues, SumValues
     from dpsql.expressions.tree import Known
     from dpsql.relation.relation import AggregateCall

@@ -6,7 +6,7 @@ docs/proofs/bounding.md.
 
     COUNT(*)      n rows              ->  min(n, rows)                                 <= rows
     SUM(x)        n values, sum S     ->  S if n <= rows else S * rows / n, rounded    <= rows * max(|low|, |high|)
-    with bounds per group             ->  the same, held within them                   <= their larger absolute value
+    with bounds per group             ->  the same, clamped to them                   <= their larger absolute value
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.engine_sql.build import WIDE, apply, count, integer, test, total, when
 from dpsql.engine_sql.tree import Field, Named
-from dpsql.expressions.quanta import in_quanta
+from dpsql.expressions.fixed_point import in_fixed_point
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class CountValues(_Count):
         return [Named(count(Field(name)), name)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SumValues:
     """The sum of values in whole quanta, each clamped to [low, high] quanta and counted from `centre`."""
 
@@ -110,12 +110,12 @@ class SumValues:
     high: int
     centre: int
     group: tuple[int, int] | None = None
-    """What a unit adds to a group is held within these quanta; then nothing is counted from the middle."""
+    """What a unit adds to a group is clamped to these quanta; then nothing is counted from the middle."""
 
     def input(self, argument: Term) -> Term:
         """One row's value as a whole number of quanta; NULL, NaN and infinity are no values."""
-        quanta = in_quanta(argument, self.argument.type, self.quantum, self.low, self.high)
-        return apply("-", quanta, integer(self.centre), kind=Integer()) if self.centre else quanta
+        fixed_point = in_fixed_point(argument, self.argument.type, self.quantum, self.low, self.high)
+        return apply("-", fixed_point, integer(self.centre), kind=Integer()) if self.centre else fixed_point
 
     def partial(self, name: str) -> list[Named]:
         return [
@@ -135,10 +135,10 @@ class SumValues:
     def bounded(self, name: str, rows: int) -> Term:
         kept = self.kept(name, rows)
         if self.group is not None:
-            kept = when(test(">", Field(f"{name}_count"), integer(0)), self.held(kept, rows))
+            kept = when(test(">", Field(f"{name}_count"), integer(0)), self.clamped(kept, rows))
         return apply("coalesce", kept, integer(0), kind=WIDE)
 
-    def held(self, summed: Term, rows: int) -> Term:
+    def clamped(self, summed: Term, rows: int) -> Term:
         """A total that is not NULL, moved into the bounds of the group."""
         low, high = self.reach(rows)
         if self.group is None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.estimate import Formula
+from dpsql.aggregates.final import Answer, Context
 from dpsql.aggregates.function import AggregateFunction, ErrorBars
 from dpsql.aggregates.statistic import Mode
 from dpsql.engine_sql.build import NULL, integer, test

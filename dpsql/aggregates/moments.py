@@ -11,17 +11,16 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.count import count_linear
 from dpsql.aggregates.estimate import Formula, noise_of
-from dpsql.aggregates.final import linear_sql
+from dpsql.aggregates.final import Answer, Context, linear_sql
 from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.sum import sum_linear, summed
 from dpsql.engine_sql.build import apply, double, integer, test, when
 from dpsql.engine_sql.tree import Field
 from dpsql.expressions.narrow import kept_facts
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.expressions.tree import Call, Expression, Literal, facts_of
+from dpsql.expressions.tree import Call, Expression, Literal, properties_of
 from dpsql.relation.relation import AggregateCall
 from dpsql.schema.types import Boolean, Double, Integer, Text
 
@@ -44,8 +43,8 @@ def variance(asked: AggregateCall, context: Context, *, sample: bool, root: bool
     total, squares = (sum_linear(asked, value, context) for value in (away, _square(away)))
     spread = Spread(squares, total, total, count).sql
     # Noise may push it below what any data could have.
-    held = _do("greatest", spread, double(0))
-    result = _do("/", held, _divisor(_double(count), sample))
+    clamped = _do("greatest", spread, double(0))
+    result = _do("/", clamped, _divisor(_double(count), sample))
     if root:
         result = _do("sqrt", result)
     return Answer(Formula(when(_enough(_double(count), sample), result)), Double())
@@ -61,13 +60,13 @@ def correlation(asked: AggregateCall, context: Context, *, squared: bool) -> Ans
     """CORR, and its square REGR_R2, which explains all of a y that is a constant."""
     pairs = _pair_sums(asked, context)
     scale = _do("sqrt", _do("*", pairs.of_y.sql, pairs.of_x.sql))
-    held = _do("least", _do("greatest", _do("/", pairs.together.sql, scale), double(-1)), double(1))
+    clamped = _do("least", _do("greatest", _do("/", pairs.together.sql, scale), double(-1)), double(1))
     if squared:
-        held = _do("*", held, held)
-        values = facts_of(asked.arguments[0], context.known).values
+        clamped = _do("*", clamped, clamped)
+        values = properties_of(asked.arguments[0], context.known).values
         if values is not None and len(values) == 1:
             return _over(pairs, double(1), pairs.of_x)
-    return _over(pairs, held, pairs.of_x, pairs.of_y)
+    return _over(pairs, clamped, pairs.of_x, pairs.of_y)
 
 
 def regression(asked: AggregateCall, context: Context, *, intercept: bool) -> Answer:
@@ -119,7 +118,7 @@ class Spread:
         return frozenset(name for part in (self.products, self.first, self.count) for name, _ in part.weights)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pairs:
     """Over rows where both are known: their number, the spreads of y with x, of y and of x, and the means."""
 
@@ -134,7 +133,7 @@ class Pairs:
 def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
     y, x = asked.arguments
     y, x = _where_known(y, x, context), _where_known(x, y, context)
-    pairs = AggregateCall(asked.name, (y,), at=asked.at)
+    pairs = AggregateCall(name=asked.name, arguments=(y,), at=asked.at)
     count = count_linear(pairs, context)
     middles = [_middle(asked, value, context) for value in (y, x)]
     from_y, from_x = (_away(value, middle) for value, middle in zip((y, x), middles, strict=True))
@@ -147,12 +146,12 @@ def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
         for middle, total in zip(middles, (sum_y, sum_x), strict=True)
     )
     return Pairs(
-        _double(count),
-        Spread(together, sum_y, sum_x, count),
-        Spread(of_y, sum_y, sum_y, count),
-        Spread(of_x, sum_x, sum_x, count),
-        mean_y,
-        mean_x,
+        count=_double(count),
+        together=Spread(together, sum_y, sum_x, count),
+        of_y=Spread(of_y, sum_y, sum_y, count),
+        of_x=Spread(of_x, sum_x, sum_x, count),
+        mean_y=mean_y,
+        mean_x=mean_x,
     )
 
 

@@ -11,19 +11,19 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.estimate import Formula, Linear
+from dpsql.aggregates.final import Answer, Context
 from dpsql.aggregates.function import AggregateFunction, ErrorBars, Word, number_as_double
 from dpsql.aggregates.statistic import Grid, Quantile
 from dpsql.aggregates.sum import finite_range, unbounded
 from dpsql.errors import Unsupported
-from dpsql.expressions.facts import midnight
+from dpsql.expressions.fixed_point import from_fixed_point, quantum_for
 from dpsql.expressions.narrow import kept_facts
-from dpsql.expressions.quanta import from_quanta, quantum_for
+from dpsql.expressions.properties import midnight
 from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
-    from dpsql.expressions.facts import Facts
+    from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression
     from dpsql.relation.relation import AggregateCall
     from dpsql.schema.types import ColumnType
@@ -54,7 +54,7 @@ def _at(fraction: Fraction, call: AggregateCall, context: Context, continuous: b
     column = context.drawn_as(Quantile(value, grid, fraction))
     if isinstance(value.type, Date | Timestamp):
         # Between two days lies a moment, so a continuous quantile of dates is one.
-        return Answer(Formula(from_quanta(column, value.type)), Timestamp() if continuous else value.type)
+        return Answer(Formula(from_fixed_point(column, value.type)), Timestamp() if continuous else value.type)
     return Answer(Linear(((column, grid.quantum),)), _answer_type(value.type, grid, continuous))
 
 
@@ -68,21 +68,21 @@ def _answer_type(kind: ColumnType, grid: Grid, continuous: bool) -> ColumnType:
 
 def grid_of(call: AggregateCall, value: Expression, context: Context) -> Grid:
     """The points between which the answer is chosen, from what is declared of the value."""
-    facts = kept_facts(value, context.known)
-    if isinstance(facts.type, Date | Timestamp):
-        return Grid(Fraction(1), *_days_or_microseconds(call, value, facts))
-    low, high = finite_range(call, value, facts)
+    properties = kept_facts(value, context.known)
+    if isinstance(properties.type, Date | Timestamp):
+        return Grid(Fraction(1), *_days_or_microseconds(call, value, properties))
+    low, high = finite_range(call, value, properties)
     quantum = quantum_for(value.type, low, high)
     if quantum is None:
         raise unbounded(call, value)
     return Grid(quantum, low // quantum, -(-high // quantum))
 
 
-def _days_or_microseconds(call: AggregateCall, value: Expression, facts: Facts) -> tuple[int, int]:
-    low, high = facts.low, facts.high
+def _days_or_microseconds(call: AggregateCall, value: Expression, properties: Properties) -> tuple[int, int]:
+    low, high = properties.low, properties.high
     if not isinstance(low, date) or not isinstance(high, date):
         raise unbounded(call, value)
-    unit = timedelta(days=1) if isinstance(facts.type, Date) else timedelta(microseconds=1)
+    unit = timedelta(days=1) if isinstance(properties.type, Date) else timedelta(microseconds=1)
     return (midnight(low) - EPOCH) // unit, (midnight(high) - EPOCH) // unit
 
 

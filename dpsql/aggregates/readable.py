@@ -20,7 +20,7 @@ from dpsql.engines.duckdb.render import render_term
 from dpsql.expressions.readable import readable, readable_value
 
 if TYPE_CHECKING:
-    from dpsql.aggregates.answer import Answer
+    from dpsql.aggregates.final import Answer
     from dpsql.aggregates.measure import Measure
     from dpsql.aggregates.statistic import Statistic
 
@@ -36,7 +36,7 @@ def readable_measure(measure: Measure) -> str:
             return f"rows{_at_most(most)}"
         case CountValues(argument, most):
             return f"values of {readable(argument)}{_at_most(most)}"
-        case SumValues(argument, quantum, low, high, centre, group):
+        case SumValues(argument=argument, quantum=quantum, low=low, high=high, centre=centre, group=group):
             return (
                 f"sum of {readable(argument)} clamped to {_range((low, high), quantum)}"
                 + (f", less {readable_value(centre * quantum)}" if centre else "")

@@ -11,7 +11,7 @@ from dpsql.aggregates.statistic import Quantile
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from dpsql.aggregates.answer import Answer
+    from dpsql.aggregates.final import Answer
     from dpsql.aggregates.measure import Measure
     from dpsql.aggregates.statistic import Statistic
     from dpsql.relation.domain import Domain, ListedKeys
@@ -60,7 +60,7 @@ def quantiles_in_order(statistics: tuple[Drawn, ...]) -> list[list[str]]:
     return [sorted(columns, key=columns.__getitem__) for columns in found.values()]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Release:
     aggregate: Aggregate
     units: tuple[str, ...]
@@ -78,7 +78,7 @@ class Release:
     statistics: tuple[Drawn, ...]
     answers: tuple[Answer, ...]
     """One for each aggregate, over the columns of measures and statistics."""
-    selection: str | None
+    partition_selection: str | None
     """The column with the number of units, by which groups are shown or not; None where all are shown."""
     min_units: int | None
     """Groups with fewer units are not shown, if the analyst says so."""

@@ -12,13 +12,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from dpsql.aggregates.measure import SumValues
-from dpsql.expressions.quanta import LARGEST
+from dpsql.expressions.fixed_point import LARGEST
 
 if TYPE_CHECKING:
     from dpsql.aggregates.measure import CountRows, CountValues
-    from dpsql.expressions.facts import Value
+    from dpsql.expressions.properties import Value
     from dpsql.expressions.tree import Expression
-    from dpsql.relation.relation import Across
+    from dpsql.relation.relation import CrossUnitJoin
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Matched:
     occurs on either side.
     """
 
-    across: Across
+    across: CrossUnitJoin
     measure: CountRows | CountValues | SumValues
     left_rows: int
     right_rows: int

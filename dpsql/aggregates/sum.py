@@ -11,20 +11,20 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.answer import Answer, Context
 from dpsql.aggregates.clip import check_clip, clipped
 from dpsql.aggregates.count import count_measure
 from dpsql.aggregates.estimate import Linear
+from dpsql.aggregates.final import Answer, Context
 from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.measure import Measure, OverDistinct, SumValues
 from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
+from dpsql.expressions.fixed_point import quantum_for
 from dpsql.expressions.narrow import kept_facts
-from dpsql.expressions.quanta import quantum_for
 from dpsql.expressions.tree import Column, names_read
 from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
-    from dpsql.expressions.facts import Facts
+    from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression, Known
     from dpsql.relation.relation import AggregateCall
     from dpsql.schema.types import ColumnType
@@ -47,7 +47,7 @@ def sum_(call: AggregateCall, context: Context) -> Answer:
 
 
 def _clipped(call: AggregateCall, value: Expression, context: Context) -> Answer:
-    """What one unit adds to a group is held within the proposal, if only few units would add more."""
+    """What one unit adds to a group is clamped to the proposal, if only few units would add more."""
     check_clip(call)
     # However wide, there must be a range: a test of values that were cut off at the proposal would see nothing.
     finite_range(call, value, kept_facts(value, context.known))
@@ -73,8 +73,8 @@ def over_distinct(call: AggregateCall, measure: SumValues) -> Measure:
 
 def summed(call: AggregateCall, value: Expression, context: Context, *, centred: bool) -> SumValues:
     """The measure of a sum: its range in quanta, from the middle if that is wanted."""
-    facts = kept_facts(value, context.known)
-    low, high = finite_range(call, value, _held_by_group(facts, call))
+    properties = kept_facts(value, context.known)
+    low, high = finite_range(call, value, _clamped_by_group(properties, call))
     quantum = quantum_for(value.type, low, high)
     if quantum is None:
         raise UnboundedColumn(
@@ -83,22 +83,29 @@ def summed(call: AggregateCall, value: Expression, context: Context, *, centred:
             hint="declare narrower bounds, or CAST to DOUBLE",
         )
     first, last = low // quantum, -(-high // quantum)
-    return SumValues(value, quantum, first, last, (first + last) // 2 if centred else 0, _in_quanta(call, quantum))
-
-
-def _held_by_group(facts: Facts, call: AggregateCall) -> Facts:
-    """Where nothing bounds a value, the bounds of the group do: no value may add more than a whole group."""
-    if call.group_bounds is None or not facts.is_number or facts.values is not None:
-        return facts
-    low, high = call.group_bounds
-    return replace(
-        facts,
-        low=min(0, low, facts.high or 0) if facts.low is None else facts.low,
-        high=max(0, high, facts.low or 0) if facts.high is None else facts.high,
+    return SumValues(
+        argument=value,
+        quantum=quantum,
+        low=first,
+        high=last,
+        centre=(first + last) // 2 if centred else 0,
+        group=_in_fixed_point(call, quantum),
     )
 
 
-def _in_quanta(call: AggregateCall, quantum: Fraction) -> tuple[int, int] | None:
+def _clamped_by_group(properties: Properties, call: AggregateCall) -> Properties:
+    """Where nothing bounds a value, the bounds of the group do: no value may add more than a whole group."""
+    if call.group_bounds is None or not properties.is_number or properties.values is not None:
+        return properties
+    low, high = call.group_bounds
+    return replace(
+        properties,
+        low=min(0, low, properties.high or 0) if properties.low is None else properties.low,
+        high=max(0, high, properties.low or 0) if properties.high is None else properties.high,
+    )
+
+
+def _in_fixed_point(call: AggregateCall, quantum: Fraction) -> tuple[int, int] | None:
     """The bounds of the group on the grid, outwards; sums never come near the largest."""
     if call.group_bounds is None:
         return None
@@ -107,17 +114,17 @@ def _in_quanta(call: AggregateCall, quantum: Fraction) -> tuple[int, int] | None
     return first, last
 
 
-def finite_range(call: AggregateCall, value: Expression, facts: Facts) -> tuple[Fraction, Fraction]:
-    if not facts.is_number:
+def finite_range(call: AggregateCall, value: Expression, properties: Properties) -> tuple[Fraction, Fraction]:
+    if not properties.is_number:
         raise ProgrammingError(
-            f"{call.said} takes a number, not {facts.type.name}",
+            f"{call.said} takes a number, not {properties.type.name}",
             at=call.at,
             hint=f"to count rows, write COUNT instead of {call.said}",
         )
-    if facts.values == ():  # the WHERE leaves no value
+    if properties.values == ():  # the WHERE leaves no value
         return Fraction(0), Fraction(0)
-    if isinstance(facts.low, int | Fraction) and isinstance(facts.high, int | Fraction):
-        return Fraction(facts.low), Fraction(facts.high)
+    if isinstance(properties.low, int | Fraction) and isinstance(properties.high, int | Fraction):
+        return Fraction(properties.low), Fraction(properties.high)
     raise unbounded(call, value)
 
 
@@ -155,7 +162,7 @@ def summed_pairs(call: AggregateCall, known: Known) -> SumValues:
     quantum = quantum_for(value.type, low, high)
     if quantum is None:
         raise unbounded(call, value)
-    return SumValues(value, quantum, low // quantum, -(-high // quantum), centre=0)
+    return SumValues(argument=value, quantum=quantum, low=low // quantum, high=-(-high // quantum), centre=0)
 
 
 SUM = AggregateFunction(

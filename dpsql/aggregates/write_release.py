@@ -31,7 +31,7 @@ from dpsql.aggregates.write_statistic import VALUE, profile_sql
 from dpsql.engine_sql.build import SALT, UNIT, all_of, apply, count, fields, finite, integer, select, test, total, when
 from dpsql.engine_sql.tree import Blank, Derived, Field, Fold, Joined, Named, Ordered, Over, Select
 from dpsql.expressions.emit import emit, emit_into, emit_value
-from dpsql.expressions.quanta import saturated
+from dpsql.expressions.fixed_point import saturated
 from dpsql.expressions.tree import Column, names_read, substituted
 from dpsql.relation.write import relation_sql
 from dpsql.relation.write_domain import domain_sql
@@ -89,7 +89,7 @@ class Writer:
     def sums(self, measures: list[tuple[str, ByUnit]]) -> Query:
         release = self.release
         inputs = [(name, part) for name, measure in measures if (part := read_by(measure)) is not None]
-        known = release.knowledge.always
+        known = release.knowledge.properties
         values = [Named(emit_into(part.input, part.argument, known), name) for name, part in inputs]
         rows = self.rows(values, [part.argument for _, part in inputs])
         if release.one_row_per_unit:
@@ -108,7 +108,7 @@ class Writer:
 
     def rows(self, values: list[Named], reading: list[Expression]) -> Query:
         """_unit, the keys and these values, for every row."""
-        aggregate, known = self.release.aggregate, self.release.knowledge.always
+        aggregate, known = self.release.aggregate, self.release.knowledge.properties
         names = zip(aggregate.keys, self.release.key_names, strict=True)
         keys = [Named(emit_value(key, known), name) for key, name in names]
         used = names_read(*aggregate.keys, *reading)
@@ -133,9 +133,9 @@ class Writer:
     def values(self, argument: Expression, *, distinct: bool) -> Query:
         """_unit, the keys and a value, or NULL, for each row that counts: each unit's first `rows`, in its groups."""
         release, value = self.release, Field(VALUE, kind=argument.type)
-        written = (emit_value if distinct else emit)(argument, release.knowledge.always)
-        facts = release.knowledge.always_of(argument)
-        if isinstance(argument.type, Double) and (facts.low is None or facts.high is None):
+        written = (emit_value if distinct else emit)(argument, release.knowledge.properties)
+        properties = release.knowledge.properties_of(argument)
+        if isinstance(argument.type, Double) and (properties.low is None or properties.high is None):
             written = finite(written)
         rows = self.rows([Named(written, VALUE)], [argument])
         if release.one_row_per_unit:
@@ -159,7 +159,7 @@ class Writer:
         return self.by_keys(self.distinct_totals(base), different)
 
     def distinct_totals(self, base: Expression) -> list[Named]:
-        known = {VALUE: self.release.knowledge.always_of(base)}
+        known = {VALUE: self.release.knowledge.properties_of(base)}
         renamed = {base: Column(VALUE, base.type)}
         totals = []
         for bounded in self.release.measures:
@@ -215,7 +215,7 @@ def row_total(name: str, measure: ByUnit) -> Term:
             return count(Field(name))
         case SumValues():
             value = Field(name, kind=Integer())
-            return total(when(test("is not null", value), measure.held(value, 1)) if measure.group else value)
+            return total(when(test("is not null", value), measure.clamped(value, 1)) if measure.group else value)
         case UnitsBeyond(SumValues()):
             return total(measure.outside(Field(name, kind=Integer()), 1))
         case UnitsBeyond():

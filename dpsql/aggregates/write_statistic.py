@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
-from dpsql.aggregates.write_matched import matched_sql
+from dpsql.aggregates.write_cross_unit import matched_sql
 from dpsql.engine_sql.build import WIDE, apply, count, fields, in_64_bits, integer, nonzero, select, test, total, wide
 from dpsql.engine_sql.tree import AroundRank, Constant, Field, Fold, Named, Ordered
-from dpsql.expressions.quanta import in_quanta
+from dpsql.expressions.fixed_point import in_fixed_point
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _around_rank(writer: Writer, drawn: Drawn, statistic: Quantile) -> Query:
         kind=kind,
         fraction=statistic.fraction,
         reach=drawn.column,
-        point=in_quanta(Field(VALUE, kind=kind), kind, grid.quantum, grid.low, grid.high),
+        point=in_fixed_point(Field(VALUE, kind=kind), kind, grid.quantum, grid.low, grid.high),
         names=(points, counts, below, rows),
         most_rows=release.rows,
         single=release.one_row_per_unit,
@@ -72,7 +72,7 @@ def _mean(writer: Writer, drawn: Drawn, statistic: Average) -> Query:
     grid, finer, kind = statistic.grid, statistic.finer, statistic.argument.type
     low, high = grid.low // finer, grid.high // finer
     value = Field(VALUE, kind=kind)
-    point = wide(in_quanta(value, kind, grid.quantum * finer, low, high))
+    point = wide(in_fixed_point(value, kind, grid.quantum * finer, low, high))
     summed = total(apply("-", point, integer(low), kind=WIDE))
     columns = [Named(summed, "_total"), Named(count(value), "_rows")]
     by_group = writer.by_keys(columns, writer.values(statistic.argument, distinct=False))

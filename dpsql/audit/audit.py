@@ -7,25 +7,30 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from dpsql import pipeline
-from dpsql.accounting.costs import Cost, price
-from dpsql.audit.draws import noisy_cells
-from dpsql.audit.lower_bound import apart, certain_epsilon
+from dpsql.accounting.privacy_loss import Cost, privacy_loss
+from dpsql.audit.lower_bound import apart, certain_epsilon, noisy_cells
 from dpsql.audit.neighbours import moved_too_far, wrong_shape
-from dpsql.audit.worlds import answer
+from dpsql.audit.synthesize import answer
+from dpsql.engines.quoting import quoted
 from dpsql.errors import Error
 from dpsql.explanation import explain_calibrated
+from dpsql.expressions.properties import NUMBERS
+from dpsql.pipeline import stages as pipeline
+from dpsql.schema.types import Text
 from dpsql.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dpsql.audit.worlds import Database, World
+    from dpsql.audit.synthesize import Database, World
     from dpsql.explanation import ExplainedRelease
-    from dpsql.flow.calibrate_noise import CalibratedRelease
+    from dpsql.pipeline.calibrate_noise import CalibratedRelease
     from dpsql.schema.model import Schema
 
     Pair = tuple[Database, Database]
+    from collections.abc import Iterator
+
+    from dpsql.schema.model import Table
 
 RUNS = 20_000
 STATISTICS_COST = 5
@@ -34,7 +39,7 @@ DELTA = 0.01
 """Large enough that an audit of thousands of answers could see it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Audited:
     """What was found about one release of a question; or why it was refused, and then nothing is released."""
 
@@ -70,9 +75,9 @@ class Auditor:
     def _question(self, sql: str) -> list[Audited]:
         try:
             with closing(self._session()) as session:
-                calibrated = pipeline.compile_question(session.question(sql, ()), session.setting.public())
+                calibrated = pipeline.compile_question(session.request(sql, ()), session.environment.public())
         except Error as refused:
-            return [Audited(sql, refused=refused.problem)]
+            return [Audited(sql=sql, refused=refused.problem)]
         explained = explain_calibrated(calibrated, calibrated.cost).releases
         pairs = zip(calibrated.releases, explained, strict=True)
         return [self._release(sql, release, claims) for release, claims in pairs]
@@ -99,7 +104,13 @@ class Auditor:
         violations += [problem for pair in answers for problem in moved_too_far(claims, *pair)]
         claimed = _claimed(release)
         certain = 0.0 if violations else self._certain(pairs, release, claimed.delta)
-        return Audited(sql, claimed, max(0.0, certain), len(pairs), tuple(dict.fromkeys(violations)))
+        return Audited(
+            sql=sql,
+            claimed=claimed,
+            certain=max(0.0, certain),
+            compared=len(pairs),
+            violations=tuple(dict.fromkeys(violations)),
+        )
 
     def _certain(self, pairs: Sequence[Pair], release: CalibratedRelease, delta: float) -> float:
         """On the pair of neighbours that a first look finds farthest apart."""
@@ -111,5 +122,37 @@ class Auditor:
 
 def _claimed(release: CalibratedRelease) -> Cost:
     """What is charged, whatever is shown."""
-    charged = price(release.event)
+    charged = privacy_loss(release.event)
     return Cost(float(charged.epsilon), float(charged.delta))
+
+
+# Questions that try everything a schema declares, for an owner who brings none.
+
+
+def default_questions(schema: Schema) -> list[str]:
+    private = {name: table for name, table in schema.tables.items() if not table.is_public}
+    # A column that leads to a person is no group of people.
+    paths = [schema.unit_path(name) for name in private]
+    leading = {end for path in paths for hop in path for end in (hop.column, hop.to_column)}
+    return [sql for name, table in private.items() for sql in _about(quoted(name), table, leading)]
+
+
+def _about(name: str, table: Table, leading: set[str]) -> Iterator[str]:
+    yield f"SELECT COUNT(*) FROM {name}"
+    columns = [
+        part
+        for part in table.columns.values()
+        if part.name not in (table.unit_column, *leading) and part.collected is None
+    ]
+    numbers = [quoted(part.name) for part in columns if isinstance(part.type, NUMBERS) and part.bounds]
+    public = [quoted(part.name) for part in columns if part.values is not None]
+    texts = [quoted(part.name) for part in columns if isinstance(part.type, Text) and part.values is None]
+    for number in numbers:
+        yield f"SELECT SUM({number}), AVG({number}) FROM {name}"
+        yield f"SELECT MEDIAN({number}) FROM {name}"
+    for key in public:
+        totals = "".join(f", SUM({number})" for number in numbers[:1])
+        yield f"SELECT {key}, COUNT(*){totals} FROM {name} GROUP BY {key}"
+        yield f"SELECT MODE({key}) FROM {name}"
+    for key in texts:
+        yield f"SELECT {key}, COUNT(*) FROM {name} GROUP BY {key}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dpsql.audit.worlds import Answer
+    from dpsql.audit.synthesize import Answer
     from dpsql.explanation import ExplainedRelease
 
 ROUNDING = 1e-12

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.ledger.ledger import Ledger
 from dpsql.cli.options import Form, LedgerFile, ledger_path
 from dpsql.cli.output import publish
 from dpsql.cli.reports import account, entries, resumed, verified

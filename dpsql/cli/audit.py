@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from dpsql.audit.audit import DELTA, RUNS, Audited, Auditor
-from dpsql.audit.questions import default_questions
-from dpsql.audit.worlds import made_up_worlds
+from dpsql.audit.audit import DELTA, RUNS, Audited, Auditor, default_questions
+from dpsql.audit.synthesize import made_up_worlds
 from dpsql.cli.options import Form
 from dpsql.cli.output import Report, counting, publish, table
 from dpsql.cli.schemas import SchemaArgument

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from dpsql.accounting.entries import SHOWN
+from dpsql.accounting.ledger.entries import SHOWN
 from dpsql.cli.output import Report, table
 from dpsql.result import LEVEL, with_error
 from dpsql.source import split_explain
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dpsql.accounting.budget import Budget
-    from dpsql.accounting.chain import VerifyReport
-    from dpsql.accounting.entries import Entry
+    from dpsql.accounting.ledger.chain import VerifyReport
+    from dpsql.accounting.ledger.entries import Entry
     from dpsql.dbapi import Connection
     from dpsql.explanation import Explanation
     from dpsql.result import Receipt, Result

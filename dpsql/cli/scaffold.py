@@ -7,13 +7,13 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dpsql.engines.stored_types import declared_type
+from dpsql.engines.duckdb.types import declared_type
 from dpsql.schema.types import parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from dpsql.engines.describe import Described
+    from dpsql.engines.duckdb.describe import Described
 
 PUBLIC = "-"
 """Stands for the unit of a table that is about nobody."""

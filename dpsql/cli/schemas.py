@@ -11,9 +11,9 @@ from dpsql.cli.options import Form
 from dpsql.cli.output import Report, publish, table
 from dpsql.cli.scaffold import PUBLIC, Chosen, measures, missing, schema_text
 from dpsql.completeness import check_complete
-from dpsql.engines.describe import Described, describe
+from dpsql.engines.duckdb.describe import Described, describe
+from dpsql.engines.duckdb.types import declared_type
 from dpsql.engines.opened import describe_server, names_server, open_engine, without_password
-from dpsql.engines.stored_types import declared_type
 from dpsql.errors import OperationalError, SchemaError, UnknownName
 from dpsql.schema import Schema, Table, load_schema, parse_type
 from dpsql.schema.read_yaml import read_yaml

@@ -1,11 +1,38 @@
 """`dpsql shell`: a prompt that completes names, remembers what was typed, and always shows what is left."""
 
+from __future__ import annotations
+
+import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import Completer, Completion
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
+from dpsql.aggregates.table import ways_to_ask
+from dpsql.cli.errors import drawn
 from dpsql.cli.options import BudgetDelta, BudgetEpsilon, Database, Epsilon, LedgerFile, SchemaFile, open_session
+from dpsql.cli.output import Report, publish, waiting
+from dpsql.cli.reports import account, ask, explained, left
+from dpsql.cli.schemas import describe_schema
+from dpsql.errors import Error, ProgrammingError
+from dpsql.expressions.table import FUNCTIONS
+from dpsql.pipeline.query_request import positive
+from dpsql.relation.per_unit import WINDOWS
+from dpsql.source import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from prompt_toolkit.completion import CompleteEvent
+    from prompt_toolkit.document import Document
+    from prompt_toolkit.history import History
+
+    from dpsql.dbapi import Connection
+    from dpsql.schema import Schema
 
 HISTORY = ".dpsql_history"
 WELCOME = "A question ends with a semicolon. EXPLAIN before it is free. Tab completes, .help helps, .quit leaves."
@@ -24,10 +51,137 @@ def shell(
         raise typer.BadParameter("the shell needs a terminal; for a file use  dpsql query - < file.sql")
     from prompt_toolkit.history import FileHistory
 
-    from dpsql.cli.prompt import Shell  # late, for only the shell needs the parser's names
-
     history = Path.home() / HISTORY
     history.touch(mode=0o600)
     with open_session(db, schema, budget=budget, delta=delta, ledger=ledger, epsilon=epsilon) as connection:
         print(WELCOME)
         Shell(connection, FileHistory(str(history))).run()
+
+
+# The prompt of `dpsql shell`: a question ends with a semicolon, a command begins with a dot.
+
+HELP = """\
+SELECT ...;           asks, and pays
+EXPLAIN SELECT ...;   shows what it would cost and how exact it would be, free
+.explain SELECT ...   the same
+.epsilon 0.1          what a question costs from now on
+.budget               what is spent and left
+.tables               what is declared
+.quit                 leaves (so does Ctrl-D)"""
+
+
+class Shell:
+    def __init__(self, connection: Connection, history: History | None = None) -> None:
+        self.connection = connection
+        self.epsilon = connection.session.query_epsilon
+        self.commands: dict[str, Callable[[str], Report]] = {
+            ".help": lambda _: Report({}, (), (), HELP),
+            ".explain": lambda sql: explained(connection.explain(sql, epsilon=self.epsilon)),
+            ".epsilon": self._set_epsilon,
+            ".budget": lambda _: account(connection.budget),
+            ".tables": lambda _: describe_schema(connection.session.environment.schema),
+        }
+        self.prompt: PromptSession[str] = PromptSession(
+            history=history,
+            completer=SqlCompleter(connection.session.environment.schema, (*self.commands, ".quit")),
+            complete_while_typing=False,
+            multiline=True,
+            key_bindings=_bindings(),
+            prompt_continuation="  ...> ",
+        )
+
+    def run(self) -> None:
+        while True:
+            try:
+                text = self.prompt.prompt("dpsql> ", bottom_toolbar=self._toolbar()).strip()
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return
+            if text == ".quit":
+                return
+            if text:
+                self._do(text)
+
+    def _do(self, text: str) -> None:
+        try:
+            with waiting("asking"):
+                report = self._command(text) if text.startswith(".") else self._ask(text)
+            publish(report, None)
+        except Error as problem:
+            print(drawn(problem, "epsilon", "."))
+        except KeyboardInterrupt:
+            print("Interrupted. What was charged stays charged: see .budget")
+
+    def _ask(self, sql: str) -> Report:
+        return ask(self.connection, sql, epsilon=self.epsilon)
+
+    def _command(self, text: str) -> Report:
+        name, _, rest = text.partition(" ")
+        if name not in self.commands:
+            raise ProgrammingError(f"there is no command {name}", hint=did_you_mean(name, [*self.commands, ".quit"]))
+        return self.commands[name](rest)
+
+    def _set_epsilon(self, text: str) -> Report:
+        self.epsilon = positive(text, "epsilon")
+        return Report({}, (), (), f"a question costs epsilon {float(self.epsilon):g}")
+
+    def _toolbar(self) -> str:
+        return f" left: {left(self.connection.budget)}   a question costs {float(self.epsilon):.4g}"
+
+
+def _bindings() -> KeyBindings:
+    """Enter ends a question that has its semicolon, and begins a new line otherwise."""
+    bindings = KeyBindings()
+
+    @bindings.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        text = buffer.text.strip()
+        if not text or text.startswith(".") or text.endswith(";"):
+            buffer.validate_and_handle()
+        else:
+            buffer.newline()
+
+    return bindings
+
+
+# Completion of what can be asked: declared tables and columns, functions, aggregates, and the words of SQL.
+
+KEYWORDS = (
+    *("SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "JOIN", "LEFT JOIN", "USING", "AS", "ON"),
+    *("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS NULL", "CASE WHEN", "THEN", "ELSE", "END", "DISTINCT", "DESC"),
+    *("UNION ALL", "WITH", "EXISTS", "EXPLAIN"),
+)
+WORD = re.compile(r"[\w.]+")
+
+
+class SqlCompleter(Completer):
+    def __init__(self, schema: Schema, commands: Iterable[str]) -> None:
+        self.schema = schema
+        self.commands = [(command, "command") for command in commands]
+        self.names = [
+            *((table.name, "table") for table in schema.tables.values()),
+            *((name, kind) for table in schema.tables for name, kind in self._columns(table)),
+            *((name, "aggregate") for name in sorted({*ways_to_ask(), *WINDOWS})),
+            *((name, function.takes) for name, function in sorted(FUNCTIONS.items()) if name.isidentifier()),
+            *((keyword, "") for keyword in KEYWORDS),
+        ]
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        word = document.get_word_before_cursor(pattern=WORD)
+        table, dot, begun = word.rpartition(".")
+        if document.text_before_cursor == word and dot and not table:
+            known, begun = self.commands, word
+        else:
+            known = self._columns(table) if dot else self.names
+        seen = set()
+        for name, kind in known:
+            if begun and name.lower().startswith(begun.lower()) and name not in seen:
+                seen.add(name)
+                yield Completion(name, start_position=-len(begun), display_meta=kind)
+
+    def _columns(self, table: str) -> list[tuple[str, str]]:
+        declared = self.schema.table(table)
+        columns = declared.columns.values() if declared else ()
+        return [(column.name, f"{table}, {column.type.name}") for column in columns]

@@ -2,7 +2,7 @@
 
 For all of them: no row can make one fail, whatever the engine evaluates first; what has no answer is NULL; where an
 argument is NULL the result is, unless the rule says otherwise. `kind` of an Apply is what it gives, and for arithmetic
-the kind that it is done in. Every rule is run on extreme values by tests/test_render.py.
+the kind that it is done in. Every rule is run on extreme values by tests/engines/test_render.py.
 """
 
 OPERATIONS: dict[str, str] = {

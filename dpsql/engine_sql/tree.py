@@ -280,7 +280,7 @@ class With:
     query: Query
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AroundRank:
     """Of each group's values those around one rank, and nothing else: a quantile needs no more. One row per group:
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
-    from dpsql.engines.describe import Described
+    from dpsql.engines.duckdb.describe import Described
     from dpsql.engines.engine import Engine
     from dpsql.schema.model import Schema
 
@@ -36,7 +36,7 @@ def open_engine(database: object, schema: Schema) -> Engine:
         from dpsql.engines.postgresql.engine import PostgreSQLEngine
 
         return PostgreSQLEngine.open(database, schema)
-    from dpsql.engines.duckdb_engine import DuckDBEngine
+    from dpsql.engines.duckdb.engine import DuckDBEngine
 
     return DuckDBEngine.open(database, schema)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dpsql.engines.stored_types import stays_apart
+from dpsql.engines.duckdb.types import stays_apart
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from dpsql.engine_sql.tree import Query
-    from dpsql.engines.scratch_table import ScratchTable
     from dpsql.schema.types import ColumnType
 
 
@@ -41,11 +40,27 @@ class Render(Protocol):
         """Raises Unsupported for what the engine has no words for."""
 
 
-class EmptyScratch(Protocol):
-    """The scratch database while its tables have no rows."""
+class EmptyPostProcessor(Protocol):
+    """The post-processing database while its tables have no rows."""
 
-    def describe(self, sql: str, tables: Sequence[ScratchTable]) -> tuple[tuple[str, str], ...]:
-        """The names and types of the finish's columns; raises ProgrammingError if it makes no sense."""
+    def describe(self, sql: str, tables: Sequence[PostProcessingTable]) -> tuple[tuple[str, str], ...]:
+        """The names and types of the post-processing's columns; raises ProgrammingError if it makes no sense."""
 
     def constants(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a query that reads no table."""
+
+
+# A table of the post-processing database, as a value.
+
+
+@dataclass(frozen=True)
+class PostProcessingTable:
+    """A table that the post-processing reads: columns of these types, made from stored columns by these expressions."""
+
+    name: str
+    stored: Mapping[str, str]
+    """Column -> type, in the engine's words."""
+    columns: Mapping[str, tuple[str, str]]
+    """Column -> type, and the expression over stored columns that gives it."""
+    totals: str = ""
+    """GROUPING SETS of the keys, where sums over groups are wanted beside (or instead of) the groups."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from dpsql.engine_sql.build import apply, arithmetic, double, integer, nonzero
 from dpsql.engine_sql.tree import Constant
 from dpsql.expressions.decimals import largest, operation_sql, product_decimal, sum_decimal
-from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.properties import Properties, bounded
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, corners, double_range, magnitude, range_of, rounded_out
 from dpsql.expressions.types import number_type, written_as
 from dpsql.schema.types import Decimal, Double, Integer
@@ -29,71 +29,73 @@ FITTING = 2**62
 """What certainly fits into 64 bits: far from their ends, so that no slip in a range of doubles can matter."""
 
 
-def need_numbers(name: str, arguments: Sequence[Facts], count: int) -> None:
-    if len(arguments) != count or not all(facts.is_number for facts in arguments):
-        types = ", ".join(facts.type.name for facts in arguments)
+def need_numbers(name: str, arguments: Sequence[Properties], count: int) -> None:
+    if len(arguments) != count or not all(properties.is_number for properties in arguments):
+        types = ", ".join(properties.type.name for properties in arguments)
         raise Misfit(f"{name} takes {'two numbers' if count == 2 else 'a number'}, not ({types})")
 
 
-def fits(result: Facts) -> bool:
+def fits(result: Properties) -> bool:
     """Whether an integer or decimal certainly fits into its type."""
     low, high = range_of(result)
     most = largest(result.type) if isinstance(result.type, Decimal) else FITTING
     return low is not None and high is not None and -most <= low and high <= most
 
 
-def argument_ranges(arguments: Sequence[Facts]) -> list[Range]:
+def argument_ranges(arguments: Sequence[Properties]) -> list[Range]:
     """The ranges in the type in which the operation is done."""
-    doubles = any(isinstance(facts.type, Double) for facts in arguments)
-    return [double_range(facts) if doubles else range_of(facts) for facts in arguments]
+    doubles = any(isinstance(properties.type, Double) for properties in arguments)
+    return [double_range(properties) if doubles else range_of(properties) for properties in arguments]
 
 
 def number(
-    arguments: Sequence[Facts], kind: ColumnType, low_high: Range, *, whole: bool, nullable: bool = False
-) -> Facts:
+    arguments: Sequence[Properties], kind: ColumnType, low_high: Range, *, whole: bool, nullable: bool = False
+) -> Properties:
     """What is known of a result of this type."""
-    nullable = nullable or any(facts.nullable for facts in arguments)
+    nullable = nullable or any(properties.nullable for properties in arguments)
     if isinstance(kind, Double):
         return bounded(kind, *rounded_out(low_high), nullable=nullable, whole=whole)
-    facts = bounded(kind, *low_high, nullable=nullable, whole=whole)
+    properties = bounded(kind, *low_high, nullable=nullable, whole=whole)
     # Overflow becomes NULL, and what is left fits.
-    return facts if fits(facts) else bounded(kind, None, None, nullable=True, whole=whole)
+    return properties if fits(properties) else bounded(kind, None, None, nullable=True, whole=whole)
 
 
 DECIMAL_RULES = {"+": sum_decimal, "-": sum_decimal, "*": product_decimal}
 
 
-def sum_facts(operation: Callable[[Exact, Exact], Exact], name: str, arguments: Sequence[Facts]) -> Facts:
+def sum_facts(operation: Callable[[Exact, Exact], Exact], name: str, arguments: Sequence[Properties]) -> Properties:
     need_numbers(name, arguments, 2)
     kind = number_type(arguments, DECIMAL_RULES[name])
     left, right = argument_ranges(arguments)
-    return number(arguments, kind, corners(operation, left, right), whole=all(facts.whole for facts in arguments))
+    return number(
+        arguments, kind, corners(operation, left, right), whole=all(properties.whole for properties in arguments)
+    )
 
 
 def sum_sql(operator: str, arguments: Sequence[Written]) -> Term:
     """Doubles become infinite and never fail."""
-    kind = number_type([argument.facts for argument in arguments])
+    kind = number_type([argument.properties for argument in arguments])
     if isinstance(kind, Decimal):
         left, right = (argument.sql for argument in arguments)
-        return operation_sql(left, operator, right, [argument.facts.type for argument in arguments])
+        return operation_sql(left, operator, right, [argument.properties.type for argument in arguments])
     left, right = (written_as(kind, argument) for argument in arguments)
     return apply(operator, left, right, kind=kind) if isinstance(kind, Double) else arithmetic(operator, left, right)
 
 
-def divisors(facts: Facts, low_high: Range) -> list[Exact | None]:
+def divisors(properties: Properties, low_high: Range) -> list[Exact | None]:
     """The extreme divisors but zero, which gives NULL; a whole number that is not zero is at least 1 away from it."""
     low, high = low_high
     if low is None or high is None:
         return [None]
     if low > 0 or high < 0:
         return [low, high]
-    if not facts.whole:
+    if not properties.whole:
         return [None]
     near = ([1] if high >= 1 else []) + ([-1] if low <= -1 else [])
     return [*near, *(end for end in (low, high) if end != 0)]
 
 
-def divide_facts(arguments: Sequence[Facts]) -> Facts:
+def divide_facts(arguments: Sequence[Properties]) -> Properties:
     need_numbers("/", arguments, 2)
     left, right = arguments
     found = divisors(right, double_range(right))
@@ -102,28 +104,28 @@ def divide_facts(arguments: Sequence[Facts]) -> Facts:
     return bounded(Double(), *rounded_out(low_high), nullable=nullable)
 
 
-def _may_be_zero(facts: Facts) -> bool:
-    low, high = range_of(facts)
+def _may_be_zero(properties: Properties) -> bool:
+    low, high = range_of(properties)
     return low is None or high is None or low <= 0 <= high
 
 
 def divide_sql(arguments: Sequence[Written]) -> Term:
     left, right = (written_as(Double(), argument) for argument in arguments)
-    if _may_be_zero(arguments[1].facts):
+    if _may_be_zero(arguments[1].properties):
         right = nonzero(right, double(0))
     return apply("/", left, right, kind=Double())
 
 
-def whole_divide_facts(arguments: Sequence[Facts]) -> Facts:
+def whole_divide_facts(arguments: Sequence[Properties]) -> Properties:
     need_numbers("//", arguments, 2)
-    if not all(isinstance(facts.type, Integer) for facts in arguments):
+    if not all(isinstance(properties.type, Integer) for properties in arguments):
         raise Misfit("// takes two integers; use FLOOR(a / b) for other numbers")
-    left, right = (range_of(facts) for facts in arguments)
+    left, right = (range_of(properties) for properties in arguments)
     low_high = corners(lambda a, b: int(Fraction(a) / b), left, divisors(arguments[1], right))
     return number(arguments, Integer(), low_high, whole=True, nullable=_may_be_zero(arguments[1]))
 
 
-def remainder_facts(arguments: Sequence[Facts]) -> Facts:
+def remainder_facts(arguments: Sequence[Properties]) -> Properties:
     need_numbers("%", arguments, 2)
     kind = number_type(arguments)
     if isinstance(kind, Double):
@@ -143,7 +145,7 @@ def remainder_facts(arguments: Sequence[Facts]) -> Facts:
 
 def by_nonzero(operator: str, arguments: Sequence[Written]) -> Term:
     """// and % with zero made NULL; the least integer divided by -1 leaves 64 bits."""
-    kind = number_type([argument.facts for argument in arguments])
+    kind = number_type([argument.properties for argument in arguments])
     left, right = (written_as(kind, argument) for argument in arguments)
     divisor = nonzero(right, Constant(0, kind))
     if isinstance(kind, Integer):
@@ -151,7 +153,7 @@ def by_nonzero(operator: str, arguments: Sequence[Written]) -> Term:
     return apply(operator, left, divisor, kind=kind)
 
 
-def negate_facts(arguments: Sequence[Facts]) -> Facts:
+def negate_facts(arguments: Sequence[Properties]) -> Properties:
     need_numbers("-", arguments, 1)
     ((low, high),) = argument_ranges(arguments)
     mirrored = (None if high is None else -high, None if low is None else -low)
@@ -160,9 +162,9 @@ def negate_facts(arguments: Sequence[Facts]) -> Facts:
 
 def negate_sql(arguments: Sequence[Written]) -> Term:
     (argument,) = arguments
-    if isinstance(argument.facts.type, Integer):
+    if isinstance(argument.properties.type, Integer):
         return arithmetic("-", integer(0), argument.sql)
-    return apply("negate", argument.sql, kind=argument.facts.type)
+    return apply("negate", argument.sql, kind=argument.properties.type)
 
 
 def _arithmetic(name: str, operation: Callable[[Exact, Exact], Exact]) -> Function:

@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import apply
-from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.properties import Properties, bounded
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Term
 
 
-def bits_facts(name: str, arguments: Sequence[Facts]) -> Facts:
-    if len(arguments) != 2 or not all(isinstance(facts.type, Integer) for facts in arguments):
+def bits_facts(name: str, arguments: Sequence[Properties]) -> Properties:
+    if len(arguments) != 2 or not all(isinstance(properties.type, Integer) for properties in arguments):
         raise Misfit(f"{name} takes two integers")
-    nullable = any(facts.nullable for facts in arguments)
-    ends = [(facts.low, facts.high) for facts in arguments]
+    nullable = any(properties.nullable for properties in arguments)
+    ends = [(properties.low, properties.high) for properties in arguments]
     highs = [high for low, high in ends if isinstance(low, int) and isinstance(high, int) and low >= 0]
     if name == "&" and highs:
         return bounded(Integer(), 0, min(highs), nullable=nullable)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal
 
 from dpsql.engine_sql.build import cast, one_zero
 from dpsql.engine_sql.tree import Short, TryCast
-from dpsql.expressions.dates import in_calendar
 from dpsql.expressions.decimals import largest
-from dpsql.expressions.facts import NUMBERS, Facts, bounded, converted, fact_of, one_of
 from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.properties import NUMBERS, Properties, bounded, converted, fact_of, one_of
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, double_range, monotone, nearby, range_of
 from dpsql.expressions.rounding import half_away
+from dpsql.expressions.temporal.parts import in_calendar
 from dpsql.expressions.types import is_null
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
@@ -40,54 +40,54 @@ SOURCES: dict[type, tuple[type, ...]] = {
 NARROW_INTEGERS: dict[str, Literal[8, 16, 32]] = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32}
 
 
-def cast_facts(to: ColumnType, bits: int, arguments: Sequence[Facts]) -> Facts:
-    (facts,) = arguments
-    if is_null(facts):
+def cast_facts(to: ColumnType, bits: int, arguments: Sequence[Properties]) -> Properties:
+    (properties,) = arguments
+    if is_null(properties):
         return one_of(to, (), nullable=True)
-    if not isinstance(facts.type, SOURCES[type(to)]):
-        raise Misfit(f"{facts.type.name} cannot be cast to {to.name}")
-    if facts.type == to and bits == 64:
-        return facts
+    if not isinstance(properties.type, SOURCES[type(to)]):
+        raise Misfit(f"{properties.type.name} cannot be cast to {to.name}")
+    if properties.type == to and bits == 64:
+        return properties
     if isinstance(to, NUMBERS):
-        return _fitted(facts, to, _moved(to, facts), bits)
-    if isinstance(facts.type, Text):
+        return _fitted(properties, to, _moved(to, properties), bits)
+    if isinstance(properties.type, Text):
         return fact_of(to, nullable=True)
     if isinstance(to, Timestamp):
-        return converted(facts, to)
+        return converted(properties, to)
     if isinstance(to, Date):
-        low, high = (end.date() if isinstance(end, datetime) else None for end in (facts.low, facts.high))
-        return bounded(to, low, high, nullable=facts.nullable)
-    return fact_of(to, nullable=facts.nullable)
+        low, high = (end.date() if isinstance(end, datetime) else None for end in (properties.low, properties.high))
+        return bounded(to, low, high, nullable=properties.nullable)
+    return fact_of(to, nullable=properties.nullable)
 
 
-def _moved(to: ColumnType, facts: Facts) -> Range:
+def _moved(to: ColumnType, properties: Properties) -> Range:
     """Where the ends of the range go; one step further out where the cast rounds."""
-    if isinstance(facts.type, Boolean):
+    if isinstance(properties.type, Boolean):
         return 0, 1
-    if not facts.is_number:
+    if not properties.is_number:
         return UNKNOWN
     if isinstance(to, Double):
-        return double_range(facts)
+        return double_range(properties)
     if isinstance(to, Integer):
         # Doubles are rounded to the nearest even integer, decimals away from zero.
-        return monotone(half_away if isinstance(facts.type, Decimal) else round, range_of(facts))
-    if isinstance(to, Decimal) and not facts.whole:
+        return monotone(half_away if isinstance(properties.type, Decimal) else round, range_of(properties))
+    if isinstance(to, Decimal) and not properties.whole:
         step = Fraction(1, 10**to.scale)
-        low, high = nearby(range_of(facts)) if isinstance(facts.type, Double) else range_of(facts)
+        low, high = nearby(range_of(properties)) if isinstance(properties.type, Double) else range_of(properties)
         return None if low is None else low // step * step, None if high is None else -(-high // step) * step
-    return range_of(facts)
+    return range_of(properties)
 
 
-def _fitted(facts: Facts, to: ColumnType, low_high: Range, bits: int) -> Facts:
+def _fitted(properties: Properties, to: ColumnType, low_high: Range, bits: int) -> Properties:
     """What does not fit becomes NULL, and what is left fits."""
     low, high = low_high
     if low is None or high is None:
         return fact_of(to, nullable=True)
     most = _largest(to, bits)
     if most is None or -most <= low <= high <= most:
-        return bounded(to, low, high, nullable=facts.nullable, whole=facts.whole)
+        return bounded(to, low, high, nullable=properties.nullable, whole=properties.whole)
     low, high = (max(-most - isinstance(to, Integer), min(end, most)) for end in (low, high))
-    return bounded(to, low, high, nullable=True, whole=facts.whole)
+    return bounded(to, low, high, nullable=True, whole=properties.whole)
 
 
 def _largest(to: ColumnType, bits: int) -> Exact | None:
@@ -100,10 +100,10 @@ def cast_sql(to: ColumnType, narrow: str | None, arguments: Sequence[Written]) -
     (argument,) = arguments
     if narrow is not None:
         return cast(TryCast(argument.sql, Short(NARROW_INTEGERS[narrow])), to)
-    if isinstance(argument.facts.type, Double) and isinstance(to, Text):
+    if isinstance(argument.properties.type, Double) and isinstance(to, Text):
         return cast(one_zero(argument.sql), to)
     converted = TryCast(argument.sql, to)
-    if isinstance(argument.facts.type, Text) and isinstance(to, Date | Timestamp):
+    if isinstance(argument.properties.type, Text) and isinstance(to, Date | Timestamp):
         return in_calendar(converted, to)  # 'infinity' and '12024-01-01' are dates to the engine
     return converted
 

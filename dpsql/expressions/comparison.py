@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import test
-from dpsql.expressions.facts import Facts, one_of
 from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.properties import Properties, one_of
 from dpsql.expressions.types import compared_type, is_null, written_as
 from dpsql.schema.types import Boolean
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Term
 
 
-def truth(*, nullable: bool) -> Facts:
+def truth(*, nullable: bool) -> Properties:
     return one_of(Boolean(), (False, True), nullable=nullable)
 
 
-def compare_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+def compare_facts(name: str, arguments: Sequence[Properties]) -> Properties:
     if compared_type(arguments) is None:
-        types = " and ".join(dict.fromkeys(facts.type.name for facts in arguments))
+        types = " and ".join(dict.fromkeys(properties.type.name for properties in arguments))
         raise Misfit(f"{name} cannot compare {types}")
-    return truth(nullable=any(facts.nullable for facts in arguments))
+    return truth(nullable=any(properties.nullable for properties in arguments))
 
 
 def same_type(arguments: Sequence[Written]) -> list[Term]:
-    kind = compared_type([argument.facts for argument in arguments])
+    kind = compared_type([argument.properties for argument in arguments])
     assert kind is not None
     return [written_as(kind, argument) for argument in arguments]
 
@@ -39,7 +39,7 @@ def compare_sql(operator: str, arguments: Sequence[Written]) -> Term:
     return test(operator, left, right)
 
 
-def distinct_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+def distinct_facts(name: str, arguments: Sequence[Properties]) -> Properties:
     compare_facts(name, arguments)
     return truth(nullable=False)
 
@@ -48,7 +48,7 @@ def in_sql(arguments: Sequence[Written]) -> Term:
     return test("in", *same_type(arguments))
 
 
-def is_null_facts(arguments: Sequence[Facts]) -> Facts:
+def is_null_facts(arguments: Sequence[Properties]) -> Properties:
     return truth(nullable=False)
 
 
@@ -56,11 +56,11 @@ def is_null_sql(arguments: Sequence[Written]) -> Term:
     return test("is null", arguments[0].sql)
 
 
-def logic_facts(name: str, arguments: Sequence[Facts]) -> Facts:
-    for facts in arguments:
-        if not isinstance(facts.type, Boolean) and not is_null(facts):
-            raise Misfit(f"{name} takes conditions, not {facts.type.name}")
-    return truth(nullable=any(facts.nullable for facts in arguments))
+def logic_facts(name: str, arguments: Sequence[Properties]) -> Properties:
+    for properties in arguments:
+        if not isinstance(properties.type, Boolean) and not is_null(properties):
+            raise Misfit(f"{name} takes conditions, not {properties.type.name}")
+    return truth(nullable=any(properties.nullable for properties in arguments))
 
 
 def logic_sql(operator: str, arguments: Sequence[Written]) -> Term:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from dpsql.engine_sql.build import NULL, apply, test, when
 from dpsql.engine_sql.tree import Case
 from dpsql.expressions.comparison import compare_facts
-from dpsql.expressions.facts import Facts, converted, union
 from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.properties import Properties, converted, union
 from dpsql.expressions.types import common_type, compared_type, is_null, written_as
 from dpsql.schema.types import Boolean
 
@@ -21,66 +21,66 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
 
 
-def branches(arguments: Sequence[Facts]) -> tuple[Sequence[Facts], Sequence[Facts]]:
+def branches(arguments: Sequence[Properties]) -> tuple[Sequence[Properties], Sequence[Properties]]:
     """CASE is written (condition, value, condition, value, ..., else)."""
     return arguments[:-1:2], [*arguments[1:-1:2], arguments[-1]]
 
 
-def choice_type(name: str, choices: Sequence[Facts]) -> ColumnType:
+def choice_type(name: str, choices: Sequence[Properties]) -> ColumnType:
     kind = common_type(choices)
     if kind is None:
-        types = " and ".join(dict.fromkeys(facts.type.name for facts in choices))
+        types = " and ".join(dict.fromkeys(properties.type.name for properties in choices))
         raise Misfit(f"{name} cannot choose between {types}")
     return kind
 
 
-def case_facts(arguments: Sequence[Facts]) -> Facts:
+def case_facts(arguments: Sequence[Properties]) -> Properties:
     conditions, values = branches(arguments)
-    if not all(isinstance(facts.type, Boolean) or is_null(facts) for facts in conditions):
+    if not all(isinstance(properties.type, Boolean) or is_null(properties) for properties in conditions):
         raise Misfit("WHEN takes a condition")
     return union(values, choice_type("CASE", values))
 
 
 def case_sql(arguments: Sequence[Written]) -> Term:
-    kind = case_facts([argument.facts for argument in arguments]).type
+    kind = case_facts([argument.properties for argument in arguments]).type
     pairs = zip(arguments[:-1:2], arguments[1:-1:2], strict=True)
     branches = tuple((written_as(Boolean(), condition), written_as(kind, value)) for condition, value in pairs)
     return Case(branches, written_as(kind, arguments[-1]))
 
 
-def coalesce_facts(arguments: Sequence[Facts]) -> Facts:
+def coalesce_facts(arguments: Sequence[Properties]) -> Properties:
     merged = union(arguments, choice_type("COALESCE", arguments))
-    return replace(merged, nullable=all(facts.nullable for facts in arguments))
+    return replace(merged, nullable=all(properties.nullable for properties in arguments))
 
 
-def nullif_facts(arguments: Sequence[Facts]) -> Facts:
+def nullif_facts(arguments: Sequence[Properties]) -> Properties:
     compare_facts("NULLIF", arguments)
     return replace(arguments[0], nullable=True)
 
 
 def nullif_sql(arguments: Sequence[Written]) -> Term:
     value, other = arguments
-    kind = compared_type([value.facts, other.facts])
+    kind = compared_type([value.properties, other.properties])
     assert kind is not None
     return when(test("=", written_as(kind, value), written_as(kind, other)), NULL, value.sql)
 
 
-def extreme_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+def extreme_facts(name: str, arguments: Sequence[Properties]) -> Properties:
     """LEAST and GREATEST pass over NULL, so only an argument that is never NULL caps the result."""
     kind = choice_type(name, arguments)
-    choices = [converted(replace(facts, values=None), kind) for facts in arguments if not is_null(facts)]
+    choices = [converted(replace(properties, values=None), kind) for properties in arguments if not is_null(properties)]
     merged = union(choices, kind)
-    sure = [facts for facts in choices if not facts.nullable]
+    sure = [properties for properties in choices if not properties.nullable]
     low, high = merged.low, merged.high
     if name == "LEAST":
-        high = min((facts.high for facts in sure if facts.high is not None), default=high)
+        high = min((properties.high for properties in sure if properties.high is not None), default=high)
     else:
-        low = max((facts.low for facts in sure if facts.low is not None), default=low)
+        low = max((properties.low for properties in sure if properties.low is not None), default=low)
     return replace(merged, low=low, high=high, nullable=not sure)
 
 
 def variadic_sql(name: str, arguments: Sequence[Written]) -> Term:
-    kind = common_type([argument.facts for argument in arguments])
+    kind = common_type([argument.properties for argument in arguments])
     assert kind is not None
     return apply(name, *(written_as(kind, argument) for argument in arguments), kind=kind)
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from dpsql.errors import ProgrammingError
 from dpsql.expressions.decimals import LITERAL as SHORT_LITERAL
 from dpsql.expressions.decimals import as_decimal, largest
-from dpsql.expressions.facts import INT64
-from dpsql.expressions.moments import OF_ONE_TYPE
+from dpsql.expressions.properties import INT64
 from dpsql.expressions.ranges import EXACT_DECIMAL_DIGITS
+from dpsql.expressions.temporal.constants import OF_ONE_TYPE
 from dpsql.expressions.tree import Call, Literal
 from dpsql.schema.types import Decimal, Double, Integer
 

@@ -15,7 +15,7 @@ from dpsql.engine_sql.build import one_zero
 from dpsql.engine_sql.tree import Constant, Field, Let, Named, Operand, Scalar, Select, Table, parts_of
 from dpsql.errors import Unsupported
 from dpsql.expressions.function import Written
-from dpsql.expressions.tree import Call, Column, Earlier, Expression, Known, Literal, facts_of
+from dpsql.expressions.tree import AdaptiveConstant, Call, Column, Expression, Known, Literal, properties_of
 from dpsql.limits import DEEPEST, MOST_PARTS
 from dpsql.schema.types import Double
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpsql.source import Place
 
 VALUE = "value"
-"""The column of an earlier answer that is one value."""
+"""The column of an adaptive subquery that is one value."""
 SHORT = 16
 """Operands of up to so many functions are written as often as they are read."""
 
@@ -41,15 +41,15 @@ def written(expression: Expression, known: Known) -> Written:
         case Column(name, kind):
             return Written(Field(name, kind=kind), known[name], known[name].parts)
         case Literal(value, kind):
-            return Written(Constant(value, kind), facts_of(expression, known))
-        case Earlier(name, kind):
+            return Written(Constant(value, kind), properties_of(expression, known))
+        case AdaptiveConstant(name, kind):
             query = Select((Named(Field(VALUE), VALUE),), Table(name))
-            return Written(Scalar(query, kind), facts_of(expression, known), 1)
+            return Written(Scalar(query, kind), properties_of(expression, known), 1)
         case Call(function, arguments, _):
             operands = [written(argument, known) for argument in arguments]
             sql, parts = _applied(function.sql, operands)
             check_parts(parts, expression.at)
-            return Written(sql, function.facts([operand.facts for operand in operands]), parts)
+            return Written(sql, function.properties([operand.properties for operand in operands]), parts)
 
 
 def emit_into(write: Callable[[Term], Term], expression: Expression, known: Known) -> Term:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dpsql.engine_sql.tree import Term
-    from dpsql.expressions.facts import Facts
+    from dpsql.expressions.properties import Properties
 
 
 class Misfit(Exception):
@@ -26,7 +26,7 @@ class Written:
     """An argument as it stands in the engine's SQL, with what is known of it."""
 
     sql: Term
-    facts: Facts
+    properties: Properties
     parts: int = 0
     """How many functions and operators it is made of."""
 
@@ -36,7 +36,7 @@ class Function:
     name: str
     takes: str
     """What it takes, for people: `ROUND(number [, digits])`."""
-    facts: Callable[[Sequence[Facts]], Facts] = field(repr=False, compare=False)
+    properties: Callable[[Sequence[Properties]], Properties] = field(repr=False, compare=False)
     sql: Callable[[Sequence[Written]], Term] = field(repr=False, compare=False)
 
 

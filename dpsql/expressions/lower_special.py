@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, SchemaError, SqlSyntaxError, Unsupported
 from dpsql.expressions.casts import NARROW_INTEGERS, cast_to
-from dpsql.expressions.moments import read_dates, read_moment
+from dpsql.expressions.temporal.constants import read_dates, read_moment
 from dpsql.expressions.tree import Expression, Literal
 from dpsql.schema.types import WIDEST_DECIMAL, Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import WIDE, all_of, apply, cast, double, in_64_bits, one_zero, test, when, wide
 from dpsql.expressions.arithmetic import argument_ranges, need_numbers, number
-from dpsql.expressions.facts import Facts, bounded, one_of
 from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.properties import Properties, bounded, one_of
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, double_range, magnitude, monotone, nearby, range_of
 from dpsql.expressions.types import written_as
 from dpsql.schema.types import Double, Integer
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LARGEST_POWER = 64
 
 
-def abs_facts(arguments: Sequence[Facts]) -> Facts:
+def abs_facts(arguments: Sequence[Properties]) -> Properties:
     need_numbers("ABS", arguments, 1)
     ((low, high),) = argument_ranges(arguments)
     kind, whole = arguments[0].type, arguments[0].whole
@@ -36,13 +36,13 @@ def abs_facts(arguments: Sequence[Facts]) -> Facts:
 
 def abs_sql(arguments: Sequence[Written]) -> Term:
     (argument,) = arguments
-    kind = argument.facts.type
+    kind = argument.properties.type
     if isinstance(kind, Integer):
         return in_64_bits(apply("abs", wide(argument.sql), kind=WIDE))
     return apply("abs", argument.sql, kind=kind)
 
 
-def sign_facts(arguments: Sequence[Facts]) -> Facts:
+def sign_facts(arguments: Sequence[Properties]) -> Properties:
     need_numbers("SIGN", arguments, 1)
     low, high = range_of(arguments[0])
     signs = (-1 if low is None else (low > 0) - (low < 0), 1 if high is None else (high > 0) - (high < 0))
@@ -68,15 +68,15 @@ class Real:
     exact: bool = False
     """Whether the engine rounds correctly."""
 
-    def facts(self, arguments: Sequence[Facts]) -> Facts:
+    def properties(self, arguments: Sequence[Properties]) -> Properties:
         need_numbers(self.name, arguments, 1)
-        (facts,) = arguments
-        low, high = double_range(facts)
+        (properties,) = arguments
+        low, high = double_range(properties)
         result = monotone(lambda end: _value(self.change, end), (self._inside(low), self._inside(high)))
         if not self.exact:
             result = nearby(result)
         outside = not (self._holds(low) and self._holds(high))
-        return bounded(Double(), *self._held(result), nullable=facts.nullable or outside)
+        return bounded(Double(), *self._clamped(result), nullable=properties.nullable or outside)
 
     def sql(self, arguments: Sequence[Written]) -> Term:
         value = written_as(Double(), arguments[0])
@@ -89,7 +89,7 @@ class Real:
         return when(all_of(conditions), result) if conditions else result
 
     def function(self) -> Function:
-        return Function(self.name, f"{self.name}(number)", self.facts, self.sql)
+        return Function(self.name, f"{self.name}(number)", self.properties, self.sql)
 
     def _holds(self, end: Exact | None) -> bool:
         """Whether the function has a value there; without limits it has one everywhere."""
@@ -105,7 +105,7 @@ class Real:
             return None
         return Fraction(self.least if end < self.least else self.most)
 
-    def _held(self, result: Range) -> Range:
+    def _clamped(self, result: Range) -> Range:
         low, high = result
         if self.low > -math.inf and (low is None or low < self.low):
             low = Fraction(self.low)
@@ -122,7 +122,7 @@ def _value(change: Callable[[float], float], end: Exact) -> Exact | None:
     return Fraction(value) if math.isfinite(value) else None
 
 
-def power_facts(arguments: Sequence[Facts]) -> Facts:
+def power_facts(arguments: Sequence[Properties]) -> Properties:
     need_numbers("POWER", arguments, 2)
     base, exponent = arguments
     power = exponent.constant
@@ -148,7 +148,7 @@ def power_sql(arguments: Sequence[Written]) -> Term:
     return apply("pow", base, exponent, kind=Double())
 
 
-def wave_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+def wave_facts(name: str, arguments: Sequence[Properties]) -> Properties:
     """SIN and COS; of infinity they have no value."""
     need_numbers(name, arguments, 1)
     return bounded(Double(), -1, 1, nullable=arguments[0].nullable or not _is_finite(arguments[0]))
@@ -157,34 +157,34 @@ def wave_facts(name: str, arguments: Sequence[Facts]) -> Facts:
 def wave_sql(name: str, arguments: Sequence[Written]) -> Term:
     value = written_as(Double(), arguments[0])
     result = apply(name, value, kind=Double())
-    return result if _is_finite(arguments[0].facts) else when(test("is finite", value), result)
+    return result if _is_finite(arguments[0].properties) else when(test("is finite", value), result)
 
 
-def _is_finite(facts: Facts) -> bool:
-    return None not in range_of(facts)
+def _is_finite(properties: Properties) -> bool:
+    return None not in range_of(properties)
 
 
-def tan_facts(arguments: Sequence[Facts]) -> Facts:
+def tan_facts(arguments: Sequence[Properties]) -> Properties:
     need_numbers("TAN", arguments, 1)
     return bounded(Double(), None, None, nullable=arguments[0].nullable or not _is_finite(arguments[0]))
 
 
-def angle_facts(arguments: Sequence[Facts]) -> Facts:
+def angle_facts(arguments: Sequence[Properties]) -> Properties:
     """ATAN2 is the angle of a point; it has none for what is no number."""
     need_numbers("ATAN2", arguments, 2)
-    nullable = any(facts.nullable or not _is_finite(facts) for facts in arguments)
+    nullable = any(properties.nullable or not _is_finite(properties) for properties in arguments)
     return bounded(Double(), -Fraction(math.pi), Fraction(math.pi), nullable=nullable)
 
 
 def angle_sql(arguments: Sequence[Written]) -> Term:
     y, x = (one_zero(written_as(Double(), argument)) for argument in arguments)
     result = apply("atan2", y, x, kind=Double())
-    if all(_is_finite(argument.facts) for argument in arguments):
+    if all(_is_finite(argument.properties) for argument in arguments):
         return result
     return when(test("not", test("or", test("is nan", y), test("is nan", x))), result)
 
 
-def falling_arc_facts(arguments: Sequence[Facts]) -> Facts:
+def falling_arc_facts(arguments: Sequence[Properties]) -> Properties:
     """ACOS falls from pi at -1 to 0 at 1."""
     need_numbers("ACOS", arguments, 1)
     low, high = double_range(arguments[0])
@@ -196,7 +196,7 @@ def falling_arc_sql(arguments: Sequence[Written]) -> Term:
     return Real("acos", math.acos, -1, 1).sql(arguments)
 
 
-def pi_facts(arguments: Sequence[Facts]) -> Facts:
+def pi_facts(arguments: Sequence[Properties]) -> Properties:
     if arguments:
         raise Misfit("PI takes no arguments")
     return one_of(Double(), (Fraction(math.pi),), nullable=False)

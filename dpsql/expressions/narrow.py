@@ -6,16 +6,16 @@ from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.facts import NUMBERS, Facts, chosen, midnight, narrowed, not_null
+from dpsql.expressions.properties import NUMBERS, Properties, chosen, midnight, narrowed, not_null
 from dpsql.expressions.ranges import next_doubles
-from dpsql.expressions.tree import Call, Column, Expression, Literal, facts_of, type_facts
+from dpsql.expressions.tree import Call, Column, Expression, Literal, properties_of, type_facts
 from dpsql.expressions.types import compared_type
 from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dpsql.expressions.facts import Limit, Value
+    from dpsql.expressions.properties import Limit, Value
     from dpsql.expressions.ranges import Exact
     from dpsql.expressions.tree import Known
 
@@ -25,30 +25,30 @@ MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 def narrow(known: Known, condition: Expression) -> Known:
     """Only what `column op literal` says, and only where all parts must hold; anything else adds nothing."""
-    facts = dict(known)
+    properties = dict(known)
     for part in conjuncts(condition):
-        for column, wanted in _constraint(part, facts):
-            facts[column] = wanted
-    return facts
+        for column, wanted in _constraint(part, properties):
+            properties[column] = wanted
+    return properties
 
 
-def kept_facts(expression: Expression, known: Known) -> Facts:
+def kept_facts(expression: Expression, known: Known) -> Properties:
     """What is known of the expression on rows that are kept; in CASE WHEN amount < 10 THEN amount END, at most 10.
 
-    Unlike `facts_of` this says nothing of rows that an engine may look at in passing: those of branches not taken.
+    Unlike `properties_of` this says nothing of rows that an engine may look at in passing: those of branches not taken.
     """
     if not isinstance(expression, Call):
-        return facts_of(expression, known)
+        return properties_of(expression, known)
     arguments = expression.arguments
     if expression.function.name != "CASE":
-        return expression.function.facts([kept_facts(argument, known) for argument in arguments])
+        return expression.function.properties([kept_facts(argument, known) for argument in arguments])
     branches = zip(arguments[:-1:2], arguments[1:-1:2], strict=True)
     narrowed_branches = [
-        facts
+        properties
         for condition, value in branches
-        for facts in (kept_facts(condition, known), kept_facts(value, narrow(known, condition)))
+        for properties in (kept_facts(condition, known), kept_facts(value, narrow(known, condition)))
     ]
-    return expression.function.facts([*narrowed_branches, kept_facts(arguments[-1], known)])
+    return expression.function.properties([*narrowed_branches, kept_facts(arguments[-1], known)])
 
 
 def conjuncts(condition: Expression) -> Iterator[Expression]:
@@ -60,7 +60,7 @@ def conjuncts(condition: Expression) -> Iterator[Expression]:
         yield condition
 
 
-def _constraint(part: Expression, known: Known) -> Iterator[tuple[str, Facts]]:
+def _constraint(part: Expression, known: Known) -> Iterator[tuple[str, Properties]]:
     match part:
         case Column(name, _):
             yield name, chosen(known[name], (True,))
@@ -79,62 +79,62 @@ def _constraint(part: Expression, known: Known) -> Iterator[tuple[str, Facts]]:
                 yield name, not_null(known[name])
 
 
-def _comparable(facts: Facts, *literals: Expression) -> bool:
+def _comparable(properties: Properties, *literals: Expression) -> bool:
     """Whether these are compared as what they are: numbers with numbers, dates with dates or timestamps.
 
     A long decimal beside doubles is compared as one of the doubles near it.
     """
     return all(
-        literal.type == facts.type
+        literal.type == properties.type
         or (
-            any(isinstance(facts.type, k) and isinstance(literal.type, k) for k in COMPARED)
-            and not (isinstance(facts.type, Double) and isinstance(literal.type, Decimal))
+            any(isinstance(properties.type, k) and isinstance(literal.type, k) for k in COMPARED)
+            and not (isinstance(properties.type, Double) and isinstance(literal.type, Decimal))
         )
         for literal in literals
     )
 
 
-def _as_compared(facts: Facts, value: Value) -> Value:
+def _as_compared(properties: Properties, value: Value) -> Value:
     """A number beside doubles is the nearest of them; a date beside timestamps is its midnight; a timestamp beside
     dates is its day, which leaves no date out.
     """
-    if isinstance(facts.type, Double) and isinstance(value, int | Fraction):
+    if isinstance(properties.type, Double) and isinstance(value, int | Fraction):
         return Fraction(float(value))
-    if isinstance(facts.type, Timestamp) and isinstance(value, date):
+    if isinstance(properties.type, Timestamp) and isinstance(value, date):
         return midnight(value)
-    return value.date() if isinstance(facts.type, Date) and isinstance(value, datetime) else value
+    return value.date() if isinstance(properties.type, Date) and isinstance(value, datetime) else value
 
 
-def _chosen(facts: Facts, values: Sequence[Value], literals: Sequence[Expression]) -> Facts:
-    if not _in_doubles(facts, *literals):
-        return chosen(facts, (_as_compared(facts, value) for value in values))
-    ranges = [_around(facts, value) for value in values]
+def _chosen(properties: Properties, values: Sequence[Value], literals: Sequence[Expression]) -> Properties:
+    if not _in_doubles(properties, *literals):
+        return chosen(properties, (_as_compared(properties, value) for value in values))
+    ranges = [_around(properties, value) for value in values]
     if all(least >= most for least, most in ranges):
-        return chosen(facts, (least for least, most in ranges if least == most))
-    return narrowed(facts, low=min(least for least, _ in ranges), high=max(most for _, most in ranges))
+        return chosen(properties, (least for least, most in ranges if least == most))
+    return narrowed(properties, low=min(least for least, _ in ranges), high=max(most for _, most in ranges))
 
 
-def _compared(facts: Facts, operator: str, value: Value, literal: Expression) -> Facts:
+def _compared(properties: Properties, operator: str, value: Value, literal: Expression) -> Properties:
     if operator == "=":
-        return _chosen(facts, (value,), (literal,))
-    if _in_doubles(facts, literal):
-        least, most = _around(facts, value)
-        return narrowed(facts, high=most) if "<" in operator else narrowed(facts, low=least)
-    value = _as_compared(facts, value)
+        return _chosen(properties, (value,), (literal,))
+    if _in_doubles(properties, literal):
+        least, most = _around(properties, value)
+        return narrowed(properties, high=most) if "<" in operator else narrowed(properties, low=least)
+    value = _as_compared(properties, value)
     if isinstance(value, str | bool):
-        return not_null(facts)
+        return not_null(properties)
     if operator in ("<", "<="):
-        return narrowed(facts, high=_just_below(facts, value) if operator == "<" else value)
-    return narrowed(facts, low=_just_above(facts, value) if operator == ">" else value)
+        return narrowed(properties, high=_just_below(properties, value) if operator == "<" else value)
+    return narrowed(properties, low=_just_above(properties, value) if operator == ">" else value)
 
 
-def _in_doubles(facts: Facts, *literals: Expression) -> bool:
+def _in_doubles(properties: Properties, *literals: Expression) -> bool:
     """Whether the column is rounded to doubles before it is compared: what is equal then need not be equal."""
-    compared = compared_type([facts, *map(type_facts, literals)])
-    return isinstance(compared, Double) and not isinstance(facts.type, Double)
+    compared = compared_type([properties, *map(type_facts, literals)])
+    return isinstance(compared, Double) and not isinstance(properties.type, Double)
 
 
-def _around(facts: Facts, value: Value) -> tuple[Exact, Exact]:
+def _around(properties: Properties, value: Value) -> tuple[Exact, Exact]:
     """The least and the greatest number of the column's type that may be equal to this one as doubles.
 
     There may be one, several, or none: then the first is above the second.
@@ -142,13 +142,13 @@ def _around(facts: Facts, value: Value) -> tuple[Exact, Exact]:
     assert isinstance(value, int | Fraction)
     nearest = Fraction(float(value))
     least, most = (nearest if end is None else end for end in next_doubles((nearest, nearest)))
-    step = Fraction(1, 10**facts.type.scale) if isinstance(facts.type, Decimal) else 1
+    step = Fraction(1, 10**properties.type.scale) if isinstance(properties.type, Decimal) else 1
     return -(-least // step) * step, most // step * step
 
 
-def _just_below(facts: Facts, value: Limit) -> Limit:
-    return value - 1 if isinstance(facts.type, Integer) and isinstance(value, int) else value
+def _just_below(properties: Properties, value: Limit) -> Limit:
+    return value - 1 if isinstance(properties.type, Integer) and isinstance(value, int) else value
 
 
-def _just_above(facts: Facts, value: Limit) -> Limit:
-    return value + 1 if isinstance(facts.type, Integer) and isinstance(value, int) else value
+def _just_above(properties: Properties, value: Limit) -> Limit:
+    return value + 1 if isinstance(properties.type, Integer) and isinstance(value, int) else value

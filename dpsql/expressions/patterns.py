@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpsql.engine_sql.tree import Term
-    from dpsql.expressions.facts import Facts
+    from dpsql.expressions.properties import Properties
 
 FLAGS = ("c", "i", "s", "m")
 """Case-sensitive or not, `.` matches a new line too, ^ and $ match at lines."""
 
 
-def like_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+def like_facts(name: str, arguments: Sequence[Properties]) -> Properties:
     text, *constants = arguments
     need_text(name, text)
-    if len(constants) not in (1, 2) or not all(isinstance(facts.constant, str) for facts in constants):
+    if len(constants) not in (1, 2) or not all(isinstance(properties.constant, str) for properties in constants):
         raise Misfit(f"{name} takes a text and a constant pattern")
     need_length(name, constants[0], LONGEST_PATTERN)
     if len(constants) == 2:
-        check_escapes(name, *(str(facts.constant) for facts in constants))
+        check_escapes(name, *(str(properties.constant) for properties in constants))
     return truth(nullable=text.nullable)
 
 
@@ -45,7 +45,7 @@ def like_sql(operator: str, arguments: Sequence[Written]) -> Term:
     return test(operator, *(argument.sql for argument in arguments))
 
 
-def regex_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+def regex_facts(name: str, arguments: Sequence[Properties]) -> Properties:
     check_regex(name, arguments[:2])
     flags = arguments[2].constant if len(arguments) == 3 else ""
     if len(arguments) > 3 or not isinstance(flags, str) or not set(flags) <= set(FLAGS):
@@ -53,7 +53,7 @@ def regex_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     return truth(nullable=arguments[0].nullable)
 
 
-def check_regex(name: str, arguments: Sequence[Facts]) -> int:
+def check_regex(name: str, arguments: Sequence[Properties]) -> int:
     """How many groups the constant pattern captures."""
     text, pattern = arguments
     need_text(name, text)
@@ -65,7 +65,7 @@ def check_regex(name: str, arguments: Sequence[Facts]) -> int:
         raise Misfit(f"{name} cannot use this pattern: {problem}") from None
 
 
-def extract_facts(arguments: Sequence[Facts]) -> Facts:
+def extract_facts(arguments: Sequence[Properties]) -> Properties:
     captured = check_regex("REGEXP_EXTRACT", arguments[:2])
     group = arguments[2].constant if len(arguments) == 3 else 0
     if len(arguments) > 3 or not isinstance(group, int) or not 0 <= group <= captured:
@@ -77,7 +77,7 @@ def extract_sql(arguments: Sequence[Written]) -> Term:
     return call_sql("regexp_extract", arguments)
 
 
-def glob_facts(arguments: Sequence[Facts]) -> Facts:
+def glob_facts(arguments: Sequence[Properties]) -> Properties:
     """Only * and ? are read as the engine reads them; sets and escapes have rules of their own."""
     text, pattern = arguments
     need_text("GLOB", text)
@@ -91,7 +91,7 @@ def glob_sql(arguments: Sequence[Written]) -> Term:
     return test("glob", *(argument.sql for argument in arguments))
 
 
-def replace_facts(arguments: Sequence[Facts]) -> Facts:
+def replace_facts(arguments: Sequence[Properties]) -> Properties:
     check_regex("REGEXP_REPLACE", arguments[:2])
     new = arguments[2].constant if len(arguments) > 2 else None
     flags = arguments[3].constant if len(arguments) == 4 else ""

@@ -16,7 +16,7 @@ from dpsql.schema.types import Decimal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dpsql.expressions.facts import Facts
+    from dpsql.expressions.properties import Properties
 
 Exact: TypeAlias = int | Fraction
 Range: TypeAlias = tuple[Exact | None, Exact | None]
@@ -25,15 +25,15 @@ EXACT_DECIMAL_DIGITS = 15
 """Decimals of up to this many digits become the nearest double; of longer ones the last bit is not certain."""
 
 
-def range_of(facts: Facts) -> Range:
-    low, high = facts.low, facts.high
+def range_of(properties: Properties) -> Range:
+    low, high = properties.low, properties.high
     return None if isinstance(low, date) else low, None if isinstance(high, date) else high
 
 
-def double_range(facts: Facts) -> Range:
+def double_range(properties: Properties) -> Range:
     """The range of the value once it is cast to double."""
-    found = rounded_out(range_of(facts))
-    if isinstance(facts.type, Decimal) and facts.type.precision > EXACT_DECIMAL_DIGITS:
+    found = rounded_out(range_of(properties))
+    if isinstance(properties.type, Decimal) and properties.type.precision > EXACT_DECIMAL_DIGITS:
         return nearby(found)
     return found
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.tree import Call, Column, Earlier, Literal
+from dpsql.expressions.tree import AdaptiveConstant, Call, Column, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dpsql.expressions.facts import Facts, Value
+    from dpsql.expressions.properties import Properties, Value
     from dpsql.expressions.tree import Expression
 
 SHOWN = 5
@@ -29,7 +29,7 @@ COMPARISON, CLOSED = 4, 6
 
 def readable(expression: Expression) -> str:
     match expression:
-        case Column(name) | Earlier(name):
+        case Column(name) | AdaptiveConstant(name):
             return name
         case Literal(value):
             return readable_value(value)
@@ -103,20 +103,20 @@ def readable_value(value: Value | None) -> str:
             return f"{QUOTE}{str(value).replace(QUOTE, 2 * QUOTE)}{QUOTE}"
 
 
-def readable_facts(facts: Facts) -> str:
+def readable_facts(properties: Properties) -> str:
     """
-    >>> from dpsql.expressions.facts import bounded
+    >>> from dpsql.expressions.properties import bounded
     >>> from dpsql.schema.types import Integer
     >>> readable_facts(bounded(Integer(), 0, 9, nullable=True))
     'integer, 0 to 9, or NULL'
     """
-    parts = [facts.type.name]
-    if facts.values is not None:
-        parts.append(f"one of {shortened(map(readable_value, facts.values))}")
-    elif facts.low is not None or facts.high is not None:
-        low, high = ("anything" if end is None else readable_value(end) for end in (facts.low, facts.high))
+    parts = [properties.type.name]
+    if properties.values is not None:
+        parts.append(f"one of {shortened(map(readable_value, properties.values))}")
+    elif properties.low is not None or properties.high is not None:
+        low, high = ("anything" if end is None else readable_value(end) for end in (properties.low, properties.high))
         parts.append(f"{low} to {high}")
-    return ", ".join(parts + ["or NULL"] * facts.nullable)
+    return ", ".join(parts + ["or NULL"] * properties.nullable)
 
 
 def shortened(parts: Iterable[str]) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from dpsql.engine_sql.build import NULL, WIDE, apply, arithmetic, cast, double, in_64_bits, integer, test, when, wide
 from dpsql.engine_sql.tree import Case
 from dpsql.expressions.arithmetic import need_numbers, number
-from dpsql.expressions.facts import MOST_VALUES, Facts, bounded, one_of
 from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.properties import MOST_VALUES, Properties, bounded, one_of
 from dpsql.expressions.ranges import Exact, double_range, magnitude, monotone, range_of, rounded_out
 from dpsql.expressions.types import written_as
 from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Double, Integer
@@ -40,16 +40,16 @@ def half_away(value: Exact) -> int:
     return away if value >= 0 else -away
 
 
-def to_whole_facts(name: str, whole: Whole, arguments: Sequence[Facts]) -> Facts:
+def to_whole_facts(name: str, whole: Whole, arguments: Sequence[Properties]) -> Properties:
     need_numbers(name, arguments, 1)
-    (facts,) = arguments
-    if isinstance(facts.type, Decimal):
-        return _decimal_digits(facts, whole, 0)
-    ends = monotone(whole, double_range(facts))
-    return bounded(Double(), *rounded_out(ends), nullable=facts.nullable, whole=True)
+    (properties,) = arguments
+    if isinstance(properties.type, Decimal):
+        return _decimal_digits(properties, whole, 0)
+    ends = monotone(whole, double_range(properties))
+    return bounded(Double(), *rounded_out(ends), nullable=properties.nullable, whole=True)
 
 
-def _decimal_digits(value: Facts, whole: Whole, digits: int) -> Facts:
+def _decimal_digits(value: Properties, whole: Whole, digits: int) -> Properties:
     """So many digits after the point are left. Rounding up may need one more before it, which those left out give."""
     assert isinstance(value.type, Decimal)
     if digits >= value.type.scale:
@@ -67,7 +67,7 @@ def to_whole_sql(name: str, arguments: Sequence[Written]) -> Term:
 
 
 def _rounded(name: str, argument: Written, digits: int, *said: Term) -> Term:
-    kind = argument.facts.type
+    kind = argument.properties.type
     if not isinstance(kind, Decimal):
         return apply(name, written_as(Double(), argument), *said, kind=Double())
     if digits >= kind.scale:
@@ -76,7 +76,7 @@ def _rounded(name: str, argument: Written, digits: int, *said: Term) -> Term:
     return apply(name, wider, *said)
 
 
-def digits_facts(name: str, whole: Whole, arguments: Sequence[Facts]) -> Facts:
+def digits_facts(name: str, whole: Whole, arguments: Sequence[Properties]) -> Properties:
     value, *rest = arguments
     need_numbers(name, [value], 1)
     digits = rest[0].constant if rest else 0
@@ -90,16 +90,16 @@ def digits_facts(name: str, whole: Whole, arguments: Sequence[Facts]) -> Facts:
     return stepped(bounded(Double(), *ends, nullable=value.nullable, whole=digits <= 0), -digits)
 
 
-def stepped(facts: Facts, zeros: int) -> Facts:
+def stepped(properties: Properties, zeros: int) -> Properties:
     """Whole numbers that end in so many zeros, one by one where they are few."""
-    low, high = range_of(facts)
+    low, high = range_of(properties)
     step = 10 ** max(0, zeros)
     if step == 1 or low is None or high is None or (high - low) / step > MOST_VALUES:
-        return facts
-    return one_of(facts.type, range(math.floor(low), math.floor(high) + 1, step), nullable=facts.nullable)
+        return properties
+    return one_of(properties.type, range(math.floor(low), math.floor(high) + 1, step), nullable=properties.nullable)
 
 
-def _whole_digits(value: Facts, whole: Whole, digits: int) -> Facts:
+def _whole_digits(value: Properties, whole: Whole, digits: int) -> Properties:
     if digits >= 0:
         return value
     step = 10**-digits
@@ -119,9 +119,9 @@ def _as_engine(whole: Whole, end: Exact, digits: int) -> Exact:
 
 def digits_sql(name: str, arguments: Sequence[Written]) -> Term:
     value, *rest = arguments
-    digits = rest[0].facts.constant if rest else 0
+    digits = rest[0].properties.constant if rest else 0
     assert isinstance(digits, int)
-    if not isinstance(value.facts.type, Integer):
+    if not isinstance(value.properties.type, Integer):
         return _rounded(name, value, digits, *([integer(digits)] if rest else []))
     if digits >= 0:
         return value.sql
@@ -133,7 +133,7 @@ def digits_sql(name: str, arguments: Sequence[Written]) -> Term:
     return in_64_bits(apply("*", apply("//", moved, wide(step), kind=WIDE), wide(step), kind=WIDE))
 
 
-def bucket_facts(arguments: Sequence[Facts]) -> Facts:
+def bucket_facts(arguments: Sequence[Properties]) -> Properties:
     """Bucket 0 is below, bucket count + 1 above."""
     value, *rest = arguments
     need_numbers("WIDTH_BUCKET", [value], 1)
@@ -155,8 +155,8 @@ def bucket_facts(arguments: Sequence[Facts]) -> Facts:
     )
 
 
-def _buckets(rest: Sequence[Facts]) -> tuple[Exact, Exact, int]:
-    low, high, count = (facts.constant for facts in rest) if len(rest) == 3 else (None, None, None)
+def _buckets(rest: Sequence[Properties]) -> tuple[Exact, Exact, int]:
+    low, high, count = (properties.constant for properties in rest) if len(rest) == 3 else (None, None, None)
     if not isinstance(low, int | Fraction) or not isinstance(high, int | Fraction) or not isinstance(count, int):
         raise Misfit("WIDTH_BUCKET takes a number, constant ends and a constant whole number of buckets")
     if not (1 <= count <= MOST_BUCKETS and 0 < float(high) - float(low) < math.inf):
@@ -164,13 +164,13 @@ def _buckets(rest: Sequence[Facts]) -> tuple[Exact, Exact, int]:
     return low, high, count
 
 
-def _in_integers(arguments: Sequence[Facts]) -> bool:
-    return all(isinstance(facts.type, Integer) for facts in arguments)
+def _in_integers(arguments: Sequence[Properties]) -> bool:
+    return all(isinstance(properties.type, Integer) for properties in arguments)
 
 
 def bucket_sql(arguments: Sequence[Written]) -> Term:
-    low, high, count = _buckets([argument.facts for argument in arguments[1:]])
-    if _in_integers([argument.facts for argument in arguments]):
+    low, high, count = _buckets([argument.properties for argument in arguments[1:]])
+    if _in_integers([argument.properties for argument in arguments]):
         value, first, last = (argument.sql for argument in arguments[:3])
         scaled = apply("*", apply("-", wide(value), wide(first), kind=WIDE), integer(count), kind=WIDE)
         inside: Term = apply("//", scaled, wide(integer(int(high) - int(low))), kind=WIDE)

@@ -6,21 +6,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.expressions import (
-    arithmetic,
-    bits,
-    comparison,
-    conditional,
-    date_arithmetic,
-    date_difference,
-    date_making,
-    date_text,
-    dates,
-    mathematics,
-    patterns,
-    rounding,
-    text,
-)
+from dpsql.expressions import arithmetic, bits, comparison, conditional, mathematics, patterns, rounding, text
+from dpsql.expressions.temporal import arithmetic as date_arithmetic
+from dpsql.expressions.temporal import difference as date_difference
+from dpsql.expressions.temporal import making as date_making
+from dpsql.expressions.temporal import parts as dates
+from dpsql.expressions.temporal import text as date_text
 
 if TYPE_CHECKING:
     from dpsql.expressions.function import Function

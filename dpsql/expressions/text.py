@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from dpsql.engine_sql.build import apply, cast, integer, one_zero
 from dpsql.errors import Unsupported
 from dpsql.expressions.comparison import truth
-from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written, need_count
+from dpsql.expressions.properties import Properties, bounded
 from dpsql.expressions.types import is_null
 from dpsql.limits import LONGEST_COMPARED, LONGEST_PATTERN
 from dpsql.schema.types import Double, Integer, Text
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpsql.engine_sql.tree import Term
-    from dpsql.expressions.facts import Value
+    from dpsql.expressions.properties import Value
 
 FARTHEST = 10_000
 """The largest position or length that may be asked for."""
@@ -30,35 +30,35 @@ MOST_GROWTH = 100
 MD5_LENGTH = 32
 
 
-def need_text(name: str, facts: Facts) -> None:
-    if not isinstance(facts.type, Text) and not is_null(facts):
-        raise Misfit(f"{name} takes a text, not {facts.type.name}; CAST it to VARCHAR first")
+def need_text(name: str, properties: Properties) -> None:
+    if not isinstance(properties.type, Text) and not is_null(properties):
+        raise Misfit(f"{name} takes a text, not {properties.type.name}; CAST it to VARCHAR first")
 
 
-def need_constants(name: str, arguments: Sequence[Facts], kind: type) -> None:
-    for facts in arguments:
-        if not isinstance(facts.constant, kind):
+def need_constants(name: str, arguments: Sequence[Properties], kind: type) -> None:
+    for properties in arguments:
+        if not isinstance(properties.constant, kind):
             raise Misfit(f"{name} takes constants there, not values from rows")
-        need_length(name, facts, LONGEST_PATTERN)
+        need_length(name, properties, LONGEST_PATTERN)
 
 
-def need_length(name: str, facts: Facts, most: int) -> None:
+def need_length(name: str, properties: Properties, most: int) -> None:
     """The work for each row grows with the length of the constant that its text is compared with."""
-    if len(str(facts.constant)) > most:
+    if len(str(properties.constant)) > most:
         raise Misfit(f"{name} takes a constant of at most {most:,} characters")
 
 
-def grown(nullable: bool, growth: int) -> Facts:
+def grown(nullable: bool, growth: int) -> Properties:
     """Some text that may be longer than those it is made of."""
     if growth > MOST_GROWTH:
         raise Unsupported(
             f"this text could become more than {MOST_GROWTH} times as long as the texts that it is made of",
             hint="use fewer || and CONCAT, and let REPLACE put in shorter texts",
         )
-    return Facts(Text(), nullable, growth=growth)
+    return Properties(Text(), nullable, growth=growth)
 
 
-def text_facts(name: str, counts: Sequence[int], arguments: Sequence[Facts]) -> Facts:
+def text_facts(name: str, counts: Sequence[int], arguments: Sequence[Properties]) -> Properties:
     """A text from a text, with constant texts beside it."""
     need_count(name, arguments, *counts)
     first, *rest = arguments
@@ -67,40 +67,40 @@ def text_facts(name: str, counts: Sequence[int], arguments: Sequence[Facts]) -> 
     return grown(first.nullable, first.growth * (_replacing(*rest) if name == "REPLACE" else 1))
 
 
-def _replacing(old: Facts, new: Facts) -> int:
+def _replacing(old: Properties, new: Properties) -> int:
     """How many times longer a text can become."""
-    before, after = (len(str(facts.constant).encode()) for facts in (old, new))
+    before, after = (len(str(properties.constant).encode()) for properties in (old, new))
     return max(1, -(-after // before)) if before else 1
 
 
 def call_sql(name: str, arguments: Sequence[Written]) -> Term:
     """Constant positions are written as bare numbers: some functions take no 64-bit integers."""
-    return apply(name, *(_bare(argument.facts.constant) or argument.sql for argument in arguments))
+    return apply(name, *(_bare(argument.properties.constant) or argument.sql for argument in arguments))
 
 
 def _bare(constant: Value | None) -> Term | None:
     return integer(constant) if type(constant) is int else None
 
 
-def length_facts(arguments: Sequence[Facts]) -> Facts:
+def length_facts(arguments: Sequence[Properties]) -> Properties:
     need_text("LENGTH", arguments[0])
     sizes = [len(str(value)) for value in arguments[0].values or ()]
     return bounded(Integer(), min(sizes, default=0), max(sizes, default=None), nullable=arguments[0].nullable)
 
 
-def cut_facts(name: str, least: int, arguments: Sequence[Facts]) -> Facts:
+def cut_facts(name: str, least: int, arguments: Sequence[Properties]) -> Properties:
     """A piece of a text, by constant positions and lengths."""
     need_count(name, arguments, *((2, 3) if name == "SUBSTRING" else (2,)))
     text, *positions = arguments
     need_text(name, text)
     need_constants(name, positions, int)
-    start, *length = (int(facts.constant) for facts in positions)  # type: ignore[arg-type]
+    start, *length = (int(properties.constant) for properties in positions)  # type: ignore[arg-type]
     if not least <= start <= FARTHEST or not all(0 <= size <= FARTHEST for size in length):
         raise Misfit(f"{name} takes positions from {least} and lengths from 0, both up to {FARTHEST}")
     return grown(text.nullable, text.growth)
 
 
-def pad_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+def pad_facts(name: str, arguments: Sequence[Properties]) -> Properties:
     """The length is a constant, so that one row's text cannot grow without limit."""
     need_count(name, arguments, 3)
     text, length, fill = arguments
@@ -110,7 +110,7 @@ def pad_facts(name: str, arguments: Sequence[Facts]) -> Facts:
     return cut_facts(name, 0, [text, length])
 
 
-def split_facts(arguments: Sequence[Facts]) -> Facts:
+def split_facts(arguments: Sequence[Properties]) -> Properties:
     need_count("SPLIT_PART", arguments, 3)
     text, delimiter, index = arguments
     need_constants("SPLIT_PART", [delimiter], str)
@@ -119,26 +119,26 @@ def split_facts(arguments: Sequence[Facts]) -> Facts:
     return cut_facts("SPLIT_PART", 1, [text, index])
 
 
-def position_facts(arguments: Sequence[Facts]) -> Facts:
+def position_facts(arguments: Sequence[Properties]) -> Properties:
     need_text("STRPOS", arguments[0])
     need_constants("STRPOS", arguments[1:], str)
     return bounded(Integer(), 0, None, nullable=arguments[0].nullable)
 
 
-def distance_facts(arguments: Sequence[Facts]) -> Facts:
+def distance_facts(arguments: Sequence[Properties]) -> Properties:
     need_text("LEVENSHTEIN", arguments[0])
     need_constants("LEVENSHTEIN", arguments[1:], str)
-    for facts in arguments[1:]:
-        need_length("LEVENSHTEIN", facts, LONGEST_COMPARED)
+    for properties in arguments[1:]:
+        need_length("LEVENSHTEIN", properties, LONGEST_COMPARED)
     return bounded(Integer(), 0, None, nullable=arguments[0].nullable)
 
 
-def digest_facts(arguments: Sequence[Facts]) -> Facts:
+def digest_facts(arguments: Sequence[Properties]) -> Properties:
     need_text("MD5", arguments[0])
     return grown(arguments[0].nullable, MD5_LENGTH)
 
 
-def code_facts(name: str, least: int, arguments: Sequence[Facts]) -> Facts:
+def code_facts(name: str, least: int, arguments: Sequence[Properties]) -> Properties:
     """The number of a text's first character; an empty text has the least."""
     need_text(name, arguments[0])
     return bounded(Integer(), least, sys.maxunicode, nullable=arguments[0].nullable)
@@ -148,24 +148,24 @@ def code_sql(name: str, arguments: Sequence[Written]) -> Term:
     return cast(call_sql(name, arguments), Integer())
 
 
-def test_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+def test_facts(name: str, arguments: Sequence[Properties]) -> Properties:
     need_text(name, arguments[0])
     need_constants(name, arguments[1:], str)
     return truth(nullable=arguments[0].nullable)
 
 
-def joined_facts(name: str, arguments: Sequence[Facts]) -> Facts:
+def joined_facts(name: str, arguments: Sequence[Properties]) -> Properties:
     """`||` is NULL as soon as one part is; CONCAT and CONCAT_WS pass over NULL."""
     if name == "CONCAT_WS":
         need_constants(name, arguments[:1], str)
-    nullable = name == "||" and any(facts.nullable for facts in arguments)
-    return grown(nullable, sum(facts.growth for facts in arguments))
+    nullable = name == "||" and any(properties.nullable for properties in arguments)
+    return grown(nullable, sum(properties.growth for properties in arguments))
 
 
 def as_text(argument: Written) -> Term:
-    if isinstance(argument.facts.type, Text):
+    if isinstance(argument.properties.type, Text):
         return argument.sql
-    return cast(one_zero(argument.sql) if isinstance(argument.facts.type, Double) else argument.sql, Text())
+    return cast(one_zero(argument.sql) if isinstance(argument.properties.type, Double) else argument.sql, Text())
 
 
 def joined_sql(arguments: Sequence[Written]) -> Term:

@@ -1,5 +1,5 @@
-"""Scalar expressions over the columns of a relation: a column, a literal, the value of an earlier answer, or a call of
-a function on the closed list.
+"""Scalar expressions over the columns of a relation: a column, a literal, an adaptive subquery's value, or a call of a
+function on the closed list.
 
 Everything that an analyst can write below an aggregate is one of these; what has no function is refused.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from dpsql.expressions.facts import Facts, Value, fact_of, one_of
+from dpsql.expressions.properties import Properties, Value, fact_of, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ class Literal:
 
 
 @dataclass(frozen=True)
-class Earlier:
+class AdaptiveConstant:
     """The one value of an answer that is known by the time this is evaluated: nothing but its type is known before."""
 
     name: str
@@ -63,12 +63,12 @@ class Call:
         return 1 + max((argument.depth for argument in self.arguments if isinstance(argument, Call)), default=0)
 
 
-Expression: TypeAlias = Column | Literal | Earlier | Call
-Known: TypeAlias = "Mapping[str, Facts]"
+Expression: TypeAlias = Column | Literal | AdaptiveConstant | Call
+Known: TypeAlias = "Mapping[str, Properties]"
 """What is known of each column by its name."""
 
 
-def facts_of(expression: Expression, known: Known) -> Facts:
+def properties_of(expression: Expression, known: Known) -> Properties:
     """What is known of the expression's value, from what is known of the columns."""
     match expression:
         case Column(name, _):
@@ -78,16 +78,16 @@ def facts_of(expression: Expression, known: Known) -> Facts:
         case Literal(value, kind):
             assert value is not None
             return one_of(kind, (value,), nullable=False)
-        case Earlier(_, kind):
+        case AdaptiveConstant(_, kind):
             return fact_of(kind, nullable=True)
         case Call(function, arguments, _):
-            return function.facts(tuple(facts_of(argument, known) for argument in arguments))
+            return function.properties(tuple(properties_of(argument, known) for argument in arguments))
 
 
-def type_facts(expression: Expression) -> Facts:
+def type_facts(expression: Expression) -> Properties:
     """What is known before any schema: the type, and the value of a literal."""
     if isinstance(expression, Literal):
-        return facts_of(expression, {})
+        return properties_of(expression, {})
     return fact_of(expression.type, nullable=True)
 
 
@@ -106,9 +106,9 @@ def names_read(*expressions: Expression | None) -> set[str]:
     return {column.name for part in expressions if part is not None for column in columns_of(part)}
 
 
-def reads_earlier(expression: Expression) -> bool:
-    """Whether a value of an earlier answer stands in it."""
-    return isinstance(expression, Earlier) or any(map(reads_earlier, getattr(expression, "arguments", ())))
+def reads_adaptive(expression: Expression) -> bool:
+    """Whether a value of an adaptive subquery stands in it."""
+    return isinstance(expression, AdaptiveConstant) or any(map(reads_adaptive, getattr(expression, "arguments", ())))
 
 
 def substituted(expression: Expression, renamed: Mapping[Expression, Column]) -> Expression:

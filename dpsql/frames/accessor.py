@@ -20,11 +20,10 @@ from dpsql.dbapi import Connection, connect
 from dpsql.errors import InterfaceError, LedgerError, ProgrammingError, SchemaError, UnboundedColumn, UnknownName
 from dpsql.frames.accounts import MEMORY, Account, enter, find
 from dpsql.frames.answer import Answer
-from dpsql.frames.bins import bin_edges
 from dpsql.frames.declare import bounds_hint, declare, narrowed
 from dpsql.frames.randomized import Randomized, randomized
 from dpsql.frames.vocabulary import Vocabulary
-from dpsql.frames.write_sql import ROWS, TABLE, histogram, select
+from dpsql.frames.write_sql import ROWS, TABLE, bin_edges, histogram, select
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dpsql.accounting.budget import Budget
-    from dpsql.accounting.ledger import OnFailure
+    from dpsql.accounting.ledger.ledger import OnFailure
     from dpsql.explanation import Explanation
     from dpsql.schema.types import ColumnType
     from dpsql.session import Session
@@ -218,7 +217,7 @@ class PrivateFrame(Vocabulary):
     def _session(self) -> Session:
         """The account's session, over the frame as it is now."""
         account = self._account()
-        account.session.setting.check_process()
+        account.session.environment.check_process()
         schema = narrowed(account.schema, self._labels())
         rows = self._chosen(list(schema.tables[TABLE].columns))
         try:
@@ -230,7 +229,7 @@ class PrivateFrame(Vocabulary):
         raise problem
 
     def _types(self) -> dict[str, ColumnType]:
-        from dpsql.engines.duckdb_engine import column_types  # here, so that the door is there before the engine is
+        from dpsql.engines.duckdb.engine import column_types  # here, so that the door is there before the engine is
 
         return column_types({label: self._empty([label]) for label in self._labels()})
 
@@ -314,6 +313,6 @@ def _check_same(
         )
     if ledger not in (None, account.ledger):
         raise LedgerError(f"this frame's account is in {account.ledger}", hint="leave ledger= out")
-    kept = account.session.setting.ledger.on_failure
+    kept = account.session.environment.ledger.on_failure
     if on_failure not in (None, kept):
         raise LedgerError(f"this frame's account has on_failure={kept!r}", hint="leave on_failure= out")

@@ -43,7 +43,7 @@ class Account:
 
     def is_same_as(self, other: Account) -> bool:
         if self.ledger == MEMORY:
-            return self.session.setting.ledger is other.session.setting.ledger
+            return self.session.environment.ledger is other.session.environment.ledger
         return self.ledger == other.ledger
 
 

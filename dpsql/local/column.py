@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from dpsql.errors import ProgrammingError
-from dpsql.local.declared import declared_mechanism
+from dpsql.local.k_ary import KaryResponse, RandomizedResponse
+from dpsql.local.rappor import Rappor
 from dpsql.local.shares import read_epsilon
-from dpsql.local.unary import BitReports
+from dpsql.local.subset_selection import SubsetSelection
+from dpsql.local.unary import BitReports, OptimizedUnaryEncoding
 from dpsql.schema.model import Collected
 from dpsql.schema.model import Column as DeclaredColumn
 from dpsql.schema.problems import Document, first_problem
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpsql.local.domain import Column
+    from dpsql.local.mechanism import Mechanism
+    from dpsql.schema.model import Collected
     from dpsql.schema.types import ColumnType
 
 MECHANISMS = ("kary", "randomized_response", "rappor", "oue", "subset")
@@ -65,3 +69,17 @@ def _checked(entry: dict[str, Any]) -> Collected:
         assert column.collected is not None
         return column.collected
     raise problem
+
+
+# The mechanism that a schema says a column was collected with.
+
+KINDS = (KaryResponse, OptimizedUnaryEncoding, SubsetSelection)
+
+
+def declared_mechanism(collected: Collected) -> Mechanism:
+    if collected.mechanism == Rappor.name:
+        return Rappor(collected.values, collected.epsilon, instantaneous=collected.instantaneous)
+    if collected.mechanism == RandomizedResponse.name:
+        return RandomizedResponse(collected.epsilon, collected.values)
+    (kind,) = (kind for kind in KINDS if kind.name == collected.mechanism)
+    return kind(collected.values, collected.epsilon)

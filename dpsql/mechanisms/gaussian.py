@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dpsql.accounting.costs import price
 from dpsql.accounting.events import ApproximateRelease, Composed, Free, Gaussian
 from dpsql.accounting.exact import root_up
 from dpsql.accounting.filters import Basic, Filter, Zcdp, filter_named
 from dpsql.accounting.gaussian_dp import mu_for
+from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.accounting.zcdp import rho_for
 from dpsql.mechanisms.additive import AdditiveMechanism, Allowance, Dose
 from dpsql.mechanisms.noise import Noise
@@ -101,7 +101,7 @@ class GaussianMechanism(AdditiveMechanism):
     def epsilon_at(self, precision: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
         """Precision is mu; basic composition knows nothing better than the mu itself."""
         rules = filter_named(filter_.name, filter_.epsilon, delta).rules
-        epsilon = min(rule.spent(price(Gaussian(1 / precision))) for rule in rules)
+        epsilon = min(rule.spent(privacy_loss(Gaussian(1 / precision))) for rule in rules)
         return precision if isinf(epsilon) else Fraction(epsilon)
 
     def precision_within(self, limit: Filter, weights: tuple[Fraction, ...]) -> Fraction:

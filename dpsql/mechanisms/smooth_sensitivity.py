@@ -51,7 +51,7 @@ class SmoothNoise:
     def release(
         self, answer: Fraction, bounds: LocalSensitivity, low: int, high: int, source: Randomness | None = None
     ) -> int:
-        """The noisy answer on the grid of whole numbers, held within the public [low, high]."""
+        """The noisy answer on the grid of whole numbers, clamped to the public [low, high]."""
         return rounded_real(answer, bounds.smooth(self.b) / self.a, self.kind, low, high, source)
 
 

@@ -61,7 +61,7 @@ class Panel:
         return min(values) / 2 + max(values) / 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Chart:
     kind: Kind
     axes: tuple[str, ...]
@@ -88,12 +88,12 @@ def chart_of(result: Result) -> Chart:
     panels = tuple(_panel(result.columns[position], position, rows) for position in values)
     names = tuple(column.name for column in columns)
     return Chart(
-        kind,
-        names if kind == "heat map" else (JOINT.join(names),),
-        PLACES[kind]([_at(row, keys) for row in rows]),
-        upright,
-        panels,
-        tuple(notes + _unlimited(panels)),
+        kind=kind,
+        axes=names if kind == "heat map" else (JOINT.join(names),),
+        places=PLACES[kind]([_at(row, keys) for row in rows]),
+        upright=upright,
+        panels=panels,
+        notes=tuple(notes + _unlimited(panels)),
     )
 
 
@@ -200,3 +200,17 @@ def _point(value: object, ends: Ends | None) -> Point | None:
 def _unlimited(panels: Sequence[Panel]) -> list[str]:
     missing = any(point is not None and point.low is None for panel in panels for point in panel.points)
     return ["no error bar where the error is unknown or has no limit"] if missing else []
+
+
+# Colours that can be read on white and on black: blue for values, orange for uncertainty, grey for the rest.
+
+VALUE = "#6f9fec"
+ERROR = "#e07b2e"
+INK = "#80868f"
+FAINT = 0.25
+"""How much of the ink is left in a grid line."""
+SHADES = ("#dbe7fb", "#2b5db5")
+ON_LIGHT, ON_DARK = "#1c2b45", "#ffffff"
+
+MOST_WRITTEN = 12
+"""A heat map with more columns than this has no room for numbers."""

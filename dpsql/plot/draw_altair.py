@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from dpsql.plot.colours import ERROR, FAINT, INK, MOST_WRITTEN, ON_DARK, ON_LIGHT, SHADES, VALUE
+from dpsql.plot.chart import ERROR, FAINT, INK, MOST_WRITTEN, ON_DARK, ON_LIGHT, SHADES, VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from dpsql.plot.colours import ERROR, FAINT, INK, MOST_WRITTEN, ON_DARK, ON_LIGHT, SHADES, VALUE
+from dpsql.plot.chart import ERROR, FAINT, INK, MOST_WRITTEN, ON_DARK, ON_LIGHT, SHADES, VALUE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,7 +25,7 @@ from dpsql.relation.units import is_tracked
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from dpsql.expressions.facts import Facts
+    from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Known
 
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Domain:
     """The groups are `keys` over every combination of the sources' values that satisfies the conditions."""
 
-    sources: tuple[Facts, ...]
+    sources: tuple[Properties, ...]
     keys: tuple[Expression, ...]
     """Over columns _s0, _s1, ..., one for each source."""
     conditions: tuple[Expression, ...]
@@ -43,7 +43,7 @@ class Domain:
     @property
     def size(self) -> int:
         """No more groups than this."""
-        return math.prod(facts.size or 0 for facts in self.sources)
+        return math.prod(properties.size or 0 for properties in self.sources)
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,13 @@ def source_name(number: int) -> str:
 
 def public_domain(keys: tuple[Expression, ...], relation: Relation, known: Known, most: int) -> Domain | None:
     """All groups, if they are public and at most `most`."""
-    found: dict[Expression, Facts] = {}
+    found: dict[Expression, Properties] = {}
     for key in keys:
         sources = _sources(key, known, most)
         if sources is None:
             return None
         found.update(sources)
-    renamed = {source: Column(source_name(i), facts.type) for i, (source, facts) in enumerate(found.items())}
+    renamed = {source: Column(source_name(i), properties.type) for i, (source, properties) in enumerate(found.items())}
     conditions = [part for part in _conditions(relation) if set(columns_of(part)) <= set(renamed)]
     tests = [
         test
@@ -84,7 +84,7 @@ def public_domain(keys: tuple[Expression, ...], relation: Relation, known: Known
     return domain if domain.size <= most else None
 
 
-def _sources(expression: Expression, known: Known, most: int) -> dict[Expression, Facts] | None:
+def _sources(expression: Expression, known: Known, most: int) -> dict[Expression, Properties] | None:
     """The smallest public parts that the expression is computed from; None if it also reads something else."""
     match expression:
         case Literal():
@@ -92,11 +92,11 @@ def _sources(expression: Expression, known: Known, most: int) -> dict[Expression
         case Call(_, arguments, _):
             below = [_sources(argument, known, most) for argument in arguments]
             if all(part is not None for part in below):
-                merged = {source: facts for part in below for source, facts in (part or {}).items()}
-                if math.prod(facts.size or 0 for facts in merged.values()) <= most:
+                merged = {source: properties for part in below for source, properties in (part or {}).items()}
+                if math.prod(properties.size or 0 for properties in merged.values()) <= most:
                     return merged
-    facts = kept_facts(expression, known)
-    return {expression: facts} if facts.size is not None and facts.size <= most else None
+    properties = kept_facts(expression, known)
+    return {expression: properties} if properties.size is not None and properties.size <= most else None
 
 
 def _narrowing(relation: Relation) -> Iterator[Filter | SemiJoin]:
@@ -126,4 +126,4 @@ def _renamed_test(test: SemiJoin, renamed: Mapping[Expression, Column]) -> SemiJ
 
 def _outside(test: SemiJoin) -> set[str]:
     """The columns that a test reads of the rows which it is about."""
-    return names_read(test.condition) - knowledge_of(test.other).always.keys()
+    return names_read(test.condition) - knowledge_of(test.other).properties.keys()

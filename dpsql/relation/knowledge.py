@@ -13,17 +13,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.expressions.emit import written
-from dpsql.expressions.facts import fact_of, union
 from dpsql.expressions.narrow import kept_facts, narrow
-from dpsql.expressions.tree import facts_of
+from dpsql.expressions.properties import fact_of, union
+from dpsql.expressions.tree import properties_of
 from dpsql.relation.once import once_per_node
 from dpsql.relation.per_unit import per_unit_facts
 from dpsql.relation.relation import (
-    Across,
+    CrossUnitJoin,
     Distinct,
     Filter,
     Join,
-    Listed,
     Mark,
     PerUnit,
     Project,
@@ -31,6 +30,7 @@ from dpsql.relation.relation import (
     Scan,
     SemiJoin,
     SetOp,
+    ValuesTable,
     Window,
 )
 from dpsql.relation.units import one_row_per_unit
@@ -39,20 +39,20 @@ from dpsql.schema.types import Boolean
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpsql.expressions.facts import Facts
     from dpsql.expressions.function import Written
+    from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression, Known
     from dpsql.relation.relation import WindowCall
 
 
 @dataclass(frozen=True)
 class Knowledge:
-    always: Known
+    properties: Known
     kept: Known
     listed: Known
 
-    def always_of(self, expression: Expression) -> Facts:
-        return facts_of(expression, self.always)
+    def properties_of(self, expression: Expression) -> Properties:
+        return properties_of(expression, self.properties)
 
 
 Below: TypeAlias = "Callable[[Relation], Known]"
@@ -64,7 +64,7 @@ def knowledge_of(relation: Relation) -> Knowledge:
     if isinstance(relation, Scan):
         return _scanned(relation)
     return Knowledge(
-        _always(relation),
+        _properties(relation),
         _surviving(relation, lambda below: knowledge_of(below).kept),
         _surviving(relation, lambda below: knowledge_of(below).listed),
     )
@@ -72,27 +72,27 @@ def knowledge_of(relation: Relation) -> Knowledge:
 
 def _scanned(scan: Scan) -> Knowledge:
     """A column that should hold no NULL may hold one all the same: the scan does not drop rows."""
-    declared = {column.name: column.facts for column in scan.columns}
+    declared = {column.name: column.properties for column in scan.columns}
     kept = {
-        column.name: replace(column.facts, nullable=column.facts.nullable or not column.never_null)
+        column.name: replace(column.properties, nullable=column.properties.nullable or not column.never_null)
         for column in scan.columns
     }
     return Knowledge(_maybe(declared, missing=True), kept, declared)
 
 
-def _always(relation: Relation) -> Known:
+def _properties(relation: Relation) -> Known:
     match relation:
         case Project():
-            return {name: replace(value.facts, parts=value.parts) for name, value in values_of(relation).items()}
+            return {name: replace(value.properties, parts=value.parts) for name, value in values_of(relation).items()}
         case Filter(source):
-            return knowledge_of(source).always
+            return knowledge_of(source).properties
         case PerUnit(source, keys):
-            known = knowledge_of(source).always
-            return {name: facts_of(key, known) for name, key in keys} | _called(relation, known)
+            known = knowledge_of(source).properties
+            return {name: properties_of(key, known) for name, key in keys} | _called(relation, known)
         case SetOp(_, left, right):
-            return _either(knowledge_of(left).always, knowledge_of(right).always)
+            return _either(knowledge_of(left).properties, knowledge_of(right).properties)
         case _:
-            return _combined(relation, lambda below: knowledge_of(below).always)
+            return _combined(relation, lambda below: knowledge_of(below).properties)
 
 
 def _surviving(relation: Relation, known_of: Below) -> Known:
@@ -103,7 +103,9 @@ def _surviving(relation: Relation, known_of: Below) -> Known:
             return {name: kept_facts(expression, known) for name, expression in columns}
         case Filter(source, condition):
             return narrow(known_of(source), condition)
-        case Join(_, _, "INNER", condition) | Across(_, _, _, condition) if condition is not None:
+        case Join(_, _, "INNER", condition) | CrossUnitJoin(left=_, right=_, pairs=_, condition=condition) if (
+            condition is not None
+        ):
             return narrow(_combined(relation, known_of), condition)
         case PerUnit(source, keys):
             known = known_of(source)
@@ -118,11 +120,11 @@ def _surviving(relation: Relation, known_of: Below) -> Known:
 def _combined(relation: Relation, known_of: Below) -> Known:
     """Nodes that keep columns as they are, or only add some."""
     match relation:
-        case Listed(_, columns):
+        case ValuesTable(_, columns):
             return dict(columns)
         case Join(left, right, kind):
             return _maybe(known_of(left), kind in ("RIGHT", "FULL")) | _maybe(known_of(right), kind in ("LEFT", "FULL"))
-        case Across(left, right):
+        case CrossUnitJoin(left=left, right=right):
             return {**known_of(left), **known_of(right)}
         case SemiJoin(source) | Distinct(source):
             return known_of(source)
@@ -138,26 +140,26 @@ def _combined(relation: Relation, known_of: Below) -> Known:
 def values_of(project: Relation) -> dict[str, Written]:
     """The columns of a projection, written."""
     assert isinstance(project, Project)
-    known = knowledge_of(project.source).always
+    known = knowledge_of(project.source).properties
     return {name: written(expression, known) for name, expression in project.columns}
 
 
-def _maybe(known: Known, missing: bool) -> dict[str, Facts]:
+def _maybe(known: Known, missing: bool) -> dict[str, Properties]:
     """The columns of a side that an outer join fills with NULL."""
-    return {name: replace(facts, nullable=facts.nullable or missing) for name, facts in known.items()}
+    return {name: replace(properties, nullable=properties.nullable or missing) for name, properties in known.items()}
 
 
 def _either(first: Known, second: Known) -> Known:
-    return {name: union([facts, second[name]], facts.type) for name, facts in first.items()}
+    return {name: union([properties, second[name]], properties.type) for name, properties in first.items()}
 
 
-def _called(relation: PerUnit | Window, known: Known) -> dict[str, Facts]:
+def _called(relation: PerUnit | Window, known: Known) -> dict[str, Properties]:
     single = one_row_per_unit(relation.source)
     if isinstance(relation, PerUnit):
         return {name: per_unit_facts(call, known, single) for name, call in relation.calls}
     return {name: _window_facts(window, known, single) for name, window in relation.columns}
 
 
-def _window_facts(window: WindowCall, known: Known, single: bool) -> Facts:
+def _window_facts(window: WindowCall, known: Known, single: bool) -> Properties:
     empty = window.frame is not None and window.frame.may_be_empty
     return per_unit_facts(window.call, known, single, empty)

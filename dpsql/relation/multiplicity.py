@@ -20,11 +20,10 @@ from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.tree import Call, names_read
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import (
-    Across,
+    CrossUnitJoin,
     Distinct,
     Filter,
     Join,
-    Listed,
     Mark,
     PerUnit,
     Project,
@@ -32,6 +31,7 @@ from dpsql.relation.relation import (
     Scan,
     SemiJoin,
     SetOp,
+    ValuesTable,
     Window,
 )
 from dpsql.relation.units import is_tracked
@@ -52,7 +52,7 @@ def rows_per_unit(relation: Relation, count: CountPublic, given: tuple[Expressio
     match relation:
         case Scan():
             return 1 if relation.one_row_per_unit or relation.declared_unique else None
-        case Listed() | Across():
+        case ValuesTable() | CrossUnitJoin():
             return None
         case PerUnit(_, _, _, True):
             return 1
@@ -92,7 +92,7 @@ def _joined(join: Join, count: CountPublic, given: tuple[Expression, ...]) -> in
 
 def most_matches_sql(left: Relation, public: Relation, conditions: tuple[Expression, ...]) -> Query:
     """How many public rows one row can be joined with: those that have the same values where equal ones are asked."""
-    own, known = knowledge_of(left).always.keys(), knowledge_of(public).always
+    own, known = knowledge_of(left).properties.keys(), knowledge_of(public).properties
     for condition in conditions:
         if names_read(condition) <= known.keys():
             public = Filter(public, condition)

@@ -14,9 +14,9 @@ from dpsql.engine_sql.build import count
 from dpsql.engine_sql.tree import Fold
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.emit import emit_value
-from dpsql.expressions.facts import Facts, bounded, fact_of, union
+from dpsql.expressions.properties import Properties, bounded, fact_of, union
 from dpsql.expressions.ranges import double_range, range_of
-from dpsql.expressions.tree import Literal, facts_of
+from dpsql.expressions.tree import Literal, properties_of
 from dpsql.relation.unit_sums import Parts, sum_parts, sum_type
 from dpsql.schema.types import Boolean, Decimal, Double, Integer
 
@@ -77,7 +77,7 @@ def _check_constants(asked: AggregateCall) -> None:
         )
 
 
-def result_type(asked: AggregateCall) -> Facts:
+def result_type(asked: AggregateCall) -> Properties:
     """What the type alone says of the result."""
     if asked.name in ("COUNT", "NTILE", *POSITIONS):
         return fact_of(Integer(), nullable=False)
@@ -89,7 +89,7 @@ def result_type(asked: AggregateCall) -> Facts:
     return fact_of(sum_type(value.type) if asked.name == "SUM" else value.type, nullable=True)
 
 
-def per_unit_facts(asked: AggregateCall, known: Known, single: bool, empty: bool = False) -> Facts:
+def per_unit_facts(asked: AggregateCall, known: Known, single: bool, empty: bool = False) -> Properties:
     """`single`: the unit has one row at most, so that sums are values. `empty`: a frame may hold no row.
 
     A group is there because it has a row, and a frame that holds its own row has one.
@@ -101,26 +101,26 @@ def per_unit_facts(asked: AggregateCall, known: Known, single: bool, empty: bool
         return bounded(Integer(), 1, 1 if single else None, nullable=False)
     if asked.name in SHARES:
         return bounded(Double(), 0, 1, nullable=False)
-    facts = facts_of(asked.arguments[0], known)
+    properties = properties_of(asked.arguments[0], known)
     if asked.name == "NTILE":
-        return bounded(Integer(), 1, facts.high, nullable=False)
+        return bounded(Integer(), 1, properties.high, nullable=False)
     if len(asked.arguments) == 3:
-        return replace(union([facts, facts_of(asked.arguments[2], known)], facts.type), nullable=True)
+        return replace(union([properties, properties_of(asked.arguments[2], known)], properties.type), nullable=True)
     if asked.name == "AVG":
-        return bounded(Double(), *double_range(facts), nullable=True)
+        return bounded(Double(), *double_range(properties), nullable=True)
     if asked.name == "SUM":
-        kind, (low, high) = sum_type(facts.type), range_of(facts)
+        kind, (low, high) = sum_type(properties.type), range_of(properties)
         if not single:
             # Values of one sign have a sum of that sign.
             low, high = (0 if low is not None and low >= 0 else None, 0 if high is not None and high <= 0 else None)
-        return bounded(kind, low, high, nullable=True, whole=facts.whole)
-    return replace(facts, nullable=True)
+        return bounded(kind, low, high, nullable=True, whole=properties.whole)
+    return replace(properties, nullable=True)
 
 
 def _most_counted(asked: AggregateCall, known: Known, single: bool) -> int | None:
     if single:
         return 1
-    return facts_of(asked.arguments[0], known).size if asked.distinct else None
+    return properties_of(asked.arguments[0], known).size if asked.distinct else None
 
 
 def per_unit_parts(asked: AggregateCall, known: Known) -> Parts:
@@ -132,7 +132,7 @@ def per_unit_parts(asked: AggregateCall, known: Known) -> Parts:
         case "COUNT":
             return _as_it_is(Fold("count", tuple(arguments), asked.distinct, kind=Integer()))
         case "SUM" | "AVG":
-            return sum_parts(asked, arguments[0], facts_of(asked.arguments[0], known))
+            return sum_parts(asked, arguments[0], properties_of(asked.arguments[0], known))
         case "ANY_VALUE":
             return _as_it_is(Fold("min", tuple(arguments)))
         case _:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from dpsql.expressions.readable import readable, readable_value
 from dpsql.expressions.tree import Column
 from dpsql.relation.relation import (
-    Across,
+    CrossUnitJoin,
     Distinct,
     Filter,
     Join,
-    Listed,
     Mark,
     PerUnit,
     Project,
@@ -20,6 +19,7 @@ from dpsql.relation.relation import (
     Scan,
     SemiJoin,
     SetOp,
+    ValuesTable,
     Window,
 )
 
@@ -41,10 +41,10 @@ def readable_aggregate(aggregate: Aggregate) -> str:
 
 def readable_relation(relation: Relation) -> str:
     match relation:
-        case Scan(table):
+        case Scan(table=table):
             return f"Scan {table}"
-        case Listed(name):
-            return f"Listed {name}"
+        case ValuesTable(name):
+            return f"ValuesTable {name}"
         case Filter(source, condition):
             return _laid_out(f"Filter[{readable(condition)}]", [readable_relation(source)])
         case Project(source, columns):
@@ -52,8 +52,10 @@ def readable_relation(relation: Relation) -> str:
         case Join(left, right, kind, condition):
             name = "Join" if kind == "INNER" else f"{kind.capitalize()}Join"
             return _laid_out(name + _test(condition), [readable_relation(left), readable_relation(right)])
-        case Across(left, right, _, condition):
-            return _laid_out(f"Across[{readable(condition)}]", [readable_relation(left), readable_relation(right)])
+        case CrossUnitJoin(left=left, right=right, pairs=_, condition=condition):
+            return _laid_out(
+                f"CrossUnitJoin[{readable(condition)}]", [readable_relation(left), readable_relation(right)]
+            )
         case SemiJoin(source, other, condition, negated):
             name = "AntiJoin" if negated else "SemiJoin"
             return _laid_out(name + _test(condition), [readable_relation(source), readable_relation(other)])

@@ -1,21 +1,21 @@
-"""Relations whose every row belongs to one unit (to two in Across), and public ones whose rows belong to nobody.
+"""Relations whose every row belongs to one unit (to two in CrossUnitJoin), and public ones whose rows belong to nobody.
 
-    Scan       a declared table, its declared facts enforced on every row
-    Listed     public rows that are known before the release runs: constants, or an earlier answer
-    Filter     the rows that satisfy a condition
-    Project    the same rows with other columns
-    Window     the same rows with columns computed from all rows of the same unit
-    Join       rows of the same unit, side by side; or rows of a unit beside public rows
-    Across     rows of different units, side by side: of these only totals can be asked, by special mechanisms
-    SemiJoin   the rows whose unit has (or has not) rows in another relation, or whose values are in a public one
-    Mark       the same rows with a column that says whether such a match is there
-    SetOp      UNION ALL, UNION, INTERSECT, EXCEPT of rows with their units
-    Distinct   every different row of every unit once
-    PerUnit    one row per unit and keys: aggregates within one unit
+    Scan           a declared table, its declared properties enforced on every row
+    ValuesTable    public rows that are known before the release runs: constants, or an adaptive subquery
+    Filter         the rows that satisfy a condition
+    Project        the same rows with other columns
+    Window         the same rows with columns computed from all rows of the same unit
+    Join           rows of the same unit, side by side; or rows of a unit beside public rows
+    CrossUnitJoin  rows of different units, side by side: of these only totals can be asked, by special mechanisms
+    SemiJoin       the rows whose unit has (or has not) rows in another relation, or whose values are in a public one
+    Mark           the same rows with a column that says whether such a match is there
+    SetOp          UNION ALL, UNION, INTERSECT, EXCEPT of rows with their units
+    Distinct       every different row of every unit once
+    PerUnit        one row per unit and keys: aggregates within one unit
 
 and on top of them the one thing that may leave: an `Aggregate`, which merges the rows of many units into groups. What
-has no node here has no private meaning and is refused. In all of them but Across the rows of one unit depend on the
-rows of that unit alone (docs/proofs/tracking.md).
+has no node here has no private meaning and is refused. In all of them but CrossUnitJoin the rows of one unit depend on
+the rows of that unit alone (docs/proofs/tracking.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from dpsql.expressions.facts import Facts
+    from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression
     from dpsql.relation.reports import Reports
     from dpsql.schema.model import Collected, Contribution
@@ -65,14 +65,14 @@ class ScanColumn:
 
     name: str
     declared: str
-    facts: Facts
+    properties: Properties
     never_null: bool = False
     """Whether no row that is read can be NULL there, whatever is declared."""
     collected: Collected | None = None
     """How it was randomised, where it stands for answers that the table does not hold: it cannot be read."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scan:
     table: str
     unit: Unit | None
@@ -86,9 +86,9 @@ class Scan:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ValuesTable:
     name: str
-    columns: tuple[tuple[str, Facts], ...]
+    columns: tuple[tuple[str, Properties], ...]
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,12 @@ class Join:
     """Whether nothing but the units is compared."""
 
 
-@dataclass(frozen=True)
-class Across:
+@dataclass(frozen=True, kw_only=True)
+class CrossUnitJoin:
     """Rows of different units side by side, where `pairs` of keys, of the left and the right side, are equal.
 
     A row belongs to two units, so nothing but a filter, a projection and an `Aggregate` may stand above it, and that
-    counts or sums with noise for the data at hand (aggregates/matched.py).
+    counts or sums with noise for the data at hand (aggregates/cross_unit.py).
     """
 
     left: Relation
@@ -173,7 +173,7 @@ class Distinct:
     source: Relation
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AggregateCall:
     """COUNT(*), SUM(x), CORR(y, x), ...: a star has no arguments."""
 
@@ -182,7 +182,7 @@ class AggregateCall:
     distinct: bool = False
     at: Place | None = field(default=None, compare=False, repr=False)
     group_bounds: tuple[Fraction, Fraction] | None = None
-    """What one unit adds to a group is held within these."""
+    """What one unit adds to a group is clamped to these."""
     fraction: Fraction | None = None
     """Which quantile is asked for."""
     wide: bool = False
@@ -243,11 +243,11 @@ class Window:
 
 
 Relation: TypeAlias = (
-    Scan | Listed | Filter | Project | Join | Across | SemiJoin | Mark | SetOp | Distinct | PerUnit | Window
+    Scan | ValuesTable | Filter | Project | Join | CrossUnitJoin | SemiJoin | Mark | SetOp | Distinct | PerUnit | Window
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Aggregate:
     """Groups of a relation's rows by keys. A bare aggregate has no keys, and one group whatever the data."""
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
-from dpsql.expressions.facts import exact_value, one_of
+from dpsql.expressions.properties import exact_value, one_of
 from dpsql.expressions.tree import Column, substituted
 from dpsql.expressions.tree import Literal as Constant
 from dpsql.relation.domain import Domain, source_name
 from dpsql.schema.types import Boolean
 
 if TYPE_CHECKING:
-    from dpsql.expressions.facts import Facts
+    from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression
     from dpsql.schema.model import Collected
     from dpsql.schema.types import ColumnType
@@ -48,7 +48,7 @@ class Report:
         return Column(self.name, self.type)
 
     @property
-    def answers(self) -> Facts:
+    def answers(self) -> Properties:
         return one_of(self.type, map(exact_value, self.collected.values), nullable=False)
 
 
@@ -62,7 +62,7 @@ class ReportCall:
     """Which count of the release it is made of."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reports:
     """The question about answers that stands above a release which counts reports, these being its last keys."""
 

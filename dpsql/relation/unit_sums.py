@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dpsql.engine_sql.tree import Term
-    from dpsql.expressions.facts import Facts
+    from dpsql.expressions.properties import Properties
     from dpsql.relation.relation import AggregateCall
     from dpsql.schema.types import ColumnType
 
@@ -45,17 +45,17 @@ class Parts:
     whole: Callable[[Sequence[Term]], Term]
 
 
-def sum_parts(asked: AggregateCall, value: Term, facts: Facts) -> Parts:
+def sum_parts(asked: AggregateCall, value: Term, properties: Properties) -> Parts:
     """SUM or AVG over a column."""
     average = asked.name == "AVG"
-    match facts.type:
+    match properties.type:
         case Integer():
             return _average_parts(total(value), value, 1) if average else Parts((total(value),), _as_integer)
         case Decimal():
-            _check_digits(asked, facts)
-            return _decimal_parts(value, facts.type, average)
+            _check_digits(asked, properties)
+            return _decimal_parts(value, properties.type, average)
         case _:
-            return _double_parts(value, _power(asked, facts), average)
+            return _double_parts(value, _power(asked, properties), average)
 
 
 def sum_type(kind: ColumnType) -> ColumnType:
@@ -70,10 +70,12 @@ def _as_integer(parts: Sequence[Term]) -> Term:
 # -- decimals ---------------------------------------------------------------------------------------------------------
 
 
-def _check_digits(asked: AggregateCall, facts: Facts) -> None:
-    kind = facts.type
+def _check_digits(asked: AggregateCall, properties: Properties) -> None:
+    kind = properties.type
     assert isinstance(kind, Decimal)
-    ends = [Fraction(10) ** (kind.precision - kind.scale) if end is None else magnitude(end) for end in range_of(facts)]
+    ends = [
+        Fraction(10) ** (kind.precision - kind.scale) if end is None else magnitude(end) for end in range_of(properties)
+    ]
     if kind.scale > SUMMED_DIGITS or max(ends) * 10**kind.scale > 10**SUMMED_DIGITS:
         raise Unsupported(
             f"{asked.name} within one unit takes decimals of up to {SUMMED_DIGITS} digits, "
@@ -113,9 +115,9 @@ def _between(mean: Term, least: Term, most: Term) -> Term:
 # -- doubles ----------------------------------------------------------------------------------------------------------
 
 
-def _power(asked: AggregateCall, facts: Facts) -> int:
+def _power(asked: AggregateCall, properties: Properties) -> int:
     """The power of two that no value of the column passes."""
-    low, high = range_of(facts)
+    low, high = range_of(properties)
     if low is not None and high is not None:
         power = power_above(max(magnitude(low), magnitude(high)))
         if power <= LARGEST_POWER:

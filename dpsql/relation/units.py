@@ -9,11 +9,10 @@ from dpsql.errors import Unsupported
 from dpsql.expressions.tree import names_read
 from dpsql.relation.once import once_per_node
 from dpsql.relation.relation import (
-    Across,
+    CrossUnitJoin,
     Distinct,
     Filter,
     Join,
-    Listed,
     Mark,
     PerUnit,
     Project,
@@ -21,6 +20,7 @@ from dpsql.relation.relation import (
     Scan,
     SemiJoin,
     SetOp,
+    ValuesTable,
     Window,
 )
 
@@ -37,9 +37,9 @@ def scans_of(relation: Relation) -> tuple[Scan, ...]:
     match relation:
         case Scan():
             return (relation,)
-        case Listed():
+        case ValuesTable():
             return ()
-        case Join(left, right) | Across(left, right) | SetOp(_, left, right):
+        case Join(left, right) | CrossUnitJoin(left=left, right=right) | SetOp(_, left, right):
             return tuple(dict.fromkeys((*scans_of(left), *scans_of(right))))
         case _:
             return scans_of(relation.source)
@@ -81,12 +81,12 @@ def reads_unit(expression: Expression, relation: Relation) -> bool:
 
 def _is_from_unit(name: str, relation: Relation) -> bool:
     match relation:
-        case Scan(_, unit, columns):
+        case Scan(table=_, unit=unit, columns=columns):
             own = unit and (unit.path[0].column if unit.path else unit.column)
             return any(column.name == name and column.declared == own for column in columns)
-        case Listed():
+        case ValuesTable():
             return False
-        case Join(left, right) | Across(left, right) | SetOp(_, left, right):
+        case Join(left, right) | CrossUnitJoin(left=left, right=right) | SetOp(_, left, right):
             return _is_from_unit(name, left) or _is_from_unit(name, right)
         case Project(source, columns):
             return any(reads_unit(value, source) for column, value in columns if column == name)
@@ -106,7 +106,7 @@ def one_row_per_unit(relation: Relation) -> bool:
     match relation:
         case Scan():
             return relation.one_row_per_unit
-        case Listed() | Across():
+        case ValuesTable() | CrossUnitJoin():
             return False
         case PerUnit(_, _, _, by_unit_alone):
             return by_unit_alone

@@ -12,11 +12,10 @@ from dpsql.expressions.tree import names_read
 from dpsql.relation import write_tests, write_within
 from dpsql.relation.knowledge import knowledge_of, values_of
 from dpsql.relation.relation import (
-    Across,
+    CrossUnitJoin,
     Distinct,
     Filter,
     Join,
-    Listed,
     Mark,
     PerUnit,
     Project,
@@ -24,6 +23,7 @@ from dpsql.relation.relation import (
     Scan,
     SemiJoin,
     SetOp,
+    ValuesTable,
     Window,
 )
 from dpsql.relation.units import is_tracked
@@ -43,11 +43,11 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Query:
     match relation:
         case Scan():
             return scan_sql(relation, names)
-        case Listed(table):
+        case ValuesTable(table):
             return Select(tuple(fields(names)), Table(table))
         case Filter(source, condition):
             below = relation_sql(source, {*names, *names_read(condition)})
-            return _passed(relation, names, below, emit(condition, knowledge_of(source).always))
+            return _passed(relation, names, below, emit(condition, knowledge_of(source).properties))
         case Project(source, columns):
             kept = [(name, expression) for name, expression in columns if name in names]
             values = values_of(relation)
@@ -55,19 +55,19 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Query:
             return select([*_unit(relation), *(Named(as_value(values[n], e), n) for n, e in kept)], below)
         case Join():
             return _join(relation, names)
-        case Across():
-            return _across(relation, names)
+        case CrossUnitJoin():
+            return _cross_unit_join(relation, names)
         case SemiJoin():
             return _semi_join(relation, names)
         case Mark():
             return _mark(relation, names)
         case SetOp(kind, left, right):
             # Rows are compared as wholes, so every column takes part, whatever is needed above.
-            everything = names if kind == "UNION ALL" else sorted(knowledge_of(left).always)
+            everything = names if kind == "UNION ALL" else sorted(knowledge_of(left).properties)
             sides = SetOperation(kind, relation_sql(left, everything), relation_sql(right, everything))
             return _passed(relation, names, sides)
         case Distinct(source):
-            everything = sorted(knowledge_of(source).always)
+            everything = sorted(knowledge_of(source).properties)
             return _passed(relation, names, distinct(relation_sql(source, everything), _unit(source), everything))
         case PerUnit():
             return write_within.per_unit_sql(relation, names, relation_sql)
@@ -89,7 +89,7 @@ def _unit(relation: Relation) -> list[Named]:
 
 def _join(join: Join, names: list[str]) -> Query:
     """Two sides of units meet within each unit only, whatever else the condition says."""
-    left_known, right_known = knowledge_of(join.left).always, knowledge_of(join.right).always
+    left_known, right_known = knowledge_of(join.left).properties, knowledge_of(join.right).properties
     wanted = {*names, *names_read(join.condition)}
     left = Derived(relation_sql(join.left, wanted & set(left_known)), "_lefts")
     right = Derived(relation_sql(join.right, wanted & set(right_known)), "_rights")
@@ -110,21 +110,21 @@ def _joined_unit(join: Join) -> Term:
     return right if join.kind == "RIGHT" else left
 
 
-def _across(across: Across, names: list[str]) -> Query:
+def _cross_unit_join(across: CrossUnitJoin, names: list[str]) -> Query:
     """Over the rows of either side that count, which the release's SQL defines; a pair is nobody's alone."""
-    meets = emit(across.condition, knowledge_of(across).always)
+    meets = emit(across.condition, knowledge_of(across).properties)
     return Select((Named(NULL, UNIT), *fields(names)), Joined("INNER", Table(LEFTS), Table(RIGHTS), meets))
 
 
 def _semi_join(semi: SemiJoin, names: list[str]) -> Query:
     known = knowledge_of(semi.source)
-    below = relation_sql(semi.source, {*names, *(names_read(semi.condition) & set(known.always))})
+    below = relation_sql(semi.source, {*names, *(names_read(semi.condition) & set(known.properties))})
     return _passed(semi, names, below, write_tests.test_sql(semi, known, relation_sql))
 
 
 def _mark(relation: Mark, names: list[str]) -> Query:
     semi, known = relation.test, knowledge_of(relation.test.source)
     passed = [name for name in names if name != relation.name]
-    used = names_read(semi.condition) & set(known.always)
+    used = names_read(semi.condition) & set(known.properties)
     mark = [Named(write_tests.mark_sql(semi, known, relation_sql), relation.name)] if relation.name in names else []
     return select([*_unit(relation), *fields(passed), *mark], relation_sql(semi.source, {*passed, *used}))

@@ -19,7 +19,7 @@ from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Query, Source
-    from dpsql.expressions.facts import Facts
+    from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression, Known
     from dpsql.relation.relation import Relation
 
@@ -31,9 +31,9 @@ def domain_sql(domain: Domain | ListedKeys, key_names: list[str]) -> Query:
     """SELECT DISTINCT keys FROM source CROSS JOIN source ... WHERE conditions."""
     if isinstance(domain, ListedKeys):
         return listed_keys_sql(domain.relation, domain.keys, key_names)
-    known: Known = {source_name(number): facts for number, facts in enumerate(domain.sources)}
+    known: Known = {source_name(number): properties for number, properties in enumerate(domain.sources)}
     keys = tuple(Named(emit(key, known), name) for key, name in zip(domain.keys, key_names, strict=True))
-    sources: list[Source] = [Derived(_values(facts, name), name) for name, facts in known.items()]
+    sources: list[Source] = [Derived(_values(properties, name), name) for name, properties in known.items()]
     conditions = [emit(condition, known) for condition in domain.conditions]
     conditions += [test_sql(test, Knowledge(known, known, known), relation_sql) for test in domain.tests]
     source = reduce(lambda left, right: Joined("CROSS", left, right), sources) if sources else None
@@ -41,26 +41,32 @@ def domain_sql(domain: Domain | ListedKeys, key_names: list[str]) -> Query:
 
 
 def listed_keys_sql(relation: Relation, keys: tuple[Expression, ...], key_names: list[str]) -> Query:
-    known = knowledge_of(relation).always
+    known = knowledge_of(relation).properties
     values = [Named(emit_value(key, known), name) for key, name in zip(keys, key_names, strict=True)]
     return replace(select(values, relation_sql(relation, names_read(*keys))), distinct=True)
 
 
-def _values(facts: Facts, name: str) -> Query:
+def _values(properties: Properties, name: str) -> Query:
     """One column with every value that the source can have, NULL among them if it can be NULL."""
-    if facts.values is not None:
-        values = (*facts.values, *([None] if facts.nullable else []))
-        return Values((name,), (facts.type,), tuple((value,) for value in values))
-    missing = Select((Named(Constant(None, facts.type), name),))
-    return SetOperation("UNION ALL", _range(facts, name), missing) if facts.nullable else _range(facts, name)
+    if properties.values is not None:
+        values = (*properties.values, *([None] if properties.nullable else []))
+        return Values((name,), (properties.type,), tuple((value,) for value in values))
+    missing = Select((Named(Constant(None, properties.type), name),))
+    return (
+        SetOperation("UNION ALL", _range(properties, name), missing)
+        if properties.nullable
+        else _range(properties, name)
+    )
 
 
-def _range(facts: Facts, name: str) -> Query:
-    count = (facts.size or 0) - facts.nullable
+def _range(properties: Properties, name: str) -> Query:
+    count = (properties.size or 0) - properties.nullable
     number = Field(NUMBER, kind=Integer())
-    if isinstance(facts.low, date):
-        value = apply("date + days", Constant(facts.low, facts.type), cast(number, Short(32)), kind=facts.type)
+    if isinstance(properties.low, date):
+        value = apply(
+            "date + days", Constant(properties.low, properties.type), cast(number, Short(32)), kind=properties.type
+        )
     else:
-        assert facts.low is not None
-        value = apply("+", number, integer(int(facts.low)))
-    return select([Named(cast(value, facts.type), name)], Series(count, NUMBER))
+        assert properties.low is not None
+        value = apply("+", number, integer(int(properties.low)))
+    return select([Named(cast(value, properties.type), name)], Series(count, NUMBER))

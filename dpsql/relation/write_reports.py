@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def counted_reports_sql(aggregate: Aggregate) -> Query:
     """Columns _k0, _k1, ... and a count n0, n1, ... for each call; and the number of rows."""
-    known = knowledge_of(aggregate.source).always
+    known = knowledge_of(aggregate.source).properties
     arguments = {number: call.arguments[0] for number, call in enumerate(aggregate.calls) if call.arguments}
     keys = [f"_k{number}" for number in range(len(aggregate.keys))]
     rows = [Named(emit_value(key, known), name) for key, name in zip(aggregate.keys, keys, strict=True)]

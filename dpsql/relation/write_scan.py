@@ -1,4 +1,4 @@
-"""A declared table as engine SQL, with its declared facts made true.
+"""A declared table as engine SQL, with its declared properties made true.
 
 Numbers and dates are clamped to their bounds, a text that is not among the declared values is NULL, as are NaN and
 infinity, and a text so long that one row could make a question slow. Rows whose unit is NULL belong to nobody that
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpsql.engine_sql.tree import Source, Term
-    from dpsql.expressions.facts import Facts, Value
+    from dpsql.expressions.properties import Properties, Value
     from dpsql.relation.relation import Scan, ScanColumn, Unit, UnitHop
     from dpsql.schema.types import ColumnType
 
@@ -38,7 +38,7 @@ def scan_sql(scan: Scan, names: list[str]) -> Select:
     for name in names:
         if found[name].collected is not None:
             raise _never_seen(found[name])
-    chosen = tuple(Named(_declared(found[name].declared, found[name].facts), name) for name in names)
+    chosen = tuple(Named(_declared(found[name].declared, found[name].properties), name) for name in names)
     if scan.unit is None:
         return Select(chosen, Table(scan.table, ROWS))
     source, unit = _with_unit(scan.table, scan.unit.path, scan.unit)
@@ -88,25 +88,25 @@ def _spelled(text: Term) -> Term:
     return apply("by code points", text, kind=Text())
 
 
-def _declared(column: str, facts: Facts) -> Term:
+def _declared(column: str, properties: Properties) -> Term:
     """The column as the schema declares it, whatever the row holds."""
-    if facts.values is not None:
-        return _one_of(column, facts.type, facts.values)
-    typed = _typed(column, facts.type)
-    if isinstance(facts.type, Date | Timestamp) and facts.low is None:
-        ends = (FIRST_DAY, LAST_DAY) if isinstance(facts.type, Date) else (FIRST_MOMENT, LAST_MOMENT)
-        return when(test("between", typed, *(Constant(end, facts.type) for end in ends)), typed)
-    if isinstance(facts.type, Double):
+    if properties.values is not None:
+        return _one_of(column, properties.type, properties.values)
+    typed = _typed(column, properties.type)
+    if isinstance(properties.type, Date | Timestamp) and properties.low is None:
+        ends = (FIRST_DAY, LAST_DAY) if isinstance(properties.type, Date) else (FIRST_MOMENT, LAST_MOMENT)
+        return when(test("between", typed, *(Constant(end, properties.type) for end in ends)), typed)
+    if isinstance(properties.type, Double):
         typed = one_zero(typed)
-    if facts.low is None or facts.high is None:
-        return finite(typed) if isinstance(facts.type, Double) else typed
-    least, most = Constant(facts.low, facts.type), Constant(facts.high, facts.type)
-    if isinstance(facts.type, Date | Timestamp):
+    if properties.low is None or properties.high is None:
+        return finite(typed) if isinstance(properties.type, Double) else typed
+    least, most = Constant(properties.low, properties.type), Constant(properties.high, properties.type)
+    if isinstance(properties.type, Date | Timestamp):
         # DuckDB looks ahead with the extremes of a column, and some date functions fail on those of a stray date; these
         # two hide them.
-        capped = apply("least", typed, most, kind=facts.type)
-        return when(test("is not null", typed), apply("greatest", capped, least, kind=facts.type))
-    return (finite_clamp if isinstance(facts.type, Double) else clamp)(typed, least, most)
+        capped = apply("least", typed, most, kind=properties.type)
+        return when(test("is not null", typed), apply("greatest", capped, least, kind=properties.type))
+    return (finite_clamp if isinstance(properties.type, Double) else clamp)(typed, least, most)
 
 
 def _one_of(column: str, kind: ColumnType, values: Sequence[Value]) -> Term:

@@ -8,7 +8,7 @@ from dpsql.engine_sql.build import BELOW, NULL, TRUE, UNIT, all_of, any_of, test
 from dpsql.engine_sql.tree import Case, Constant, Derived, Exists, Field, Select
 from dpsql.expressions.emit import emit
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.expressions.tree import Call, facts_of, names_read
+from dpsql.expressions.tree import Call, names_read, properties_of
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.units import is_tracked
 from dpsql.schema.types import Boolean
@@ -44,7 +44,7 @@ def _open(semi: SemiJoin, known: Knowledge, write: Write) -> list[Term]:
     """Tests that hold where NULLs leave open whether there is a match: some row differs in nothing that is known."""
     nullable = {**known.kept, **knowledge_of(semi.other).kept}
     missing = [
-        [_truth("IS NULL", side) for side in part.arguments if facts_of(side, nullable).nullable]
+        [_truth("IS NULL", side) for side in part.arguments if properties_of(side, nullable).nullable]
         for part in semi.compared
         if isinstance(part, Call)
     ]
@@ -61,9 +61,9 @@ def _truth(name: str, *arguments: Expression) -> Expression:
 
 def _exists(semi: SemiJoin, condition: Expression | None, known: Knowledge, write: Write) -> Term:
     """Whether there is a row of the other relation, of the same unit, for which the condition holds."""
-    other_known = knowledge_of(semi.other).always
+    other_known = knowledge_of(semi.other).properties
     others = Derived(write(semi.other, names_read(condition) & set(other_known)), OTHERS)
-    conditions = [emit(condition, {**known.always, **other_known})] if condition is not None else []
+    conditions = [emit(condition, {**known.properties, **other_known})] if condition is not None else []
     if is_tracked(semi.source) and is_tracked(semi.other):
         conditions.append(test("=", Field(UNIT, BELOW), Field(UNIT, OTHERS)))
     return Exists(Select((), others, all_of(conditions)))

@@ -35,7 +35,7 @@ def per_unit_sql(relation: PerUnit, names: list[str], write: Write) -> Query:
     keys = [key for _, key in relation.keys]
     wanted = [(name, call) for name, call in relation.calls if name in names]
     source, calls = _with_arguments(relation.source, wanted, names_read(*keys, *_arguments(wanted)))
-    known = knowledge_of(source).always
+    known = knowledge_of(source).properties
     grouping = [(name, emit_value(key, known)) for name, key in relation.keys]
     parts = [(name, per_unit_parts(call, known)) for name, call in calls]
     # One row per unit is no claim about the keys, which then are functions of the unit, but how the rows are made.
@@ -50,11 +50,11 @@ def per_unit_sql(relation: PerUnit, names: list[str], write: Write) -> Query:
 
 def window_sql(relation: Window, names: list[str], write: Write) -> Query:
     windows = [(name, window) for name, window in relation.columns if name in names]
-    passed = [name for name in names if name in knowledge_of(relation.source).always]
+    passed = [name for name in names if name in knowledge_of(relation.source).properties]
     # Where positions count, every column that is read breaks ties: the order does not depend on who else is there.
     read = sorted({*passed, *names_read(*(part for _, window in windows for part in _window_parts(window)))})
     source, calls = _with_arguments(relation.source, [(name, window.call) for name, window in windows], set(read))
-    known = knowledge_of(source).always
+    known = knowledge_of(source).properties
     parts = [(name, per_unit_parts(call, known)) for name, call in calls]
     over = {name: _over(window, known, read) for name, window in windows}
     computed = [
@@ -78,7 +78,7 @@ def _with_arguments(
     }
     if not computed:
         return source, calls
-    known = knowledge_of(source).always
+    known = knowledge_of(source).properties
     arguments = {name: Column(f"{name}.argument", value.type) for name, value in computed.items()}
     passed = [(name, Column(name, known[name].type)) for name in sorted(used)]
     project = Project(source, (*passed, *((arguments[name].name, value) for name, value in computed.items())))

@@ -63,16 +63,16 @@ def _release(groups: Groups, select: exp.Select) -> Answer:
             node.copy(), scope.named, refusal="a subquery would show rows of people"
         ),
     )
-    finish = _finish(above, select)
+    post_processing = _post_processing(above, select)
     calls = groups.calls
     if not groups.keys and not calls:
         raise scope.resolver.refuse("there is no aggregate", select, "write COUNT(*), SUM(x) or AVG(x)")
     kept = below.rows.kept
     listed = None if kept is None else kept.groups(groups.keys, calls, below.conditions)
     released = Aggregate(
-        below.rows.relation,
-        groups.keys,
-        tuple(calls),
+        source=below.rows.relation,
+        keys=groups.keys,
+        calls=tuple(calls),
         grouped=bool(groups.keys),
         totals=groups.totals,
         listed=listed if groups.keys else None,
@@ -83,8 +83,8 @@ def _release(groups: Groups, select: exp.Select) -> Answer:
         name = reports_name(scope.resolver.reports_number(released))
     else:
         name = release_name(scope.resolver.number_of(released, below.rows.all_units))
-    finish.set("from_", exp.From(this=exp.to_table(name)))
-    return Answer(finish)
+    post_processing.set("from_", exp.From(this=exp.to_table(name)))
+    return Answer(post_processing)
 
 
 def _answer_column(name: str) -> exp.Expr:
@@ -93,18 +93,18 @@ def _answer_column(name: str) -> exp.Expr:
     return column
 
 
-def _finish(above: Above, select: exp.Select) -> exp.Select:
+def _post_processing(above: Above, select: exp.Select) -> exp.Select:
     """The same SELECT over the release's columns; HAVING becomes WHERE, since groups are rows now."""
-    finish = exp.Select(expressions=[_output(item, above) for item in select.expressions])
-    finish.set("with_", select.args.get("with_"))
+    post_processing = exp.Select(expressions=[_output(item, above) for item in select.expressions])
+    post_processing.set("with_", select.args.get("with_"))
     having = select.args.get("having")
     if having is not None:
-        finish.set("where", exp.Where(this=above.rewritten(having.this)))
-    finish.set("windows", [above.rewritten(window) for window in select.args.get("windows") or ()])
+        post_processing.set("where", exp.Where(this=above.rewritten(having.this)))
+    post_processing.set("windows", [above.rewritten(window) for window in select.args.get("windows") or ()])
     for clause in ("qualify", "order", "limit", "offset", "distinct"):
         node = select.args.get(clause)
-        finish.set(clause, node and above.rewritten(node, aliases_first=True))
-    return finish
+        post_processing.set(clause, node and above.rewritten(node, aliases_first=True))
+    return post_processing
 
 
 def _output(item: exp.Expr, above: Above) -> exp.Expr:

@@ -1,6 +1,6 @@
 """Bounds that an aggregate carries itself: contribution_bounds_per_row and contribution_bounds_per_group.
 
-Per row, the value is held within the bounds before anything else is done with it. Per group, what one unit adds to a
+Per row, the value is clamped to the bounds before anything else is done with it. Per group, what one unit adds to a
 group is held there: that is part of the aggregate, since it happens after a unit's rows are summed.
 """
 
@@ -16,9 +16,9 @@ from dpsql.aggregates.function import Bounds
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.engine_sql.build import apply, test, when
 from dpsql.errors import ProgrammingError, Unsupported
-from dpsql.expressions.facts import Facts, bounded
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.lower import place_of
+from dpsql.expressions.properties import Properties, bounded
 from dpsql.expressions.tree import Literal
 from dpsql.expressions.types import common_type, written_as
 from dpsql.resolve.options import MARK, PER_GROUP, PER_ROW
@@ -87,13 +87,13 @@ def written_number(node: exp.Expr) -> Fraction | None:
 
 
 def with_bounds(asked: AggregateCall, bounds: Given, node: exp.Expr, lowering: Lowering) -> AggregateCall:
-    """The aggregate of values held within the bounds, or refused if it cannot be."""
+    """The aggregate of values clamped to the bounds, or refused if it cannot be."""
     if PER_ROW in bounds:
         if not _takes(asked, Bounds.PER_ROW) or len(asked.arguments) != 1:
             taking = ", ".join(name for name, function in AGGREGATES.items() if Bounds.PER_ROW in function.bounds)
             raise Unsupported(f"{asked.name} takes no bounds per row", at=asked.at, hint=f"these do: {taking}")
         (value,) = asked.arguments
-        asked = replace(asked, arguments=(_held(value, bounds[PER_ROW], node, lowering),))
+        asked = replace(asked, arguments=(_clamped(value, bounds[PER_ROW], node, lowering),))
     if PER_GROUP in bounds:
         _check_by_group(asked, *bounds[PER_GROUP])
         asked = replace(asked, group_bounds=bounds[PER_GROUP])
@@ -120,7 +120,7 @@ def _check_by_group(asked: AggregateCall, low: Fraction, high: Fraction) -> None
         )
 
 
-def _held(value: Expression, ends: tuple[Fraction, Fraction], node: exp.Expr, lowering: Lowering) -> Expression:
+def _clamped(value: Expression, ends: tuple[Fraction, Fraction], node: exp.Expr, lowering: Lowering) -> Expression:
     kind = _kind(value.type, ends)
     low, high = (Literal(int(end) if isinstance(kind, Integer) else end, kind) for end in ends)
     return lowering.build(HOLD, node, (value, low, high))
@@ -137,7 +137,7 @@ def _kind(kind: ColumnType, ends: tuple[Fraction, Fraction]) -> ColumnType:
     return Double()
 
 
-def _hold_facts(arguments: Sequence[Facts]) -> Facts:
+def _hold_facts(arguments: Sequence[Properties]) -> Properties:
     value, low, high = arguments
     kind = common_type(arguments)
     if not value.is_number or kind is None:
@@ -152,7 +152,7 @@ def _hold_facts(arguments: Sequence[Facts]) -> Facts:
 
 def _hold_sql(arguments: Sequence[Written]) -> Term:
     """NULL stays NULL, and NaN and the infinities become it: LEAST and GREATEST would turn them into a bound."""
-    kind = common_type([argument.facts for argument in arguments])
+    kind = common_type([argument.properties for argument in arguments])
     assert kind is not None
     value, low, high = (written_as(kind, argument) for argument in arguments)
     known = test("is finite" if isinstance(kind, Double) else "is not null", value)

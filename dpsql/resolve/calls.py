@@ -75,7 +75,9 @@ def _quantile_calls(node: exp.Expr, lowering: Lowering, place: Place | None) -> 
             )
     value = _where(node.expression.this, asked.value) if isinstance(node, exp.Filter) else asked.value
     argument = _argument(value, lowering, place)
-    return [AggregateCall(asked.name, (argument,), at=place, fraction=part) for part in asked.fractions], asked.listed
+    return [
+        AggregateCall(name=asked.name, arguments=(argument,), at=place, fraction=part) for part in asked.fractions
+    ], asked.listed
 
 
 def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> AggregateCall:
@@ -88,7 +90,7 @@ def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> Aggr
         raise Unsupported(f"{asked.name} takes {takes}", at=place, hint="ask about one column at a time")
     values = [_argument(part, lowering, place) for part in asked.arguments]
     arguments = (*values[:1], *(as_beside(part, values[:1]) for part in values[1:]))
-    return AggregateCall(asked.name, arguments, asked.distinct, place, wide=asked.wide)
+    return AggregateCall(name=asked.name, arguments=arguments, distinct=asked.distinct, at=place, wide=asked.wide)
 
 
 def _argument(node: exp.Expr, lowering: Lowering, place: Place | None) -> Expression:

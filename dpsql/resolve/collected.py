@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from dpsql.errors import Unsupported
 from dpsql.expressions.narrow import conjuncts
-from dpsql.expressions.tree import Column, Earlier, columns_of, names_read, reads_earlier, substituted
-from dpsql.relation.relation import Aggregate, AggregateCall, Filter, Join, Listed, Project, Scan, SemiJoin
+from dpsql.expressions.tree import AdaptiveConstant, Column, columns_of, names_read, reads_adaptive, substituted
+from dpsql.relation.relation import Aggregate, AggregateCall, Filter, Join, Project, Scan, SemiJoin, ValuesTable
 from dpsql.relation.reports import Report, ReportCall, Reports, report_name
 from dpsql.relation.units import is_tracked, one_row_per_unit, parts_of
 from dpsql.resolve.joins import all_of
@@ -51,7 +51,7 @@ class Lifted:
         read = names_read(expression)
         if not read & self.seen.keys():
             return None
-        if read - self.seen.keys() or reads_earlier(expression):
+        if read - self.seen.keys() or reads_adaptive(expression):
             named = " and ".join(f'"{self.seen[name].declared}"' for name in sorted(read & self.seen.keys()))
             raise Unsupported(
                 f"{named} holds randomised reports, and cannot be combined with other columns row by row",
@@ -92,18 +92,18 @@ def as_reports(aggregate: Aggregate) -> Aggregate:
     read = names_read(*about)
     columns = tuple(report for report in lifted.reports if report.name in read)
     released = Aggregate(
-        lifted.relation,
-        (*own_keys, *(Column(report.name, _stored(report)) for report in columns)),
-        tuple(counts),
+        source=lifted.relation,
+        keys=(*own_keys, *(Column(report.name, _stored(report)) for report in columns)),
+        calls=tuple(counts),
         grouped=bool(own_keys or columns),
     )
     numbers = iter(range(len(own_keys)))
     reports = Reports(
-        columns,
-        all_of([*lifted.conditions]),
-        tuple(next(numbers) if key is None else key for key in keys),
-        tuple(key.type for key in aggregate.keys),
-        calls,
+        columns=columns,
+        condition=all_of([*lifted.conditions]),
+        keys=tuple(next(numbers) if key is None else key for key in keys),
+        key_types=tuple(key.type for key in aggregate.keys),
+        calls=calls,
         is_free=_is_free(released, columns),
     )
     _check_size(reports)
@@ -115,7 +115,7 @@ def lift(relation: Relation) -> Lifted:
     match relation:
         case Scan(columns=columns):
             seen = {
-                column.name: Report(report_name(column.name), column.declared, column.facts.type, column.collected)
+                column.name: Report(report_name(column.name), column.declared, column.properties.type, column.collected)
                 for column in columns
                 if column.collected is not None
             }
@@ -164,13 +164,13 @@ def _call(call: AggregateCall, lifted: Lifted, counts: list[AggregateCall]) -> R
     plain = call.name in ("COUNT", "SUM", "AVG") and not call.distinct and call.group_bounds is None
     if not plain or (call.name != "COUNT" and not isinstance(call.arguments[0].type, Integer | Double | Decimal)):
         raise _beside_reports(call)
-    every = AggregateCall("COUNT", ())
+    every = AggregateCall(name="COUNT", arguments=())
     if not about:
         return ReportCall("COUNT", None, _number(every, counts))
     argument = about[0] if names_read(*call.arguments) else call.arguments[0]
     if argument is None and call.name != "COUNT":
         raise _beside_reports(call)
-    counted = every if argument is not None else AggregateCall("COUNT", call.arguments)
+    counted = every if argument is not None else AggregateCall(name="COUNT", arguments=call.arguments)
     return ReportCall(call.name, argument, _number(counted, counts))  # type: ignore[arg-type]
 
 
@@ -187,7 +187,7 @@ def _beside_reports(call: AggregateCall) -> Unsupported:
 def _check(aggregate: Aggregate, lifted: Lifted) -> None:
     at = next((call.at for call in aggregate.calls), None)
     asked = [*aggregate.keys, *(part for call in aggregate.calls for part in call.arguments)]
-    if any(map(reads_earlier, asked)) or reads_answers(lifted.relation):
+    if any(map(reads_adaptive, asked)) or reads_answers(lifted.relation):
         raise Unsupported(
             "an aggregate of randomised reports cannot read another answer",
             at=at,
@@ -220,7 +220,7 @@ def _check_size(reports: Reports) -> None:
 
 def reads_answers(part: object) -> bool:
     """Whether rows or a value of another answer, or listed rows, are anywhere in it."""
-    if isinstance(part, Listed | Earlier):
+    if isinstance(part, ValuesTable | AdaptiveConstant):
         return True
     inner = part if isinstance(part, tuple) else _fields(part)
     return any(map(reads_answers, inner))
@@ -229,7 +229,7 @@ def reads_answers(part: object) -> bool:
 def _fields(part: object) -> list[object]:
     if not is_dataclass(part):
         return []
-    return [getattr(part, field.name) for field in fields(part) if field.name not in ("at", "facts", "function")]
+    return [getattr(part, field.name) for field in fields(part) if field.name not in ("at", "properties", "function")]
 
 
 def _is_free(aggregate: Aggregate, columns: Iterable[Report]) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.resolve.earlier import earlier_value
+from dpsql.resolve.adaptive_subqueries import adaptive_value
 from dpsql.resolve.free_columns import free_columns
 from dpsql.resolve.rows import Rows
 from dpsql.resolve.syntax import copy_in_place, is_subquery, is_test, unwrapped
@@ -69,4 +69,4 @@ def constant_value(node: exp.Expr, scope: Scope) -> Expression:
         raise scope.resolver.refuse(
             "a subquery would show rows of people", node, "let it aggregate: (SELECT AVG(x) ...)"
         )
-    return earlier_value(scope.resolver, found.tree or query, scope.named, node)
+    return adaptive_value(scope.resolver, found.tree or query, scope.named, node)

@@ -108,8 +108,8 @@ def _as_values(select: exp.Select, join: exp.Join) -> None:
     lateral = join.this
     query = lateral.this.this if isinstance(lateral.this, exp.Subquery) else lateral.this
     meets = join.args.get("on")
-    always = meets is None or (isinstance(meets, exp.Boolean) and meets.this)
-    if not isinstance(query, exp.Select) or query.args.get("group") or not lateral.alias or not always:
+    properties = meets is None or (isinstance(meets, exp.Boolean) and meets.this)
+    if not isinstance(query, exp.Select) or query.args.get("group") or not lateral.alias or not properties:
         return
     if extra_clauses(join, {"this", "side", "kind", "on"}) or join.side not in ("", "LEFT"):
         return

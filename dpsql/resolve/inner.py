@@ -20,12 +20,12 @@ def inner_column(column: Column) -> exp.Column:
 
 
 def release_name(number: int) -> str:
-    """The table under which the finish reads a release."""
+    """The table under which the post-processing reads a release."""
     return f"_release_{number}"
 
 
 def reports_name(number: int) -> str:
-    """The table under which the finish reads what was estimated from reports that are counted as they are."""
+    """The table under which the post-processing reads what was estimated from reports that are counted as they are."""
     return f"_reports_{number}"
 
 

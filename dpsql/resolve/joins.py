@@ -14,7 +14,7 @@ from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, Expression, names_read
-from dpsql.relation.relation import Across, Join, Project
+from dpsql.relation.relation import CrossUnitJoin, Join, Project
 from dpsql.relation.units import different_units
 from dpsql.resolve.kept_rows import Kept
 from dpsql.resolve.rows import Rows
@@ -155,20 +155,20 @@ def _together(left: Rows, step: Step, condition: Expression | None, where: list[
     if left.is_private and right.is_private:
         within = _within_units(left, step, condition, where)
         if within is None:
-            return _across(left, step, condition, where)
+            return _cross_unit_join(left, step, condition, where)
         condition = within
         by_unit_alone = all(_is_by_unit(part, left, right) for part in conjuncts(condition))
     relation = Join(left.relation, right.relation, "INNER" if public else step.kind, condition, by_unit_alone)
     if relation.kind == "FULL" and step.using:
         return _merged(relation, left, step)
     return Rows(
-        relation,
+        relation=relation,
         # A column that USING merges is the one of the side that is kept.
-        {**left.columns, **right.columns} if step.kind == "RIGHT" else {**right.columns, **left.columns},
-        {**left.unit_keys, **right.unit_keys},
-        _present(left, right, relation.kind),
-        left.unit_type or right.unit_type,
-        public,
+        columns={**left.columns, **right.columns} if step.kind == "RIGHT" else {**right.columns, **left.columns},
+        unit_keys={**left.unit_keys, **right.unit_keys},
+        present=_present(left, right, relation.kind),
+        unit_type=left.unit_type or right.unit_type,
+        kept=public,
     )
 
 
@@ -200,7 +200,13 @@ def _merged(join: Join, left: Rows, step: Step) -> Rows:
             keys[merged.name] = key
             if frozenset({mine.name, its.name}) in present:
                 present |= {frozenset({merged.name})}
-    return Rows(Project(join, tuple(values)), columns, keys, present, left.unit_type)
+    return Rows(
+        relation=Project(join, tuple(values)),
+        columns=columns,
+        unit_keys=keys,
+        present=present,
+        unit_type=left.unit_type,
+    )
 
 
 def _within_units(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Expression | None:
@@ -214,8 +220,8 @@ def _within_units(left: Rows, step: Step, condition: Expression | None, where: l
     return all_of([*parts, *found]) if found else None
 
 
-def _across(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Rows:
-    """Rows of different units, matched by equal keys: there may be a way to count them (aggregates/matched.py)."""
+def _cross_unit_join(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Rows:
+    """Rows of different units, matched by equal keys: there may be a way to count them (aggregates/cross_unit.py)."""
     right = step.rows
     parts = [*(conjuncts(condition) if condition is not None else ()), *(where if step.kind == "INNER" else ())]
     sides = [frozenset(column.name for column in rows.columns.values()) for rows in (left, right)]
@@ -223,8 +229,15 @@ def _across(left: Rows, step: Step, condition: Expression | None, where: list[Ex
     linking = all_of([part for part in parts if names_read(part) <= sides[0] | sides[1]])
     if not pairs or linking is None or step.kind != "INNER":
         raise different_units(same_unit_said(left, right), step.at)
-    relation = Across(left.relation, right.relation, pairs, linking, same_unit_said(left, right), step.at)
-    return Rows(relation, {**right.columns, **left.columns}, unit_type=left.unit_type)
+    relation = CrossUnitJoin(
+        left=left.relation,
+        right=right.relation,
+        pairs=pairs,
+        condition=linking,
+        same_unit=same_unit_said(left, right),
+        at=step.at,
+    )
+    return Rows(relation=relation, columns={**right.columns, **left.columns}, unit_type=left.unit_type)
 
 
 def _pair(part: Expression, left: frozenset[str], right: frozenset[str]) -> tuple[Expression, Expression] | None:

@@ -35,7 +35,12 @@ def per_unit(groups: Groups, select: exp.Select) -> Rows:
     having = [above.rewritten(clause.this) for clause in (select.args.get("having"),) if clause is not None]
     rows = _grouped(groups)
     # Subqueries up here are constants, and names are aliases: all else has become a column.
-    scope = Scope(groups.below.scope.resolver, groups.below.scope.named, Source(rows, (), {}), dict(items))
+    scope = Scope(
+        resolver=groups.below.scope.resolver,
+        named=groups.below.scope.named,
+        source=Source(rows, (), {}),
+        aliases=dict(items),
+    )
     scope = read_constants(scope, [*having, *(node for _, node in items)])
     for node in having:
         rows = replace(rows, relation=Filter(rows.relation, scope.condition(node, "HAVING")))
@@ -74,4 +79,4 @@ def _grouped(groups: Groups) -> Rows:
     )
     told = {name: sense for name, key in keys.items() if (sense := rows.key_of(key)) is not None}
     present = frozenset(frozenset({name}) for name in told if rows.tells_unit(keys[name]))
-    return Rows(relation, {}, told, present, rows.unit_type)
+    return Rows(relation=relation, columns={}, unit_keys=told, present=present, unit_type=rows.unit_type)

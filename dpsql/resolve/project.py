@@ -87,7 +87,13 @@ def output_rows(rows: Rows, columns: dict[str, Expression]) -> Rows:
     present = {frozenset({name}) for name in keys if rows.tells_unit(values[name])}
     shown = {value.name: name for name, value in values.items() if isinstance(value, Column)}
     present |= {frozenset(map(shown.__getitem__, names)) for names in rows.present if names <= shown.keys()}
-    return Rows(Project(rows.relation, tuple(values.items())), seen, keys, frozenset(present), rows.unit_type)
+    return Rows(
+        relation=Project(rows.relation, tuple(values.items())),
+        columns=seen,
+        unit_keys=keys,
+        present=frozenset(present),
+        unit_type=rows.unit_type,
+    )
 
 
 def _columns(select: exp.Select, scope: Scope, windows: Windows) -> dict[str, Expression]:

@@ -22,21 +22,14 @@ from dpsql.resolve.read_from import from_items, read_from
 from dpsql.resolve.rows import Answer, Item, Named, Rows, declared_rows, with_column_names
 from dpsql.resolve.select import resolve_select
 from dpsql.resolve.set_operations import combined
-from dpsql.resolve.syntax import (
-    extra_clauses,
-    has_aggregate,
-    is_defined,
-    is_interval_end,
-    nested_queries,
-    stray_bounds,
-)
+from dpsql.resolve.syntax import extra_clauses, has_aggregate, is_defined, is_interval_end, nested_queries, stray_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dpsql.engines.public import EmptyScratch, Guarantees
+    from dpsql.engines.public import EmptyPostProcessor, Guarantees
     from dpsql.relation.relation import Aggregate
-    from dpsql.resolve.earlier import EarlierAnswer
+    from dpsql.resolve.adaptive_subqueries import AdaptiveSubquery
     from dpsql.schema.model import Schema
     from dpsql.source import Place
 
@@ -59,16 +52,16 @@ RESERVED = ("_release", "_reports")
 AGGREGATE_FIRST = "let it aggregate: COUNT(*), SUM(x), AVG(x)"
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Resolver:
     """Walks one query and collects its releases."""
 
     schema: Schema
-    engine: Guarantees
+    guarantees: Guarantees
     text: str
-    scratch: EmptyScratch
+    post_processor: EmptyPostProcessor
     releases: list[tuple[Aggregate, frozenset[str]]] = field(default_factory=list)
-    earlier: list[EarlierAnswer] = field(default_factory=list)
+    adaptive: list[AdaptiveSubquery] = field(default_factory=list)
     reports: list[Aggregate] = field(default_factory=list)
     """Randomised reports that are counted as they are."""
     mentioned: frozenset[str] = frozenset()
@@ -101,8 +94,8 @@ class Resolver:
             raise self.refuse(
                 "bounds are for an aggregate", node, "write SUM(x, contribution_bounds_per_row => (0, 5))"
             )
-        finish = self.answer(tree, {}, refusal="the query would show rows of people as they are")
-        for node in finish.find_all(exp.Anonymous):
+        post_processing = self.answer(tree, {}, refusal="the query would show rows of people as they are")
+        for node in post_processing.find_all(exp.Anonymous):
             if is_wrapper(node):
                 raise self.refuse(
                     "bounds are for aggregates over people", node, "this one is over answers: leave them out"
@@ -113,7 +106,7 @@ class Resolver:
                     node,
                     "write it beside the aggregate",
                 )
-        return finish
+        return post_processing
 
     def query(self, node: exp.Expr, named: Named) -> Item:
         found = self.item_of(node, named)
@@ -216,16 +209,16 @@ class Resolver:
             self.reports.append(aggregate)
         return self.reports.index(aggregate)
 
-    def public_scans(self, finish: exp.Expr) -> Iterator[Scan | Aggregate]:
+    def public_scans(self, post_processing: exp.Expr) -> Iterator[Scan | Aggregate]:
         """The public tables that a finished query still reads by name, and the reports that it counts."""
-        tables = [table for table in finish.find_all(exp.Table) if not is_defined(table)]
+        tables = [table for table in post_processing.find_all(exp.Table) if not is_defined(table)]
         names = {table.name for table in tables}
         if any(reports_name(number) in names for number in range(len(self.reports))):
             yield from self.reports  # all of them, since they are known by their place
         for name in dict.fromkeys(table.name.lower() for table in tables):
             table = self.schema.table(name)
             if table is not None:
-                scan = declared_rows(table, self.schema, self.engine, reports=False).relation
+                scan = declared_rows(table, self.schema, self.guarantees, reports=False).relation
                 assert isinstance(scan, Scan)
                 if scan.unit is not None:  # every reading of it should have been resolved
                     raise Unsupported(f'"{name}" cannot be read there', hint="name its aggregate in a WITH query")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import UnknownName
+from dpsql.resolve.adaptive_subqueries import adaptive_rows
 from dpsql.resolve.collected import reads_reports
-from dpsql.resolve.earlier import earlier_rows
 from dpsql.resolve.joins import Source, add_step, read_step
 from dpsql.resolve.rows import Answer, Rows, declared_rows, with_column_names
 from dpsql.resolve.scope import Scope
@@ -39,11 +39,13 @@ def read_from(
     for rows, node in zip(others, select.args.get("joins") or (), strict=True):
         source = add_step(source, read_step(rows, node, source.columns, resolver.place(node)), taken)
     aliases = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
-    return Scope(resolver, named, source, {} if outer is not None else aliases, outer=outer)
+    return Scope(
+        resolver=resolver, named=named, source=source, aliases={} if outer is not None else aliases, outer=outer
+    )
 
 
 def _rows_of(item: Item, node: exp.Expr, named: Named, resolver: Resolver) -> Rows:
-    rows = item if isinstance(item, Rows) else item.rows or earlier_rows(resolver, node, named)
+    rows = item if isinstance(item, Rows) else item.rows or adaptive_rows(resolver, node, named)
     alias = node.alias_or_name
     return rows.called(alias) if alias else rows
 
@@ -79,5 +81,5 @@ def _by_name(node: exp.Table, named: Named, resolver: Resolver) -> Item:
             f'there is no table "{node.name}"', at=resolver.place(node.this), hint=did_you_mean(node.name, known)
         )
     if table.is_public and not reads_reports(table, resolver.mentioned):
-        return Answer(None, declared_rows(table, resolver.schema, resolver.engine, reports=False))
-    return declared_rows(table, resolver.schema, resolver.engine)
+        return Answer(None, declared_rows(table, resolver.schema, resolver.guarantees, reports=False))
+    return declared_rows(table, resolver.schema, resolver.guarantees)

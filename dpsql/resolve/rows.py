@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.errors import ProgrammingError
-from dpsql.expressions.facts import Facts, bounded, exact_value, fact_of, one_of
+from dpsql.expressions.properties import Properties, bounded, exact_value, fact_of, one_of
 from dpsql.expressions.tree import Column, names_read
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Project, Relation, Scan, ScanColumn, Unit, UnitHop
@@ -34,7 +34,7 @@ LISTED_BITS = 12
 """Reports of so many bits are written down as a list of all that there can be."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rows:
     """A relation under the names that a query sees: lower case, with and without the table's alias."""
 
@@ -195,20 +195,26 @@ def declared_rows(table: Table, schema: Schema, engine: Guarantees, *, reports: 
         for name, column in declared.items()
     )
     scan = Scan(
-        table.name,
-        unit,
-        answers + tuple(_reports(column) for column in declared.values() if column.collected is not None),
-        table.contribution,
+        table=table.name,
+        unit=unit,
+        columns=answers + tuple(_reports(column) for column in declared.values() if column.collected is not None),
+        contribution=table.contribution,
         one_row_per_unit=unit is not None and not unit.path and engine.is_unique(table.name, unit.column, unit.type),
         declared_unique=table.unique,
     )
-    columns = {column.declared.lower(): Column(column.name, column.facts.type) for column in answers}
+    columns = {column.declared.lower(): Column(column.name, column.properties.type) for column in answers}
     if unit is None or own is None:
-        return Rows(scan, columns)
+        return Rows(relation=scan, columns=columns)
     keys = _unit_keys(table, schema)
     if not unit.path:
         keys[inner_name(own)] = UNIT
-    return Rows(scan, columns, keys, frozenset({frozenset({inner_name(own)})}), unit.type)
+    return Rows(
+        relation=scan,
+        columns=columns,
+        unit_keys=keys,
+        present=frozenset({frozenset({inner_name(own)})}),
+        unit_type=unit.type,
+    )
 
 
 def _reports(column: DeclaredColumn) -> ScanColumn:
@@ -216,11 +222,11 @@ def _reports(column: DeclaredColumn) -> ScanColumn:
     assert column.collected is not None
     bits = len(column.collected.values) if column.collected.is_bits else 0
     if bits > LISTED_BITS:
-        facts = fact_of(column.stored_type, nullable=False)
+        properties = fact_of(column.stored_type, nullable=False)
     else:
         possible = range(2**bits) if bits else map(exact_value, column.collected.values)
-        facts = one_of(column.stored_type, possible, nullable=False)
-    return ScanColumn(report_name(inner_name(column.name)), column.name, facts)
+        properties = one_of(column.stored_type, possible, nullable=False)
+    return ScanColumn(report_name(inner_name(column.name)), column.name, properties)
 
 
 def _unit_of(table: Table, schema: Schema, engine: Guarantees) -> Unit | None:
@@ -252,7 +258,7 @@ def _unit_keys(table: Table, schema: Schema) -> dict[str, UnitKey]:
     return keys
 
 
-def declared_facts(column: DeclaredColumn) -> Facts:
+def declared_facts(column: DeclaredColumn) -> Properties:
     """What the schema says of a column; the scan makes it true."""
     if column.collected is not None:
         return one_of(column.type, map(exact_value, column.collected.values), nullable=False)

@@ -36,7 +36,7 @@ READS_OUTSIDE = "the subquery reads the row outside"
 COMPARE_UNITS = "use EXISTS and compare the units in it, or join a subquery that is grouped by what is compared"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scope:
     resolver: Resolver
     named: Named

@@ -12,9 +12,9 @@ from sqlglot import exp
 
 from dpsql.errors import Unsupported
 from dpsql.relation.relation import Mark, SemiJoin
+from dpsql.resolve.adaptive_subqueries import adaptive_rows
 from dpsql.resolve.constant_subqueries import outside_columns
 from dpsql.resolve.correlated import read_inside
-from dpsql.resolve.earlier import earlier_rows
 from dpsql.resolve.joins import all_of, same_unit
 from dpsql.resolve.rows import Rows
 from dpsql.resolve.scope import COMPARE_UNITS, READS_OUTSIDE
@@ -127,5 +127,5 @@ def _other_rows(test: Test, scope: Scope) -> Rows:
     if isinstance(found, Rows):
         rows = found
     else:
-        rows = found.rows or earlier_rows(scope.resolver, exp.Subquery(this=found.tree or query), scope.named)
+        rows = found.rows or adaptive_rows(scope.resolver, exp.Subquery(this=found.tree or query), scope.named)
     return rows.apart_from(scope.source.inner_names)

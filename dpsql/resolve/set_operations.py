@@ -62,7 +62,13 @@ def combined(node: exp.SetOperation, left: Rows, right: Rows, refuse: Refuse) ->
         _aligned(right, its, names, kinds),
     )
     columns = {name: Column(inner_name(name), kind) for (name, _), kind in zip(mine, kinds, strict=True)}
-    return Rows(relation, columns, keys, frozenset(frozenset({name}) for name in present), left.unit_type)
+    return Rows(
+        relation=relation,
+        columns=columns,
+        unit_keys=keys,
+        present=frozenset(frozenset({name}) for name in present),
+        unit_type=left.unit_type,
+    )
 
 
 def _kind(column: Column, other: Column, node: exp.Expr, refuse: Refuse) -> ColumnType:

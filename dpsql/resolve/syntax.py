@@ -141,11 +141,11 @@ def is_defined(table: exp.Table) -> bool:
     above = table.parent
     while above is not None:
         if isinstance(above, exp.With):
-            earlier = above.expressions[: above.expressions.index(below)] if below in above.expressions else []
+            adaptive = above.expressions[: above.expressions.index(below)] if below in above.expressions else []
         else:
             clause = above.args.get("with_")
-            earlier = clause.expressions if clause is not None and clause is not below else []
-        if any(part.alias.lower() == table.name.lower() for part in earlier):
+            adaptive = clause.expressions if clause is not None and clause is not below else []
+        if any(part.alias.lower() == table.name.lower() for part in adaptive):
             return True
         below, above = above, above.parent
     return False

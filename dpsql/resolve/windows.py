@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from dpsql.errors import Unsupported
-    from dpsql.expressions.facts import Facts
     from dpsql.expressions.lower import Lowering
+    from dpsql.expressions.properties import Properties
     from dpsql.resolve.apply_where import Filtered
     from dpsql.resolve.rows import Rows
 
@@ -50,12 +50,12 @@ class Windows:
         def replaced(part: exp.Expr) -> exp.Expr:
             if not isinstance(part, exp.Window) or part.parent_select is not None:
                 return part
-            window, facts = self.call(part)
-            return inner_column(Column(next(name for name, call in self.calls if call == window), facts.type))
+            window, properties = self.call(part)
+            return inner_column(Column(next(name for name, call in self.calls if call == window), properties.type))
 
         return node.copy().transform(replaced, copy=False)
 
-    def call(self, node: exp.Window) -> tuple[WindowCall, Facts]:
+    def call(self, node: exp.Window) -> tuple[WindowCall, Properties]:
         refuse = self.below.scope.resolver.refuse
         return _window_call(
             _named_window(node, self.definitions, refuse), self.below.scope.lowering, self.below.rows, refuse
@@ -72,7 +72,7 @@ def _windows_in(node: exp.Expr) -> Iterator[exp.Window]:
     return cast("Iterator[exp.Window]", outermost(node, lambda part: isinstance(part, exp.Window)))
 
 
-def _window_call(node: exp.Window, lowering: Lowering, rows: Rows, refuse: Refuse) -> tuple[WindowCall, Facts]:
+def _window_call(node: exp.Window, lowering: Lowering, rows: Rows, refuse: Refuse) -> tuple[WindowCall, Properties]:
     """A window function, which must be partitioned by the unit."""
     if extra_clauses(node, {"this", "partition_by", "order", "over", "spec"}):
         raise refuse("this kind of window cannot be used", node, "write OVER (PARTITION BY unit ORDER BY ...)")

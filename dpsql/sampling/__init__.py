@@ -6,13 +6,12 @@ does not (docs/proofs/exact_sampling.md).
 
 from __future__ import annotations
 
-from dpsql.sampling.bernoulli import bernoulli_exp
+from dpsql.sampling.bernoulli import bernoulli_exp, uniform_below
 from dpsql.sampling.choice import choose, uniform_each
 from dpsql.sampling.discrete_laplace import discrete_laplace
 from dpsql.sampling.randomness import CryptographicRandomness, Randomness
 from dpsql.sampling.real_noise import rounded_real
 from dpsql.sampling.rounded_gaussian import rounded_gaussian
-from dpsql.sampling.uniform import uniform_below
 
 __all__ = [
     "CryptographicRandomness",

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpsql.sampling.bernoulli import LazyUniform
 from dpsql.sampling.enclosure import exactly, precise
 from dpsql.sampling.randomness import CryptographicRandomness, Randomness
-from dpsql.sampling.uniform import LazyUniform
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

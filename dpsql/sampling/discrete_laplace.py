@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpsql.sampling.bernoulli import LazyUniform
 from dpsql.sampling.enclosure import (
     CHUNK,
     LEAST_RELIABLE,
@@ -27,7 +28,6 @@ from dpsql.sampling.enclosure import (
     wrapped,
 )
 from dpsql.sampling.randomness import CryptographicRandomness, Randomness
-from dpsql.sampling.uniform import LazyUniform
 
 if TYPE_CHECKING:
     from fractions import Fraction

@@ -14,18 +14,10 @@ from math import floor
 
 import numpy as np
 
-from dpsql.sampling.circle import cos_sin
-from dpsql.sampling.enclosure import (
-    LEAST_RELIABLE,
-    LIBM_ERROR,
-    LOW_63_BITS,
-    common_floor,
-    exactly,
-    precise,
-)
+from dpsql.sampling.bernoulli import LazyUniform
+from dpsql.sampling.enclosure import LEAST_RELIABLE, LIBM_ERROR, LOW_63_BITS, common_floor, cos_sin, exactly, precise
 from dpsql.sampling.randomness import CryptographicRandomness, Randomness
 from dpsql.sampling.rounded_gaussian import MOST_RELIABLE
-from dpsql.sampling.uniform import LazyUniform
 
 Interval = tuple[Decimal, Decimal]
 
@@ -99,7 +91,7 @@ class Laplace(Standard):
 def rounded_real(
     center: Fraction, scale: Fraction, noise: type[Standard], low: int, high: int, source: Randomness | None = None
 ) -> int:
-    """floor(center + scale Z + 1/2), held within [low, high]. Some 20 microseconds, or 500 if float64 is in doubt."""
+    """floor(center + scale Z + 1/2), clamped to [low, high]. Some 20 microseconds, or 500 if float64 is in doubt."""
     if scale == 0:
         return min(max(floor(center + Fraction(1, 2)), low), high)
     z = noise(source or CryptographicRandomness())

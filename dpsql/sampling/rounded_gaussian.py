@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpsql.sampling.circle import cos_sin
+from dpsql.sampling.bernoulli import LazyUniform
 from dpsql.sampling.enclosure import (
     CHUNK,
     LEAST_RELIABLE,
@@ -22,12 +22,12 @@ from dpsql.sampling.enclosure import (
     LOW_63_BITS,
     check_width,
     common_floor,
+    cos_sin,
     exactly,
     precise,
     wrapped,
 )
 from dpsql.sampling.randomness import CryptographicRandomness, Randomness
-from dpsql.sampling.uniform import LazyUniform
 
 if TYPE_CHECKING:
     from fractions import Fraction

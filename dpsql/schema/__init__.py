@@ -2,18 +2,7 @@
 
 from dpsql.schema.load import load_schema
 from dpsql.schema.model import Collected, Column, Contribution, Csv, Hop, Schema, Table, UnitPath
-from dpsql.schema.types import (
-    Boolean,
-    ColumnType,
-    Date,
-    Decimal,
-    Double,
-    Integer,
-    Text,
-    Timestamp,
-    Value,
-    parse_type,
-)
+from dpsql.schema.types import Boolean, ColumnType, Date, Decimal, Double, Integer, Text, Timestamp, Value, parse_type
 
 __all__ = [
     "Boolean",

@@ -32,17 +32,7 @@ from pydantic import (
 
 from dpsql.errors import SchemaError
 from dpsql.schema.problems import COLUMN_BRANCH, PATH_BRANCH, Document, complaint, first_problem
-from dpsql.schema.types import (
-    PLAIN_TYPES,
-    Boolean,
-    ColumnType,
-    Integer,
-    Text,
-    Value,
-    misfit,
-    parse_type,
-    shown,
-)
+from dpsql.schema.types import PLAIN_TYPES, Boolean, ColumnType, Integer, Text, Value, misfit, parse_type, shown
 from dpsql.source import did_you_mean
 
 TYPE_JSON: dict[str, Any] = {

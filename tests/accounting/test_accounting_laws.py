@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsql.accounting.costs import Totals, price
 from dpsql.accounting.events import (
     KINDS,
     ApproximateRelease,
@@ -26,6 +25,7 @@ from dpsql.accounting.events import (
     from_json,
 )
 from dpsql.accounting.filters import FILTERS, RESERVED_SHARE, Auto, Basic, Gdp, Mixed, Zcdp, filter_named
+from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
 from dpsql.errors import ProgrammingError, Unsupported
 
 TENTH = Fraction(1, 10)
@@ -48,26 +48,26 @@ class LawsOfEvents:
 
     @pytest.mark.parametrize("k", [0, 1, 2, 7])
     def test_k_fold_composition_is_k_single_ones(self, k):
-        singles = Totals()
+        singles = PrivacyLoss()
         for _ in range(k):
-            singles += price(self.event)
-        assert price(Composed((self.event,) * k)) == singles
+            singles += privacy_loss(self.event)
+        assert privacy_loss(Composed((self.event,) * k)) == singles
 
     def test_order_does_not_matter(self):
         events = (self.event, Gaussian(Fraction(7, 3)), PureRelease(TENTH))
-        assert len({price(Composed(order)) for order in permutations(events)}) == 1
-        assert len({price(Parallel(order)) for order in permutations(events)}) == 1
+        assert len({privacy_loss(Composed(order)) for order in permutations(events)}) == 1
+        assert len({privacy_loss(Parallel(order)) for order in permutations(events)}) == 1
 
     def test_more_noise_never_costs_more(self):
-        assert price(self.louder) <= price(self.event)
+        assert privacy_loss(self.louder) <= privacy_loss(self.event)
 
     def test_no_amount_is_negative(self):
-        assert Totals() <= price(self.event)
+        assert PrivacyLoss() <= privacy_loss(self.event)
 
     def test_parts_cost_at_most_as_much_as_the_whole(self):
         both = (self.event, ApproximateRelease(TENTH, DELTA))
-        assert price(self.event) <= price(Parallel(both)) <= price(Composed(both))
-        assert price(Parallel((self.event, self.event))) == price(self.event)
+        assert privacy_loss(self.event) <= privacy_loss(Parallel(both)) <= privacy_loss(Composed(both))
+        assert privacy_loss(Parallel((self.event, self.event))) == privacy_loss(self.event)
 
 
 class TestLaplace(LawsOfEvents):
@@ -125,14 +125,14 @@ def test_every_event_has_its_laws():
 
 
 def test_known_prices():
-    assert price(Laplace(Fraction(10))) == price(PureRelease(TENTH))
-    assert price(Laplace(Fraction(10))).rho == Fraction(1, 200)
-    assert price(Exponential(TENTH)).rho == Fraction(1, 800)
-    assert price(Gaussian(Fraction(20))) == Totals(
+    assert privacy_loss(Laplace(Fraction(10))) == privacy_loss(PureRelease(TENTH))
+    assert privacy_loss(Laplace(Fraction(10))).rho == Fraction(1, 200)
+    assert privacy_loss(Exponential(TENTH)).rho == Fraction(1, 800)
+    assert privacy_loss(Gaussian(Fraction(20))) == PrivacyLoss(
         math.inf, Fraction(1, 800), Fraction(1, 400), Fraction(0), rest=Fraction(1, 400)
     )
-    assert price(ApproximateRelease(Fraction(0), DELTA)) == Totals(delta=DELTA)
-    assert price(Parallel(())) == price(Composed(())) == price(Free()) == Totals()
+    assert privacy_loss(ApproximateRelease(Fraction(0), DELTA)) == PrivacyLoss(delta=DELTA)
+    assert privacy_loss(Parallel(())) == privacy_loss(Composed(())) == privacy_loss(Free()) == PrivacyLoss()
 
 
 def test_an_unknown_event_is_refused_also_inside_another():
@@ -141,7 +141,7 @@ def test_an_unknown_event_is_refused_also_inside_another():
 
     for event in (Novelty(), Composed((Novelty(),)), Parallel((Free(), Novelty()))):
         with pytest.raises(Unsupported, match="Novelty"):
-            price(event)
+            privacy_loss(event)
     with pytest.raises(Unsupported, match="Novelty"):
         from_json('{"event":"Novelty"}')
 
@@ -162,35 +162,35 @@ class LawsOfFilters:
 
     def test_nothing_is_always_affordable_and_costs_nothing(self):
         for a_filter in self.filters():
-            assert a_filter.admits(Totals())
-            assert a_filter.spent(Totals()) == (0, 0)
-            assert a_filter.remaining(Totals()) == (1, float(a_filter.delta))
-            assert a_filter.affords(Totals(), Free()) == sys.maxsize
+            assert a_filter.admits(PrivacyLoss())
+            assert a_filter.spent(PrivacyLoss()) == (0, 0)
+            assert a_filter.remaining(PrivacyLoss()) == (1, float(a_filter.delta))
+            assert a_filter.affords(PrivacyLoss(), Free()) == sys.maxsize
 
     @pytest.mark.parametrize("event", [Laplace(Fraction(0)), Gaussian(Fraction(0)), NonPrivate()])
     def test_zero_noise_is_infinite_loss(self, event):
         for a_filter in [*self.filters(), self.kind(Fraction(10**15), DELTA)]:
-            assert not a_filter.admits(price(event))
-            assert not a_filter.admits(price(Parallel((Free(), event))))
-            assert a_filter.affords(Totals(), event) == 0
-            assert a_filter.spent(price(event)).epsilon == math.inf
-            assert a_filter.remaining(price(event)).epsilon == 0
+            assert not a_filter.admits(privacy_loss(event))
+            assert not a_filter.admits(privacy_loss(Parallel((Free(), event))))
+            assert a_filter.affords(PrivacyLoss(), event) == 0
+            assert a_filter.spent(privacy_loss(event)).epsilon == math.inf
+            assert a_filter.remaining(privacy_loss(event)).epsilon == 0
 
     def test_what_it_affords_is_what_it_admits(self):
         for a_filter in self.filters():
             event = self.affordable if a_filter.delta else Laplace(Fraction(10))
-            k = a_filter.affords(Totals(), event)
+            k = a_filter.affords(PrivacyLoss(), event)
             assert k > 1
-            assert a_filter.admits(price(Composed((event,) * k)))
-            assert not a_filter.admits(price(Composed((event,) * (k + 1))))
-            half = price(Composed((event,) * (k // 2)))
+            assert a_filter.admits(privacy_loss(Composed((event,) * k)))
+            assert not a_filter.admits(privacy_loss(Composed((event,) * (k + 1))))
+            half = privacy_loss(Composed((event,) * (k // 2)))
             assert a_filter.affords(half, event) == k - k // 2
 
     def test_spending_never_goes_back_and_never_passes_the_budget_unseen(self):
         for a_filter in self.filters():
             event = self.affordable if a_filter.delta else Laplace(Fraction(10))
-            totals, spent, remaining = Totals(), a_filter.spent(Totals()), a_filter.remaining(Totals())
-            while a_filter.admits(totals := totals + price(event)):
+            totals, spent, remaining = PrivacyLoss(), a_filter.spent(PrivacyLoss()), a_filter.remaining(PrivacyLoss())
+            while a_filter.admits(totals := totals + privacy_loss(event)):
                 assert spent[0] <= a_filter.spent(totals).epsilon <= 1
                 assert spent[1] <= a_filter.spent(totals).delta <= float(a_filter.delta)
                 assert a_filter.remaining(totals).epsilon <= remaining[0]
@@ -200,8 +200,8 @@ class LawsOfFilters:
     def test_one_more_query_at_what_remains_fits_and_little_more_does_not(self):
         for a_filter in self.filters():
             event = self.affordable if a_filter.delta else Laplace(Fraction(10))
-            totals = price(Composed((event,) * (a_filter.affords(Totals(), event) // 3)))
-            for spent in (Totals(), totals):
+            totals = privacy_loss(Composed((event,) * (a_filter.affords(PrivacyLoss(), event) // 3)))
+            for spent in (PrivacyLoss(), totals):
                 left = Fraction(a_filter.remaining(spent).epsilon)
                 assert any(a_filter.affords(spent, query) for query in a_filter.queries_at(left, Fraction(0)))
                 more = left * Fraction(1001, 1000)
@@ -210,19 +210,19 @@ class LawsOfFilters:
     def test_delta_beside_the_curve_is_bounded_by_its_share(self):
         for a_filter in self.filters():
             share = a_filter.reserved_delta
-            assert a_filter.admits(Totals(delta=share))
-            assert not a_filter.admits(Totals(delta=share + TINY * DELTA))
+            assert a_filter.admits(PrivacyLoss(delta=share))
+            assert not a_filter.admits(PrivacyLoss(delta=share + TINY * DELTA))
             assert share + sum(rule.curve_delta for rule in a_filter.rules) == a_filter.delta
 
     def test_more_noise_never_costs_more(self):
         for a_filter in self.filters():
-            spends = [a_filter.spent(price(Laplace(Fraction(k)))).epsilon for k in (1, 2, 5, 30)]
+            spends = [a_filter.spent(privacy_loss(Laplace(Fraction(k)))).epsilon for k in (1, 2, 5, 30)]
             assert spends == sorted(spends, reverse=True)
 
     def test_a_larger_budget_affords_more(self):
         for delta in self.deltas:
             counts = [
-                self.kind(Fraction(epsilon), delta).affords(Totals(), Laplace(Fraction(10)))
+                self.kind(Fraction(epsilon), delta).affords(PrivacyLoss(), Laplace(Fraction(10)))
                 for epsilon in (1, 2, 10, 10**6, 10**15)
             ]
             assert counts == sorted(counts)
@@ -231,14 +231,14 @@ class LawsOfFilters:
     def test_without_delta_only_the_pure_sum_is_left(self):
         pure = self.kind(Fraction(1), Fraction(0))
         assert pure.mu_budget is None
-        totals = Totals()
+        totals = PrivacyLoss()
         for _ in range(10):
-            totals += price(Laplace(Fraction(10)))
+            totals += privacy_loss(Laplace(Fraction(10)))
         assert pure.admits(totals)
         assert pure.spent(totals) == (1.0, 0.0)
         assert pure.remaining(totals) == (0.0, 0.0)
-        assert not pure.admits(totals + price(PureRelease(TINY)))
-        assert not pure.admits(price(Gaussian(Fraction(10**6))))
+        assert not pure.admits(totals + privacy_loss(PureRelease(TINY)))
+        assert not pure.admits(privacy_loss(Gaussian(Fraction(10**6))))
 
     @pytest.mark.parametrize(("epsilon", "delta"), [(-1, 0), (1, 1), (1, 2), (1, -1)])
     def test_what_is_no_budget_is_refused(self, epsilon, delta):
@@ -288,14 +288,14 @@ def test_an_unknown_composition_is_refused():
 
 def test_ten_tenths_are_one_and_an_eleventh_is_too_much():
     for a_filter in (Basic(Fraction(1), DELTA), Auto(Fraction(1), DELTA)):
-        totals = price(Composed((PureRelease(TENTH),) * 10))
+        totals = privacy_loss(Composed((PureRelease(TENTH),) * 10))
         assert a_filter.admits(totals)
-        assert not a_filter.admits(totals + price(PureRelease(TINY)))
+        assert not a_filter.admits(totals + privacy_loss(PureRelease(TINY)))
 
 
 def test_auto_takes_the_better_of_two_rules():
     auto, pure, gdp = Auto(Fraction(3), DELTA), Basic(Fraction(3), DELTA), Gdp(Fraction(3), DELTA)
-    few, many = price(PureRelease(Fraction(3))), price(Composed((PureRelease(Fraction(1, 100)),) * 900))
+    few, many = privacy_loss(PureRelease(Fraction(3))), privacy_loss(Composed((PureRelease(Fraction(1, 100)),) * 900))
     assert pure.admits(few)
     assert not gdp.admits(few)
     assert auto.admits(few)
@@ -314,6 +314,6 @@ def test_auto_takes_the_better_of_two_rules():
 @settings(max_examples=50, deadline=None)
 def test_sums_do_not_depend_on_the_order_of_queries(epsilons, shuffler):
     events = [PureRelease(epsilon) for epsilon in epsilons]
-    expected = price(Composed(tuple(events)))
+    expected = privacy_loss(Composed(tuple(events)))
     shuffler.shuffle(events)
-    assert price(Composed(tuple(events))) == expected
+    assert privacy_loss(Composed(tuple(events))) == expected

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from dpsql.accounting.budget import Budget
-from dpsql.accounting.costs import Cost, price
 from dpsql.accounting.events import Composed, Free, Gaussian, Laplace, PureRelease
 from dpsql.accounting.filters import FILTERS, Auto, Basic, Gdp
-from dpsql.accounting.tally import Tally
+from dpsql.accounting.ledger.tally import Tally
+from dpsql.accounting.privacy_loss import Cost, privacy_loss
 
 DELTA = Fraction(1, 10**6)
 
@@ -20,7 +20,7 @@ DELTA = Fraction(1, 10**6)
 def after(a_filter, event, k, epsilon="1/10", delta=0):
     tally = Tally()
     for _ in range(k):
-        tally = tally.plus(price(event), Fraction(epsilon), Fraction(delta))
+        tally = tally.plus(privacy_loss(event), Fraction(epsilon), Fraction(delta))
     return Budget(a_filter, tally)
 
 

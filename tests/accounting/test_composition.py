@@ -8,11 +8,11 @@ from statistics import NormalDist
 import dp_accounting
 import pytest
 
-from dpsql.accounting.costs import Totals, price
 from dpsql.accounting.events import ApproximateRelease, Composed, Gaussian, Laplace, PureRelease
 from dpsql.accounting.filters import FILTERS, Auto, Basic, Gdp, Mixed, Zcdp
 from dpsql.accounting.gaussian_dp import delta_at, mu_for
-from dpsql.accounting.tally import Tally
+from dpsql.accounting.ledger.tally import Tally
+from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
 
 DELTA = Fraction(1, 10**6)
 # The curve is to be read at 1e-6, so the session's delta is that much larger.
@@ -21,7 +21,7 @@ PLENTY = Fraction(100)
 
 
 def hundred(event):
-    return price(Composed((event,) * 100))
+    return privacy_loss(Composed((event,) * 100))
 
 
 def test_a_hundred_laplace_queries():
@@ -31,7 +31,7 @@ def test_a_hundred_laplace_queries():
 
     tally = Tally()
     for _ in range(100):
-        tally = tally.plus(price(Laplace(Fraction(10))), Fraction(1, 10), Fraction(0))
+        tally = tally.plus(privacy_loss(Laplace(Fraction(10))), Fraction(1, 10), Fraction(0))
     assert tally.basic == (10, 0)
     assert tally.advanced(DELTA).epsilon == pytest.approx(6.3082, abs=1e-4)
 
@@ -64,7 +64,7 @@ def test_basic_composition_of_gaussians_charged_as_approximate_releases():
 def test_a_pure_release_passes_as_gaussian():
     """Randomized response is the worst pure release; its curve lies under that of its mu everywhere."""
     for epsilon in (0.1, 1.0, 3.0):
-        mu = math.sqrt(price(PureRelease(Fraction(str(epsilon)))).mu_squared)
+        mu = math.sqrt(privacy_loss(PureRelease(Fraction(str(epsilon)))).mu_squared)
         for threshold in (0.0, epsilon / 3, epsilon * 0.99):
             assert delta_of_response(epsilon, threshold) <= delta_at(mu, threshold)
 
@@ -117,7 +117,7 @@ def test_stopping_on_a_composed_curve_breaks_the_promise_and_the_filters_do_not_
     first = PureRelease(Fraction(str(FIRST)))
     for kind in FILTERS.values():
         a_filter = kind(Fraction(str(EPSILON)), Fraction(str(TARGET)))
-        assert not all(a_filter.admits(price(first) + price(second)) for second in (pure, leak))
+        assert not all(a_filter.admits(privacy_loss(first) + privacy_loss(second)) for second in (pure, leak))
 
 
 def test_the_composed_curve_is_the_one_that_dp_accounting_stops_on():
@@ -141,8 +141,8 @@ MENU = [
 def test_no_admitted_choice_after_the_first_answer_breaks_the_promise(name):
     a_filter = FILTERS[name](Fraction(str(EPSILON)), Fraction(str(TARGET)))
     for first_share in (FIRST,):
-        spent = price(PureRelease(Fraction(str(first_share))))
-        admitted = [event for event in MENU if a_filter.admits(spent + price(event))]
+        spent = privacy_loss(PureRelease(Fraction(str(first_share))))
+        admitted = [event for event in MENU if a_filter.admits(spent + privacy_loss(event))]
         assert admitted or name in ("gdp", "zcdp")
         for after_yes, after_no in product(admitted, repeat=2):
             assert delta_of_session(after_yes, after_no) <= TARGET * (1 + 1e-9)
@@ -150,9 +150,9 @@ def test_no_admitted_choice_after_the_first_answer_breaks_the_promise(name):
 
 def test_the_pure_sum_costs_auto_no_delta():
     auto = Auto(Fraction(1), DELTA)
-    totals = Totals()
+    totals = PrivacyLoss()
     for _ in range(10):
-        totals += price(PureRelease(Fraction(1, 10)))
+        totals += privacy_loss(PureRelease(Fraction(1, 10)))
     assert auto.spent(totals) == (1.0, 0.0)
 
 
@@ -192,15 +192,17 @@ def test_pure_releases_beside_gaussians_scale_the_threshold(pure, c):
 
 def test_one_kind_of_noise_after_the_other_leaves_what_is_left():
     laplace, gaussian = PureRelease(Fraction(1, 2)), Gaussian(1 / mu_for(Fraction(1, 2), DELTA))
-    kept, lost = (kind(Fraction(3), DELTA).remaining(price(laplace) + price(gaussian)) for kind in (Mixed, Auto))
+    kept, lost = (
+        kind(Fraction(3), DELTA).remaining(privacy_loss(laplace) + privacy_loss(gaussian)) for kind in (Mixed, Auto)
+    )
     assert kept.epsilon >= 1.75
     assert lost.epsilon < 2.3  # mu counts a pure release as far more than it is
 
 
 def test_old_accounts_go_on_without_mixed_rules():
     """Their sums do not say what was pure."""
-    old = Totals.from_texts({"epsilon": "inf", "rho": "1/800", "mu_squared": "1/400", "delta": "0"})
+    old = PrivacyLoss.from_texts({"epsilon": "inf", "rho": "1/800", "mu_squared": "1/400", "delta": "0"})
     assert math.inf == old.pure == old.rest
     assert Mixed(Fraction(1), DELTA).admits(old)
-    assert old.agrees(price(Gaussian(Fraction(20))))
-    assert not old.agrees(price(Gaussian(Fraction(10))))
+    assert old.agrees(privacy_loss(Gaussian(Fraction(20))))
+    assert not old.agrees(privacy_loss(Gaussian(Fraction(10))))

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.accounting import ledger_schema
-from dpsql.accounting.answers import Stored
 from dpsql.accounting.events import ApproximateRelease, Composed, Free, Gaussian, Laplace, NonPrivate, PureRelease
-from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.ledger import tables as ledger_schema
+from dpsql.accounting.ledger.answers import Stored
+from dpsql.accounting.ledger.ledger import Ledger
 from dpsql.errors import BudgetExhausted, InterfaceError, LedgerError, ProgrammingError
 
 TENTH = PureRelease(Fraction(1, 10))
@@ -108,7 +108,7 @@ def test_free_and_unpayable_events(opened):
 def test_the_hint_names_what_ran_out(opened):
     ledger = opened(epsilon=1.0, delta=1e-6)
     selection = Composed((Gaussian(Fraction(50)), ApproximateRelease(Fraction(0), Fraction(1, 10**7))))
-    with pytest.raises(BudgetExhausted, match="delta for key selection"):
+    with pytest.raises(BudgetExhausted, match="delta for choosing groups"):
         spend(ledger, selection)
     spend(ledger, Gaussian(Fraction(5)))
     with pytest.raises(BudgetExhausted, match=r'mechanism="gaussian"'):

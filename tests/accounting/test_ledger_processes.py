@@ -9,9 +9,9 @@ from fractions import Fraction
 
 import pytest
 
-from dpsql.accounting import ledger_schema
 from dpsql.accounting.events import PureRelease
-from dpsql.accounting.ledger import Ledger
+from dpsql.accounting.ledger import tables as ledger_schema
+from dpsql.accounting.ledger.ledger import Ledger
 from dpsql.errors import BudgetExhausted
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

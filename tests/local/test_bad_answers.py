@@ -11,14 +11,7 @@ import polars as pl
 import pytest
 
 from dpsql.errors import ProgrammingError
-from dpsql.local import (
-    KaryResponse,
-    OptimizedUnaryEncoding,
-    RandomizedResponse,
-    Rappor,
-    SubsetSelection,
-    best_for,
-)
+from dpsql.local import KaryResponse, OptimizedUnaryEncoding, RandomizedResponse, Rappor, SubsetSelection, best_for
 
 DAYS = [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)]
 KINDS = (KaryResponse, OptimizedUnaryEncoding, Rappor, SubsetSelection)

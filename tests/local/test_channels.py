@@ -12,14 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql.local import (
-    KaryResponse,
-    Mechanism,
-    OptimizedUnaryEncoding,
-    RandomizedResponse,
-    Rappor,
-    SubsetSelection,
-)
+from dpsql.local import KaryResponse, Mechanism, OptimizedUnaryEncoding, RandomizedResponse, Rappor, SubsetSelection
 
 DRAWS = 2_000_000
 EPSILONS = (0.001, 0.1, 0.5, 1.0, math.log(3), 2.0, 5.0, 12.0)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpsql.accounting.costs import price
 from dpsql.accounting.events import Exponential
+from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.mechanisms.exponential import QuantileChoice, Windows, extreme
 from dpsql.mechanisms.ranks import Aim, Depth, Share, share
 
@@ -222,7 +222,7 @@ def test_the_window_is_short() -> None:
 def test_the_range_of_losses_has_the_price_of_half_an_epsilon() -> None:
     """Two outcomes whose losses lie epsilon apart, wherever they lie: never more than the mu that is charged."""
     for epsilon in (0.01, 0.1, 1.0, 3.0, 10.0):
-        mu = float(price(Exponential(Fraction(epsilon))).mu_squared) ** 0.5
+        mu = float(privacy_loss(Exponential(Fraction(epsilon))).mu_squared) ** 0.5
         x = np.linspace(-epsilon - 5, 5, 10_001)
         needed = stats.norm.isf(1 / (1 + np.exp(x + epsilon))) - stats.norm.isf(1 / (1 + np.exp(x)))
         assert needed.max() <= mu * (1 + 1e-9)
@@ -233,7 +233,7 @@ def test_the_range_of_losses_has_the_price_of_half_an_epsilon() -> None:
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
 def test_two_outcomes_are_the_worst_of_all_with_that_range(epsilon: float) -> None:
     """Random pairs whose losses span epsilon: their exact delta never exceeds that of the mu that is charged."""
-    mu = float(price(Exponential(Fraction(epsilon))).mu_squared) ** 0.5
+    mu = float(privacy_loss(Exponential(Fraction(epsilon))).mu_squared) ** 0.5
     for count, spread in product((2, 3, 10), (1.0, 5.0)):
         for i in range(8):
             weights = np.exp(-spread * np.abs(np.sin(np.arange(count) * (i + 1.0))))

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpsql.accounting.costs import price
+from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.mechanisms.permute_and_flip import MostFrequent
 
 Tally = tuple[int, ...]
@@ -71,7 +71,7 @@ def test_permute_and_flip_is_not_of_bounded_range() -> None:
     even, lifted = by_permute_and_flip((0, 0), epsilon), by_permute_and_flip((0, 1), epsilon)
     assert np.ptp(np.log(even) - np.log(lifted)) > epsilon * 1.5
     assert np.sum(even * np.log(even / lifted)) > epsilon**2 / 8
-    charged = price(MostFrequent(Fraction(1, 2), 1).event)
+    charged = privacy_loss(MostFrequent(Fraction(1, 2), 1).event)
     assert (charged.epsilon, charged.rho) == (Fraction(1, 2), Fraction(1, 8))
 
 

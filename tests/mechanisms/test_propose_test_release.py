@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.accounting.costs import price
+from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.mechanisms.propose_test_release import StabilityTest
 
 TESTS = [
@@ -77,7 +77,7 @@ def test_pass_probability(distance: int) -> None:
 
 
 def test_what_a_test_costs() -> None:
-    totals = price(StabilityTest(Fraction(1, 2), Fraction(1, 100)).event)
+    totals = privacy_loss(StabilityTest(Fraction(1, 2), Fraction(1, 100)).event)
     assert (totals.epsilon, totals.delta) == (Fraction(1, 2), Fraction(1, 100))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql.accounting.costs import price
+from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.mechanisms.local_sensitivity import Average, CrossJoin, order_statistic
 from dpsql.mechanisms.smooth_sensitivity import SmoothNoise, cauchy, laplace
 from dpsql.sampling.real_noise import Cauchy, Laplace
@@ -129,8 +129,8 @@ def test_an_answer_that_nobody_can_change_is_released_as_it_is() -> None:
 
 
 def test_what_it_costs() -> None:
-    assert price(cauchy(Fraction(1)).event).delta == 0
-    with_delta = price(laplace(Fraction(1), DELTAS[0]).event)
+    assert privacy_loss(cauchy(Fraction(1)).event).delta == 0
+    with_delta = privacy_loss(laplace(Fraction(1), DELTAS[0]).event)
     assert (with_delta.epsilon, with_delta.delta) == (1, DELTAS[0])
 
 

@@ -9,8 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.sampling import CryptographicRandomness
-from dpsql.sampling.circle import _pi, cos_sin
-from dpsql.sampling.enclosure import LIBM_ERROR
+from dpsql.sampling.enclosure import LIBM_ERROR, _pi, cos_sin
 
 DIGITS = 50
 

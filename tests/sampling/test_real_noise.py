@@ -11,8 +11,7 @@ import pytest
 from scipy import stats
 
 from dpsql.sampling import CryptographicRandomness, rounded_real
-from dpsql.sampling.circle import cos_sin
-from dpsql.sampling.enclosure import LEAST_RELIABLE, precise
+from dpsql.sampling.enclosure import LEAST_RELIABLE, cos_sin, precise
 from dpsql.sampling.real_noise import Cauchy, Laplace, Standard
 from dpsql.sampling.rounded_gaussian import MOST_RELIABLE
 

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from dpsql.sampling import CryptographicRandomness, rounded_gaussian
-from dpsql.sampling.circle import cos_sin
+from dpsql.sampling.enclosure import cos_sin
 from dpsql.sampling.rounded_gaussian import _decide, _enclose
 
 SIGMAS = [Fraction(1, 3), Fraction(1), Fraction(15, 2), Fraction(1000), Fraction(2**20), Fraction(2**30)]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.tree import Constant, Short, Wide
 from dpsql.engines.duckdb.around_rank import around_rank
+from dpsql.engines.duckdb.types import engine_type
 from dpsql.engines.quoting import literal, quoted
 from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer
-from dpsql.engines.stored_types import engine_type
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpsql.engines.declared_tables import Found
+from dpsql.engines.duckdb.declared_tables import Found
 from dpsql.engines.postgresql.stored import StoredType, stored_type
 from dpsql.engines.quoting import literal
 
@@ -95,12 +95,12 @@ def _table(
     unique = {column for column, contype, *_ in constraints if contype in "pu" and types[column].keeps_apart}
     required = {column for column, (stored, not_null, _) in columns.items() if not_null and not stored.may_be_nan}
     found = Found(
-        name,
-        {column: stored.common for column, stored in types.items()},
-        is_view,
-        frozenset(column for column, (*_, generated) in columns.items() if generated == "v"),
-        frozenset(() if has_heirs else unique),
-        frozenset(() if has_heirs else required),
+        name=name,
+        columns={column: stored.common for column, stored in types.items()},
+        is_view=is_view,
+        computed=frozenset(column for column, (*_, generated) in columns.items() if generated == "v"),
+        unique=frozenset(() if has_heirs else unique),
+        required=frozenset(() if has_heirs else required),
     )
     references = {column: (table, target) for column, contype, table, target in constraints if contype == "f"}
     return PostgreSQLTable(found, types, can_be_locked, references)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from dpsql.engines.describe import Described
+from dpsql.engines.duckdb.describe import Described
 from dpsql.engines.postgresql.catalog import found_tables
 from dpsql.engines.postgresql.engine import connected
 

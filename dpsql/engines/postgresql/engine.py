@@ -17,7 +17,7 @@ import numpy as np
 import psycopg
 from psycopg import IsolationLevel
 
-from dpsql.engines.declared_tables import check_table, is_present
+from dpsql.engines.duckdb.declared_tables import check_table, is_present
 from dpsql.engines.postgresql.catalog import current_schema, found_tables
 from dpsql.engines.postgresql.render import render
 from dpsql.engines.public import Guarantees

@@ -18,9 +18,8 @@ from dpsql.engine_sql.tree import Apply, Constant, Field, Fold, Joined, Short, T
 from dpsql.engines.postgresql import doubles, moments
 from dpsql.engines.postgresql.around_rank import around_rank
 from dpsql.engines.postgresql.casts import by_code_points, no_cast, try_cast, type_name
-from dpsql.engines.postgresql.kinds import kind_of
+from dpsql.engines.postgresql.kinds import kind_of, refused
 from dpsql.engines.postgresql.ranges import Ranges, magnitude
-from dpsql.engines.postgresql.refusals import refused
 from dpsql.engines.quoting import literal, quoted
 from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer
 from dpsql.errors import Unsupported

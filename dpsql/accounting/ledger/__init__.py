@@ -1,0 +1,1 @@
+"""The ledger: every charge, durable before any data is read."""

@@ -1,0 +1,376 @@
+"""The durable account of one dataset: append-only, shared by processes, never behind what was answered.
+
+A charge is checked and recorded in one immediate transaction and is on disk when `charge` returns, so an answer that
+got out is on record whatever happens next. Running sums travel with the entries: opening, charging and looking take the
+same time after a hundred thousand queries as after one.
+
+A question that fails after its charge may fail because of one person, so it trips a wire: its analyst is answered
+nothing new until the data owner has looked and resumes. See docs/proofs/ledger.md.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+from dpsql.accounting.budget import Budget, Suspension
+from dpsql.accounting.events import Composed, Event
+from dpsql.accounting.exact import exact, rounded_up
+from dpsql.accounting.filters import Filter, filter_named
+from dpsql.accounting.ledger.answers import Answers
+from dpsql.accounting.ledger.book import Book
+from dpsql.accounting.ledger.chain import VerifyReport, verify_chain
+from dpsql.accounting.ledger.entries import Entry, Record, gives_back_at_most
+from dpsql.accounting.ledger.file import MEMORY, LedgerFile
+from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
+from dpsql.errors import AccountSuspended, BudgetExhausted, LedgerError, ProgrammingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dpsql.accounting.ledger.answers import Stored
+
+OnFailure = Literal["suspend", "warn"]
+"""What becomes of the analyst whose question failed after its charge."""
+ZERO = Fraction(0)
+
+
+class Charge(NamedTuple):
+    """`epsilon` and `delta` are the query's nominal cost, as the analyst named it; what is counted is the event."""
+
+    event: Event
+    sql: str
+    fingerprint: str
+    epsilon: Fraction
+    delta: Fraction
+
+
+class Ledger:
+    """Made by `Ledger.open`."""
+
+    def __init__(self, file: LedgerFile, dataset: str, analyst: str | None, on_failure: OnFailure = "suspend") -> None:
+        self.dataset = dataset
+        self.analyst = analyst
+        self.on_failure = on_failure
+        self.answers = Answers(file, dataset)
+        self._file = file
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        dataset: str,
+        epsilon: object = None,
+        delta: object = None,
+        composition: str | None = None,
+        analyst: str | None = None,
+        analyst_epsilon: object = None,
+        on_failure: OnFailure = "suspend",
+    ) -> Ledger:
+        """Opens or makes the ledger. What is None is taken from the file; what differs from it is put on record."""
+        path = os.fspath(path)
+        if on_failure not in get_args(OnFailure):
+            raise ProgrammingError(
+                f"there is no on_failure={on_failure!r}", hint='write on_failure="suspend" or "warn"'
+            )
+        if epsilon is None and (path == MEMORY or not os.access(path, os.F_OK)):
+            raise _nothing_recorded(path)
+        file = LedgerFile(path)
+        try:
+            ledger = cls(file, dataset, analyst, on_failure)
+            with file.writing() as connection:
+                total = ledger._agree(Book(connection), epsilon, delta, composition)
+                if analyst is not None and analyst_epsilon is not None:
+                    limit = filter_named(total.name, exact(analyst_epsilon, "analyst_epsilon"), total.delta)
+                    ledger._put_on_record(Book(connection), limit, analyst)
+                ledger._count_the_lost(Book(connection), analyst)
+        except BaseException:
+            file.close()
+            raise
+        return ledger
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str]) -> Ledger:
+        """An existing ledger, whatever its dataset: to look at and to verify."""
+        path = os.fspath(path)
+        if not Path(path).exists():
+            raise LedgerError(f"there is no ledger {path}", hint="check the path; it ends in .ledger by default")
+        file = LedgerFile(path)
+        with file.reading() as connection:
+            recorded = Book(connection).budget(None)
+        if recorded is None:
+            raise _nothing_recorded(path)
+        return cls(file, recorded.dataset, None)
+
+    def charge(self, event: Event, *, sql: str, fingerprint: str, epsilon: object, delta: object = 0) -> Entry:
+        """Records the event if every budget that applies admits it; else raises BudgetExhausted and changes nothing."""
+        charge = Charge(event, sql, fingerprint, exact(epsilon), exact(delta, "delta"))
+        (entry,) = self.charge_all([charge], charge.epsilon)
+        return entry
+
+    def charge_all(self, charges: Sequence[Charge], epsilon: Fraction) -> list[Entry]:
+        """Records all of them or none. `epsilon` is what they amount to together.
+
+        Each is held until `let_go`: while a process works on it, it is not lost.
+        """
+        if not charges:
+            return []
+        self._look_for_the_lost()
+        with self._held() as held, self._file.writing() as connection:
+            book = Book(connection)
+            self._refuse_the_suspended(book)
+            before, entries = self._budgets(book), []
+            for charge in charges:
+                budgets = zip(before, self._budgets(book), strict=True)
+                refusing = [was for was, now in budgets if not now.admits(privacy_loss(charge.event))]
+                if refusing:
+                    # An error undoes the transaction, and with it what was recorded in this loop.
+                    raise _exhausted(refusing[-1], privacy_loss(Composed(tuple(one.event for one in charges))), epsilon)
+                entries.append(book.append(self._record(charge)))
+                held.append(entries[-1].number)
+                self._file.holds.take(entries[-1].number)
+        return entries
+
+    @contextmanager
+    def _held(self) -> Iterator[list[int]]:
+        """Lets go of what was held if the block fails: its numbers will be given to others."""
+        numbers: list[int] = []
+        try:
+            yield numbers
+        except BaseException:
+            for number in numbers:
+                self._file.holds.let_go(number)
+            raise
+
+    def let_go(self, charge: Entry) -> None:
+        """The question that was charged is over. If nothing says how it ended, it counts as failed."""
+        self._file.holds.let_go(charge.number)
+
+    def _record(self, charge: Charge) -> Record:
+        return Record(dataset=self.dataset, analyst=self.analyst, state="charged", **charge._asdict())
+
+    def keep(self, answers: Sequence[Stored]) -> bool:
+        """Stores the answers, unless the analyst was suspended meanwhile: then it is as if the question had failed."""
+        with self._file.writing() as connection:
+            if Book(connection).suspension(self.analyst) is not None:
+                return False
+            self.answers.store(connection, answers)
+        return True
+
+    def released(self, charge: Entry) -> Entry:
+        """Records that a charge ended in an answer."""
+        return self._mark(charge, Record(dataset=self.dataset, analyst=charge.analyst, state="released"))
+
+    def refused(self, charge: Entry, refund: Event, epsilon: Fraction, delta: Fraction = ZERO) -> Entry:
+        """Records that a test failed and gives back what was charged for the release behind it.
+
+        That the release did not happen shows in the answer, so giving back tells nothing new. docs/proofs/ledger.md.
+        """
+        record = Record(
+            dataset=self.dataset, analyst=charge.analyst, state="refused", epsilon=epsilon, delta=delta, event=refund
+        )
+        return self._mark(charge, record)
+
+    def failed(self, charge: Entry) -> Entry:
+        """Records that a charge ended in no answer, perhaps because of somebody's row: the analyst is suspended."""
+        return self._mark(charge, self._failure(charge.analyst))
+
+    def interrupted(self, charge: Entry) -> Entry:
+        """Records that a charge ended in no answer for a reason that is no secret."""
+        return self._mark(charge, Record(dataset=self.dataset, analyst=charge.analyst, state="failed"))
+
+    def resume(self, analyst: str | None) -> Entry:
+        """The data owner has looked: the analyst's questions (None: those without a name) are answered again."""
+        with self._file.writing() as connection:
+            book = Book(connection)
+            self._count_the_lost(book, analyst)
+            if book.suspension(analyst) is None:
+                raise _not_suspended(analyst, book.suspensions())
+            return book.append(Record(dataset=self.dataset, analyst=analyst, state="resumed"))
+
+    def _failure(self, analyst: str | None) -> Record:
+        state: Literal["suspended", "failed"] = "suspended" if self.on_failure == "suspend" else "failed"
+        return Record(dataset=self.dataset, analyst=analyst, state=state)
+
+    def _mark(self, charge: Entry, record: Record) -> Entry:
+        with self._file.writing() as connection:
+            book = Book(connection)
+            recorded = book.entry(charge.number)
+            if recorded is None or recorded.hash != charge.hash or recorded.state != "charged":
+                raise LedgerError(
+                    f"entry {charge.number} of the ledger {self._file.path} is not that charge",
+                    hint="a charge is marked in the ledger that it was made in",
+                )
+            if record.state == "refused" and not gives_back_at_most(record, recorded):
+                raise LedgerError(
+                    f"more would be given back than entry {charge.number} was charged",
+                    hint="what a test spares is a part of its question's cost",
+                )
+            return book.append(_marking(charge, record))
+
+    def _look_for_the_lost(self) -> None:
+        with self._file.reading() as connection:
+            found = self._lost(Book(connection), self.analyst)
+        if found:
+            with self._file.writing() as connection:
+                self._count_the_lost(Book(connection), self.analyst)
+
+    def _count_the_lost(self, book: Book, analyst: str | None) -> None:
+        for number in self._lost(book, analyst):
+            charge = book.entry(number)
+            assert charge is not None
+            book.append(_marking(charge, self._failure(analyst)))
+
+    def _lost(self, book: Book, analyst: str | None) -> list[int]:
+        """Charges that are open while nobody works on them: the process died, or could not record how it ended."""
+        return [number for number in book.open_charges(analyst) if not self._file.holds.has(number)]
+
+    def _refuse_the_suspended(self, book: Book) -> None:
+        suspension = book.suspension(self.analyst)
+        if suspension is not None:
+            whose = "the account" if self.analyst is None else f'the account of "{self.analyst}"'
+            raise AccountSuspended(
+                f"{whose} is suspended: a question failed after its charge (entry {suspension.entry})",
+                hint=f"the data owner looks why, and lifts it: {self.way_to_resume}",
+            )
+
+    @property
+    def way_to_resume(self) -> str:
+        if self._file.path == MEMORY:
+            return "resume() of the connection, or of df.dp"
+        name = "" if self.analyst is None else f" --analyst {shlex.quote(self.analyst)}"
+        return f"dpsql ledger resume {shlex.quote(self._file.path)}{name}"
+
+    @property
+    def budget(self) -> Budget:
+        """The dataset's."""
+        with self._file.reading() as connection:
+            return self._budgets(Book(connection))[0]
+
+    @property
+    def analyst_budget(self) -> Budget | None:
+        """That of this ledger's analyst, if one is on record."""
+        with self._file.reading() as connection:
+            _, *own = self._budgets(Book(connection))
+        return own[0] if own else None
+
+    def history(self, limit: int | None = None) -> list[Entry]:
+        """All entries, or the last `limit` of them, oldest first."""
+        with self._file.reading() as connection:
+            return Book(connection).last_entries(limit)
+
+    def charges(self, after: int, count: int) -> list[Entry]:
+        """At most `count` charges that came after the first `after`, oldest first."""
+        with self._file.reading() as connection:
+            return Book(connection).charges(after, count)
+
+    def verify(self) -> VerifyReport:
+        """Walks the whole chain; raises LedgerError at the first entry that is not as written."""
+        with self._file.reading() as connection:
+            book = Book(connection)
+            return verify_chain(book.rows(), book.last_number())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _agree(self, book: Book, epsilon: object, delta: object, composition: str | None) -> Filter:
+        """The budget that the file and the caller agree on."""
+        recorded = book.budget(None)
+        if recorded is None:
+            if epsilon is None:
+                raise _nothing_recorded(self._file.path)
+            total = filter_named(composition or "mixed", exact(epsilon), exact(delta or 0, "delta"))
+        else:
+            self._refuse_a_stranger(recorded, composition)
+            total = filter_named(
+                str(recorded.composition),
+                recorded.epsilon if epsilon is None else exact(epsilon),
+                recorded.delta if delta is None else exact(delta, "delta"),
+            )
+        self._put_on_record(book, total, None)
+        return total
+
+    def _refuse_a_stranger(self, recorded: Entry, composition: str | None) -> None:
+        if recorded.dataset != self.dataset:
+            raise LedgerError(
+                f'the ledger {self._file.path} belongs to the dataset "{recorded.dataset}", not to "{self.dataset}"',
+                hint="every dataset has a ledger of its own: give another path",
+            )
+        if composition not in (None, recorded.composition):
+            raise LedgerError(
+                f'the ledger {self._file.path} counts by "{recorded.composition}", not by "{composition}"',
+                hint=f'open it with composition="{recorded.composition}"',
+            )
+
+    def _put_on_record(self, book: Book, limit: Filter, analyst: str | None) -> None:
+        """Appends the budget if it is news; never one that is overdrawn already."""
+        recorded = book.budget(analyst)
+        if recorded is not None and _filter_of(recorded) == limit:
+            return
+        tally = book.tally() if analyst is None else book.analyst_tally(analyst)
+        if not limit.admits(tally.totals):
+            spent = limit.spent(tally.totals)
+            raise LedgerError(
+                f"the ledger {self._file.path} has epsilon {spent.epsilon:.6g} spent at delta {spent.delta:.3g}, "
+                f"which epsilon {float(limit.epsilon):.6g} at delta {float(limit.delta):.3g} does not cover",
+                hint="name a larger epsilon, with its delta; or name none, to keep the budget on record",
+            )
+        book.append(
+            Record(
+                dataset=self.dataset,
+                analyst=analyst,
+                state="budget",
+                epsilon=limit.epsilon,
+                delta=limit.delta,
+                composition=limit.name,
+            )
+        )
+
+    def _budgets(self, book: Book) -> list[Budget]:
+        """The dataset's, and the analyst's if one is on record."""
+        total = book.budget(None)
+        if total is None:
+            raise _nothing_recorded(self._file.path)
+        suspended = tuple(book.suspensions())
+        budgets = [Budget(_filter_of(total), book.tally(), self.charges, suspended)]
+        own = None if self.analyst is None else book.budget(self.analyst)
+        if own is not None:
+            budgets.append(Budget(_filter_of(own), book.analyst_tally(self.analyst)))
+        return budgets
+
+
+def _marking(charge: Entry, record: Record) -> Record:
+    return replace(record, charge=charge.number, fingerprint=charge.fingerprint)
+
+
+def _not_suspended(analyst: str | None, suspended: Sequence[Suspension]) -> LedgerError:
+    others = [f"--analyst {shlex.quote(one.analyst)}" for one in suspended if one.analyst is not None]
+    others += ["no --analyst"] * any(one.analyst is None for one in suspended)
+    return LedgerError(
+        "nobody without a name is suspended" if analyst is None else f'"{analyst}" is not suspended',
+        hint=f"suspended is: {', '.join(others)}" if others else "nobody is: there is nothing to lift",
+    )
+
+
+def _filter_of(budget: Entry) -> Filter:
+    return filter_named(str(budget.composition), budget.epsilon, budget.delta)
+
+
+def _nothing_recorded(path: str) -> LedgerError:
+    return LedgerError(f"there is no budget in {path} yet", hint="name one to begin with: epsilon=1.0, delta=1e-6")
+
+
+def _exhausted(budget: Budget, cost: PrivacyLoss, epsilon: Fraction) -> BudgetExhausted:
+    requested, remaining = rounded_up(epsilon), budget.remaining.epsilon
+    hint = None
+    if budget.tally.totals.delta + cost.delta > budget.filter.reserved_delta:
+        hint = "the delta for choosing groups and tests is spent; group by public keys, or ask the data owner for more"
+    elif requested <= remaining:
+        hint = 'this noise costs more here than its epsilon says; use mechanism="gaussian", or a smaller epsilon'
+    return BudgetExhausted(requested, remaining, hint=hint)

@@ -1,0 +1,163 @@
+"""What an event costs, in every currency at once.
+
+    epsilon      the sum of pure epsilons; a Gaussian has none, at any finite price
+    rho          zero-concentrated DP
+    mu_squared   Gaussian DP
+    delta        what is lost beside the curve: partition selection, tests, the delta of approximate releases
+    pure, rest   epsilon of what has one, and mu_squared of what has none: mixed rules count each where it is least
+
+An (epsilon, delta)-DP release fails with probability delta and is epsilon-DP otherwise, so it costs what the pure
+release costs, and delta on top. See docs/proofs/composition.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from functools import reduce, singledispatch
+from operator import add
+from typing import TYPE_CHECKING, NamedTuple
+
+from dpsql.accounting.events import (
+    ApproximateRelease,
+    Composed,
+    Event,
+    Exponential,
+    Free,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    Parallel,
+    PureRelease,
+    Repeated,
+)
+from dpsql.accounting.exact import Amount, from_text, shortened, to_text
+from dpsql.accounting.gaussian_dp import mu_of_pure
+from dpsql.errors import Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ZERO = Fraction(0)
+
+
+class Cost(NamedTuple):
+    """(epsilon, delta) as shown to people."""
+
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class PrivacyLoss:
+    """Amounts in each currency; they add up one by one, and one total fits under another if every amount does."""
+
+    epsilon: Amount = ZERO
+    rho: Amount = ZERO
+    mu_squared: Amount = ZERO
+    delta: Amount = ZERO
+    pure: Amount = ZERO
+    rest: Amount = ZERO
+
+    @property
+    def amounts(self) -> tuple[Amount, ...]:
+        return self.epsilon, self.rho, self.mu_squared, self.delta, self.pure, self.rest
+
+    def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
+        return PrivacyLoss(*(shortened(mine + its) for mine, its in zip(self.amounts, other.amounts, strict=True)))
+
+    def less(self, refund: PrivacyLoss) -> PrivacyLoss:
+        """Without what was not spent after all. Infinity stays: what a rule cannot count it cannot give back."""
+        pairs = zip(self.amounts, refund.amounts, strict=True)
+        return PrivacyLoss(*(mine if math.inf in (mine, its) else shortened(mine - its) for mine, its in pairs))
+
+    def __le__(self, limit: PrivacyLoss) -> bool:
+        return all(mine <= its for mine, its in zip(self.amounts, limit.amounts, strict=True))
+
+    def to_texts(self) -> dict[str, str]:
+        return {field.name: to_text(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_texts(cls, texts: Mapping[str, str]) -> PrivacyLoss:
+        """Accounts that were begun before a currency was counted have no end of it."""
+        return cls(**{field.name: from_text(texts.get(field.name, "inf")) for field in fields(cls)})
+
+    def agrees(self, counted: PrivacyLoss) -> bool:
+        """Whether these are the sums that were counted, but for what was not counted yet when they were begun."""
+        pairs = list(zip(self.amounts, counted.amounts, strict=True))
+        return all(mine == its for mine, its in pairs[:4]) and all(mine in (its, math.inf) for mine, its in pairs[4:])
+
+
+EVERYTHING = PrivacyLoss(*[math.inf] * 6)
+
+
+NOISELESS = replace(EVERYTHING, delta=ZERO)
+
+
+@singledispatch
+def privacy_loss(event: Event) -> PrivacyLoss:
+    """
+    >>> price(Laplace(Fraction(10))).epsilon, price(Gaussian(Fraction(10))).mu_squared
+    (Fraction(1, 10), Fraction(1, 100))
+    """
+    raise Unsupported(
+        f"{type(event).__name__} has no price, so it cannot be charged", hint="describe the release with a known event"
+    )
+
+
+@privacy_loss.register
+def _(event: PureRelease) -> PrivacyLoss:
+    mu_squared = mu_of_pure(event.epsilon) ** 2
+    return PrivacyLoss(event.epsilon, rho=event.epsilon**2 / 2, mu_squared=mu_squared, pure=event.epsilon)
+
+
+@privacy_loss.register
+def _(event: Laplace) -> PrivacyLoss:
+    return privacy_loss(PureRelease(1 / event.noise_multiplier)) if event.noise_multiplier else NOISELESS
+
+
+@privacy_loss.register
+def _(event: Gaussian) -> PrivacyLoss:
+    if event.noise_multiplier == 0:
+        return NOISELESS
+    mu_squared = 1 / event.noise_multiplier**2
+    return PrivacyLoss(epsilon=math.inf, rho=mu_squared / 2, mu_squared=mu_squared, rest=mu_squared)
+
+
+@privacy_loss.register
+def _(event: Exponential) -> PrivacyLoss:
+    """Its privacy loss has a range of epsilon, half of what epsilon-DP allows. See docs/proofs/exponential.md."""
+    mu_squared = mu_of_pure(event.epsilon / 2) ** 2
+    return PrivacyLoss(event.epsilon, rho=event.epsilon**2 / 8, mu_squared=mu_squared, pure=event.epsilon)
+
+
+@privacy_loss.register
+def _(event: ApproximateRelease) -> PrivacyLoss:
+    return privacy_loss(PureRelease(event.epsilon)) + PrivacyLoss(delta=event.delta)
+
+
+@privacy_loss.register
+def _(event: Composed) -> PrivacyLoss:
+    return reduce(add, map(privacy_loss, event.events), PrivacyLoss())
+
+
+@privacy_loss.register
+def _(event: Repeated) -> PrivacyLoss:
+    once = privacy_loss(Composed(event.events))
+    return PrivacyLoss(*(event.times * amount if event.times else ZERO for amount in once.amounts))
+
+
+@privacy_loss.register
+def _(event: Parallel) -> PrivacyLoss:
+    return PrivacyLoss(*map(max, zip(*(privacy_loss(part).amounts for part in event.events), strict=True)))
+
+
+@privacy_loss.register
+def _(event: Free) -> PrivacyLoss:
+    return PrivacyLoss()
+
+
+@privacy_loss.register
+def _(event: NonPrivate) -> PrivacyLoss:
+    return EVERYTHING

@@ -1,0 +1,127 @@
+"""Names, types and constraints of what lies in a file: what a schema can be begun from. No value is shown.
+
+A CSV file has no types, and does not say how it is written: both are guessed from its rows, here and nowhere else.
+Whoever owns the data looks at the guesses, and declares what everybody may know.
+"""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from dpsql.engines.duckdb.catalog import current_place, found_tables
+from dpsql.engines.duckdb.csv_files import in_utf8, marks, opened
+from dpsql.engines.duckdb.engine import open_file
+from dpsql.engines.duckdb.files import (
+    PARQUET,
+    check_alike,
+    exactly,
+    files_of,
+    kind_of,
+    names_files,
+    parquet_columns,
+    table_name,
+)
+from dpsql.engines.quoting import literal
+from dpsql.errors import OperationalError
+from dpsql.schema.model import Csv
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass
+class Described:
+    """One table: the engine's type of each column, columns without duplicates, and columns that refer to others."""
+
+    columns: dict[str, str]
+    unique: set[str] = field(default_factory=set)
+    references: dict[str, tuple[str, str]] = field(default_factory=dict)
+    csv: Csv = field(default_factory=Csv)
+    """How a text file is written, as far as that is not the usual way."""
+    is_view: bool = False
+
+
+def describe(path: Path) -> dict[str, Described]:
+    """The tables of a DuckDB file by name; Parquet and CSV files are one table, named like the file or folder."""
+    if not names_files(path):
+        return _describe_database(path)
+    files, name = files_of(path), table_name(path).replace(".", "_")
+    if kind_of(files[0]) not in PARQUET:
+        found = [_describe_text(file) for file in files]
+        check_alike(files, [{column.lower() for column in each.columns} for each in found])
+        return {name: found[0]}
+    with duckdb.connect(":memory:") as connection:
+        return {name: Described(dict(parquet_columns(connection, name, files).columns))}
+
+
+def _describe_text(path: Path) -> Described:
+    try:
+        options = Csv.model_validate({"encoding": _encoding(path)})
+        with in_utf8(path, options) as readable, duckdb.connect(":memory:") as connection:
+            options = _sniffed(connection, path, readable, options)
+            delimiter, quote, escape = marks(path, options)
+            rows = connection.execute(
+                f"DESCRIBE SELECT * FROM read_csv({exactly(readable)}, delim = {literal(delimiter)}, "
+                f"quote = {literal(quote)}, escape = {literal(escape)}, header = {str(options.header is True).lower()})"
+            ).fetchall()
+        return Described({name: kind for name, kind, *_ in rows}, csv=options)
+    except (duckdb.Error, OSError):
+        problem = OperationalError(f"{path} cannot be read", hint="it should be a CSV file with named columns")
+    raise problem
+
+
+def _encoding(path: Path) -> str:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with opened(path) as file:
+        try:
+            while block := file.read(2**20):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return "windows-1252"
+    return "utf-8"
+
+
+def _sniffed(connection: duckdb.DuckDBPyConnection, path: Path, readable: Path, options: Csv) -> Csv:
+    """What differs from the usual way of writing such a file."""
+    row = connection.execute(
+        "SELECT Delimiter, Quote, Escape, HasHeader, list_transform(Columns, lambda c: c.name) "
+        f"FROM sniff_csv({exactly(readable)})"
+    ).fetchone()
+    assert row is not None
+    delimiter, quote, escape, has_header, names = row
+    found: dict[str, object] = {"encoding": options.encoding} if options.encoding != "utf-8" else {}
+    if delimiter != marks(path, Csv())[0]:
+        found["delimiter"] = delimiter
+    if quote not in ('"', "(empty)", "\0"):
+        found["quote"] = quote
+    if escape not in (quote, '"', "(empty)", "\0"):
+        found["escape"] = escape
+    if not has_header:
+        found["header"] = names
+    return Csv.model_validate(found)
+
+
+def _describe_database(path: Path) -> dict[str, Described]:
+    with open_file(path) as connection:
+        place = current_place(connection)
+        tables = found_tables(connection, place)
+        constraints = connection.execute(
+            "SELECT table_name, constraint_column_names[1], referenced_table, referenced_column_names[1] "
+            f"FROM duckdb_constraints() WHERE {place.condition} AND len(constraint_column_names) = 1 "
+            "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE', 'FOREIGN KEY')"
+        ).fetchall()
+    found = {
+        table.name: Described(dict(table.columns), is_view=table.is_view or bool(table.computed))
+        for table in tables.values()
+    }
+    for table, column, to_table, to_column in constraints:
+        if to_table:
+            found[table].references[column] = (to_table, to_column)
+        else:
+            found[table].unique.add(column)
+    return found

@@ -1,0 +1,340 @@
+"""DuckDB runs the engine SQL. Its connection sees the declared tables alone, each by its declared name.
+
+Files and frames are copied when they are opened, and then no longer read: every question finds the same table. A DuckDB
+file is opened read-only and locked. A connection that the caller opened gives us one of our own to the same database;
+there a declared table is a temporary view of the table in the schema that was in use.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any, cast
+
+import duckdb
+import numpy as np
+
+from dpsql.engines.duckdb.catalog import Place, current_place, found_tables
+from dpsql.engines.duckdb.copies import copy_table
+from dpsql.engines.duckdb.declared_tables import check_table, declared_columns, is_present
+from dpsql.engines.duckdb.files import files_of, names_files, table_name
+from dpsql.engines.duckdb.lock import MEANING, fix_meaning, is_set, lock
+from dpsql.engines.duckdb.render import render
+from dpsql.engines.duckdb.types import declared_type
+from dpsql.engines.public import Guarantees
+from dpsql.engines.quoting import quoted
+from dpsql.errors import InterfaceError, OperationalError, SchemaError
+from dpsql.schema.types import parse_type
+from dpsql.source import did_you_mean
+
+if TYPE_CHECKING:
+    from dpsql.engines.duckdb.declared_tables import Found
+    from dpsql.schema.model import Column, Schema, Table
+    from dpsql.schema.types import ColumnType
+
+LOCKING = threading.Lock()
+"""Threads that open one file share its settings: what one has locked another cannot lock again."""
+# Given when a database is opened, they hold for every connection to it.
+SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    **{name: accepted[0] for name, accepted in MEANING.items()},
+    "python_enable_replacements": False,
+    "pandas_analyze_sample": 0,  # a column of objects is text, whatever a sample of it holds
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+}
+
+
+class DuckDBEngine:
+    render = staticmethod(render)
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        *,
+        guarantees: Guarantees | None = None,
+        copied: bool = False,
+        shared: tuple[Place, Mapping[str, Found]] | None = None,
+        waiting: Sequence[tuple[Table, object]] = (),
+    ) -> None:
+        """`copied`: whether nobody changes the rows any more. Then the schema says which columns are NULL in no row,
+        and dpsql.completeness looks.
+
+        `shared`: where a database that others can change has the declared tables, and how they were found.
+
+        `waiting`: what tables of people are filled with when the first question has been paid for.
+        """
+        self._connection = connection
+        self.guarantees = guarantees or Guarantees()
+        self.copied = copied
+        self._shared = shared
+        self._waiting = waiting
+        self._forget: Callable[[], object] = lambda: None
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, database: object, schema: Schema) -> DuckDBEngine:
+        """Raises SchemaError unless every declared table and column is there, with a type that fits."""
+        if isinstance(database, duckdb.DuckDBPyConnection):
+            return _over_tables(*_own_cursor(database), schema, shared=True)
+        if isinstance(database, str | os.PathLike) and str(database) != ":memory:" and not names_files(database):
+            connection = open_file(Path(database))
+            return _over_tables(connection, current_place(connection), schema, shared=False)
+        # What does not fit into memory is put there; nobody else may read it, and it is gone with the engine.
+        spill = mkdtemp(prefix="dpsql_")
+        connection = duckdb.connect(":memory:", config=SETTINGS | {"temp_directory": str(Path(spill) / "spill")})
+        present = _columns(schema, lambda _, column: not column.nullable)
+        engine = cls(connection, guarantees=Guarantees(present=present), copied=True)
+        engine._forget = weakref.finalize(engine, shutil.rmtree, spill, ignore_errors=True)
+        _copy_tables(connection, _sources(database, schema), schema)
+        connection.execute("SET enable_external_access = false")
+        lock(connection)
+        return engine
+
+    def over(self, frames: Mapping[str, Any], schema: Schema) -> DuckDBEngine:
+        """The same database, locked as it is, with frames that this connection alone sees.
+
+        Rows of people are read by `run`, which follows a charge; until then their tables are empty.
+        """
+        connection = self._connection.cursor()
+        waiting = [(table, frames[table.name]) for table in schema.tables.values() if not table.is_public]
+        empty = {table.name: frame.head(0) for table, frame in waiting}
+        _copy_tables(connection, {**frames, **empty}, schema)
+        return DuckDBEngine(connection, waiting=waiting)
+
+    def check_unchanged(self) -> None:
+        """Raises OperationalError if a declared table is no longer the one that was opened."""
+        try:
+            with self._lock:
+                self._compare_tables()
+            return
+        except duckdb.Error:
+            problem = OperationalError(
+                "the database does not answer", hint="look at it with DuckDB alone; connect again"
+            )
+        raise problem
+
+    def _compare_tables(self) -> None:
+        if self._shared is None:
+            return
+        place, before = self._shared
+        now = found_tables(self._connection, place)
+        if any(now.get(name) != found for name, found in before.items()):
+            raise OperationalError(
+                "a declared table was changed since the connection was opened", hint="connect again: it is checked anew"
+            )
+
+    def run(self, sql: str) -> Mapping[str, np.ndarray]:
+        return self._interruptible(sql, paid=True)
+
+    def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
+        return self._interruptible(sql, paid=False)
+
+    def _interruptible(self, sql: str, *, paid: bool) -> Mapping[str, np.ndarray]:
+        """Ctrl-C ends it, in the main thread, which alone hears of it.
+
+        DuckDB listens only between pieces of work that the asking thread does itself, and not while others work. So
+        another thread asks, and this one waits, free to tell DuckDB.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return self._run(sql, paid=paid)
+        answer: Future[Mapping[str, np.ndarray]] = Future()
+
+        def ask() -> None:
+            if answer.set_running_or_notify_cancel():
+                try:
+                    answer.set_result(self._run(sql, paid=paid))
+                except BaseException as problem:  # told to whoever waits
+                    answer.set_exception(problem)
+
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            pool.submit(int).result()  # the thread is there before anything is asked of it
+            try:
+                pool.submit(ask)
+                return answer.result()
+            except KeyboardInterrupt:
+                answer.cancel()  # what has not begun yet never will
+                ended = pool.submit(int)
+                while not ended.done():
+                    self._connection.interrupt()
+                    wait([ended], timeout=0.1)
+                raise
+
+    def _run(self, sql: str, *, paid: bool) -> Mapping[str, np.ndarray]:
+        # One connection, one query at a time: temporary tables are seen by the connection alone.
+        with self._lock:
+            if paid:
+                self._fill_tables()
+            # Within a transaction the tables that are compared are those that are read.
+            self._connection.begin()
+            try:
+                self._compare_tables()
+                return _fetched(self._connection.execute(sql))
+            finally:
+                self._connection.rollback()
+
+    def _fill_tables(self) -> None:
+        for table, frame in self._waiting:
+            copy_table(self._connection, table, frame)
+        self._waiting = ()
+
+    def close(self) -> None:
+        self._connection.close()
+        self._forget()
+
+
+def column_types(columns: Mapping[str, object]) -> dict[str, ColumnType]:
+    """The type to declare for each column, given as a frame of its own. What no type can stand for is left out."""
+    found = {}
+    with duckdb.connect(":memory:", config=SETTINGS) as connection:
+        for name, frame in columns.items():
+            try:
+                connection.register("frame", frame)
+                kind = declared_type(str(connection.table("frame").types[0]))
+            except (duckdb.Error, TypeError):
+                continue
+            if kind is not None:
+                found[name] = parse_type(kind)
+    return found
+
+
+def _own_cursor(connection: duckdb.DuckDBPyConnection) -> tuple[duckdb.DuckDBPyConnection, Place]:
+    """A connection of our own to the caller's database, and the schema that the caller uses."""
+    try:
+        return connection.cursor(), current_place(connection)
+    except duckdb.Error:
+        problem = InterfaceError("the duckdb connection is closed, or its transaction failed", hint="open it again")
+    raise problem
+
+
+def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Schema, *, shared: bool) -> DuckDBEngine:
+    """Temporary views of the declared tables, in a database that has them already."""
+    try:
+        fix_meaning(connection)
+        found = found_tables(connection, place)
+        for table in schema.tables.values():
+            if table.name.lower() not in found:
+                raise _no_such_table(table.name, found)
+            check_table(table, found[table.name.lower()])
+            columns = declared_columns(table, found[table.name.lower()], copied=False)
+            connection.execute(
+                f"CREATE TEMP VIEW {quoted(table.name)} AS SELECT {columns} FROM {place.qualified(table.name)}"
+            )
+        declared = {table.name.lower(): found[table.name.lower()] for table in schema.tables.values()}
+        unique = {
+            (name, column.lower()): table.columns[column] for name, table in declared.items() for column in table.unique
+        }
+        present = _columns(schema, lambda table, column: is_present(column, declared[table.name.lower()]))
+        guarantees = Guarantees(unique, present)
+        return DuckDBEngine(connection, guarantees=guarantees, shared=(place, declared) if shared else None)
+    except duckdb.Error:
+        problem = OperationalError("a declared view of the database cannot be read", hint="try it with DuckDB alone")
+    except BaseException:
+        connection.close()
+        raise
+    connection.close()
+    raise problem
+
+
+def _columns(schema: Schema, chosen: Callable[[Table, Column], bool]) -> set[tuple[str, str]]:
+    return {
+        (table.name.lower(), column.name.lower())
+        for table in schema.tables.values()
+        for column in table.columns.values()
+        if chosen(table, column)
+    }
+
+
+def _no_such_table(name: str, found: Collection[str]) -> SchemaError:
+    return SchemaError(
+        f'tables.{name}: the database has no table "{name}"',
+        hint=did_you_mean(name, found) or "the database has no tables at all",
+    )
+
+
+def open_file(path: Path) -> duckdb.DuckDBPyConnection:
+    if not path.exists():
+        raise OperationalError(f"there is no database {path}", hint="check the path; dpsql never creates data")
+    problem = None
+    try:
+        connection = duckdb.connect(str(path), read_only=True, config=SETTINGS | {"enable_external_access": False})
+        # Another session of this process may have opened and locked it already, with the same settings.
+        with LOCKING:
+            if not is_set(connection, "lock_configuration"):
+                lock(connection)
+        return connection
+    except duckdb.ConnectionException:
+        problem = OperationalError(
+            f"{path} is open in this process already, with other settings",
+            hint="close that connection, or give it to dpsql.connect instead of the path",
+        )
+    except duckdb.Error:
+        problem = OperationalError(
+            f"{path} cannot be opened as a DuckDB database",
+            hint="it may be another kind of file, damaged, or locked by a process that writes to it",
+        )
+    raise problem
+
+
+def _sources(database: object, schema: Schema) -> dict[str, object]:
+    """Name -> frame or path. One frame or file stands for the only declared table, a file else for its own name."""
+    if isinstance(database, Mapping):
+        return {str(name): source for name, source in database.items()}
+    if isinstance(database, str | os.PathLike) and str(database) == ":memory:":
+        raise InterfaceError(
+            'a new ":memory:" database has no tables', hint="give an open duckdb connection, a file, or frames"
+        )
+    names = list(schema.tables)
+    if len(names) == 1:
+        return {names[0]: database}
+    if isinstance(database, str | os.PathLike):
+        return {table_name(Path(database)): database}
+    raise InterfaceError(
+        f"the schema declares {len(names)} tables, and one source was given", hint="give a dict of name -> source"
+    )
+
+
+def _copy_tables(connection: duckdb.DuckDBPyConnection, sources: Mapping[str, object], schema: Schema) -> None:
+    try:
+        for name, source in sources.items():
+            if (table := schema.table(name)) is not None:
+                copy_table(connection, table, source)
+            elif names_files(source):
+                files_of(cast("Any", source))  # the better complaint, if there are none
+        for table in schema.tables.values():
+            if table.name.lower() not in map(str.lower, sources):
+                raise _no_such_table(table.name, sources)
+        fix_meaning(connection)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _fetched(found: duckdb.DuckDBPyConnection) -> Mapping[str, np.ndarray]:
+    described = [(item[0], str(item[1])) for item in found.description or ()]
+    if any(kind.startswith("DECIMAL") for _, kind in described):
+        return _from_rows(described, found.fetchall())
+    return {name: np.ma.asanyarray(column) for name, column in found.fetchnumpy().items()}
+
+
+def _from_rows(described: list[tuple[str, str]], rows: list[tuple[Any, ...]]) -> dict[str, np.ndarray]:
+    """Columns with decimals among them, which as numbers would lose digits: keys travel as text."""
+    columns: dict[str, np.ndarray] = {}
+    for position, (name, kind) in enumerate(described):
+        values = [row[position] for row in rows]
+        if kind == "BIGINT":
+            missing = [value is None for value in values]
+            columns[name] = np.ma.masked_array(np.array([value or 0 for value in values], dtype=np.int64), mask=missing)
+        elif kind == "BIGINT[]":
+            columns[name] = np.empty(len(values), dtype=object)
+            columns[name][:] = [None if value is None else np.array(value, dtype=np.int64) for value in values]
+        else:
+            columns[name] = np.empty(len(values), dtype=object)
+            columns[name][:] = [None if value is None else str(value) for value in values]
+    return columns

@@ -1,0 +1,117 @@
+"""A DuckDB in memory that never sees private data: it makes answers of noisy values with all of SQL.
+
+Before the charge it only describes the post-processing over empty tables, so that a mistake above the aggregates is
+found while the question is still free.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from dpsql.engines.duckdb.lock import lock
+from dpsql.errors import ProgrammingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+    from dpsql.engines.public import PostProcessingTable
+
+    Columns = Mapping[str, np.ndarray]
+
+# The analyst's own SQL runs here, so nothing outside this memory may be reached.
+# Given when the database is made, settings hold for every cursor of it.
+SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": False,
+    "python_enable_replacements": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+}
+
+
+@dataclass(frozen=True)
+class PostProcessed:
+    """The finished columns: their names, the engine's names of their types, and the rows."""
+
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+class PostProcessor:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connection = _locked_connection()
+
+    def describe(self, sql: str, tables: Sequence[PostProcessingTable]) -> tuple[tuple[str, str], ...]:
+        """The names and types of the post-processing's columns; raises ProgrammingError if it makes no sense."""
+        rows = self.run(f"DESCRIBE {sql}", tables, [None] * len(tables)).rows
+        return tuple((str(row[0]), str(row[1])) for row in rows)
+
+    def constants(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a query that reads no table."""
+        return self.run(sql, [], []).rows
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def run(self, sql: str, tables: Sequence[PostProcessingTable], data: Sequence[Columns | None]) -> PostProcessed:
+        """The post-processing over the tables filled with these columns; None leaves a table empty."""
+        problem = None
+        with self._lock:
+            # A cursor has temporary views of its own, so questions do not meet.
+            cursor = self._connection.cursor()
+            try:
+                for table, columns in zip(tables, data, strict=True):
+                    if columns is not None:
+                        cursor.register(f"_raw{table.name}", dict(columns))
+                    cursor.execute(_view(table, filled=columns is not None))
+                cursor.execute(sql)
+                described = cursor.description or []
+                return PostProcessed(
+                    tuple(item[0] for item in described), tuple(str(item[1]) for item in described), cursor.fetchall()
+                )
+            except duckdb.Error as error:
+                problem = _complaint(error)
+            finally:
+                cursor.close()
+        raise problem
+
+
+def _locked_connection() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(":memory:", config=SETTINGS)
+    lock(connection)
+    return connection
+
+
+def _view(table: PostProcessingTable, *, filled: bool) -> str:
+    if not filled:
+        # Types are all that a description needs; the expressions would take most of its time.
+        empty = ", ".join(f'CAST(NULL AS {kind}) AS "{name}"' for name, (kind, _) in table.columns.items())
+        return f'CREATE TEMP VIEW "{table.name}" AS SELECT {empty or "NULL"} WHERE false'
+    # Registered dates arrive as timestamps, decimals as text.
+    typed = ", ".join(f'CAST({_total(table, name)} AS {kind}) AS "{name}"' for name, kind in table.stored.items())
+    made = ", ".join(f'CAST({sql} AS {kind}) AS "{name}"' for name, (kind, sql) in table.columns.items())
+    rows = f'SELECT {typed} FROM "_raw{table.name}"{table.totals}'
+    return f'CREATE TEMP VIEW "{table.name}" AS SELECT {made or "NULL"} FROM ({rows})'
+
+
+def _total(table: PostProcessingTable, name: str) -> str:
+    """A key as it is, and a measure summed over the groups of a total: 0 where there is none."""
+    if not table.totals or name.startswith("_k"):
+        return f'"{name}"'
+    return f'sum("{name}")' if name.startswith("_") else f'coalesce(sum("{name}"), 0)'
+
+
+def _complaint(error: duckdb.Error) -> ProgrammingError:
+    """What is wrong above the aggregates. Only noisy values were there, so the engine's words may be repeated."""
+    message = str(error).splitlines()[0].partition(": ")[2] or str(error)
+    return ProgrammingError(
+        f"above the aggregates: {message}", hint="that part is ordinary DuckDB SQL over the groups and the noisy values"
+    )

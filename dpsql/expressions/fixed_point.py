@@ -1,0 +1,78 @@
+"""Values as whole numbers of quanta, so that their sums are exact in any order. docs/proofs/bounding.md."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.engine_sql.build import WIDE, apply, cast, clamp, double, finite_clamp, in_64_bits, integer, wide
+from dpsql.engine_sql.tree import Constant, Field
+from dpsql.expressions.ranges import power_above
+from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
+
+if TYPE_CHECKING:
+    from dpsql.engine_sql.tree import Term
+    from dpsql.schema.types import ColumnType
+
+ROW_BITS = 34
+"""A value is rounded to this many bits of its range, so that 2^28 of the largest still fit below 2^62."""
+EXACT_BITS = 40
+"""Integers and decimals of up to so many bits are summed as they are, wider ones are rounded like doubles."""
+LARGEST_BITS = 62
+LARGEST = 2**LARGEST_BITS
+"""Sums are clamped to +-2^62 before they leave the engine: a map that never widens a difference."""
+WIDEST_DOUBLE = 2**1000
+"""Beyond it a bound that is rounded outwards could leave the doubles."""
+
+
+def in_fixed_point(value: Term, kind: ColumnType, quantum: Fraction, low: int, high: int) -> Term:
+    """The value clamped to [low, high] quanta; NULL, NaN and infinity are no values."""
+    match kind:
+        case Double():
+            clamped = finite_clamp(value, double(low * quantum), double(high * quantum))
+            return _rounded(apply("*", clamped, double(1 / quantum), kind=kind))
+        case Decimal() if quantum * 10**kind.scale == 1:
+            # So few quanta (EXACT_BITS) that doubles are off by far less than half of one: rounding makes it exact.
+            clamped = clamp(value, Constant(low * quantum, kind), Constant(high * quantum, kind))
+            return _rounded(apply("*", cast(clamped, Double()), double(10**kind.scale), kind=Double()))
+        case Decimal():
+            return in_fixed_point(cast(value, Double()), Double(), quantum, low, high)
+        case Date():
+            return clamp(apply("epoch days", value, kind=Integer()), integer(low), integer(high))
+        case Timestamp():
+            return clamp(apply("epoch microseconds", value, kind=Integer()), integer(low), integer(high))
+        case _:
+            step = int(quantum)
+            clamped = clamp(value, integer(low * step), integer(high * step))
+            if step == 1:
+                return clamped
+            # x >> b rounds down; half a quantum more makes it round to the nearest.
+            raised = apply("+", wide(clamped), integer(step // 2), kind=WIDE)
+            return in_64_bits(apply(">>", raised, integer(step.bit_length() - 1), kind=WIDE))
+
+
+def _rounded(number: Term) -> Term:
+    return in_64_bits(apply("round", number, kind=Double()))
+
+
+def saturated(total: Term) -> Term:
+    """A sum as 64 bits; of nothing it is 0."""
+    clamped = apply("greatest", apply("coalesce", total, integer(0), kind=WIDE), integer(-LARGEST), kind=WIDE)
+    return in_64_bits(apply("least", clamped, integer(LARGEST), kind=WIDE))
+
+
+def from_fixed_point(name: str, kind: Date | Timestamp) -> Term:
+    """The date or timestamp for a column with its number of days or microseconds."""
+    return apply(f"from epoch {'days' if isinstance(kind, Date) else 'microseconds'}", Field(name), kind=kind)
+
+
+def quantum_for(kind: ColumnType, low: Fraction, high: Fraction) -> Fraction | None:
+    """The value of one unit of a sum over [low, high]; None if the range is too wide to be summed exactly."""
+    largest = max(abs(low), abs(high), Fraction(1, 2**60))
+    if largest > WIDEST_DOUBLE:
+        return None
+    if isinstance(kind, Integer | Decimal):
+        finest = Fraction(1, 10**kind.scale) if isinstance(kind, Decimal) else Fraction(1)
+        if largest / finest <= 2**EXACT_BITS:
+            return finest
+    return Fraction(2) ** (power_above(largest) - ROW_BITS)

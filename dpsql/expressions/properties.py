@@ -1,0 +1,226 @@
+"""What is known of an expression's value, whatever the data: its type, its range, its possible values.
+
+Properties come from the declared schema, which the scan enforces on every row, and follow each expression upwards. They
+choose clamps and public groups; a clamp is still applied where a sum is taken, so a fact that were too narrow would
+cost accuracy, never privacy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
+
+from dpsql.expressions.ranges import double_range
+from dpsql.schema.types import Boolean, Date, Double, Integer, Timestamp
+from dpsql.schema.types import Decimal as DecimalType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dpsql.schema.types import ColumnType
+
+Value: TypeAlias = int | Fraction | str | bool | date | datetime
+Limit: TypeAlias = int | Fraction | date | datetime
+
+NUMBERS = (Integer, Double, DecimalType)
+INT64 = (-(2**63), 2**63 - 1)
+MOST_VALUES = 10_000
+"""Possible values are carried along as a list up to this length; longer ones are described by their range."""
+
+
+@dataclass(frozen=True)
+class Properties:
+    """Every value is NULL (if `nullable`), or lies in [low, high], and is one of `values` if these are known.
+
+    `whole` numbers have no fraction, whatever their type. A text is at most `growth` times as long as the longest text
+    that the row or the query holds. `parts` is how many functions an engine sees that puts what a column is computed
+    from in the place of its name.
+    """
+
+    type: ColumnType
+    nullable: bool = True
+    low: Limit | None = None
+    high: Limit | None = None
+    values: tuple[Value, ...] | None = None
+    whole: bool = False
+    growth: int = 1
+    parts: int = field(default=0, compare=False)
+
+    @property
+    def is_number(self) -> bool:
+        return isinstance(self.type, NUMBERS)
+
+    @property
+    def constant(self) -> Value | None:
+        """The one value that this can have, if there is only one."""
+        return self.values[0] if self.values is not None and len(self.values) == 1 and not self.nullable else None
+
+    @property
+    def size(self) -> int | None:
+        """How many values there can be, NULL among them; None if that is not known to be finite."""
+        count = self._distinct
+        return None if count is None else count + self.nullable
+
+    @property
+    def _distinct(self) -> int | None:
+        if self.values is not None:
+            return len(self.values)
+        if self.low is None or self.high is None:
+            return None
+        if isinstance(self.low, date) and isinstance(self.high, date) and isinstance(self.type, Date):
+            return max(0, (self.high - self.low).days + 1)
+        if self.whole and not isinstance(self.low, date) and not isinstance(self.high, date):
+            return max(0, int(self.high) - int(self.low) + 1)
+        return None
+
+    def listed(self) -> tuple[Value, ...] | None:
+        """All possible values but NULL, where they are few enough to be written down."""
+        count = self._distinct
+        if self.values is not None or count is None or count > MOST_VALUES:
+            return self.values
+        if isinstance(self.low, date):
+            return tuple(self.low + timedelta(days=day) for day in range(count))
+        assert self.low is not None
+        return tuple(int(self.low) + step for step in range(count))
+
+
+def fact_of(type: ColumnType, *, nullable: bool) -> Properties:  # noqa: A002 - the textbook word
+    """What the type alone says."""
+    if isinstance(type, Boolean):
+        return Properties(type, nullable, values=(False, True))
+    return Properties(type, nullable, whole=isinstance(type, Integer))
+
+
+def bounded(
+    type: ColumnType,  # noqa: A002
+    low: Limit | None,
+    high: Limit | None,
+    *,
+    nullable: bool,
+    whole: bool = False,
+) -> Properties:
+    """A range of numbers or dates; whole numbers are rounded inwards."""
+    whole = whole or isinstance(type, Integer)
+    if whole and isinstance(low, Fraction):
+        low = -(-low.numerator // low.denominator)
+    if whole and isinstance(high, Fraction):
+        high = high.numerator // high.denominator
+    return Properties(type, nullable, low, high, whole=whole)
+
+
+def one_of(type: ColumnType, values: Iterable[Value], *, nullable: bool) -> Properties:  # noqa: A002
+    """A list of possible values, in their order; the range follows from it."""
+    listed = tuple(dict.fromkeys(values))
+    numeric = isinstance(type, (*NUMBERS, Date, Timestamp)) and listed
+    low, high = (min(listed), max(listed)) if numeric else (None, None)
+    whole = isinstance(type, Integer) or (isinstance(type, NUMBERS) and all(is_whole(value) for value in listed))
+    return Properties(type, nullable, low, high, listed, whole)  # type: ignore[arg-type]
+
+
+def is_whole(value: Value) -> bool:
+    return isinstance(value, int) or (isinstance(value, Fraction) and value.denominator == 1)
+
+
+def union(choices: Sequence[Properties], type: ColumnType) -> Properties:  # noqa: A002
+    """What is known of a value that is one of these: the branches of a CASE."""
+    nullable = any(choice.nullable for choice in choices)
+    growth = max((choice.growth for choice in choices), default=1)
+    choices = [converted(choice, type) for choice in choices if choice.values != ()]  # NULL has no range
+    lists = [choice.listed() for choice in choices]
+    if all(values is not None for values in lists) and sum(len(values or ()) for values in lists) <= MOST_VALUES:
+        return one_of(type, (value for values in lists for value in values or ()), nullable=nullable)
+    lows = [choice.low for choice in choices]
+    highs = [choice.high for choice in choices]
+    return Properties(
+        type,
+        nullable,
+        None if any(low is None for low in lows) else min(lows),  # type: ignore[type-var]
+        None if any(high is None for high in highs) else max(highs),  # type: ignore[type-var]
+        whole=all(choice.whole for choice in choices),
+        growth=growth,
+    )
+
+
+def converted(properties: Properties, type: ColumnType) -> Properties:  # noqa: A002
+    """The same value as the other type in which it is compared or chosen: a date as its midnight."""
+    if isinstance(type, Double) and properties.is_number and properties.values is None:
+        low_double, high_double = double_range(properties)
+        return replace(properties, type=type, low=low_double, high=high_double)
+    if (
+        isinstance(type, DecimalType)
+        and isinstance(properties.type, DecimalType)
+        and type.scale < properties.type.scale
+    ):
+        return _coarser(properties, type)
+    if not (isinstance(type, Timestamp) and isinstance(properties.type, Date)):
+        return properties
+    days = properties.listed()
+    if days is not None:
+        return one_of(type, (midnight(day) for day in days), nullable=properties.nullable)
+    low, high = (None if end is None else midnight(end) for end in (properties.low, properties.high))
+    return bounded(type, low, high, nullable=properties.nullable)
+
+
+def _coarser(properties: Properties, type: DecimalType) -> Properties:  # noqa: A002
+    """A decimal with fewer digits after the point."""
+    step, low, high = Fraction(1, 10**type.scale), properties.low, properties.high
+    low = None if low is None or isinstance(low, date) else low // step * step
+    high = None if high is None or isinstance(high, date) else -(-high // step) * step
+    return bounded(type, low, high, nullable=properties.nullable, whole=properties.whole)
+
+
+def midnight(day: object) -> datetime:
+    """
+    >>> midnight(date(2024, 1, 31))
+    datetime.datetime(2024, 1, 31, 0, 0)
+    """
+    assert isinstance(day, date)
+    return day if isinstance(day, datetime) else datetime(day.year, day.month, day.day)
+
+
+def narrowed(properties: Properties, *, low: Limit | None = None, high: Limit | None = None) -> Properties:
+    """The same value after a WHERE that leaves only [low, high], and no NULL."""
+    if low is None or (properties.low is not None and properties.low > low):  # type: ignore[operator]
+        low = properties.low
+    if high is None or (properties.high is not None and properties.high < high):  # type: ignore[operator]
+        high = properties.high
+    if properties.values is not None:
+        kept = [v for v in properties.values if (low is None or v >= low) and (high is None or v <= high)]  # type: ignore[operator]
+        return one_of(properties.type, kept, nullable=False)
+    if low is not None and high is not None and low > high:  # type: ignore[operator]
+        high = low  # nothing is left; an empty range would be no range
+    return bounded(properties.type, low, high, nullable=False, whole=properties.whole)
+
+
+def chosen(properties: Properties, values: Iterable[Value]) -> Properties:
+    """The same value after a WHERE that leaves only these."""
+    if isinstance(properties.type, Integer):
+        values = [int(value) for value in values if is_whole(value)]  # type: ignore[arg-type]
+    return one_of(properties.type, [value for value in values if _possible(properties, value)], nullable=False)
+
+
+def _possible(properties: Properties, value: Value) -> bool:
+    if properties.values is not None:
+        return value in properties.values
+    if properties.low is not None and value < properties.low:  # type: ignore[operator]
+        return False
+    return properties.high is None or value <= properties.high  # type: ignore[operator]
+
+
+def not_null(properties: Properties) -> Properties:
+    return replace(properties, nullable=False)
+
+
+def exact_value(value: object) -> Value:
+    """A declared value in the form that facts use: numbers exact, all else as it is.
+
+    >>> exact_value(0.5)
+    Fraction(1, 2)
+    """
+    if isinstance(value, float | Decimal):
+        return Fraction(value)
+    assert isinstance(value, int | Fraction | str | bool | date)
+    return value

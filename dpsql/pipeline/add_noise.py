@@ -1,0 +1,170 @@
+"""add_noise: exact integers in, noisy integers out. Groups that too few people share end here.
+
+The noise is exact (docs/proofs/exact_sampling.md); statistics are drawn from their profiles. A group whose keys are not
+public is kept if its noisy number of units reaches the threshold, and that very number decides. It is drawn first, and
+nothing else is drawn for a group that is not kept: its data costs no time. What is kept is stored, so that the same
+question has the same answer; nothing else of what the engine said outlives this stage. Releases that were run
+together are stored together or, if one of them failed, not at all: so none tells which one it was.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsql.accounting.ledger.answers import Stored
+from dpsql.aggregates.release import quantiles_in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dpsql.pipeline.calibrate_noise import CalibratedRelease
+    from dpsql.pipeline.candidates import NoisyMeasure
+    from dpsql.pipeline.charge_budget import Charged
+    from dpsql.pipeline.environment import Environment
+    from dpsql.pipeline.execute_query import Fetched
+    from dpsql.statistics.draw import Refund
+
+
+@dataclass(frozen=True)
+class Noisy:
+    charged: Charged
+    columns: tuple[Mapping[str, np.ndarray] | None, ...]
+    """For each release its keys, noisy measures and drawn statistics; None where it failed or was not asked."""
+    refused: tuple[Refund, ...] = ()
+    """What of the charge is given back, because tests refused."""
+
+    @property
+    def has_failed(self) -> bool:
+        return any(columns is None for columns in self.columns)
+
+    @property
+    def refund(self) -> Fraction:
+        return sum((part.epsilon for part in self.refused), Fraction(0))
+
+
+def add_noise(fetched: Fetched, environment: Environment) -> Noisy:
+    charged = fetched.charged
+    columns: list[Mapping[str, np.ndarray] | None] = []
+    stored = []
+    for release, answer, exact in zip(charged.calibrated.releases, charged.recalled, fetched.columns, strict=True):
+        if answer is not None:
+            columns.append(_revived(answer, release))
+            continue
+        noisy = None if exact is None else _noisy_or_none(exact, release)
+        columns.append(noisy)
+        if noisy is not None:
+            stored.append(Stored(release.fingerprint, release.subject, _stored(noisy)))
+    if any(column is None for column in columns) or (stored and not environment.ledger.keep(stored)):
+        return Noisy(charged, (None,) * len(columns))
+    return Noisy(charged, tuple(columns), _refused(charged, columns))
+
+
+def _refused(charged: Charged, columns: list[Mapping[str, np.ndarray] | None]) -> tuple[Refund, ...]:
+    """What tests refused in every group, so that it was not spent."""
+    return tuple(
+        part
+        for release, answer, noisy in zip(charged.calibrated.releases, charged.recalled, columns, strict=True)
+        if answer is None and noisy is not None
+        for name, part in release.refusable.items()
+        if np.ma.getmaskarray(noisy[name]).all()
+    )
+
+
+def _noisy_or_none(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray] | None:
+    try:
+        return with_noise(exact, release)
+    except Exception:
+        return None  # an error from here could show exact numbers
+
+
+def with_noise(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
+    """All that is shown of a release: the keys, noisy measures and drawn statistics of the groups that may be seen."""
+    shown, counted = _selected(exact, release)
+    keys = {name: shown[name] for name in release.planned.release.key_names}
+    measures = {
+        measure.bounded.column: noised(shown[measure.bounded.column], measure)
+        for measure in release.measures
+        if measure.bounded.column not in counted
+    }
+    return keys | counted | measures | _drawn(shown, release) | _tested(counted | measures, release)
+
+
+def _selected(
+    exact: Mapping[str, np.ndarray], release: CalibratedRelease
+) -> tuple[Mapping[str, np.ndarray], dict[str, np.ndarray]]:
+    """What the engine said of the groups that are shown, and the noisy number of units that decided it."""
+    partition_selection = release.planned.release.partition_selection
+    if partition_selection is None:
+        return exact, {}
+    assert release.threshold is not None
+    (counting,) = (measure for measure in release.measures if measure.bounded.column == partition_selection)
+    noisy = noised(exact[partition_selection], counting)
+    passed = noisy >= release.threshold
+    return {name: column[passed] for name, column in exact.items()}, {partition_selection: noisy[passed]}
+
+
+def _drawn(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
+    """The statistics; quantiles of the same values are put in order, unless a test refused one of them."""
+    columns: dict[str, np.ndarray] = {
+        drawn.column: draw.draw([exact[name] for name in drawn.profile]) for drawn, draw in release.statistics
+    }
+    for names in quantiles_in_order(release.planned.release.statistics):
+        drawn = np.ma.stack([columns[name] for name in names])
+        whole = ~np.ma.getmaskarray(drawn).any(axis=0)
+        drawn[:, whole] = np.sort(drawn.data[:, whole], axis=0)
+        columns |= zip(names, drawn, strict=True)
+    return columns
+
+
+def _tested(measures: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
+    """The clipped sums, without those whose clip too many units exceed."""
+    return {
+        part.test.clipped: np.ma.masked_array(
+            measures[part.test.clipped], mask=measures[part.test.exceeding] > part.most
+        )
+        for part in release.tests
+    }
+
+
+def noised(values: NDArray[Any], measure: NoisyMeasure) -> NDArray[np.int64]:
+    """Low bits that drown in the noise are rounded off first, to the nearest; the sum wraps like 64-bit integers do."""
+    exact = np.asarray(values, dtype=np.int64)
+    shift = measure.shift
+    coarse = (exact + (1 << shift >> 1)) >> shift if shift else exact
+    return (coarse + measure.noise.sample(len(coarse))) << shift
+
+
+def _stored(columns: Mapping[str, np.ndarray]) -> str:
+    return json.dumps({name: _plain(column) for name, column in columns.items()})
+
+
+def _plain(column: np.ndarray) -> list[Any]:
+    if column.dtype.kind == "M":
+        column = np.ma.masked_array(column.astype("datetime64[us]").astype(str), mask=np.ma.getmaskarray(column))
+    values: list[Any] = column.tolist()
+    return values
+
+
+def _revived(answer: str, release: CalibratedRelease) -> dict[str, np.ndarray]:
+    columns = json.loads(answer)
+    keys = release.planned.release.key_names
+    return {name: _keys(values) if name in keys else _numbers(values) for name, values in columns.items()}
+
+
+def _numbers(values: list[int | None]) -> np.ndarray:
+    unknown = [value is None for value in values]
+    return np.ma.masked_array(np.array([value or 0 for value in values], dtype=np.int64), mask=unknown)
+
+
+def _keys(values: list[Any]) -> np.ndarray:
+    """Keys as objects, None for NULL; the post-processing gives them their types."""
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column

@@ -1,0 +1,298 @@
+"""calibrate_noise: which noise, how much of it, and what that costs.
+
+The query's epsilon is shared equally by all its measures, partition selection included, and its statistics. Of the
+additive mechanisms the one that gives least error for the same part of the session is taken, unless the analyst names
+one. A statistic has a mechanism of its own. All are rows of statistics/mechanism_table.py. docs/proofs/calibration.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpsql.accounting.events import ApproximateRelease, Composed, Event, Repeated
+from dpsql.accounting.exact import rounded_up
+from dpsql.accounting.privacy_loss import Cost, privacy_loss
+from dpsql.aggregates.estimate import noise_of
+from dpsql.aggregates.readable import quantum_of
+from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.noise import LARGEST_STD
+from dpsql.pipeline.candidates import (
+    Candidate,
+    NoisyMeasure,
+    candidate,
+    each_epsilon,
+    measure_count,
+    noisy_columns,
+    possible_noises,
+    reserved_delta,
+)
+from dpsql.pipeline.fingerprint import fingerprint_of, subject_of
+from dpsql.pipeline.readable import about_releases, laid_out
+from dpsql.pipeline.target_accuracy import ways_to_meet
+from dpsql.statistics.draw import Refund, Terms
+from dpsql.statistics.mechanism_table import draw_for, drawing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dpsql.aggregates.final import Test
+    from dpsql.aggregates.release import Drawn, Release
+    from dpsql.intervals import NoisyColumns
+    from dpsql.pipeline.counted_reports import CountedReports
+    from dpsql.pipeline.plan_query import Output, Planned, PlannedRelease, PublicTable
+    from dpsql.pipeline.public_environment import GivenAnswers, PublicEnvironment
+    from dpsql.pipeline.query_request import QueryRequest
+    from dpsql.statistics.draw import Draw
+
+PASSING = 0.98
+"""Of the noise in a test; half of what is outside makes it fail."""
+MOST_WORK = 1 << 25
+"""All public groups together may need so many numbers to be handled, whatever the data: some seconds."""
+
+
+@dataclass(frozen=True)
+class CalibratedTest:
+    """A clipped sum is shown where the noisy number of units that exceed the clip is at most `most`."""
+
+    test: Test
+    most: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratedRelease:
+    planned: PlannedRelease
+    measures: tuple[NoisyMeasure, ...]
+    statistics: tuple[tuple[Drawn, Draw], ...]
+    tests: tuple[CalibratedTest, ...]
+    threshold: int | None
+    event: Event
+    epsilon: Fraction
+    delta: Fraction
+    fingerprint: str
+    """The same for the same release at the same price: its noisy answer is drawn once."""
+    subject: str
+    """The same for the same release at any price."""
+
+    @property
+    def refusable(self) -> dict[str, Refund]:
+        """The columns that a test can refuse, and what is not spent when it does so in every group."""
+        alone = {measure.bounded.column: measure.alone for measure in self.measures}
+        clipped = {part.test.clipped: alone[part.test.clipped] for part in self.tests}
+        groups = self.planned.release.groups
+        drawn = {
+            drawn.column: Refund(Repeated((draw.refund.event,), Fraction(groups)), draw.refund.epsilon * groups)
+            for drawn, draw in self.statistics
+            if draw.refund is not None
+        }
+        return clipped | drawn
+
+    @property
+    def noises(self) -> NoisyColumns:
+        """The noise of each column that has one which everybody knows, in the column's units."""
+        drawn = {drawn.column: (draw.noise, 1) for drawn, draw in self.statistics if draw.noise is not None}
+        return {**noisy_columns(self.measures), **drawn}
+
+    def with_noise_columns(self, columns: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Beside the noisy columns those that say how much noise is in them, where the post-processing asks."""
+        length = len(next(iter(columns.values()), ()))
+        stds = {measure.bounded.column: measure.std for measure in self.measures}
+        return {**columns, **{noise_of(name): np.full(length, stds[name]) for name in self.planned.weighed}}
+
+    def lines(self) -> Iterator[str]:
+        """For people to read."""
+        yield f"cost     epsilon {float(self.epsilon):.6g}, delta {float(self.delta):.3g}"
+        for measure in self.measures:
+            std = measure.std * float(quantum_of(measure.bounded.measure))
+            yield f"noise    {measure.bounded.column} + {measure.noise.name}, standard deviation {std:.6g}"
+        yield from (f"drawn    {drawn.column} by {draw.name}: {draw.note}" for drawn, draw in self.statistics)
+        yield from (
+            f"test     {part.test.clipped} is shown if {part.test.exceeding} <= {part.most}" for part in self.tests
+        )
+        if self.threshold is not None:
+            partition_selection = self.planned.release.partition_selection
+            yield f"groups   shown if {partition_selection} >= {self.threshold}"
+
+    def salted(self, salt: int) -> str:
+        """The engine SQL; the salt decides which of a unit's groups and values count."""
+        return self.planned.salted(salt, {drawn.column: draw.reach for drawn, draw in self.statistics})
+
+    @cached_property
+    def sql(self) -> str:
+        """The SQL as it would run, with the salt 0."""
+        return self.salted(0) if self.statistics else self.planned.shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    request: QueryRequest
+    releases: tuple[CalibratedRelease, ...]
+    public: tuple[PublicTable | CountedReports, ...]
+    outputs: tuple[Output, ...]
+    post_processing: str
+    mechanism: str
+    reason: str
+    candidate: Candidate = field(repr=False)
+
+    def __str__(self) -> str:
+        cost = self.cost
+        return laid_out(
+            [
+                ("cost", [f"epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}"]),
+                ("noise", [f"{self.mechanism}: {self.reason}"] if self.releases else []),
+                *about_releases(release.lines() for release in self.releases),
+            ]
+        )
+
+    @property
+    def event(self) -> Event:
+        return Composed(tuple(release.event for release in self.releases))
+
+    @property
+    def cost(self) -> Cost:
+        """The whole query as (epsilon, delta)."""
+        return self._cost_without(Fraction(0))
+
+    @property
+    def cost_if_refused(self) -> Cost:
+        """What is left of that when every test refuses."""
+        refund = (part.epsilon for release in self.releases for part in release.refusable.values())
+        return self._cost_without(sum(refund, Fraction(0)))
+
+    def _cost_without(self, refund: Fraction) -> Cost:
+        epsilon = sum((release.epsilon for release in self.releases), -refund)
+        return Cost(rounded_up(epsilon), rounded_up(sum((release.delta for release in self.releases), Fraction(0))))
+
+
+def calibrate_noise(planned: Planned, public: PublicEnvironment) -> Calibrated:
+    """The way in which this very question was answered before, so that it can be recalled; or else the best."""
+    found = _ways(planned, public) if planned.request.accuracy is None else ways_to_meet(planned, public)
+    ways = [with_noise(asked, way, reason, public.schema.dataset) for asked, way, reason in found]
+    return next((way for way in ways if _answered(way, public.answers)), ways[0])
+
+
+def _ways(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Candidate, str]]:
+    """The kinds of noise at the price that was named, the best first."""
+    noises = possible_noises(planned, public.budget.filter)
+    candidates = [candidate(noise, planned, public.budget) for noise in noises]
+    # What still fits comes first. Then error weighed by what it costs the session: variance times share.
+    candidates.sort(key=lambda way: (not way.fits, way.spread + math.log(max(way.share, 1e-300))))
+    return [(planned, way, _reason(way, candidates, planned)) for way in candidates]
+
+
+def _answered(way: Calibrated, answers: GivenAnswers) -> bool:
+    return not way.request.fresh and all(answers.recall(release.fingerprint) for release in way.releases)
+
+
+def with_noise(planned: Planned, chosen: Candidate, reason: str, dataset: str) -> Calibrated:
+    if any(measure.std > LARGEST_STD for release in chosen.measures for measure in release):
+        raise ProgrammingError(
+            f"at epsilon {float(planned.request.epsilon):.3g} the answer would be nothing but noise",
+            hint="name a larger epsilon",
+        )
+    delta = reserved_delta(planned, chosen.budget.filter, chosen)
+    releases: list[CalibratedRelease] = []
+    for number in range(len(planned.releases)):
+        releases.append(_release(planned, number, chosen, delta, dataset, releases))
+    named = planned.request.mechanism
+    noises = [named] if named is not None and any(release.tests for release in releases) else []
+    noises += [chosen.mechanism] if measure_count(planned) else []
+    drawn = [draw.name for release in releases for _, draw in release.statistics]
+    return Calibrated(
+        request=planned.request,
+        releases=tuple(releases),
+        public=planned.public,
+        outputs=planned.outputs,
+        post_processing=planned.post_processing,
+        mechanism=" and ".join(dict.fromkeys(noises + drawn)),
+        reason=reason,
+        candidate=chosen,
+    )
+
+
+def _release(
+    planned: Planned,
+    number: int,
+    candidate: Candidate,
+    reserved: Fraction,
+    dataset: str,
+    before: list[CalibratedRelease],
+) -> CalibratedRelease:
+    release, measures = planned.releases[number], candidate.measures[number]
+    statistics = tuple(_drawn(drawn, release.release, planned, reserved) for drawn in release.release.statistics)
+    drawings = [Repeated((draw.event,), Fraction(release.release.groups)) for _, draw in statistics]
+    event = Composed((candidate.events[number], *drawings))
+    delta = candidate.delta * Fraction(len(measures), max(1, measure_count(planned)))
+    delta += sum((Fraction(privacy_loss(drawing).delta) for drawing in drawings), Fraction(0))
+    # Where keys are public, hiding small groups by their noisy number of units needs no delta.
+    threshold = release.release.min_units
+    if release.release.domain is None:
+        (counting,) = (measure for measure in measures if measure.bounded.column == release.release.partition_selection)
+        threshold = counting.noise.threshold(counting.bounded.l0, reserved) + (threshold or 1) - 1
+        event = Composed((event, ApproximateRelease(Fraction(0), reserved)))
+        delta += reserved
+    how = [
+        release.canonical,
+        [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures],
+        [(drawn.column, repr(draw)) for drawn, draw in statistics],
+        threshold,
+    ]
+    return CalibratedRelease(
+        planned=release,
+        measures=measures,
+        statistics=statistics,
+        tests=tuple(_test(answer.test, measures) for answer in release.release.answers if answer.test is not None),
+        threshold=threshold,
+        event=event,
+        epsilon=each_epsilon(planned) * (len(measures) + len(statistics)),
+        delta=delta,
+        fingerprint=fingerprint_of(planned, number, how, dataset, [part.fingerprint for part in before]),
+        subject=subject_of(planned, number, dataset),
+    )
+
+
+def _test(test: Test, measures: tuple[NoisyMeasure, ...]) -> CalibratedTest:
+    """Where nobody exceeds the clip, the test fails one time in a hundred."""
+    (exceeding,) = (measure for measure in measures if measure.bounded.column == test.exceeding)
+    return CalibratedTest(test, exceeding.noise.half_width(PASSING))
+
+
+def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction) -> tuple[Drawn, Draw]:
+    """One unit reaches several groups, so each group has its part of the statistic's epsilon and delta."""
+    asked, possible = planned.request.mechanism, drawing(type(drawn.statistic))
+    terms = Terms(
+        asked if asked in possible else possible[0],
+        planned.request.propose,
+        each_epsilon(planned) / release.groups,
+        reserved / release.groups,
+        release.rows,
+    )
+    draw = draw_for(drawn.statistic, terms)
+    if release.domain is not None and release.domain.size * draw.work > MOST_WORK:
+        raise ProgrammingError(
+            f"{release.domain.size:,} groups, each with {draw.work:,} numbers to be looked at, are too much work",
+            hint="ask for fewer groups, name a larger epsilon, or count fewer rows of one unit: max_rows_per_group=1",
+        )
+    return drawn, draw
+
+
+def _reason(best: Candidate, candidates: list[Candidate], planned: Planned) -> str:
+    if not planned.releases:
+        return "nothing is read of people but what is public"
+    if planned.request.mechanism is not None:
+        return "as asked for"
+    if not measure_count(planned):
+        return "the answer is chosen, since no fixed noise fits it"
+    if len(candidates) == 1:
+        return "the session has no delta"
+    other = next(way for way in candidates if way is not best)
+    times = math.exp((other.spread - best.spread) / 2)
+    more = max(times, 1 / times)
+    error = f"{more:.2g} times {'less' if times >= 1 else 'more'} error" if more >= 1.05 else "about as much error"
+    part = f"takes {best.share:.2g} of the session instead of {other.share:.2g}"
+    return f"{error} {'as' if more < 1.05 else 'than'} {other.mechanism}, and {part}"

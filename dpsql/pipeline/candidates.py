@@ -1,0 +1,233 @@
+"""The ways to give noise to all measures of a query, and what each takes of the session.
+
+There is one for each additive mechanism of statistics/mechanism_table.py. docs/proofs/calibration.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dpsql.accounting.events import Composed, Event, PureRelease, Repeated
+from dpsql.accounting.filters import RESERVED_SHARE, Basic
+from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
+from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.additive import Allowance
+from dpsql.statistics.draw import Refund
+from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dpsql.accounting.budget import Budget
+    from dpsql.accounting.filters import Filter
+    from dpsql.aggregates.release import Bounded
+    from dpsql.intervals import NoisyColumns
+    from dpsql.mechanisms.additive import Dose
+    from dpsql.mechanisms.noise import Noise
+    from dpsql.pipeline.plan_query import Planned
+
+FINEST_STD = 2**26
+"""Noise is drawn on a grid of at least 1/2^26 of its standard deviation; finer digits would be noise anyway."""
+KEPT_BITS = 11
+"""One unit's bound keeps this many bits, so that rounding it up to the grid costs less than a thousandth."""
+
+
+@dataclass(frozen=True)
+class NoisyMeasure:
+    """A measure and the noise that it gets, on a grid of 2^shift of its column's units."""
+
+    bounded: Bounded
+    noise: Noise
+    shift: int
+    alone: Refund
+    """What it costs by itself; nothing where a release has one price as a whole."""
+
+    @property
+    def std(self) -> float:
+        """The noise's standard deviation in the column's units."""
+        return math.ldexp(self.noise.std, self.shift)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One way to give noise to all measures of a query: by release, noisy measures and what they are together."""
+
+    mechanism: str
+    measures: tuple[tuple[NoisyMeasure, ...], ...]
+    events: tuple[Event, ...]
+    delta: Fraction
+    """The delta at which the query's epsilon holds, partition selection apart."""
+    statistics: Event
+    budget: Budget = field(repr=False)
+
+    @property
+    def share(self) -> float:
+        """The part of the session that it takes, statistics included."""
+        return self._taken[0]
+
+    @property
+    def fits(self) -> bool:
+        """Whether that much is left."""
+        return self._taken[1]
+
+    @cached_property
+    def _taken(self) -> tuple[float, bool]:
+        return share_of(privacy_loss(Composed((*self.events, self.statistics))), self.budget)
+
+    @property
+    def spread(self) -> float:
+        """The log of the variance, on average over the measures: how much error there is."""
+        stds = [measure.std for release in self.measures for measure in release if measure.bounded.linf]
+        return 2 * sum(math.log(max(std, 1e-300)) for std in stds) / max(1, len(stds))
+
+
+def possible_noises(planned: Planned, filter_: Filter) -> list[str]:
+    """The additive mechanisms that the query may have."""
+    named = planned.request.mechanism
+    delta = filter_.delta if planned.request.delta is None else planned.request.delta
+    without_delta = [name for name in ADDITIVE if not MECHANISMS[name].needs_delta]
+    if not measure_count(planned):
+        return without_delta[:1]
+    if named not in ADDITIVE:
+        return list(ADDITIVE) if delta else without_delta
+    if MECHANISMS[named].needs_delta and not delta:
+        raise ProgrammingError(
+            f"{named.capitalize()} noise needs a delta, and this session has none",
+            hint=f"connect with delta=1e-6, or use {without_delta[0].capitalize()}",
+        )
+    return [named]
+
+
+def noisy_columns(measures: Iterable[NoisyMeasure]) -> NoisyColumns:
+    return {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in measures}
+
+
+def candidate(mechanism: str, planned: Planned, budget: Budget) -> Candidate:
+    """The query with this kind of noise."""
+    count = measure_count(planned)
+    delta = curve_delta(planned, budget.filter) if MECHANISMS[mechanism].needs_delta else Fraction(0)
+    allowance = Allowance(each_epsilon(planned) * count, delta, count, budget.filter)
+    measures: list[tuple[NoisyMeasure, ...]] = []
+    events: list[Event] = []
+    for release in planned.releases:
+        bounds = release.release.measures
+        groups = [bounded.l0 for bounded in bounds]
+        dose = ADDITIVE[mechanism].calibrate(allowance, groups) if bounds else None
+        measures.append(tuple(_noisy(bounded, dose, planned) for bounded in bounds if dose is not None))
+        events.append(Composed(()) if dose is None else dose.event)
+    return Candidate(
+        mechanism=mechanism,
+        measures=tuple(measures),
+        events=tuple(events),
+        delta=delta,
+        statistics=_drawing(planned),
+        budget=budget,
+    )
+
+
+def _noisy(bounded: Bounded, dose: Dose, planned: Planned) -> NoisyMeasure:
+    shift = _shift(bounded, dose.noise(bounded.l0, bounded.linf).std, planned)
+    noise = dose.noise(bounded.l0, coarse(bounded.linf, shift))
+    return NoisyMeasure(bounded, noise, shift, Refund(dose.alone(bounded.l0), dose.alone_epsilon))
+
+
+def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
+    """How many low bits drown in the noise; a count of units that selects groups keeps all of its bits."""
+    if std < FINEST_STD or any(release.release.partition_selection == bounded.column for release in planned.releases):
+        return 0
+    return max(0, min(int(math.log2(std / FINEST_STD)), bounded.linf.bit_length() - KEPT_BITS))
+
+
+def coarse(linf: int, shift: int) -> int:
+    """|S - S'| <= linf implies |q - q'| <= this for q = (S + 2^(shift-1)) >> shift."""
+    return -(-linf >> shift) if shift else linf
+
+
+def _drawing(planned: Planned) -> Event:
+    """All statistics, at most."""
+    return Repeated((PureRelease(each_epsilon(planned)),), Fraction(statistic_count(planned)))
+
+
+def share_of(cost: PrivacyLoss, budget: Budget) -> tuple[float, bool]:
+    """The part of the session that the cost takes, by the best rule that can still admit it; whether there is one."""
+    spent, rules = budget.tally.totals, budget.filter.rules
+    alive = [rule for rule in rules if spent + cost <= rule.limit]
+    share = min(
+        max(_fraction(mine, limit) for mine, limit in zip(cost.amounts, rule.limit.amounts, strict=True))
+        for rule in alive or rules
+    )
+    return share, bool(alive)
+
+
+def _fraction(amount: Fraction | float, limit: Fraction | float) -> float:
+    if amount == 0 or limit == math.inf:
+        return 0.0
+    return float(amount / limit) if limit else math.inf
+
+
+# How a query's epsilon and delta are shared: equally by all measures, with partition selection, and statistics.
+
+
+def measure_count(planned: Planned) -> int:
+    return sum(len(release.release.measures) for release in planned.releases)
+
+
+def statistic_count(planned: Planned) -> int:
+    return sum(len(release.release.statistics) for release in planned.releases)
+
+
+def each_epsilon(planned: Planned) -> Fraction:
+    """The epsilon of one measure or statistic."""
+    return planned.request.epsilon / max(1, measure_count(planned) + statistic_count(planned))
+
+
+def curve_delta(planned: Planned, filter_: Filter) -> Fraction:
+    """The delta of the noise itself; what is left of the query's delta is for partition selection and tests."""
+    request = planned.request
+    if isinstance(filter_, Basic):
+        whole = whole_delta(request.epsilon, request.delta, filter_)
+        return whole / 2 if selection_count(planned) or test_count(planned) else whole
+    return filter_.curve_delta if request.delta is None else request.delta * (1 - RESERVED_SHARE)
+
+
+def whole_delta(epsilon: Fraction, delta: Fraction | None, filter_: Basic) -> Fraction:
+    """In basic composition what names no delta takes as much of it as of epsilon."""
+    if delta is not None:
+        return delta
+    return filter_.delta * (min(Fraction(1), epsilon / filter_.epsilon) if filter_.epsilon else Fraction(1))
+
+
+def selection_count(planned: Planned) -> int:
+    """How many releases have groups whose very keys tell about people."""
+    return sum(release.release.domain is None for release in planned.releases)
+
+
+def test_count(planned: Planned) -> int:
+    """How many statistics may be drawn by a mechanism that needs a delta."""
+    return 0 if planned.request.mechanism is None else statistic_count(planned)
+
+
+def reserved_delta(planned: Planned, filter_: Filter, candidate: Candidate) -> Fraction:
+    """For each partition selection and each test its part of the delta that is not the noise's.
+
+    In a session that is the part of what is reserved that the query is of the session.
+    """
+    uses, request = selection_count(planned) + test_count(planned), planned.request
+    if not uses:
+        return Fraction(0)
+    if isinstance(filter_, Basic):
+        reserved = whole_delta(request.epsilon, request.delta, filter_) - candidate.delta
+    elif request.delta is None:
+        reserved = filter_.reserved_delta * Fraction(min(1.0, candidate.share))
+    else:
+        reserved = request.delta * RESERVED_SHARE
+    if not reserved and selection_count(planned):
+        raise ProgrammingError(
+            "the groups are not public, and choosing which to show needs a delta",
+            hint="begin the session with delta=1e-6, or let the data owner declare  values: [...]  for the keys",
+        )
+    return reserved / uses

@@ -1,0 +1,87 @@
+"""charge_budget: the account is charged, durably and all at once, before anything private is read.
+
+A release that was drawn before, at the same price, is not drawn again: its noisy answer is recalled, free.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.accounting.events import Composed
+from dpsql.accounting.exact import rounded_up
+from dpsql.accounting.ledger.ledger import Charge
+from dpsql.accounting.privacy_loss import Cost
+from dpsql.errors import BudgetExhausted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpsql.accounting.ledger.entries import Entry
+    from dpsql.pipeline.calibrate_noise import Calibrated
+    from dpsql.pipeline.environment import Environment
+
+
+@dataclass(frozen=True)
+class Charged:
+    calibrated: Calibrated
+    recalled: tuple[str | None, ...]
+    """For each release its stored answer, or None if it is drawn now."""
+    entry: Entry | None
+    """The ledger's entry; None when nothing had to be charged."""
+
+    def cost(self, refund: Fraction) -> Cost:
+        """What was charged, less what was given back."""
+        if self.entry is None:
+            return Cost(0.0, 0.0)
+        return Cost(rounded_up(self.entry.epsilon - refund), rounded_up(self.entry.delta))
+
+
+def charge_budget(calibrated: Calibrated, environment: Environment) -> Charged:
+    try:
+        (charged,) = charge_together([calibrated], None, environment)
+    except BudgetExhausted as refused:
+        if calibrated.request.accuracy is None:
+            raise
+        raise BudgetExhausted(
+            refused.requested,
+            refused.remaining,
+            hint=f"that is the least for {calibrated.request.accuracy} at 95 %; ask for a wider accuracy=",
+        ) from None
+    return charged
+
+
+def charge_together(parts: Sequence[Calibrated], epsilon: Fraction | None, environment: Environment) -> list[Charged]:
+    """All of them or none; `epsilon` is what they amount to together, where that is less than the sum."""
+    environment.check_process()
+    recalled = [_recalled(calibrated, environment) for calibrated in parts]
+    environment.engine.check_unchanged()
+    charges = [_charge(calibrated, answers) for calibrated, answers in zip(parts, recalled, strict=True)]
+    owed = [charge for charge in charges if charge is not None]
+    total = sum((charge.epsilon for charge in owed), Fraction(0))
+    entries = iter(environment.ledger.charge_all(owed, total if epsilon is None else min(epsilon, total)))
+    return [
+        Charged(calibrated, answers, None if charge is None else next(entries))
+        for calibrated, answers, charge in zip(parts, recalled, charges, strict=True)
+    ]
+
+
+def _recalled(calibrated: Calibrated, environment: Environment) -> tuple[str | None, ...]:
+    answers, fresh = environment.ledger.answers, calibrated.request.fresh
+    return tuple(None if fresh else answers.recall(release.fingerprint) for release in calibrated.releases)
+
+
+def _charge(calibrated: Calibrated, recalled: tuple[str | None, ...]) -> Charge | None:
+    """For what is drawn now; None if that is nothing."""
+    drawn = [release for release, answer in zip(calibrated.releases, recalled, strict=True) if answer is None]
+    if not drawn:
+        return None
+    return Charge(
+        Composed(tuple(release.event for release in drawn)),
+        calibrated.request.sql,
+        hashlib.sha256("".join(release.fingerprint for release in drawn).encode()).hexdigest(),
+        sum((release.epsilon for release in drawn), Fraction(0)),
+        sum((release.delta for release in drawn), Fraction(0)),
+    )

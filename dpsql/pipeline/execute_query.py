@@ -1,0 +1,49 @@
+"""execute_query: the engine runs the releases that were charged. The exact numbers exist from here to add_noise only.
+
+Whatever the engine says when it fails may quote a person's row, so none of it is repeated: not in the message, not in
+the error's cause or context.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dpsql.sampling import CryptographicRandomness, uniform_below
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from dpsql.pipeline.calibrate_noise import CalibratedRelease
+    from dpsql.pipeline.charge_budget import Charged
+    from dpsql.pipeline.environment import Environment
+
+SALTS = 2**63
+
+
+@dataclass(frozen=True)
+class Fetched:
+    charged: Charged
+    columns: tuple[Mapping[str, np.ndarray] | None, ...] = field(repr=False)
+    """For each release its exact columns; None for a recalled one, and where the engine failed."""
+
+
+def execute_query(charged: Charged, environment: Environment) -> Fetched:
+    releases = zip(charged.calibrated.releases, charged.recalled, strict=True)
+    return Fetched(
+        charged, tuple(_fetch(release, environment) if answer is None else None for release, answer in releases)
+    )
+
+
+def _fetch(release: CalibratedRelease, environment: Environment) -> Mapping[str, np.ndarray] | None:
+    # A fresh secret for every release decides which of a unit's groups count.
+    query = release.salted(uniform_below(SALTS, CryptographicRandomness()))
+    try:
+        columns = environment.engine.run(query)
+        whole = all(columns[measure.bounded.column].dtype.kind == "i" for measure in release.measures)
+        return columns if whole else None
+    except Exception:
+        # Forgotten here, and told at the end, when nothing exact is left that a traceback could show.
+        return None

@@ -1,0 +1,281 @@
+"""infer_sensitivity: what is measured for each release, and how far one unit can move it.
+
+A unit reaches at most `groups` groups with at most `rows` rows each, so a measure to which it adds at most c in one
+group moves by at most  L0 = groups, Linf = c, L1 = groups * c, L2 = sqrt(groups) * c.  docs/proofs/bounding.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dpsql.aggregates.clip import check_proposal
+from dpsql.aggregates.cross_unit import matched
+from dpsql.aggregates.final import Answer, Context
+from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct
+from dpsql.aggregates.readable import quantum_of, readable_answer, readable_measure, readable_statistic
+from dpsql.aggregates.release import Bounded, Drawn, Release
+from dpsql.aggregates.statistic import Matched, Statistic
+from dpsql.aggregates.table import AGGREGATES
+from dpsql.errors import Unsupported
+from dpsql.expressions.readable import readable_value
+from dpsql.pipeline.readable import about_releases, laid_out
+from dpsql.relation.readable import readable_call
+from dpsql.relation.units import different_units, one_row_per_unit, scans_of
+from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS, drawing
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from sqlglot import exp
+
+    from dpsql.aggregates.function import Aggregator
+    from dpsql.pipeline.public_environment import PublicEnvironment
+    from dpsql.pipeline.query_request import QueryRequest
+    from dpsql.pipeline.track_units import Tracked, TrackedRelease
+    from dpsql.relation.relation import Aggregate, AggregateCall, CrossUnitJoin, Relation, Scan
+    from dpsql.resolve.adaptive_subqueries import AdaptiveSubquery
+
+
+@dataclass(frozen=True)
+class Measured:
+    request: QueryRequest
+    releases: tuple[Release, ...]
+    public: tuple[Scan | Aggregate, ...]
+    adaptive: tuple[AdaptiveSubquery, ...]
+    post_processing: exp.Query
+
+    def __str__(self) -> str:
+        return laid_out(about_releases(map(_lines, self.releases)))
+
+
+def infer_sensitivity(tracked: Tracked, public: PublicEnvironment) -> Measured:
+    releases = tuple(_measure(release, tracked.request) for release in tracked.releases)
+    _check_mechanism(tracked.request, releases)
+    return Measured(tracked.request, releases, tracked.public, tracked.adaptive, tracked.post_processing)
+
+
+def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
+    if release.across is not None:
+        return _matched(release, release.across, request)
+    if release.aggregate.reports is not None:
+        _check_reports(release, request)
+    columns: dict[Measure, str] = {}
+    statistics: dict[Statistic, str] = {}
+    is_single = release.one_row_per_unit
+    counts_alone = all(call.name == "COUNT" for call in release.aggregate.calls)
+
+    def column_of(measure: Measure) -> str:
+        if is_single and isinstance(measure, CountUnits):
+            measure = CountRows()
+        elif is_single and isinstance(measure, CountUnitsWith):
+            measure = CountValues(measure.argument)
+        return columns.setdefault(measure, f"m{len(columns)}")
+
+    def drawn_as(statistic: Statistic) -> str:
+        return statistics.setdefault(statistic, f"s{len(statistics)}")
+
+    def answered(counted: frozenset[Measure]) -> tuple[Answer, ...]:
+        columns.clear()
+        known, drawn = release.knowledge.kept, _drawn_by(request)
+        context = Context(
+            known=known,
+            unit_columns=release.unit_columns,
+            counted=counted,
+            column_of=column_of,
+            drawn_as=drawn_as,
+            drawn=drawn,
+            propose=request.propose,
+        )
+        # A proposal is about sums and averages where there are any, and about counts where these stand alone.
+        beside = context if counts_alone else replace(context, propose=None)
+        calls = release.aggregate.calls
+        return tuple(_aggregator(call)(call, beside if call.name == "COUNT" else context) for call in calls)
+
+    # Twice: once to see which counts are taken anyway, so that sums of the same values can lean on them.
+    answered(frozenset())
+    answers = answered(frozenset(measure for measure in columns if is_count(measure)))
+    _check_totals(release, [*columns, *statistics], answers)
+    selecting = release.domain is None or request.min_units is not None
+    partition_selection = column_of(CountUnits()) if selecting else None
+    groups, rows = _contribution(release, request)
+    for answer, call in zip(answers, release.aggregate.calls, strict=True):
+        check_proposal(answer, columns, rows, call)
+    return _release(release, request, groups, rows, columns, statistics, answers, partition_selection)
+
+
+def _release(
+    release: TrackedRelease,
+    request: QueryRequest,
+    groups: int,
+    rows: int,
+    columns: Mapping[Measure, str],
+    statistics: Mapping[Statistic, str],
+    answers: tuple[Answer, ...],
+    partition_selection: str | None,
+) -> Release:
+    measures = tuple(Bounded(column, measure, groups, measure.linf(rows)) for measure, column in columns.items())
+    return Release(
+        aggregate=release.aggregate,
+        units=tuple(dict.fromkeys(str(scan.unit) for scan in release.scans)),
+        knowledge=release.knowledge,
+        domain=release.domain,
+        one_row_per_unit=release.one_row_per_unit,
+        groups=groups,
+        rows=rows,
+        rows_per_unit=release.rows_per_unit[0] if release.across is None else None,
+        measures=measures,
+        statistics=tuple(Drawn(column, statistic) for statistic, column in statistics.items()),
+        answers=answers,
+        partition_selection=partition_selection,
+        min_units=request.min_units,
+    )
+
+
+def _matched(release: TrackedRelease, across: CrossUnitJoin, request: QueryRequest) -> Release:
+    """Totals over pairs of people: by smooth sensitivity or propose-test-release, and over public groups only."""
+    if Matched not in _drawn_by(request):
+        otherwise = 'or count the pairs of people with mechanism="smooth", or "ptr" and propose=...'
+        raise different_units(across.same_unit, across.at, otherwise)
+    if release.domain is None or request.min_units is not None or release.aggregate.totals:
+        raise Unsupported(
+            "totals over people joined with others need public groups",
+            at=across.at,
+            hint="group by columns with declared values, or not at all, and without ROLLUP",
+        )
+    sides = zip((across.left, across.right), release.rows_per_unit, strict=True)
+    rows = tuple(_rows_of(side, most, request) for side, most in sides)
+    statistics: dict[Statistic, str] = {}
+
+    def drawn_as(statistic: Statistic) -> str:
+        return statistics.setdefault(statistic, f"s{len(statistics)}")
+
+    known, bounds = release.knowledge.kept, (*rows, release.domain.size)
+    answers = tuple(matched(call, known, across, bounds, drawn_as) for call in release.aggregate.calls)
+    return _release(release, request, 1, max(rows), {}, statistics, answers, None)
+
+
+def _rows_of(relation: Relation, most: int | None, request: QueryRequest) -> int:
+    """How many rows of a side one unit may have in all."""
+    if one_row_per_unit(relation):
+        return 1
+    groups, rows = _groups_and_rows([scan for scan in scans_of(relation) if scan.unit is not None], most, request)
+    return groups * rows if most is None else min(groups * rows, most)
+
+
+def _check_reports(release: TrackedRelease, request: QueryRequest) -> None:
+    """Counts of reports are solved for those of answers, so none may be missing."""
+    at = release.aggregate.calls[0].at
+    if release.domain is None:
+        raise Unsupported(
+            "beside randomised reports the other groups must be public",
+            at=at,
+            hint="group by columns with declared values, or by collected columns alone",
+        )
+    if request.min_units is not None or request.mechanism not in (None, *ADDITIVE):
+        raise Unsupported(
+            "counts of randomised reports can have Laplace or Gaussian noise, and none can be left out",
+            at=at,
+            hint="leave out the mechanism and min_privacy_units_per_group",
+        )
+
+
+def _check_mechanism(request: QueryRequest, releases: tuple[Release, ...]) -> None:
+    """A mechanism that nothing in the query can use was named in error."""
+    named = request.mechanism
+    drawn = {type(drawn.statistic) for release in releases for drawn in release.statistics}
+    measured = any(release.measures for release in releases)
+    clipped = any(answer.test for release in releases for answer in release.answers)
+    fitting = {*ADDITIVE} if measured else set()
+    fitting |= {name for statistic in drawn for name in drawing(statistic)}
+    if named is not None and named not in fitting and not clipped and releases:
+        raise Unsupported(
+            f'mechanism="{named}" does not fit this query',
+            at=releases[0].aggregate.calls[0].at if releases[0].aggregate.calls else None,
+            hint=f"use {' or '.join(sorted(fitting))}, or name none",
+        )
+
+
+def _check_totals(release: TrackedRelease, parts: list[Measure | Statistic], answers: tuple[Answer, ...]) -> None:
+    """A total is the sum of its groups, which for people, distinct values and quantiles is not the total."""
+    if not release.aggregate.totals or not release.aggregate.calls:
+        return
+    hint = "ask for the totals in a query of their own, without ROLLUP"
+    at = release.aggregate.calls[0].at
+    if any(isinstance(part, Statistic) for part in parts):
+        raise Unsupported("the median, the mode or the MIN of a total is no sum of its groups", at=at, hint=hint)
+    if any(answer.test for answer in answers):
+        raise Unsupported("a total has no value where the test refuses one of its groups", at=at, hint=hint)
+    counted_apart = (OverDistinct,) if release.rows_per_unit == (1,) else (OverDistinct, CountUnits, CountUnitsWith)
+    if any(isinstance(part, counted_apart) for part in parts):
+        raise Unsupported(
+            "COUNT(DISTINCT ...) cannot have totals: who is in several groups would be counted several times",
+            at=at,
+            hint=hint,
+        )
+
+
+def _drawn_by(request: QueryRequest) -> frozenset[type[Statistic]]:
+    """The statistics that the mechanism which the analyst names can draw."""
+    return frozenset() if request.mechanism is None else frozenset(MECHANISMS[request.mechanism].draws)
+
+
+def _aggregator(call: AggregateCall) -> Aggregator:
+    if call.name in AGGREGATES:
+        return AGGREGATES[call.name].answer
+    if call.name in ("BOOL_OR", "BOOL_AND"):
+        raise Unsupported(
+            f"{call.name} over many people cannot be asked: one person can turn it, so an answer would be a coin toss",
+            at=call.at,
+            hint="count those who do (or do not): COUNT_IF(...), and look at its error bar",
+        )
+    raise Unsupported(
+        f"{call.name} over many people cannot be asked",
+        at=call.at,
+        hint="these can: " + ", ".join(AGGREGATES) + f"; {call.name} can be taken within one unit (GROUP BY the unit)",
+    )
+
+
+def is_count(measure: Measure) -> bool:
+    inner = measure.inner if isinstance(measure, OverDistinct) else measure
+    return isinstance(inner, CountRows | CountValues)
+
+
+def _contribution(release: TrackedRelease, request: QueryRequest) -> tuple[int, int]:
+    if release.one_row_per_unit:
+        return 1, 1
+    (most,) = release.rows_per_unit
+    groups, rows = _groups_and_rows(release.scans, most, request)
+    if not release.aggregate.grouped:
+        return 1, rows
+    # Fewer public groups than a unit may reach: it cannot reach more than there are.
+    return (min(groups, max(1, release.domain.size)) if release.domain else groups), rows
+
+
+def _groups_and_rows(scans: Collection[Scan], most: int | None, request: QueryRequest) -> tuple[int, int]:
+    """What may count of one unit, which has no more than `most` rows if that is known.
+
+    Tables that meet in a query may declare different bounds: the widest count. A table with one row per unit has none
+    of its own; where a join multiplies its rows and no other table says how often, the schema's hold.
+    """
+    declared = [scan.contribution for scan in [scan for scan in scans if not scan.declared_unique] or scans]
+    groups = max(contribution.max_groups for contribution in declared)
+    rows = max(contribution.max_rows_per_group for contribution in declared)
+    if most is not None:
+        groups, rows = min(groups, most), min(rows, most)
+    return request.max_groups or groups, request.max_rows_per_group or rows
+
+
+def _lines(release: Release) -> Iterator[str]:
+    """For people to read."""
+    yield f"bounds   groups of a unit: {release.groups}, rows in each: {release.rows}"
+    for part in release.measures:
+        one, every = (readable_value(moved * quantum_of(part.measure)) for moved in (part.linf, part.l1))
+        yield f"measure  {part.column} = {readable_measure(part.measure)}"
+        yield f"         one unit moves a group by {one}, all groups together by {every}"
+    yield from (f"drawn    {part.column} = {readable_statistic(part.statistic)}" for part in release.statistics)
+    for call, answer in zip(release.aggregate.calls, release.answers, strict=True):
+        tested = "" if answer.test is None else f", unless {answer.test.exceeding} says that too many are beyond it"
+        yield f"answer   {readable_call(call)} = {readable_answer(answer)}{tested}"
+    if release.partition_selection is not None:
+        yield f"groups   selected by {release.partition_selection}"

@@ -1,0 +1,298 @@
+"""parse_sql: a question as the analyst wrote it -> one SELECT as a tree, parameters and options in place."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import count, pairwise
+from typing import TYPE_CHECKING
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import ParseError, TokenError
+
+from dpsql.errors import ProgrammingError, SqlSyntaxError, Unsupported
+from dpsql.limits import (
+    DEEPEST,
+    LONGEST_LIST,
+    LONGEST_NUMBER,
+    LONGEST_PARAMETER,
+    LONGEST_PARAMETERS,
+    LONGEST_QUERY,
+    MOST_NODES,
+    MOST_PARTS,
+    MOST_QUERIES,
+    MOST_TERMS,
+)
+from dpsql.pipeline.query_request import with_options, with_proposal
+from dpsql.pipeline.readable import laid_out
+from dpsql.resolve.options import SqlOptions, read_options
+from dpsql.resolve.syntax import DUCKDB
+from dpsql.source import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from dpsql.pipeline.public_environment import PublicEnvironment
+    from dpsql.pipeline.query_request import QueryRequest
+
+MARK = "?"
+LARGEST_BITS = 1024
+CHAINS = (exp.And, exp.Or, exp.SetOperation)
+"""Operators whose chains are read link by link."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    request: QueryRequest
+    tree: exp.Query
+
+    def __str__(self) -> str:
+        return laid_out([("sql", [self.tree.sql(DUCKDB)]), ("asked", [str(self.request)])])
+
+
+def parse_sql(request: QueryRequest, public: PublicEnvironment) -> Parsed:
+    """
+    >>> from dpsql.pipeline.query_request import Question
+    >>> parse_sql(Question("SELECT COUNT(*) FROM orders WHERE amount > ?", (10,)), None).tree.sql()
+    'SELECT COUNT(*) FROM orders WHERE amount > 10'
+    """
+    tree, options = _one_query(request.sql)
+    _check_size(tree)
+    _check_aliases(tree)
+    _check_parameters(request.parameters)
+    if options.options:
+        request = with_options(request, options, public.budget.filter.delta)
+    request = with_proposal(request)
+    _bind(tree, request)
+    _check_numbers(tree, request.sql)
+    _check_fetch(tree)
+    return Parsed(request, tree)
+
+
+def _one_query(sql: str) -> tuple[exp.Query, SqlOptions]:
+    _check_text(sql)
+    if len(sql) > LONGEST_QUERY:
+        raise SqlSyntaxError(f"the query is longer than {LONGEST_QUERY:,} characters", hint="ask it in several queries")
+    found, options = _statements(sql)
+    statements = [statement for statement in found if statement is not None]
+    if not statements:
+        raise SqlSyntaxError("the query is empty", hint="write one, such as SELECT COUNT(*) FROM a_table")
+    if len(statements) > 1:
+        raise SqlSyntaxError(
+            f"there are {len(statements)} statements, and one can be asked at a time", hint="ask them one by one"
+        )
+    (tree,) = statements
+    if not isinstance(tree, exp.Query):
+        raise Unsupported(
+            f"{tree.key.upper()} cannot be asked: dpsql only answers questions",
+            hint="write a SELECT; the data itself is changed with the database's own tools",
+        )
+    if any(not any(group.args.values()) for group in tree.find_all(exp.Group)):
+        raise SqlSyntaxError("nothing stands behind GROUP BY", hint="name a key, or leave GROUP BY out")
+    return tree, options
+
+
+def _check_text(text: str) -> None:
+    """Refuses what no database could read: half characters, and the character that ends texts in C."""
+    problem = None
+    try:
+        text.encode()
+        if "\0" in text:
+            problem = "the text holds a NUL character"
+    except UnicodeEncodeError:
+        problem = "the text holds half of a character (a lone surrogate)"
+    if problem is not None:
+        raise SqlSyntaxError(problem, hint="write the character itself")
+
+
+def _check_size(tree: exp.Query) -> None:
+    """Counts the nodes and how deep they stand in each other; links of one chain (a AND b AND c) stand side by side."""
+    nodes, queries, pending = 0, 0, [(tree, 1)]
+    while pending:
+        node, depth = pending.pop()
+        nodes += 1
+        queries += isinstance(node, exp.Select)
+        if queries > MOST_QUERIES:
+            raise SqlSyntaxError(
+                f"there are more than {MOST_QUERIES} SELECTs",
+                hint="name a subquery that is used twice: WITH q AS (...)",
+            )
+        if depth > DEEPEST:
+            raise too_deep()
+        if nodes > MOST_NODES:
+            raise SqlSyntaxError(f"the query has more than {MOST_NODES:,} words", hint="ask it in several queries")
+        if isinstance(node, exp.And) and not _is_link(node) and sum(1 for _ in node.flatten()) > MOST_TERMS:
+            raise SqlSyntaxError(
+                f"more than {MOST_TERMS} conditions are joined by AND",
+                hint="for a long list of exceptions write  x NOT IN (1, 2, 3)",
+            )
+        if isinstance(node, exp.In | exp.Values) and len(node.expressions) > LONGEST_LIST:
+            raise SqlSyntaxError(
+                f"a list has more than {LONGEST_LIST:,} values",
+                hint="let them be a public table, and write IN (SELECT x FROM it)",
+            )
+        pending.extend((child, depth + (not _is_link(child))) for child in node.iter_expressions())
+
+
+def _check_aliases(tree: exp.Query) -> None:
+    """SELECT x AS a, a + a AS b, b + b AS c, ...: an engine puts in the place of an alias what it stands for."""
+    for select in tree.find_all(exp.Select):
+        sizes: dict[str, int] = {}
+        for item in select.expressions:
+            names = [node.name.lower() for node in item.find_all(exp.Column) if not node.table]
+            inherited = sum(sizes.get(name, 0) for name in names)
+            if inherited > MOST_PARTS:
+                raise SqlSyntaxError(
+                    f"an alias stands for more than {MOST_PARTS:,} functions and operators",
+                    hint="each use of an alias counts as what it stands for: compute it in a subquery first",
+                )
+            if item.alias:
+                sizes[item.alias.lower()] = len(names) + inherited
+
+
+def _is_link(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Paren) or (isinstance(node, CHAINS) and type(node.parent) is type(node))
+
+
+def too_deep() -> SqlSyntaxError:
+    return SqlSyntaxError("the query is nested too deeply", hint="use WITH to name its parts, or IN for long lists")
+
+
+def _check_parameters(parameters: Sequence[object]) -> None:
+    lengths = [len(value) for value in parameters if isinstance(value, str)]
+    if max(lengths, default=0) > LONGEST_PARAMETER:
+        raise ProgrammingError(
+            f"a parameter is longer than {LONGEST_PARAMETER:,} characters", hint="compare with a shorter text"
+        )
+    if sum(lengths) > LONGEST_PARAMETERS:
+        raise ProgrammingError(
+            f"all parameters together are longer than {LONGEST_PARAMETERS:,} characters",
+            hint="ask it in several queries",
+        )
+
+
+def _statements(sql: str) -> tuple[Sequence[exp.Expr | None], SqlOptions]:
+    problem: SqlSyntaxError
+    try:
+        tokens, options = read_options(DUCKDB.tokenize(sql), sql)
+        _check_lists(tokens, sql)
+        return DUCKDB.parser().parse(list(_numbered(tokens)), sql), options
+    except ParseError as error:
+        problem = _syntax_error(sql, error)
+    except TokenError:
+        problem = SqlSyntaxError("the text ends inside a quoted piece or comment", hint="close the quotes")
+    except RecursionError:
+        problem = too_deep()
+    raise problem
+
+
+def _check_lists(tokens: Sequence[Token], sql: str) -> None:
+    """x IN [1, NULL] passes over NULL where x IN (1, NULL) does not; the parser makes them one."""
+    for word, bracket in pairwise(tokens):
+        if word.token_type is TokenType.IN and bracket.token_type is TokenType.L_BRACKET:
+            raise Unsupported(
+                "IN takes a list in parentheses", at=Place(sql, bracket.start, bracket.end), hint="write x IN (1, 2)"
+            )
+
+
+def _numbered(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Each ? as $?0, $?1, ...: in the tree they no longer stand in the order of the text (LIMIT comes before WHERE)."""
+    number = count()
+    for token in tokens:
+        if token.token_type is not TokenType.PLACEHOLDER:
+            yield token
+            continue
+        place = (token.line, token.col, token.start, token.end)
+        yield Token(TokenType.PARAMETER, "$", *place)
+        yield Token(TokenType.VAR, f"{MARK}{next(number)}", *place)
+
+
+def _syntax_error(sql: str, error: ParseError) -> SqlSyntaxError:
+    detail = error.errors[0] if error.errors else {}
+    highlight = str(detail.get("highlight") or "")
+    start = len(str(detail.get("start_context") or ""))
+    # The context is cut to its last characters: look for it from the line that the parser names.
+    line_start = _line_start(sql, int(detail.get("line") or 1))
+    found = sql.find(str(detail.get("start_context") or "")[-40:] + highlight, max(0, line_start - start))
+    if highlight and found >= 0:
+        begin = sql.find(highlight, found + min(40, start))
+        place = Place(sql, begin, begin + len(highlight) - 1)
+        return SqlSyntaxError(
+            f'the query cannot be read at "{highlight}"', at=place, hint="check the words before and at the mark"
+        )
+    return SqlSyntaxError("the query cannot be read", hint="check for a missing word at its end")
+
+
+def _line_start(sql: str, line: int) -> int:
+    position = 0
+    for _ in range(line - 1):
+        position = sql.find("\n", position) + 1
+    return position
+
+
+def _bind(tree: exp.Query, request: QueryRequest) -> None:
+    """Each ? becomes a literal of the tree: a value is never pasted into text."""
+    marks = list(tree.find_all(exp.Placeholder, exp.Parameter))
+    if not all(node.name.startswith(MARK) for node in marks):
+        raise Unsupported("named parameters are not understood", hint="write ? and give the values in order")
+    if len(marks) != len(request.parameters):
+        raise ProgrammingError(
+            f"the query has {len(marks)} parameters, and {len(request.parameters)} values were given"
+        )
+    for node in marks:
+        node.replace(_literal(request.parameters[int(node.name.removeprefix(MARK))]))
+
+
+def _is_writable(value: int | float | Decimal) -> bool:
+    """Whether the number has few enough digits to be written down."""
+    if isinstance(value, int):
+        return value.bit_length() < LARGEST_BITS
+    return math.isfinite(value) and len(str(value)) <= LONGEST_NUMBER
+
+
+def _check_fetch(tree: exp.Query) -> None:
+    """DuckDB's SQL has no words for these, so they would get lost on the way to it."""
+    for fetch in tree.find_all(exp.Fetch):
+        options = fetch.args.get("limit_options")
+        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+            raise Unsupported("FETCH takes a number of rows, without PERCENT or WITH TIES", hint="write LIMIT 10")
+
+
+def _check_numbers(tree: exp.Query, sql: str) -> None:
+    """Numbers that no column could hold, and whose digits alone would fill the memory."""
+    for node in tree.find_all(exp.Literal):
+        if not node.is_string and (len(node.this) > LONGEST_NUMBER or math.isinf(float(node.this))):
+            place = Place(sql, node.meta["start"], node.meta["end"]) if "start" in node.meta else None
+            raise SqlSyntaxError("the number is too large", at=place, hint="write one below 1e308")
+
+
+def _digits(value: int | float | Decimal) -> str:
+    """The number without its sign, as a literal of its own type: floats have an exponent, decimals have none."""
+    if isinstance(value, float):
+        digits = repr(abs(float(value)))
+        return digits if "e" in digits else f"{digits}e0"
+    return format(value.copy_abs(), "f") if isinstance(value, Decimal) else str(abs(value))
+
+
+def _literal(value: object) -> exp.Expr:
+    match value:
+        case None:
+            return exp.Null()
+        case bool():
+            return exp.Boolean(this=value)
+        case str():
+            _check_text(value)
+            return exp.Literal.string(value)
+        case datetime():
+            return exp.cast(exp.Literal.string(value.isoformat(" ")), "TIMESTAMP")
+        case date():
+            return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
+        case int() | float() | Decimal() if _is_writable(value):
+            number = exp.Literal.number(_digits(value))
+            return exp.Paren(this=exp.Neg(this=number)) if value < 0 else number
+    raise ProgrammingError(
+        f"a parameter cannot be {type(value).__name__} {value!r}"[:120],
+        hint="give numbers, texts, booleans, dates, timestamps or None",
+    )

@@ -1,0 +1,350 @@
+"""plan_query: the engine SQL of each release, and the SQL that finishes the answer from noisy values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from dpsql.aggregates.estimate import Estimate, Formula, Linear, Ratio, Reported, estimate_of, noise_of
+from dpsql.aggregates.final import answer_type, final_sql
+from dpsql.aggregates.write_release import release_sql
+from dpsql.engine_sql.build import SALT, select
+from dpsql.engine_sql.tree import Field, Named, tables_read
+from dpsql.engines.duckdb.render import render, render_term, type_name
+from dpsql.engines.public import PostProcessingTable
+from dpsql.engines.quoting import quoted
+from dpsql.errors import Unsupported
+from dpsql.pipeline.counted_reports import CountedReports, estimates_table
+from dpsql.pipeline.readable import about_releases, laid_out
+from dpsql.relation.adaptive_subquery import with_adaptive
+from dpsql.relation.relation import Aggregate
+from dpsql.relation.write_reports import answers_sql
+from dpsql.relation.write_scan import scan_sql
+from dpsql.resolve.inner import reads_release, release_name, reports_name
+from dpsql.resolve.syntax import DUCKDB, is_interval_end
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dpsql.aggregates.release import Release
+    from dpsql.engine_sql.tree import Query
+    from dpsql.engines.public import Render
+    from dpsql.pipeline.infer_sensitivity import Measured
+    from dpsql.pipeline.public_environment import PublicEnvironment
+    from dpsql.pipeline.query_request import QueryRequest
+    from dpsql.relation.adaptive_subquery import AdaptiveTable
+    from dpsql.relation.relation import Scan
+    from dpsql.relation.reports import Reports
+
+
+@dataclass(frozen=True)
+class PlannedAdaptiveSubquery:
+    """An answer that a release reads: its rows come from this SQL over releases and public tables."""
+
+    table: AdaptiveTable
+    post_processing: str
+    releases: tuple[int, ...]
+    public: tuple[PublicTable, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRelease:
+    name: str
+    release: Release
+    render: Render = field(compare=False)
+    """How the engine at hand says it."""
+    ends: tuple[Linear | Ratio | None, ...] = ()
+    """What DP_INTERVAL_LOW and DP_INTERVAL_HIGH are asked of: its columns _low0, _high0, _low1, ..."""
+    adaptive: tuple[PlannedAdaptiveSubquery, ...] = ()
+    """The answers that it reads."""
+    answers: tuple[tuple[Any, ...], ...] = ()
+    """Where randomised reports are counted: all answers that there can be, and what is asked of each."""
+
+    def salted(self, salt: int, reaches: Mapping[str, int]) -> str:
+        """The engine SQL; the salt decides which of a unit's groups and values count."""
+        return self.render(self.with_adaptive, {**reaches, SALT: salt})
+
+    @property
+    def with_adaptive(self) -> Query:
+        return with_adaptive([answer.table for answer in self.adaptive], self.query)
+
+    @cached_property
+    def query(self) -> Query:
+        """Written once, with blanks for the salt and for what depends on the noise."""
+        return release_sql(self.release)
+
+    @cached_property
+    def shown(self) -> str:
+        """The same for whatever noise: with zeros in the blanks."""
+        return self.render(self.with_adaptive, self.zeros)
+
+    @cached_property
+    def canonical(self) -> str:
+        """The same on whatever engine: what a stored answer is found by."""
+        return render(self.with_adaptive, self.zeros)
+
+    @property
+    def zeros(self) -> dict[str, int]:
+        return dict.fromkeys((SALT, *(drawn.column for drawn in self.release.statistics)), 0)
+
+    @property
+    def reports(self) -> Reports | None:
+        return self.release.aggregate.reports
+
+    @cached_property
+    def post_processing_table(self) -> PostProcessingTable:
+        """What the post-processing reads: keys, aggregates made of measures and statistics, and these themselves."""
+        if self.reports is not None:
+            return estimates_table(self.name, self.reports)
+        keys = {name: type_name(kind) for name, kind in self.release.keys}
+        stored = keys | dict.fromkeys(self.release.columns, "BIGINT")
+        answers = {
+            f"_a{position}": (answer_type(answer), render_term(final_sql(answer.estimate, answer.type)))
+            for position, answer in enumerate(self.release.answers)
+        }
+        stored |= dict.fromkeys((f"_{end}{i}" for i in range(len(self.ends)) for end in ("low", "high")), "DOUBLE")
+        made = {name: (kind, quoted(name)) for name, kind in stored.items()} | answers
+        stored |= dict.fromkeys(map(noise_of, self.weighed), "DOUBLE")
+        return PostProcessingTable(self.name, stored, made, self.totals)
+
+    @property
+    def weighed(self) -> list[str]:
+        """The measures whose noise decides what the answer is."""
+        formulas = [answer.estimate for answer in self.release.answers if isinstance(answer.estimate, Formula)]
+        return sorted(frozenset[str]().union(*(formula.weighed for formula in formulas)))
+
+    @property
+    def totals(self) -> str:
+        """The totals that ROLLUP, CUBE or GROUPING SETS ask for, over the released groups."""
+        names = self.release.key_names
+        sets = [f"({', '.join(quoted(names[key]) for key in kept)})" for kept in self.release.aggregate.totals]
+        return f" GROUP BY GROUPING SETS ({', '.join(sets)})" if sets else ""
+
+
+@dataclass(frozen=True)
+class PublicTable:
+    """A public table that the post-processing reads, as declared."""
+
+    scan: Scan
+    render: Render = field(compare=False)
+    """How the engine at hand says it."""
+
+    @property
+    def name(self) -> str:
+        return self.scan.table
+
+    @property
+    def sql(self) -> str:
+        columns = [Named(Field(part.name), part.declared) for part in self.scan.columns]
+        return self.render(select(columns, scan_sql(self.scan, [part.name for part in self.scan.columns])))
+
+    @property
+    def post_processing_table(self) -> PostProcessingTable:
+        types = {part.declared: type_name(part.properties.type) for part in self.scan.columns}
+        return PostProcessingTable(self.scan.table, types, {name: (kind, quoted(name)) for name, kind in types.items()})
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column of the answer: its error follows from `estimate` where there is one."""
+
+    name: str
+    estimate: Estimate | None
+    release: int | None
+    hidden: tuple[tuple[str, int], ...] = ()
+    """Measures that the post-processing returns behind the visible columns: name and position."""
+    is_key: bool | None = None
+    """Whether it is made of keys alone; None where that is not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    request: QueryRequest
+    releases: tuple[PlannedRelease, ...]
+    public: tuple[PublicTable | CountedReports, ...]
+    outputs: tuple[Output, ...]
+    asked: tuple[tuple[str, ...], tuple[str, ...]]
+    """The engine SQL of the releases, with zeros in its blanks, and of the public tables."""
+    post_processing: str
+    """The SQL above the releases, over tables _release_0, _release_1, ..."""
+
+    def __str__(self) -> str:
+        return laid_out(
+            [
+                *about_releases([sql] for sql in self.asked[0]),
+                *((table.name, [sql]) for table, sql in zip(self.public, self.asked[1], strict=True)),
+                ("post-processing", [self.post_processing]),
+            ]
+        )
+
+
+def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
+    post_processing = measured.post_processing.copy()
+    ends = _interval_ends(post_processing, measured)
+    releases = tuple(
+        PlannedRelease(
+            name=release_name(number),
+            release=part,
+            render=public.render,
+            ends=ends[number],
+            adaptive=_adaptive(number, measured, public.render),
+            answers=_answers(part.aggregate.reports, public),
+        )
+        for number, part in enumerate(measured.releases)
+    )
+    outputs = _outputs(post_processing, measured)
+    sql = post_processing.sql(DUCKDB, copy=False)
+    read = tuple(_public(measured, public))
+    # What the engine has no words for, or too many, is refused here, while nothing is charged.
+    asked = tuple(release.shown for release in releases), tuple(table.sql for table in read)
+    tables = [release.post_processing_table for release in releases] + [table.post_processing_table for table in read]
+    described = public.post_processor.describe(sql, tables)
+    outputs = outputs or tuple(Output(name, None, None) for name, _ in described)
+    return Planned(
+        request=measured.request, releases=releases, public=read, outputs=outputs, asked=asked, post_processing=sql
+    )
+
+
+def _public(measured: Measured, public: PublicEnvironment) -> Iterator[PublicTable | CountedReports]:
+    counted = [part for part in measured.public if isinstance(part, Aggregate)]
+    for part in measured.public:
+        if isinstance(part, Aggregate):
+            name = reports_name(counted.index(part))
+            yield CountedReports(name, part, _answers(part.reports, public), public.render)
+        else:
+            yield PublicTable(part, public.render)
+
+
+def _answers(reports: Reports | None, public: PublicEnvironment) -> tuple[tuple[Any, ...], ...]:
+    return () if reports is None else tuple(public.post_processor.constants(render(answers_sql(reports))))
+
+
+def _adaptive(number: int, measured: Measured, render: Render) -> tuple[PlannedAdaptiveSubquery, ...]:
+    """The answers that a release reads: those that were there before it, and are named in its SQL."""
+    before = [answer for answer in measured.adaptive if answer.after <= number]
+    read = tables_read(release_sql(measured.releases[number])) if before else set()
+    return tuple(
+        PlannedAdaptiveSubquery(
+            answer.table,
+            answer.sql,
+            tuple(i for i in range(answer.after) if reads_release(answer.query, i)),
+            tuple(PublicTable(scan, render) for scan in answer.public),
+        )
+        for answer in before
+        if answer.table.name in read
+    )
+
+
+def _outputs(post_processing: exp.Query, measured: Measured) -> tuple[Output, ...]:
+    """The columns of an answer that is one SELECT over one release, with their errors; others have none."""
+    if not isinstance(post_processing, exp.Select) or post_processing.find(exp.Star):
+        return ()
+    number, items = _release_below(post_processing), post_processing.expressions
+    if (reports := _reports_below(post_processing, measured)) is not None:
+        return _outputs_of_reports(post_processing, reports)
+    if number is None:
+        return tuple(Output(item.alias_or_name, None, None) for item in items)
+    release = measured.releases[number]
+    answers = _estimates(release)
+    outputs = _with_hidden(
+        post_processing, [(item.alias_or_name, estimate_of(item, answers)) for item in items], number
+    )
+    return tuple(
+        replace(output, is_key=all(column.name in release.key_names for column in item.find_all(exp.Column)))
+        for output, item in zip(outputs, items, strict=True)
+    )
+
+
+def _outputs_of_reports(post_processing: exp.Select, reports: Reports) -> tuple[Output, ...]:
+    items, keys = post_processing.expressions, [f"_k{number}" for number in range(len(reports.keys))]
+    answers = _estimates_of(reports)
+    found = [(item.alias_or_name, estimate_of(item, answers)) for item in items]
+    outputs = _with_hidden(post_processing, found, None)
+    return tuple(
+        replace(output, is_key=all(column.name in keys for column in item.find_all(exp.Column)))
+        for output, item in zip(outputs, items, strict=True)
+    )
+
+
+def _estimates_of(reports: Reports) -> dict[str, Estimate]:
+    return {f"_a{number}": Reported(f"_a{number}") for number in range(len(reports.calls))}
+
+
+def _estimates(release: Release) -> dict[str, Estimate]:
+    """By the release's column, where the error is known."""
+    if release.aggregate.totals:
+        return {}  # totals are sums of groups: their rows have more noise than the others
+    return {
+        f"_a{i}": answer.estimate
+        for i, answer in enumerate(release.answers)
+        if not isinstance(answer.estimate, Formula)
+    }
+
+
+def _interval_ends(post_processing: exp.Query, measured: Measured) -> list[tuple[Linear | Ratio | None, ...]]:
+    """DP_INTERVAL_LOW(x) in the post-processing becomes a column of its release; x is kept, as an estimate."""
+    found: list[list[Linear | Ratio | None]] = [[] for _ in measured.releases]
+    for node in [node for node in post_processing.find_all(exp.Anonymous) if is_interval_end(node)]:
+        select = node.find_ancestor(exp.Select)
+        number = _release_below(select) if select is not None else None
+        if number is None or measured.releases[number].aggregate.reports is not None:
+            raise Unsupported(
+                f"{node.name} cannot be asked of estimates from randomised reports", hint="intervals() gives their ends"
+            )
+        estimate = estimate_of(node.expressions[0], _estimates(measured.releases[number]))
+        assert not isinstance(estimate, Reported)
+        if estimate not in found[number]:
+            found[number].append(estimate)
+        end = "low" if node.name.endswith("LOW") else "high"
+        node.replace(exp.column(f"_{end}{found[number].index(estimate)}"))
+    return [tuple(estimates) for estimates in found]
+
+
+def _release_below(post_processing: exp.Select) -> int | None:
+    return _number_below(post_processing, "_release")
+
+
+def _reports_below(post_processing: exp.Select, measured: Measured) -> Reports | None:
+    """The question about randomised reports that the post-processing is over."""
+    if (number := _release_below(post_processing)) is not None:
+        return measured.releases[number].aggregate.reports
+    number = _number_below(post_processing, "_reports")
+    counted = [part for part in measured.public if isinstance(part, Aggregate)]
+    return None if number is None else counted[number].reports
+
+
+def _number_below(post_processing: exp.Select, kind: str) -> int | None:
+    source = post_processing.args.get("from_")
+    name = source.this.name if source is not None and isinstance(source.this, exp.Table) else ""
+    prefix, _, number = name.rpartition("_")
+    return int(number) if prefix == kind and not post_processing.args.get("joins") else None
+
+
+def _with_hidden(
+    post_processing: exp.Select, found: list[tuple[str, Estimate | None]], number: int | None
+) -> tuple[Output, ...]:
+    """A ratio's error depends on its own noisy parts, so these come along behind the visible columns."""
+    visible = len(found)
+    positions: dict[str, int] = {}
+    outputs = []
+    for name, estimate in found:
+        wanted: tuple[str, ...] = ()
+        if estimate is not None and not isinstance(estimate, Linear):
+            if post_processing.args.get("distinct"):
+                estimate = None
+            elif isinstance(estimate, Reported):
+                wanted = (estimate.standard_error, estimate.kurtosis)
+            else:
+                wanted = tuple(
+                    dict.fromkeys(part for side in (estimate.above, estimate.below) for part, _ in side.weights)
+                )
+        hidden = tuple((part, positions.setdefault(part, visible + len(positions))) for part in wanted)
+        outputs.append(Output(name, estimate, number, hidden))
+    post_processing.set(
+        "expressions",
+        [*post_processing.expressions, *(exp.alias_(exp.column(part), f"_hidden_{part}") for part in positions)],
+    )
+    return tuple(outputs)

@@ -1,0 +1,108 @@
+"""post_process: HAVING, ORDER BY, LIMIT, arithmetic, windows, joins of releases: ordinary SQL over noisy values.
+
+It runs in a database of its own, which never sees private data, so whatever the analyst wrote there is free and safe.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpsql.errors import SealedExecutionError
+from dpsql.intervals import ends
+from dpsql.result import LEVEL, Receipt, Result, ResultColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dpsql.accounting.ledger.ledger import Ledger
+    from dpsql.intervals import NoisyColumns
+    from dpsql.pipeline.add_noise import Noisy
+    from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
+    from dpsql.pipeline.environment import Environment
+    from dpsql.pipeline.estimate_answers import Estimated
+    from dpsql.pipeline.plan_query import Output
+
+
+def post_process(estimated: Estimated, environment: Environment) -> Result:
+    noisy = estimated.noisy
+    calibrated = noisy.charged.calibrated
+    if noisy.has_failed:
+        raise _sealed(environment.ledger)
+    tables = [release.planned.post_processing_table for release in calibrated.releases]
+    tables += [table.post_processing_table for table in calibrated.public]
+    private = [
+        {**release.with_noise_columns(columns), **_interval_ends(columns, release)}
+        for columns, release in zip(estimated.columns, calibrated.releases, strict=True)
+        if columns is not None
+    ]
+    finished = environment.post_processor.run(calibrated.post_processing, tables, [*private, *estimated.public])
+    visible = len(calibrated.outputs)
+    columns = tuple(
+        ResultColumn(
+            name=name,
+            type=kind,
+            estimate=output.estimate,
+            noises=_noises(output, calibrated),
+            hidden=dict(output.hidden),
+            is_key=output.is_key,
+        )
+        for name, kind, output in zip(finished.names[:visible], finished.types, calibrated.outputs, strict=False)
+    )
+    receipt = Receipt(
+        cost=noisy.charged.cost(noisy.refund),
+        mechanism=calibrated.mechanism,
+        recalled=noisy.charged.entry is None,
+        refused=_refused(noisy),
+        number=noisy.charged.entry.number if noisy.charged.entry else None,
+        budget=environment.ledger.budget,
+    )
+    return Result(columns, finished.rows, receipt)
+
+
+def _sealed(ledger: Ledger) -> SealedExecutionError:
+    """The same words for every failure."""
+    if ledger.on_failure == "warn":
+        return SealedExecutionError(
+            "the database could not run the query; the charge stands, and the failure is outside the guarantee",
+            hint="find out why with the SQL that explain() shows, before asking more: it may depend on one person",
+        )
+    return SealedExecutionError(
+        "the database could not run the query; the charge stands, and the account is suspended",
+        hint=f"the data owner can run the SQL that explain() shows to see why, and lift it: {ledger.way_to_resume}",
+    )
+
+
+def _refused(noisy: Noisy) -> bool:
+    """Whether a test refused some cell."""
+    parts = zip(noisy.charged.calibrated.releases, noisy.columns, strict=True)
+    return any(
+        bool(np.ma.getmaskarray(columns[name]).any())
+        for release, columns in parts
+        if columns is not None
+        for name in release.refusable
+    )
+
+
+def _noises(output: Output, calibrated: Calibrated) -> NoisyColumns:
+    """The noise of each measure that the output may be made of, in the column's units."""
+    return {} if output.release is None else calibrated.releases[output.release].noises
+
+
+def _interval_ends(columns: Mapping[str, np.ndarray], release: CalibratedRelease) -> Mapping[str, np.ndarray]:
+    """The columns that DP_INTERVAL_LOW and DP_INTERVAL_HIGH stand for; NULL where no error is known."""
+    if not release.planned.ends:
+        return {}
+    noises, made = release.noises, {}
+    measures = {name: columns[name].tolist() for name in noises}
+    length = len(next(iter(columns.values()), ()))
+    rows = [{name: values[row] for name, values in measures.items()} for row in range(length)]
+    for number, estimate in enumerate(release.planned.ends):
+        found = [None] * len(rows) if estimate is None else list(ends(estimate, rows, noises, LEVEL))
+        unknown = [end is None for end in found]
+        for position, name in enumerate((f"_low{number}", f"_high{number}")):
+            values = [math.nan if end is None else end[position] for end in found]
+            made[name] = np.ma.masked_array(np.array(values, dtype=float), mask=unknown)
+    return made

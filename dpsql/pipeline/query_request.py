@@ -1,0 +1,191 @@
+"""The question that walks through the stages, and how each of its options is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from dpsql.accounting.exact import exact
+from dpsql.errors import ProgrammingError
+from dpsql.resolve.options import NO_OPTIONS, Option, SqlOptions
+from dpsql.source import did_you_mean
+from dpsql.statistics.mechanism_table import MECHANISMS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+PERCENT = "%"
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How wide an interval of 95 % may be on either side: an amount, or a part of a total that is known."""
+
+    amount: Fraction
+    relative: bool = False
+
+    def __str__(self) -> str:
+        return f"± {float(100 * self.amount):g}{PERCENT}" if self.relative else f"± {float(self.amount):g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryRequest:
+    """What was asked and at what price. Bounds that are not given come from the schema."""
+
+    sql: str
+    parameters: tuple[object, ...] = ()
+    epsilon: Fraction = Fraction(0)
+    delta: Fraction | None = None
+    mechanism: str | None = None
+    propose: Fraction | None = None
+    """For propose-test-release: what the analyst believes one unit can do to the answer."""
+    max_groups: int | None = None
+    max_rows_per_group: int | None = None
+    fresh: bool = False
+    accuracy: Accuracy | None = None
+    """Where it is named, epsilon is found from it."""
+    min_units: int | None = None
+    """Groups with fewer units are not shown."""
+    named: frozenset[str] = frozenset()
+    """The fields that execute() was given by name; the others are defaults."""
+    options: SqlOptions = NO_OPTIONS
+    """The options clause of the SQL, for what later stages have to check."""
+
+    def __str__(self) -> str:
+        privacy_loss = f"epsilon {float(self.epsilon):g}" if self.accuracy is None else str(self.accuracy)
+        named = [
+            f"{name} {_shown(self, name)}"
+            for name in ("delta", "mechanism", "propose", "max_groups", "max_rows_per_group", "min_units")
+            if getattr(self, name) is not None
+        ]
+        return ", ".join([privacy_loss, *named, *(["fresh"] if self.fresh else [])])
+
+
+def with_options(request: QueryRequest, options: SqlOptions, largest_delta: Fraction) -> QueryRequest:
+    """The question with what its options clause says. Where execute() says something else it is refused."""
+    changed: dict[str, Any] = {}
+    for option in options.options:
+        if option.name in READ:
+            field, read = READ[option.name]
+            changed[field] = _read(option, read, largest_delta)
+            if field in request.named and getattr(request, field) != changed[field]:
+                raise ProgrammingError(
+                    f"the SQL says {option.name} = {option.value}, and execute() {field}={_shown(request, field)}",
+                    at=option.at,
+                    hint="say it in one place",
+                )
+    return replace(request, options=options, **changed)
+
+
+def refuse_options(request: QueryRequest, names: Collection[str], instead: str) -> None:
+    """Where the price is found, the options clause cannot name it."""
+    for option in request.options.options:
+        if option.name in names:
+            raise ProgrammingError(
+                f"the SQL says {option.name} = {option.value}, and {instead} says how much to spend",
+                at=option.at,
+                hint="say it in one place",
+            )
+
+
+def with_proposal(request: QueryRequest) -> QueryRequest:
+    """A proposal asks for propose-test-release, which needs one."""
+    proposing = [name for name, mechanism in MECHANISMS.items() if mechanism.needs_proposal]
+    if request.propose is not None and request.mechanism is None:
+        return replace(request, mechanism=proposing[0])
+    if (request.propose is not None) == (request.mechanism in proposing):
+        return request
+    if request.mechanism in proposing:
+        raise ProgrammingError(
+            "propose-test-release needs a proposal",
+            hint="write propose=200: how much you think one unit can change the answer, or a value that few exceed",
+        )
+    raise ProgrammingError(
+        f'propose= is for propose-test-release, and mechanism="{request.mechanism}" is named',
+        hint='write mechanism="ptr", or leave propose= out',
+    )
+
+
+def _read(option: Option, read: Callable[[str, Fraction], object], largest_delta: Fraction) -> object:
+    try:
+        return read(option.value, largest_delta)
+    except ProgrammingError as error:
+        problem = ProgrammingError(error.problem, at=option.at, hint=error.hint)
+    raise problem
+
+
+def _shown(request: QueryRequest, field: str) -> object:
+    value = getattr(request, field)
+    return f"{float(value):g}" if isinstance(value, Fraction) else value
+
+
+def mechanism_named(name: object) -> str:
+    if isinstance(name, str) and name.lower() in MECHANISMS:
+        return name.lower()
+    raise ProgrammingError(
+        f"there is no mechanism {name!r}",
+        hint=did_you_mean(str(name), MECHANISMS) or f"these are known: {', '.join(MECHANISMS)}",
+    )
+
+
+def positive(value: object, name: str) -> Fraction:
+    number = exact(value, name)
+    if number == 0:
+        raise ProgrammingError(f"{name} must be above 0", hint=f"write {name}=0.1, for example")
+    return number
+
+
+def accuracy_named(value: object) -> Accuracy:
+    """
+    >>> str(accuracy_named(50)), str(accuracy_named("5%"))
+    ('± 50', '± 5%')
+    """
+    relative = isinstance(value, str) and value.strip().endswith(PERCENT)
+    try:
+        amount = positive(str(value).strip().removesuffix(PERCENT) if relative else value, "accuracy")
+        return Accuracy(amount / 100 if relative else amount, relative)
+    except ProgrammingError as error:
+        problem = ProgrammingError(error.problem, hint='write accuracy=50, or accuracy="5%"')
+    raise problem
+
+
+def below_one(delta: object) -> Fraction:
+    number = exact(delta, "delta")
+    if number >= 1:
+        raise ProgrammingError(f"delta must be below 1, and {delta} is not", hint="write delta=1e-6, for example")
+    return number
+
+
+def query_delta(delta: object, largest: Fraction) -> Fraction:
+    value = below_one(delta)
+    if value > largest:
+        raise ProgrammingError(
+            f"delta={float(value):g} is more than the session's {float(largest):g}",
+            hint="name a smaller delta, or none: the session's is used then",
+        )
+    return value
+
+
+def count(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
+        raise ProgrammingError(
+            f"{name} is a whole number from 1 on, not {value!r}", hint=f"write {name}=4, for example"
+        )
+    return value
+
+
+def _whole(name: str) -> Callable[[str, Fraction], int]:
+    return lambda value, _: count(int(value) if value.isdecimal() else value, name)
+
+
+# Option of the clause -> field of the question, and how its text is read.
+READ: dict[str, tuple[str, Callable[[str, Fraction], object]]] = {
+    "epsilon": ("epsilon", lambda value, _: positive(value, "epsilon")),
+    "delta": ("delta", query_delta),
+    "max_groups_contributed": ("max_groups", _whole("max_groups_contributed")),
+    "max_rows_contributed": ("max_rows_per_group", _whole("max_rows_contributed")),
+    "min_privacy_units_per_group": ("min_units", _whole("min_privacy_units_per_group")),
+    "mechanism": ("mechanism", lambda value, _: mechanism_named(value)),
+    "propose": ("propose", lambda value, _: positive(value, "propose")),
+}

@@ -1,0 +1,73 @@
+"""resolve_names: a tree of names -> the releases that touch people, and the rest of the query above them.
+
+    SELECT region, 2 * COUNT(*) AS n FROM orders WHERE amount > 10 GROUP BY region ORDER BY n
+
+becomes the release  Aggregate(Filter(Scan(orders), amount > 10), keys=(region,), calls=(COUNT(*),))
+and the post-processing
+
+    SELECT _k0 AS region, 2 * _a0 AS n FROM _release_0 ORDER BY n
+
+Every name is looked up in the declared schema; what is not declared does not exist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpsql.pipeline.readable import about_releases, laid_out
+from dpsql.relation.readable import readable_aggregate, readable_call
+from dpsql.resolve.query import Resolver
+from dpsql.resolve.syntax import DUCKDB
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from dpsql.pipeline.parse_sql import Parsed
+    from dpsql.pipeline.public_environment import PublicEnvironment
+    from dpsql.pipeline.query_request import QueryRequest
+    from dpsql.relation.relation import Aggregate, Scan
+    from dpsql.resolve.adaptive_subqueries import AdaptiveSubquery
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    request: QueryRequest
+    releases: tuple[Aggregate, ...]
+    unit_columns: tuple[frozenset[str], ...]
+    """For each release the names of the columns that are its unit."""
+    public: tuple[Scan | Aggregate, ...]
+    """The public tables that the post-processing reads."""
+    adaptive: tuple[AdaptiveSubquery, ...]
+    """The answers that releases read."""
+    post_processing: exp.Query
+    """What is left of the query, over tables _release_0, _release_1, ... and public ones."""
+
+    def __str__(self) -> str:
+        return laid_out(
+            [
+                *about_releases([readable_aggregate(part), *map(readable_call, part.calls)] for part in self.releases),
+                *((answer.table.name, [answer.sql]) for answer in self.adaptive),
+                ("post-processing", [self.post_processing.sql(DUCKDB)]),
+            ]
+        )
+
+
+def resolve_names(parsed: Parsed, public: PublicEnvironment) -> Resolved:
+    resolver = Resolver(
+        schema=public.schema,
+        guarantees=public.guarantees,
+        text=parsed.request.sql,
+        post_processor=public.post_processor,
+    )
+    post_processing = resolver.whole(parsed.tree.copy())
+    releases, unit_columns = zip(*resolver.releases, strict=True) if resolver.releases else ((), ())
+    scans, adaptive = tuple(resolver.public_scans(post_processing)), tuple(resolver.adaptive)
+    return Resolved(
+        request=parsed.request,
+        releases=releases,
+        unit_columns=unit_columns,
+        public=scans,
+        adaptive=adaptive,
+        post_processing=post_processing,
+    )

@@ -1,0 +1,99 @@
+"""run_rounds: what was charged is asked and gets its noise, releases that read answers of others after these.
+
+    SELECT COUNT(*) FROM orders WHERE amount > (SELECT AVG(amount) FROM orders)
+
+First round: the sums behind AVG get their noise, and the post-processing database makes a number of them. Second
+round: the count, with that number as a constant. All was charged before the first, and only noisy values pass from
+round to round. docs/proofs/adaptive.md. How the charge ended is on record before anything is said (settle.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dpsql.errors import OperationalError
+from dpsql.pipeline.add_noise import Noisy, add_noise
+from dpsql.pipeline.execute_query import execute_query
+from dpsql.pipeline.settle import settled
+from dpsql.relation.adaptive_subquery import AdaptiveTable, known_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
+    from dpsql.pipeline.charge_budget import Charged
+    from dpsql.pipeline.environment import Environment
+    from dpsql.pipeline.plan_query import PlannedAdaptiveSubquery, PublicTable
+
+    Columns = Mapping[str, np.ndarray]
+
+
+def run_rounds(charged: Charged, environment: Environment) -> Noisy:
+    """Every release with its noise."""
+    return settled(_drawn, charged, environment)
+
+
+def _drawn(charged: Charged, environment: Environment) -> Noisy:
+    """Where one fails, those that wait for it are not asked."""
+    calibrated = charged.calibrated
+    drawn: dict[int, Columns | None] = dict.fromkeys(range(len(calibrated.releases)))
+    for numbers in _rounds(calibrated):
+        releases = tuple(_ready(calibrated.releases[number], drawn, charged, environment) for number in numbers)
+        part = replace(
+            charged,
+            calibrated=replace(calibrated, releases=releases),
+            recalled=tuple(charged.recalled[number] for number in numbers),
+        )
+        noisy = add_noise(execute_query(part, environment), environment)
+        drawn |= zip(numbers, noisy.columns, strict=True)
+        if noisy.has_failed:
+            break
+    return Noisy(charged, tuple(drawn.values()), noisy.refused)
+
+
+def _rounds(calibrated: Calibrated) -> list[list[int]]:
+    """Each release one round after the last that it reads of."""
+    depths: list[int] = []
+    for release in calibrated.releases:
+        depths.append(max((depths[n] + 1 for part in release.planned.adaptive for n in part.releases), default=0))
+    return [[n for n, depth in enumerate(depths) if depth == level] for level in range(max(depths, default=0) + 1)]
+
+
+def _ready(
+    release: CalibratedRelease, drawn: Mapping[int, Columns | None], charged: Charged, environment: Environment
+) -> CalibratedRelease:
+    """The release with the rows of all answers that it reads."""
+    adaptive = tuple(
+        replace(part, table=_filled(part, drawn, charged.calibrated, environment)) for part in release.planned.adaptive
+    )
+    return replace(release, planned=replace(release.planned, adaptive=adaptive))
+
+
+def _filled(
+    part: PlannedAdaptiveSubquery, drawn: Mapping[int, Columns | None], calibrated: Calibrated, environment: Environment
+) -> AdaptiveTable:
+    if part.table.rows is not None:
+        return part.table
+    tables = [calibrated.releases[number].planned.post_processing_table for number in part.releases]
+    tables += [table.post_processing_table for table in part.public]
+    data = [
+        None if columns is None else calibrated.releases[number].with_noise_columns(columns)
+        for number in part.releases
+        for columns in (drawn[number],)
+    ]
+    data += [read_public(table, environment) for table in part.public]
+    rows = environment.post_processor.run(part.post_processing, tables, data).rows
+    return replace(part.table, rows=known_rows(rows, [kind for _, kind in part.table.columns]))
+
+
+def read_public(table: PublicTable, environment: Environment) -> Columns:
+    try:
+        return environment.engine.run(table.sql)
+    except Exception as problem:
+        raise OperationalError(
+            f'the public table "{table.scan.table}" cannot be read',
+            hint="the answer is kept: ask again when the table can be read, and it is free",
+        ) from problem

@@ -1,0 +1,141 @@
+"""The least cost at which every count and every sum is as exact as was asked for.
+
+    execute("SELECT region, COUNT(*) FROM orders GROUP BY region", accuracy=50)      ± 50 at 95 %, in every row
+    execute("SELECT region, COUNT(*) FROM orders GROUP BY region", accuracy="1%")    of the total in its first answer
+
+The error of these depends on the noise alone, so it is known for every epsilon before anything is charged, and the
+least epsilon that will do is found by halving. What is searched is each kind of noise; what takes the least part of the
+session is taken. docs/proofs/accuracy.md.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.aggregates.estimate import Linear, Ratio
+from dpsql.errors import ProgrammingError, Unsupported
+from dpsql.intervals import half_width
+from dpsql.pipeline.candidates import Candidate, candidate, noisy_columns, possible_noises
+from dpsql.pipeline.fingerprint import subject_of
+from dpsql.pipeline.query_request import refuse_options
+from dpsql.result import LEVEL
+
+if TYPE_CHECKING:
+    from dpsql.accounting.budget import Budget
+    from dpsql.pipeline.plan_query import Output, Planned
+    from dpsql.pipeline.public_environment import PublicEnvironment
+    from dpsql.pipeline.query_request import Accuracy
+
+MANTISSAS = 900
+"""Epsilons are tried to three digits, 1.00 to 9.99, in each power of ten."""
+LEAST_POWER, MOST_POWER = -6, 5
+STEPS = MANTISSAS * (MOST_POWER - LEAST_POWER + 1)
+PRICE = "or name the cost: epsilon=0.1"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A column of one release, and how wide its interval may be on either side."""
+
+    estimate: Linear
+    release: int
+    width: float
+
+
+def ways_to_meet(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Candidate, str]]:
+    """For each kind of noise the question at its least cost, and why; the cheapest first."""
+    accuracy, budget = planned.request.accuracy, public.budget
+    assert accuracy is not None
+    refuse_options(planned.request, ("epsilon",), "accuracy=")
+    targets = [_target(output, accuracy, planned, public) for output in planned.outputs if not output.is_key]
+    if not targets:
+        raise ProgrammingError(
+            f"no column of the answer is noisy, so {accuracy} says nothing", hint=f"leave accuracy= out, {PRICE}"
+        )
+    searched = [_least(noise, planned, targets, budget) for noise in possible_noises(planned, budget.filter)]
+    found = [way for way in searched if way is not None]
+    if not found:
+        raise ProgrammingError(
+            f"{accuracy} would take an epsilon of more than {float(_epsilon(STEPS)):,.0f}",
+            hint="ask for a wider accuracy=",
+        )
+    found.sort(key=lambda way: (not way[1].fits, way[1].share))
+    reason = f"the least cost for {accuracy} in every row"
+    if len(found) > 1:
+        (_, best), (_, other), *_ = found
+        reason += f": takes {best.share:.2g} of the session, {other.mechanism} {other.share:.2g}"
+    return [(asked, way, reason) for asked, way in found]
+
+
+def _least(noise: str, planned: Planned, targets: list[Target], budget: Budget) -> tuple[Planned, Candidate] | None:
+    """With one kind of noise: the question at the least epsilon that meets all targets, and its noise."""
+
+    def tried(step: int) -> tuple[Planned, Candidate]:
+        asked = replace(planned, request=replace(planned.request, epsilon=_epsilon(step)))
+        return asked, candidate(noise, asked, budget)
+
+    def met(step: int) -> bool:
+        _, way = tried(step)
+        return all(_width(target, way) <= target.width for target in targets)
+
+    step = bisect_left(range(STEPS), True, key=met)
+    return tried(step) if step < STEPS else None
+
+
+def _epsilon(step: int) -> Fraction:
+    """
+    >>> [float(_epsilon(step)) for step in (0, 1, 900)]
+    [1e-06, 1.01e-06, 1e-05]
+    """
+    power, mantissa = divmod(step, MANTISSAS)
+    return Fraction(100 + mantissa, 100) * Fraction(10) ** (LEAST_POWER + power)
+
+
+def _width(target: Target, way: Candidate) -> float:
+    width = half_width(target.estimate, noisy_columns(way.measures[target.release]), LEVEL)
+    assert width is not None
+    return width
+
+
+def _target(output: Output, accuracy: Accuracy, planned: Planned, public: PublicEnvironment) -> Target:
+    if isinstance(output.estimate, Ratio):
+        raise Unsupported(
+            f'how exact "{output.name}" is depends on the answer, so {accuracy} cannot be promised',
+            hint=f"ask for SUM and COUNT with accuracy= and divide them yourself, {PRICE}",
+        )
+    measured = () if output.release is None else planned.releases[output.release].release.measures
+    names, linear = {measure.column for measure in measured}, output.estimate
+    if not isinstance(linear, Linear) or output.release is None or not {name for name, _ in linear.weights} <= names:
+        raise Unsupported(
+            f'how exact "{output.name}" will be is not known beforehand, so {accuracy} cannot be promised',
+            hint=f"accuracy= is for COUNT and SUM, and their sums and differences, in one SELECT; {PRICE}",
+        )
+    amount = accuracy.amount * (_total(output, linear, output.release, planned, public) if accuracy.relative else 1)
+    return Target(linear, output.release, float(amount))
+
+
+def _total(output: Output, estimate: Linear, release: int, planned: Planned, public: PublicEnvironment) -> Fraction:
+    """The column's sum over all groups in the first answer that was given: known to everybody, so free to use."""
+    subject = subject_of(planned, release, public.schema.dataset)
+    answer = None if planned.request.fresh else public.answers.first(subject)
+    columns = {} if answer is None else json.loads(answer)
+    rows = len(next(iter(columns.values()), ()))
+    total = sum((_value(estimate, columns, row) for row in range(rows)), Fraction(0))
+    if not total:
+        raise ProgrammingError(
+            f'no total of "{output.name}" is known yet that {planned.request.accuracy} could be a part of',
+            hint="name a number: accuracy=50; or ask with a small epsilon= first, and that answer is the total",
+        )
+    return abs(total)
+
+
+def _value(estimate: Linear, columns: dict[str, list[int | None]], row: int) -> Fraction:
+    """Of one group; a group that a test refused counts for nothing."""
+    parts = [(columns[name][row], weight) for name, weight in estimate.weights]
+    if any(measure is None for measure, _ in parts):
+        return Fraction(0)
+    return estimate.constant + sum((weight * measure for measure, weight in parts if measure is not None), Fraction(0))

@@ -1,0 +1,228 @@
+"""track_units: for each release whose rows they are, what is known of every column, and which groups are public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpsql.engine_sql.build import count, select
+from dpsql.engine_sql.tree import Named, tables_read
+from dpsql.errors import OperationalError, ProgrammingError, Unsupported
+from dpsql.expressions.readable import readable_facts
+from dpsql.expressions.tree import names_read
+from dpsql.limits import MOST_PUBLIC_GROUPS
+from dpsql.pipeline.readable import about_releases, laid_out
+from dpsql.relation.domain import Domain, ListedKeys, public_domain
+from dpsql.relation.knowledge import Knowledge, knowledge_of
+from dpsql.relation.multiplicity import rows_per_unit
+from dpsql.relation.relation import CrossUnitJoin, Filter, Project
+from dpsql.relation.units import different_units, one_row_per_unit, parts_of, reads_unit, scans_of
+from dpsql.relation.write_domain import listed_keys_sql
+from dpsql.resolve.inner import reads_release
+from dpsql.resolve.syntax import aggregates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlglot import exp
+
+    from dpsql.engine_sql.tree import Query
+    from dpsql.pipeline.public_environment import PublicEnvironment
+    from dpsql.pipeline.query_request import QueryRequest
+    from dpsql.pipeline.resolve_names import Resolved
+    from dpsql.relation.adaptive_subquery import AdaptiveTable
+    from dpsql.relation.relation import Aggregate, Relation, Scan
+    from dpsql.resolve.adaptive_subqueries import AdaptiveSubquery
+    from dpsql.resolve.options import Option, SqlOptions
+
+PRICES = ("epsilon", "delta")
+THRESHOLD, PUBLIC = "LAPLACE_THRESHOLD", "PUBLIC_GROUPS"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackedRelease:
+    aggregate: Aggregate
+    unit_columns: frozenset[str]
+    scans: tuple[Scan, ...]
+    """The private tables that the rows come from."""
+    one_row_per_unit: bool
+    rows_per_unit: tuple[int | None, ...]
+    """How many rows a unit can have at most, if the schema is right; of a join across people, on either side."""
+    knowledge: Knowledge
+    domain: Domain | ListedKeys | None
+    """The public groups; None when the keys are people's own and must be selected privately."""
+    across: CrossUnitJoin | None
+    """The join of different people that the rows come from, if they do."""
+
+    def lines(self) -> Iterator[str]:
+        """For people to read."""
+        yield f"unit     {' and '.join(dict.fromkeys(str(scan.unit) for scan in self.scans))}"
+        most = " and ".join("any number" if rows is None else f"at most {rows}" for rows in self.rows_per_unit)
+        yield f"rows     {'one for each unit, guaranteed' if self.one_row_per_unit else f'{most} of a unit'}"
+        if self.aggregate.grouped:
+            groups = "people's own" if self.domain is None else f"public, at most {self.domain.size:,}"
+            yield f"groups   {groups}"
+        read = names_read(*self.aggregate.keys, *(value for call in self.aggregate.calls for value in call.arguments))
+        yield from (f"column   {name}: {readable_facts(self.knowledge.kept[name])}" for name in sorted(read))
+
+
+@dataclass(frozen=True)
+class Tracked:
+    request: QueryRequest
+    releases: tuple[TrackedRelease, ...]
+    public: tuple[Scan | Aggregate, ...]
+    adaptive: tuple[AdaptiveSubquery, ...]
+    post_processing: exp.Query
+
+    def __str__(self) -> str:
+        return laid_out(about_releases(release.lines() for release in self.releases))
+
+
+def track_units(resolved: Resolved, public: PublicEnvironment) -> Tracked:
+    releases = tuple(
+        _track(aggregate, units, resolved, public)
+        for aggregate, units in zip(resolved.releases, resolved.unit_columns, strict=True)
+    )
+    _check_options(resolved.request.options, releases)
+    for number, release in enumerate(releases):
+        if release.domain is None and _is_asked_again(number, resolved):
+            _check_keys(release.aggregate)
+    return Tracked(resolved.request, releases, resolved.public, resolved.adaptive, resolved.post_processing)
+
+
+def _track(
+    aggregate: Aggregate, unit_columns: frozenset[str], resolved: Resolved, public: PublicEnvironment
+) -> TrackedRelease:
+    knowledge = knowledge_of(aggregate.source)
+    domain: Domain | ListedKeys | None
+    if aggregate.listed is None:
+        domain = public_domain(aggregate.keys, aggregate.source, knowledge.listed, MOST_PUBLIC_GROUPS)
+    else:
+        _check_list(aggregate, aggregate.listed, resolved, public)
+        domain = ListedKeys(aggregate.listed, aggregate.keys, MOST_PUBLIC_GROUPS)
+    scans = tuple(scan for scan in scans_of(aggregate.source) if scan.unit is not None)
+    single, across = one_row_per_unit(aggregate.source), _cross_unit_join(aggregate.source)
+    sides = (aggregate.source,) if across is None else (across.left, across.right)
+    most_rows = tuple(rows_per_unit(side, lambda sql: _count_public(sql, resolved, public)) for side in sides)
+    return TrackedRelease(
+        aggregate=aggregate,
+        unit_columns=unit_columns,
+        scans=scans,
+        one_row_per_unit=single,
+        rows_per_unit=most_rows,
+        knowledge=knowledge,
+        domain=domain,
+        across=across,
+    )
+
+
+def _is_asked_again(number: int, resolved: Resolved) -> bool:
+    """Whether something is asked of all groups of the release: they are aggregated again, or another one reads them."""
+    return aggregates(resolved.post_processing) or any(
+        reads_release(answer.query, number) for answer in resolved.adaptive
+    )
+
+
+def _check_keys(aggregate: Aggregate) -> None:
+    """Groups with too few people are not shown. Where a key is made of the unit, that may be all of them."""
+    for key in aggregate.keys:
+        if reads_unit(key, aggregate.source):
+            raise Unsupported(
+                "a key of the inner question is computed from the unit, and groups of few people are not shown: "
+                "what is asked of all groups would pass over them",
+                at=key.at,
+                hint="group by the unit itself, or by something that many people share",
+            )
+
+
+def _count_public(query: Query, resolved: Resolved, public: PublicEnvironment) -> int | None:
+    """One number about public rows; None if they wait for an answer, or cannot be read."""
+    lists = _adaptive(query, resolved)
+    if any(table.rows is None for table in lists):
+        return None
+    try:
+        return public.public_rows.number(query, lists)
+    except OperationalError:
+        return None
+
+
+def _adaptive(query: Query, resolved: Resolved) -> list[AdaptiveTable]:
+    """The tables of earlier answers that it reads."""
+    read = tables_read(query)
+    return [answer.table for answer in resolved.adaptive if answer.table.name in read]
+
+
+def _cross_unit_join(relation: Relation) -> CrossUnitJoin | None:
+    """A join of different people may have filters and projections above it, and nothing else."""
+    while isinstance(relation, Filter | Project):
+        relation = relation.source
+    above = (relation.left, relation.right) if isinstance(relation, CrossUnitJoin) else (relation,)
+    for inner in (part for side in above for part in parts_of(side)):
+        if isinstance(inner, CrossUnitJoin):
+            raise different_units(inner.same_unit, inner.at, "only totals can be asked of people joined with others")
+    return relation if isinstance(relation, CrossUnitJoin) else None
+
+
+def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, public: PublicEnvironment) -> None:
+    """Counts the listed keys, which are public; conditions can only make them fewer."""
+    while isinstance(listed, Filter):
+        listed = listed.source
+    names = [f"_k{number}" for number in range(len(aggregate.keys))]
+    keys = listed_keys_sql(listed, aggregate.keys, names)
+    lists = _adaptive(keys, resolved)
+    if any(table.rows is None for table in lists):
+        raise Unsupported(
+            "an outer join cannot keep the rows of an answer that is not there yet",
+            hint="use an inner join, or list the keys: VALUES or a public table",
+        )
+    if public.public_rows.number(select([Named(count(), "n")], keys), lists) > MOST_PUBLIC_GROUPS:
+        raise Unsupported(
+            f"the outer join lists more than {MOST_PUBLIC_GROUPS:,} groups", hint="keep fewer public rows with WHERE"
+        )
+
+
+def _check_options(options: SqlOptions, releases: tuple[TrackedRelease, ...]) -> None:
+    if len(releases) > 1 and not options.outermost:
+        raise Unsupported(
+            f"the options clause is for the whole query, which aggregates {len(releases)} times",
+            at=options.at,
+            hint="write it in the outermost SELECT: its epsilon is shared by all aggregates",
+        )
+    unit, strategy = options.get("privacy_unit_column"), options.get("group_selection_strategy")
+    for option in options.options:
+        if not releases and option.name not in PRICES:
+            raise ProgrammingError(
+                f"{option.name} is about people, and the query reads public rows alone",
+                at=option.at,
+                hint="leave the option out: public rows are answered as they are, and cost nothing",
+            )
+    for release in releases:
+        if unit is not None:
+            _check_unit(unit, release)
+        if strategy is not None:
+            _check_strategy(strategy, release)
+
+
+def _check_unit(option: Option, release: TrackedRelease) -> None:
+    units = [scan.unit for scan in release.scans if scan.unit is not None]
+    names = {name for unit in units for name in (unit.column, f"{unit.table}.{unit.column}")}
+    if option.value.lower() not in {name.lower() for name in names | release.unit_columns}:
+        declared = units[0].column
+        raise ProgrammingError(
+            f'the unit is "{declared}", not "{option.value}": it is the data owner\'s choice',
+            at=option.at,
+            hint=f"write privacy_unit_column = {declared}, or leave it out",
+        )
+
+
+def _check_strategy(option: Option, release: TrackedRelease) -> None:
+    if option.value.upper() not in (THRESHOLD, PUBLIC):
+        raise Unsupported(
+            f'there is no way "{option.value}" to select groups', at=option.at, hint=f"use {THRESHOLD} or {PUBLIC}"
+        )
+    if option.value.upper() == PUBLIC and release.domain is None:
+        raise ProgrammingError(
+            "the groups are not public",
+            at=option.at,
+            hint="let the data owner declare  values: [...]  for the keys, or leave the option out",
+        )

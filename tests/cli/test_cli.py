@@ -1,0 +1,606 @@
+"""The dpsql command, as a person or a program would type it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import pytest
+import yaml
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+import dpsql
+from dpsql.cli import errors, output
+from dpsql.cli.app import app, main
+from dpsql.cli.shell import Shell, SqlCompleter
+from dpsql.schema import load_schema
+
+DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
+SCHEMA = {
+    "dataset": "people",
+    "tables": {
+        "people": {
+            "unit": "id",
+            "unique": True,
+            "columns": {
+                "id": "integer",
+                "town": {"type": "text", "values": ["Oslo", "Rome"]},
+                "age": {"type": "integer", "bounds": [0, 120]},
+                "weight": "double",
+            },
+        }
+    },
+}
+BY_TOWN = "SELECT town, COUNT(*) AS n, AVG(age) AS mean FROM people GROUP BY town ORDER BY town"
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def ran(*arguments: object) -> Ran:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        return Ran(int(ended.value.code or 0), *capsys.readouterr())
+
+    return ran
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """people.duckdb and people.yaml, in the working directory and named by the environment."""
+    with duckdb.connect(str(tmp_path / "people.duckdb")) as database:
+        database.execute(
+            "CREATE TABLE people AS SELECT i::INTEGER AS id, ['Oslo', 'Rome'][1 + i % 2] AS town, "
+            "(i % 90)::INTEGER AS age, i / 7 AS weight FROM range(2000) AS r(i)"
+        )
+    (tmp_path / "people.yaml").write_text(yaml.safe_dump(SCHEMA, sort_keys=False))
+    monkeypatch.chdir(tmp_path)
+    for name, value in (("DB", "people.duckdb"), ("SCHEMA", "people.yaml"), ("BUDGET", "2"), ("DELTA", "1e-6")):
+        monkeypatch.setenv(f"DPSQL_{name}", value)
+    return tmp_path
+
+
+@pytest.fixture
+def connection(folder: Path) -> Iterator[dpsql.Connection]:
+    with dpsql.connect("people.duckdb", schema="people.yaml", epsilon=2, delta=1e-6) as opened:
+        yield opened
+
+
+# -- query and explain -------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_has_its_errors_and_its_receipt(run: Run, folder: Path) -> None:
+    ran = run("query", BY_TOWN, "--epsilon", 0.5)
+    assert ran.code == 0
+    head, oslo, rome, receipt = ran.out.splitlines()
+    assert head.split() == ["town", "n", "mean"]
+    assert oslo.split()[0] == "Oslo"
+    assert rome.count("±") == 2
+    assert receipt.startswith("paid: epsilon 0.5")
+    assert receipt.endswith("of 2")
+    assert ran.err == ""
+
+
+def test_an_answer_as_json(run: Run, folder: Path) -> None:
+    document = json.loads(run("query", BY_TOWN, "--epsilon", 0.5, "--json").out)
+    assert [column["name"] for column in document["columns"]] == ["town", "n", "mean"]
+    (town, count, _), _ = document["rows"]
+    key, (low, high), _ = document["intervals"][0]
+    assert (town, key) == ("Oslo", None)
+    assert low < count < high
+    assert document["receipt"]["epsilon"] == 0.5
+    assert document["receipt"]["recalled"] is False
+    assert 0 < document["remaining"]["epsilon"] < 2
+
+
+def test_an_answer_as_csv(run: Run, folder: Path) -> None:
+    head, *rows = csv.reader(io.StringIO(run("query", BY_TOWN, "--csv").out))
+    assert head == ["town", "n", "n_low", "n_high", "mean", "mean_low", "mean_high"]
+    assert [row[0] for row in rows] == ["Oslo", "Rome"]
+    assert all(float(row[2]) < float(row[1]) < float(row[3]) for row in rows)
+
+
+def test_null_and_infinity_in_every_form(run: Run, folder: Path) -> None:
+    sql = "SELECT town, NULL AS nothing, AVG(age) AS a FROM people WHERE age > 119 GROUP BY town"
+    document = json.loads(run("query", sql, "--json").out)
+    assert document["rows"][0][1] is None
+    assert [row[1] for row in list(csv.reader(io.StringIO(run("query", sql, "--csv").out)))[1:]] == ["", ""]
+    assert "NULL" in run("query", sql).out
+
+
+def test_the_same_question_again_is_free(run: Run, folder: Path) -> None:
+    first, second = (run("query", BY_TOWN) for _ in range(2))
+    assert "asked before: free" in second.out
+    assert first.out.splitlines()[:-1] == second.out.splitlines()[:-1]
+    assert "paid" in run("query", BY_TOWN, "--fresh").out
+
+
+def test_a_question_from_stdin(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT COUNT(*) AS n\nFROM people"))
+    assert run("query", "-").out.split()[0] == "n"
+
+
+@pytest.mark.parametrize("arguments", [("explain", BY_TOWN), ("query", f"EXPLAIN {BY_TOWN}")])
+def test_explain_is_free(arguments: tuple[str, str], run: Run, folder: Path) -> None:
+    assert run(*arguments).out.startswith("cost ")
+    assert json.loads(run(*arguments, "--epsilon", 0.5, "--json").out)["cost"]["epsilon"] == 0.5
+    assert next(csv.reader(io.StringIO(run(*arguments, "--csv").out))) == ["what", "how"]
+    assert json.loads(run("budget", "--json").out)["spent"]["epsilon"] == 0
+
+
+def test_options_reach_the_question(run: Run, folder: Path) -> None:
+    explained = json.loads(run("explain", BY_TOWN, "--mechanism", "laplace", "--json").out)
+    assert explained["mechanism"] == "laplace"
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_errors_have_a_caret_and_a_hint(run: Run, folder: Path) -> None:
+    ran = run("query", "SELECT COUNT(*) FROM peopel")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.splitlines() == [
+        'UnknownName: there is no table "peopel"',
+        "LINE 1: SELECT COUNT(*) FROM peopel",
+        "                             ^^^^^^",
+        'hint: did you mean "people"?',
+    ]
+
+
+def test_errors_as_json(run: Run, folder: Path) -> None:
+    ran = run("query", "SELECT COUNT(*) FROM peopel", "--json")
+    assert (ran.code, ran.out) == (1, "")
+    assert json.loads(ran.err) == {
+        "error": "UnknownName",
+        "problem": 'there is no table "peopel"',
+        "hint": 'did you mean "people"?',
+        "line": 1,
+        "column": 22,
+    }
+
+
+def test_too_much_epsilon(run: Run, folder: Path) -> None:
+    ran = run("query", BY_TOWN, "--epsilon", 50)
+    assert ran.code == 3
+    assert "hint: ask with --epsilon 2 or less" in ran.err
+    known = json.loads(run("query", BY_TOWN, "--epsilon", 50, "--json").err)
+    assert (known["requested"], known["remaining"]) == (50, 2)
+
+
+def test_what_the_hint_says_can_be_asked(run: Run, folder: Path) -> None:
+    """Rounded up, it would be refused again."""
+    run("query", BY_TOWN, "--epsilon", 0.7)
+    hint = run("query", BY_TOWN, "--epsilon", 50).err.splitlines()[-1]
+    assert run("query", "SELECT COUNT(*) FROM people", "--epsilon", hint.split()[4]).code == 0
+
+
+def test_a_failure_after_the_charge_has_a_code_of_its_own(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> Any:
+        raise duckdb.Error("alice's row is odd")
+
+    monkeypatch.setattr("dpsql.engines.duckdb.engine.DuckDBEngine.run", fail)
+    ran = run("query", BY_TOWN)
+    assert ran.code == 4
+    assert "alice" not in ran.err
+
+
+MISTAKES = {
+    "no budget": (("query", BY_TOWN), {"DPSQL_BUDGET": None}, 1, "--budget 1.0 --delta 1e-6"),
+    "no bounds": (("query", "SELECT SUM(weight) FROM people"), {}, 1, "bounds: [0, 500]"),
+    "no such column": (("query", "SELECT AVG(aeg) FROM people"), {}, 1, 'did you mean "age"?'),
+    "no such file": (("query", BY_TOWN), {"DPSQL_DB": "poeple.duckdb"}, 1, "there is no database poeple.duckdb"),
+    "no such CSV file": (("query", BY_TOWN), {"DPSQL_DB": "poeple.csv"}, 1, "there is no file "),
+    "no such schema": (("query", BY_TOWN), {"DPSQL_SCHEMA": "no.yaml"}, 1, "there is no such file"),
+    "a schema as data": (("query", BY_TOWN), {"DPSQL_DB": "people.yaml"}, 1, "cannot be opened as a DuckDB database"),
+    "no data named": (("query", BY_TOWN), {"DPSQL_DB": None}, 2, "--db"),
+    "no number": (("query", BY_TOWN, "--epsilon", "much"), {}, 2, "Invalid value for '--epsilon'"),
+    "no ledger": (("budget",), {}, 1, "there is no ledger people.duckdb.ledger"),
+    "no account named": (("budget",), {"DPSQL_DB": None}, 2, "name the database or its ledger"),
+    "no such command": (("ask",), {}, 2, "No such command"),
+    "no terminal": (("shell",), {}, 2, "dpsql query - < file.sql"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "variables", "code", "said"), MISTAKES.values(), ids=MISTAKES)
+def test_every_mistake_says_what_to_do(
+    arguments: tuple[str, ...],
+    variables: dict[str, str | None],
+    code: int,
+    said: str,
+    run: Run,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.delenv(name) if value is None else monkeypatch.setenv(name, value)
+    ran = run(*arguments)
+    assert (ran.code, ran.out) == (code, "")
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+
+
+# -- what stands on a terminal -----------------------------------------------------------------------------------------
+
+
+def test_control_characters_stay_harmless(run: Run, folder: Path) -> None:
+    ran = run("query", 'SELECT COUNT(*) AS "a\x1b[2J", \'[red]x\x1b[2J\ny\' AS "[b]" FROM people')
+    assert "\x1b" not in ran.out
+    assert len(ran.out.splitlines()) == 3
+    assert "[red]x\\x1b[2J\\ny" in ran.out
+
+
+def test_a_long_wait_is_seen_on_a_terminal_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Timer:
+        """Its time is up when `end` is called."""
+
+        def __init__(self, seconds: float, end: Callable[[], None]) -> None:
+            assert seconds == output.PATIENCE
+            self.end = end
+            timers.append(self)
+
+        def start(self) -> None: ...
+        def cancel(self) -> None: ...
+        def join(self) -> None: ...
+
+    def wait(*, long: bool) -> str:
+        timers.clear()
+        with output.waiting("asking"):
+            for timer in timers if long else ():
+                timer.end()
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        return shown.err
+
+    timers: list[Timer] = []
+    monkeypatch.setattr("threading.Timer", Timer)
+    assert wait(long=True) == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    assert wait(long=False) == ""
+    assert "asking" in wait(long=True)
+
+
+# -- init and check ----------------------------------------------------------------------------------------------------
+
+PEOPLE_CSV = "person,town,age,spent,joined\n" + "".join(
+    f"p{i},{('Oslo', 'Rome')[i % 2]},{20 + i % 60},{i % 97}.5,2024-01-{1 + i % 28:02}\n" for i in range(3000)
+)
+
+
+@pytest.fixture
+def csv_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "visits.csv").write_text(PEOPLE_CSV)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_from_a_csv_to_a_private_answer(run: Run, csv_folder: Path) -> None:
+    """The first five minutes: begin, see what is missing, fill it in, ask."""
+    begun = run("init", "visits.csv", "--unit", "person", "--yes")
+    assert "tables.visits.columns.spent.bounds" in begun.out
+    assert "then: dpsql check visits.yaml visits.csv" in begun.out
+    asking = ("query", "SELECT AVG(spent) AS a FROM visits", "--db", "visits.csv", "--schema", "visits.yaml")
+    assert run("check", "visits.yaml", "visits.csv").out.endswith("visits.yaml is right, and fits visits.csv\n")
+    assert "--budget" in run(*asking).err
+    assert "UnboundedColumn" in run(*asking, "--budget", 1).err
+    schema = csv_folder / "visits.yaml"
+    (line,) = (line for line in schema.read_text().splitlines() if line.strip().startswith("spent"))
+    schema.write_text(schema.read_text().replace(line, "      spent: {type: double, bounds: [0, 100]}"))
+    assert "±" in run(*asking, "--budget", 1).out
+
+
+def test_init_asks(run: Run, csv_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = ["prson", "person", "0 120", "100 0", "[0, 100]", "", "3", "2"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(answers) + "\n"))
+    asked = run("init", "visits.csv")
+    assert 'did you mean "person"?' in asked.out
+    assert "the lower bound 100 is above the upper bound 0" in asked.out
+    schema = load_schema(csv_folder / "visits.yaml")
+    assert schema.dataset == "visits"
+    assert schema.contribution.max_groups == 3
+    assert schema.contribution.max_rows_per_group == 2
+    table = schema.tables["visits"]
+    assert table.unit_column == "person"
+    assert {name: column.type.name for name, column in table.columns.items()} == {
+        "person": "text",
+        "town": "text",
+        "age": "integer",
+        "spent": "double",
+        "joined": "date",
+    }
+    assert [table.columns[name].bounds for name in ("age", "spent", "joined")] == [(0, 120), (0, 100), None]
+
+
+def test_init_leaves_to_the_owner_what_only_he_knows(run: Run, csv_folder: Path) -> None:
+    begun = json.loads(run("init", "visits.csv", "--json").out)
+    assert begun["schema"] == "visits.yaml"
+    assert begun["to_fill_in"] == [
+        "tables.visits.unit",
+        *(f"tables.visits.columns.{name}.bounds" for name in ("age", "spent", "joined")),
+    ]
+    checked = run("check", "visits.yaml")
+    assert checked.code == 1
+    assert "names no unit" in checked.err
+    assert "visits" not in run("init", "visits.csv", "--out", "other.yaml", "--csv").err
+    # No value of the data, only names and types.
+    text = (csv_folder / "visits.yaml").read_text()
+    assert not any(value in text for value in ("Oslo", "Rome", "p17", "96.5"))
+
+
+def test_init_reads_constraints_and_odd_names(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect("clinic.duckdb") as database:
+        database.execute("""
+            CREATE TABLE patients (id INTEGER PRIMARY KEY, "true" DECIMAL(18, 2), photo BLOB, "a.b" INT, "o'k" TEXT);
+            CREATE TABLE visits (patient INTEGER REFERENCES patients (id), cost HUGEINT, moment TIMESTAMP);
+            CREATE TABLE wards (name TEXT)""")
+    begun = run("init", "clinic.duckdb", "--unit", "patients.id", "--yes")
+    assert "tables.wards.unit" in begun.out
+    text = (tmp_path / "clinic.yaml").read_text()
+    assert "# photo: BLOB columns cannot be used" in text
+    (tmp_path / "clinic.yaml").write_text(text.replace("    # FILL IN", "    public: true #"))
+    assert run("check", "clinic.yaml", "clinic.duckdb").code == 0
+    schema = load_schema("clinic.yaml")
+    assert schema.tables["patients"].unique
+    assert set(schema.tables["patients"].columns) == {"id", "true", "o'k"}
+    assert [hop.to_table for hop in schema.unit_path("visits")] == ["patients"]
+
+
+def test_init_never_overwrites(run: Run, folder: Path) -> None:
+    before = (folder / "people.yaml").read_text()
+    ran = run("init", "people.duckdb", "--yes")
+    assert ran.code == 1
+    assert "--out new_people.yaml" in ran.err
+    assert (folder / "people.yaml").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("none.csv",), "there is no file none.csv"),
+        (("none.duckdb",), "there is no database none.duckdb"),
+        (("notes.parquet",), "it should be a .parquet file"),
+        (("visits.csv", "--unit", "prson"), 'did you mean "person"?'),
+    ],
+)
+def test_init_of_what_is_not_there(arguments: tuple[str, ...], said: str, run: Run, csv_folder: Path) -> None:
+    (csv_folder / "notes.parquet").write_text("no parquet")
+    ran = run("init", *arguments, "--yes")
+    assert ran.code == 1
+    assert said in ran.err
+    assert not list(csv_folder.glob("*.yaml"))
+
+
+def test_init_says_how_a_csv_is_written(run: Run, csv_folder: Path) -> None:
+    """Guessed once, by the owner's command, and fixed from then on."""
+    lines = "".join(f"{i};Orl\xe9ans;{i % 7}.5\n" for i in range(60))
+    (csv_folder / "french.csv").write_bytes(f"person;ville;x\n{lines}".encode("latin-1"))
+    (csv_folder / "bare.csv").write_text(lines.replace(";", ",").replace("\xe9", "e"))
+    for name, options in (
+        ("french", 'csv: {"delimiter": ";", "encoding": "windows-1252"}'),
+        ("bare", 'csv: {"header": ["column0", "column1", "column2"]}'),
+    ):
+        unit = "person" if name == "french" else "column0"
+        assert run("init", f"{name}.csv", "--unit", unit, "--yes").code == 0
+        assert options in (csv_folder / f"{name}.yaml").read_text()
+        assert run("check", f"{name}.yaml", f"{name}.csv").code == 0
+
+
+def test_check_tells_counts_and_no_values(run: Run, csv_folder: Path) -> None:
+    run("init", "visits.csv", "--unit", "person", "--yes")
+    with (csv_folder / "visits.csv").open("a") as file:
+        file.write("999999,secret,1,2,3,4,5,6\n")
+    checked = run("check", "visits.yaml", "visits.csv")
+    assert checked.code == 1
+    assert "lines have more fields than columns" in checked.err
+    assert "secret" not in checked.err
+
+
+def test_init_of_a_folder_with_two_tables_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("person,age\n1,30\n")
+    (tmp_path / "visits.csv").write_text("person,day\n1,2024-01-01\n")
+    refused = run("init", tmp_path, "--unit", "person", "--yes")
+    assert refused.code != 0
+    assert "visits.csv has other columns than people.csv" in refused.err
+
+
+def test_init_leaves_a_view_to_be_vouched_for(run: Run, tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "v.duckdb")) as raw:
+        raw.execute("CREATE TABLE t (u BIGINT); CREATE VIEW seen AS FROM t")
+    begun = run("init", str(tmp_path / "v.duckdb"), "--unit", "u", "--yes")
+    assert "tables.seen.view" in begun.out
+
+
+def test_check(run: Run, folder: Path) -> None:
+    (table,) = json.loads(run("check", "people.yaml", "people.duckdb", "--json").out)["tables"]
+    assert table == {
+        "table": "people",
+        "unit": "id",
+        "counts": "one row per person",
+        "columns": "id, town, age, weight",
+        "unbounded": "weight",
+    }
+    with duckdb.connect("people.duckdb") as database:
+        database.execute("ALTER TABLE people DROP COLUMN age")
+    ran = run("check", "people.yaml", "people.duckdb")
+    assert ran.code == 1
+    assert 'the database has no column "age"' in ran.err
+
+
+# -- the account -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ledger(connection: dpsql.Connection, folder: Path) -> Path:
+    """The ledger that a session on a file database leaves beside it."""
+    connection.execute("SELECT COUNT(*) FROM people", epsilon=0.25)
+    return folder / "people.duckdb.ledger"
+
+
+def test_budget(run: Run, ledger: Path) -> None:
+    assert "0.25 of 2 spent in 1 queries" in run("budget").out
+    assert json.loads(run("budget", "--json").out)["queries"] == 1
+    rows = {row["of"]: float(row["epsilon"]) for row in csv.DictReader(io.StringIO(run("budget", "--csv").out))}
+    assert rows["budget"] == 2
+    assert rows["spent"] == pytest.approx(0.25)
+
+
+def test_verify(run: Run, ledger: Path) -> None:
+    assert "1 charges, intact" in run("ledger", "verify", ledger).out
+    assert json.loads(run("ledger", "verify", ledger, "--json").out)["charges"] == 1
+
+
+def test_show(run: Run, ledger: Path) -> None:
+    shown = run("ledger", "show", ledger).out
+    assert "SELECT COUNT(*) FROM people" in shown
+    assert "0.25 of 2 spent" in shown
+    entries = json.loads(run("ledger", "show", ledger, "--json").out)["entries"]
+    assert [entry["state"] for entry in entries] == ["budget", "charged", "released"]
+    _, charged, _ = csv.DictReader(io.StringIO(run("ledger", "show", ledger, "--csv").out))
+    assert charged["epsilon"] == "0.25"
+
+
+def test_a_changed_entry_is_found(run: Run, ledger: Path) -> None:
+    with sqlite3.connect(ledger) as file:
+        for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            file.execute(f"DROP TRIGGER {name}")
+        file.execute("UPDATE entries SET epsilon = '1/100' WHERE state = 'charged'")
+    file.close()
+    ran = run("ledger", "verify", ledger)
+    assert ran.code == 1
+    assert "LedgerError" in ran.err
+
+
+# -- the shell ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def typed(connection: dpsql.Connection, capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
+    """What the shell prints when this is typed; the keys end with Ctrl-D."""
+
+    def shown(keys: str) -> str:
+        with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+            pipe.send_text(keys + "\x04")
+            Shell(connection).run()
+        return capsys.readouterr().out
+
+    return shown
+
+
+def test_the_shell_answers(typed: Callable[[str], str], connection: dpsql.Connection) -> None:
+    shown = typed(f".epsilon 0.5\r{BY_TOWN};\r")
+    assert "a question costs epsilon 0.5" in shown
+    assert "Oslo" in shown
+    assert "paid: epsilon 0.5" in shown
+    assert connection.budget.spent.epsilon == pytest.approx(0.5)
+
+
+def test_a_question_goes_on_until_its_semicolon(typed: Callable[[str], str]) -> None:
+    assert "±" in typed("SELECT COUNT(*) AS n\rFROM people\r;\r")
+
+
+def test_free_commands(typed: Callable[[str], str], connection: dpsql.Connection) -> None:
+    shown = typed(f".help\r.budget\r.tables\r.explain {BY_TOWN}\rEXPLAIN {BY_TOWN};\r\r")
+    for piece in ("asks, and pays", "0 of 2 spent", "one row per person"):
+        assert piece in shown
+    assert shown.count("cost       epsilon 0.2") == 2
+    assert connection.budget.queries == 0
+
+
+def test_errors_are_short_and_the_shell_goes_on(typed: Callable[[str], str]) -> None:
+    shown = typed(".epsilom\r.epsilon 50\rSELECT COUNT(*) FROM people;\rSELECT x FROM people;\r.epsilon x\r.budget\r")
+    assert 'did you mean ".epsilon"?' in shown
+    assert "hint: ask with .epsilon 2 or less" in shown
+    assert "UnknownName" in shown
+    assert "Traceback" not in shown
+    assert "0 of 2 spent" in shown
+
+
+def test_quit_and_interrupt(typed: Callable[[str], str]) -> None:
+    assert typed("SELECT 1\x03.quit\r.budget\r") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT to", {"town"}),
+        ("SELECT people.a", {"age"}),
+        ("SELECT PEO", {"people"}),
+        ("SELECT stdd", {"STDDEV", "STDDEV_POP", "STDDEV_SAMP"}),
+        ("SELECT medi", {"MEDIAN"}),
+        ("SELECT x FROM people WHERE coal", {"COALESCE"}),
+        ("SELECT undeclared.", set()),
+        (".bu", {".budget"}),
+        ("SELECT .bu", set()),
+    ],
+)
+def test_completion(text: str, expected: set[str]) -> None:
+    completer = SqlCompleter(load_schema(SCHEMA), [".budget"])
+    assert {found.text for found in completer.get_completions(Document(text), CompleteEvent())} == expected
+
+
+# -- the command itself ------------------------------------------------------------------------------------------------
+
+
+def test_the_command_is_installed() -> None:
+    command = Path(sys.executable).with_name("dpsql")
+    shown = subprocess.run([command, "ledger", "--help"], capture_output=True, text=True, check=True).stdout
+    assert "verify" in shown
+
+
+PAGES = re.findall(r"^### dpsql ?([^\n]*)\n\n```text\n(.*?)```$", DOCS.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("command", "page"), PAGES, ids=[command or "dpsql" for command, _ in PAGES])
+def test_the_help_is_that_of_the_docs(command: str, page: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert run(*command.split(), "--help").out == page
+
+
+def test_the_docs_have_every_command() -> None:
+    names = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert {command for command, _ in PAGES} == {"", *names, "ledger", "ledger show", "ledger verify", "ledger resume"}
+
+
+def test_the_docs_have_every_variable_and_exit_code() -> None:
+    text = DOCS.read_text()
+    help_pages = "".join(page for _, page in PAGES)
+    assert set(re.findall(r"`(DPSQL_\w+)`", text)) == set(re.findall(r"env var:\s+(DPSQL_\w+)", help_pages))
+    table = re.findall(r"^\| \d \| .* \|$", errors.__doc__ or "", re.MULTILINE)
+    assert re.findall(r"^\| \d \| .* \|$", text, re.MULTILINE) == table
+
+
+def test_the_demo_is_a_command_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it prints is compared with the README."""
+    monkeypatch.setattr("dpsql.demo.ask.main", lambda: print("the demo"))
+    assert run("demo").out == "the demo\n"
+
+
+def test_importing_dpsql_loads_no_part_of_the_command() -> None:
+    code = "import sys, dpsql; print({'typer', 'rich', 'prompt_toolkit', 'sqlalchemy'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"

@@ -1,0 +1,179 @@
+"""The README and the pages that teach are true: what they show runs, in order, and prints what is shown."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+import dpsql
+from dpsql.cli.app import main
+from dpsql.demo.shop_data import make_shop
+from dpsql.promise import Limits
+from dpsql.schema import load_schema
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("tutorial", "owners", "analysts", "frames", "local", "faq"))]
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+NOISY = doctest.register_optionflag("NOISY")
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks(name: str) -> list[tuple[str, str]]:
+    """Language and text, in order."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", page(name), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_shop(tmp_path_factory.mktemp("shop") / "shop.duckdb")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, shop: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What pages expect to lie around: the shop, its schema, and a file about people."""
+    shutil.copytree(ROOT / "schemas", tmp_path / "schemas")
+    shutil.copy(shop, tmp_path)
+    people = "".join(f"p{i},{('Oslo', 'Rome')[i % 2]},{i % 101}\n" for i in range(2000))
+    (tmp_path / "visits.csv").write_text(f"person,town,spent\n{people}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def shape(text: str) -> str:
+    """The text with every number replaced: what noise cannot change."""
+    return " ".join(re.sub(r"-?[\d,]*\d(\.\d+)?", "#", text).split())
+
+
+class Checker(doctest.OutputChecker):
+    """Noisy answers are compared by their shape."""
+
+    def check_output(self, want: str, got: str, optionflags: int) -> bool:
+        pair = (shape(want), shape(got)) if optionflags & NOISY else (want, got)
+        return super().check_output(*pair, optionflags)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_is_shown_runs(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: dict[str, Any] = {}
+    for language, text in blocks(name):
+        match language:
+            case "python":
+                run_python(text, names)
+            case "console":
+                run_commands(text, monkeypatch, capsys)
+            case "yaml" if Path("visits.yaml").exists():
+                fill_in(text, Path("visits.yaml"))
+            case "yaml" | "sh" | "text":
+                continue  # other tests look at these
+            case _:
+                pytest.fail(f"nothing checks {language}")
+    for opened in names.values():
+        if isinstance(opened, dpsql.Connection):
+            opened.close()
+
+
+def run_python(text: str, names: dict[str, Any]) -> None:
+    test = doctest.DocTestParser().get_doctest(text, names, "page", None, 0)
+    for example in test.examples:
+        example.options[NOISY] = example.source.startswith("cur.")
+    shown: list[str] = []
+    doctest.DocTestRunner(Checker(), optionflags=OPTIONS).run(test, out=shown.append, clear_globs=False)
+    names.update(test.globs)
+    assert not shown, "".join(shown)
+
+
+def run_commands(text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+        program, *words = shlex.split(command)
+        if program == "export":
+            for word in words:
+                monkeypatch.setenv(*word.split("="))
+        else:
+            with pytest.raises(SystemExit):
+                main(words)
+        assert shape("".join(capsys.readouterr())) == shape(shown), command
+
+
+def fill_in(lines: str, schema: Path) -> None:
+    for line in lines.splitlines():
+        name = line.partition(":")[0]
+        schema.write_text(re.sub(rf"^{name}:.*$", line, schema.read_text(), flags=re.MULTILINE))
+
+
+def test_the_schema_that_owners_are_shown_is_one() -> None:
+    schema = "".join(text for language, text in blocks("docs/owners.md") if language == "yaml")
+    assert list(load_schema(yaml.safe_load(schema)).tables) == ["customers", "orders", "order_lines", "regions"]
+
+
+def test_what_owners_are_told_of_epsilon_is_what_is_promised() -> None:
+    rows = re.findall(
+        r"^\| ([\d.]+) \| × ([\d. ]+) \| ([\d.]+) % \| ([\d.]+) % \|$", page("docs/owners.md"), re.MULTILINE
+    )
+    assert len(rows) == 4
+    for epsilon, *told in rows:
+        limits = Limits(float(epsilon), 0.0)
+        meant = (limits.factor, 100 * limits.most(0.01), 100 * limits.most(0.5))
+        assert [float(number.replace(" ", "")) for number in told] == pytest.approx(meant, rel=0.01)
+
+
+def test_the_demo_runs_and_prints_the_answer_that_is_shown() -> None:
+    ran = subprocess.run([sys.executable, ROOT / "examples" / "demo.py"], capture_output=True, text=True, check=True)
+    assert "\x1b" not in ran.stdout
+    assert max(map(len, ran.stdout.splitlines())) <= 100
+    printed = {shape(line) for line in ran.stdout.splitlines()}
+    (answer,) = (text for language, text in blocks("README.md") if language == "text")
+    assert {shape(line) for line in answer.splitlines()} <= printed
+
+
+def test_the_figures_are_those_of_explain() -> None:
+    schema = {
+        "dataset": "figures",
+        "contribution": {"max_groups": 5, "max_rows_per_group": 2},
+        "tables": {
+            "orders": {
+                "unit": "person",
+                "columns": {
+                    "person": "integer",
+                    "region": {"type": "text", "values": list("abcdefgh")},
+                    "amount": {"type": "double", "bounds": [0, 500]},
+                },
+            }
+        },
+    }
+    orders = pd.DataFrame({"person": [1], "region": ["a"], "amount": [1.0]})
+    with dpsql.connect(orders, schema=schema, epsilon=1.0, delta=1e-6) as conn:
+        explained = conn.explain("SELECT region, COUNT(*), SUM(amount) FROM orders GROUP BY region", epsilon=1.0)
+    count, centred = (measure.std * measure.quantum for measure in explained.releases[0].measures)
+    total = (centred**2 + (250 * count) ** 2) ** 0.5
+    per_count, per_sum = re.findall(
+        r"deviation of ([\d.]+) per count and ([\d ]+) per sum", page("README.md").replace("\n", " ")
+    )[0]
+    assert float(per_count) == pytest.approx(count, rel=0.002)
+    assert float(per_sum.replace(" ", "")) == pytest.approx(total, rel=0.002)
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page("README.md"))
+    assert links
+    missing = [link for link in links if "://" not in link and not (ROOT / link).exists()]
+    assert not missing
+
+
+def test_what_make_is_said_to_do_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"`make ([a-z-]+)`", page("README.md"))) <= targets

@@ -1,0 +1,279 @@
+"""A PostgreSQL server as the source: what is read of its catalogue and its rows, and how it fails."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpsql
+from dpsql.cli.app import main
+
+SCHEMA: dict[str, Any] = {
+    "dataset": "clinic",
+    "contribution": {"max_groups": 3, "max_rows_per_group": 20},
+    "tables": {
+        "people": {
+            "unit": "id",
+            "columns": {"id": "integer", "born": {"type": "date", "nullable": True}, "mail": "text"},
+        },
+        "visits": {
+            "unit": {"through": "person", "to": "people.id"},
+            "columns": {
+                "person": "integer",
+                "at": {"type": "timestamp", "nullable": True},
+                "ward": {"type": "text", "values": ["a", "b"], "nullable": True},
+                "cost": {"type": "decimal(12,3)", "bounds": [0, 1000], "nullable": True},
+                "code": {"type": "text", "nullable": True},
+                "points": {"type": "double", "bounds": [0, 10], "nullable": True},
+            },
+        },
+    },
+}
+DUMP = """
+    CREATE EXTENSION IF NOT EXISTS citext;
+    DROP SCHEMA IF EXISTS clinic CASCADE; CREATE SCHEMA clinic; SET search_path = clinic, public;
+    CREATE TYPE ward AS ENUM ('a', 'b', 'c');
+    CREATE DOMAIN euros AS numeric CHECK (VALUE IS NULL OR VALUE = VALUE);
+    CREATE TABLE people (id INTEGER PRIMARY KEY, born DATE, mail citext NOT NULL, tags TEXT[]);
+    CREATE TABLE visits (person INTEGER NOT NULL REFERENCES people, at TIMESTAMPTZ, ward ward, cost euros,
+                         code CHAR(4), points NUMERIC, length INTERVAL);
+    INSERT INTO people SELECT i, DATE '1970-01-01' + i, 'P' || i || '@x.org', ARRAY['x'] FROM generate_series(1, 300) i;
+    INSERT INTO visits SELECT 1 + i % 300, TIMESTAMPTZ '2024-01-01 00:00+02' + i * INTERVAL '1 hour',
+        (ARRAY['a', 'b'])[1 + i % 2]::ward, (i % 1000) * 1.0005, 'k' || i % 3, i % 11 FROM generate_series(0, 899) i;
+    INSERT INTO visits VALUES (7, 'infinity', NULL, 'NaN', NULL, 'Infinity'), (7, '-infinity', 'c', 1e120, '', 1e-400),
+        (7, '4713-01-01 BC', 'a', -1e120, 'ab', 'NaN'), (7, NULL, 'b', 0.1234567, NULL, 1e400);
+    CREATE VIEW seen AS SELECT * FROM visits;
+    CREATE MATERIALIZED VIEW kept AS SELECT * FROM visits;
+    CREATE TABLE parted (person INTEGER, points NUMERIC(4,1)) PARTITION BY RANGE (person);
+    CREATE TABLE parted_low PARTITION OF parted FOR VALUES FROM (0) TO (100);
+    CREATE TABLE ruled (person INTEGER UNIQUE, points FLOAT); ALTER TABLE ruled ENABLE ROW LEVEL SECURITY;
+    CREATE TABLE "Odd Names" ("Some One" INTEGER, "x""y" FLOAT);
+    CREATE TABLE twice (person INTEGER, x FLOAT, "X" FLOAT);
+    CREATE TABLE base (person INTEGER UNIQUE); CREATE TABLE heir () INHERITS (base);
+    INSERT INTO base VALUES (1); INSERT INTO heir VALUES (1);
+"""
+
+
+@pytest.fixture(scope="module")
+def url(postgresql_url: str) -> str:
+    """A database made by somebody else, with the schema `clinic`."""
+    import psycopg
+
+    with psycopg.connect(postgresql_url, autocommit=True) as connection:
+        connection.execute(DUMP)
+    return f"{postgresql_url}&options=-csearch_path%3Dclinic"
+
+
+@pytest.fixture
+def execute(postgresql_url: str) -> Iterator[Callable[[str], Any]]:
+    """The owner's own connection."""
+    import psycopg
+
+    with psycopg.connect(f"{postgresql_url}&options=-csearch_path%3Dclinic", autocommit=True) as connection:
+        yield connection.execute
+
+
+def connect(url: str, tables: dict[str, Any] | None = None, **options: Any) -> dpsql.Connection:
+    schema = SCHEMA if tables is None else SCHEMA | {"tables": tables}
+    return dpsql.connect(url, schema=schema, ledger=":memory:", **{"epsilon": 1e15, "query_epsilon": 1e9} | options)
+
+
+def rows(url: str, sql: str, tables: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    with connect(url, tables) as connection:
+        return connection.execute(sql).fetchall()
+
+
+# -- what is read -----------------------------------------------------------------------------------------------------
+
+
+def test_stored_types_are_read_as_declared(url: str) -> None:
+    """An enum, a domain over NUMERIC, CHAR(4), TIMESTAMPTZ, CITEXT, and values beyond everything declared."""
+    ((count, cost, points, codes, wards),) = rows(
+        url, "SELECT COUNT(*), COUNT(cost), COUNT(points), COUNT(code), COUNT(ward) FROM visits"
+    )
+    # No NaN, no infinity, nothing longer than its decimal, and no ward that is not declared.
+    assert (round(count), round(cost), round(points), round(codes), round(wards)) == (904, 901, 901, 902, 902)
+
+
+def test_a_moment_with_a_zone_is_its_moment_in_utc(url: str) -> None:
+    sql = "SELECT COUNT(*) FROM visits WHERE at < '2024-01-01 00:00:00' AND at > '2023-01-01'"
+    assert round(rows(url, sql)[0][0]) == 2
+
+
+def test_decimals_are_rounded_to_their_digits(url: str) -> None:
+    assert float(rows(url, "SELECT SUM(cost) FROM visits WHERE cost < 1")[0][0]) == pytest.approx(0.123, abs=1e-6)
+
+
+def test_names_are_those_of_the_catalogue(url: str) -> None:
+    tables = {"odd names": {"unit": "some one", "columns": {"some one": "integer"}}}
+    assert round(rows(url, 'SELECT COUNT(*) FROM "odd names"', tables)[0][0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "says"),
+    [
+        ("nothing", {"person": "integer"}, 'has no table "nothing"'),
+        ("people", {"id": "integer", "tags": "text"}, "declared as text, and the database has _TEXT"),
+        ("twice", {"person": "integer", "x": "double"}, "two columns of the database are called so"),
+        ("visits", {"person": "integer", "length": "integer"}, "the database has INTERVAL"),
+        ("visits", {"person": "integer", "code": "integer"}, "the database has VARCHAR"),
+        ("seen", {"person": "integer"}, "it is a view"),
+        ("kept", {"person": "integer"}, "it is a view"),
+        ("ruled", {"person": "integer"}, "it is a view"),
+    ],
+)
+def test_what_cannot_be_relied_on_is_refused_by_name(url: str, table: str, columns: dict[str, Any], says: str) -> None:
+    unit = next(iter(columns))
+    with pytest.raises(dpsql.Error, match=says):
+        connect(url, {table: {"unit": unit, "columns": columns}})
+
+
+def test_a_view_can_be_trusted(url: str) -> None:
+    tables = {"seen": {"unit": "person", "view": "trusted", "columns": {"person": "integer"}}}
+    assert round(rows(url, "SELECT COUNT(*) FROM seen", tables)[0][0]) == 904
+
+
+def test_constraints_are_the_databases_own(url: str) -> None:
+    """Of tables with heirs nothing is unique, whatever the parent says."""
+    with connect(url) as connection:
+        engine = connection.session.environment.engine.guarantees
+        integer = connection.session.environment.schema.tables["people"].columns["id"].type
+        assert engine.is_unique("people", "id", integer)
+        assert not engine.is_unique("visits", "person", integer)
+        assert engine.never_null("people", "id")
+        assert not engine.never_null("visits", "cost")
+    with connect(url, {"base": {"unit": "person", "columns": {"person": "integer"}}}) as connection:
+        assert not connection.session.environment.engine.guarantees.is_unique("base", "person", integer)
+
+
+# -- how it reads -----------------------------------------------------------------------------------------------------
+
+
+def test_it_only_reads(url: str) -> None:
+    with connect(url) as connection:
+        engine = connection.session.environment.engine
+        with pytest.raises(Exception, match="read-only"):
+            engine.run("DELETE FROM clinic.visits")
+        ((setting,),) = engine.run("SELECT current_setting('search_path')").values()
+        assert setting == "pg_catalog, pg_temp"
+
+
+def test_a_role_needs_no_more_than_the_declared_columns(url: str, execute: Callable[[str], Any]) -> None:
+    execute("DROP OWNED BY analyst" if execute("SELECT 1 FROM pg_roles WHERE rolname = 'analyst'").fetchone() else "")
+    execute("DO $$ BEGIN CREATE ROLE analyst LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
+    execute("GRANT USAGE ON SCHEMA clinic TO analyst")
+    execute("GRANT SELECT (id, mail) ON people TO analyst")
+    tables = {"people": {"unit": "id", "columns": {"id": "integer", "mail": "text"}}}
+    with connect(url.replace("owner@", "analyst@"), tables) as connection:
+        assert round(connection.execute("SELECT COUNT(*) FROM people").fetchall()[0][0]) == 300
+
+
+def test_a_role_that_may_read_nothing_is_told_at_once(url: str, execute: Callable[[str], Any]) -> None:
+    execute("DO $$ BEGIN CREATE ROLE stranger LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
+    execute("GRANT USAGE ON SCHEMA clinic TO stranger")
+    with pytest.raises(dpsql.OperationalError, match="this role cannot read the declared columns"):
+        connect(url.replace("owner@", "stranger@"))
+
+
+def test_an_account_needs_a_file(url: str) -> None:
+    with pytest.raises(dpsql.InterfaceError, match="a server has no ledger of its own"):
+        dpsql.connect(url, schema=SCHEMA, epsilon=1)
+
+
+def test_a_server_that_is_not_there() -> None:
+    with pytest.raises(dpsql.OperationalError, match="PostgreSQL cannot be reached"):
+        connect("postgresql://nobody@/nothing?host=/nowhere")
+
+
+# -- how it fails -----------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_is_sealed_and_the_next_question_works(url: str, execute: Callable[[str], Any]) -> None:
+    with connect(url, epsilon=10, query_epsilon=1, on_failure="warn") as connection:
+        setting = connection.session.environment
+        engine = setting.engine
+
+        class Failing:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(engine, name)
+
+            def run(self, sql: str) -> Any:
+                return engine.run("SELECT 1 / (person - person) FROM clinic.visits")
+
+        connection.session.environment = dataclasses.replace(setting, engine=Failing())
+        with pytest.raises(dpsql.SealedExecutionError) as caught:
+            connection.execute("SELECT COUNT(*) FROM visits")
+        assert "division" not in str(caught.value)
+        assert caught.value.__cause__ is None
+        connection.session.environment = setting
+        assert connection.execute("SELECT COUNT(*) FROM people").fetchall()
+
+
+def test_a_query_has_a_time_limit(url: str) -> None:
+    with connect(f"{url}%20-cstatement_timeout%3D300") as connection:
+        engine = connection.session.environment.engine
+        with pytest.raises(Exception, match="statement timeout"):
+            engine.run("SELECT pg_sleep(20)")
+        assert round(connection.execute("SELECT COUNT(*) FROM people").fetchall()[0][0]) == 300
+    with connect(url) as connection:
+        ((limit,),) = connection.session.environment.engine.run("SELECT current_setting('statement_timeout')").values()
+        assert limit == "1h"
+
+
+def test_a_lost_connection_is_made_anew(url: str, execute: Callable[[str], Any]) -> None:
+    with connect(url) as connection:
+        connection.execute("SELECT COUNT(*) FROM visits").fetchall()
+        execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = 'owner'"
+        )
+        with pytest.raises(dpsql.OperationalError):
+            connection.execute("SELECT COUNT(*) FROM people").fetchall()
+        assert round(connection.execute("SELECT COUNT(*) FROM people").fetchall()[0][0]) == 300
+
+
+def test_a_table_that_changed_is_not_asked(url: str, execute: Callable[[str], Any]) -> None:
+    with connect(url, {"parted": {"unit": "person", "columns": {"person": "integer"}}}) as connection:
+        connection.execute("SELECT COUNT(*) FROM parted").fetchall()
+        execute("ALTER TABLE parted ADD COLUMN more TEXT")
+        with pytest.raises(dpsql.OperationalError, match="a declared table was changed"):
+            connection.execute("SELECT COUNT(*) + 0 FROM parted")
+
+
+def test_what_it_has_no_words_for_is_refused_before_the_charge(url: str) -> None:
+    with connect(url, epsilon=1, query_epsilon=0.5) as connection:
+        with pytest.raises(dpsql.Unsupported, match="on PostgreSQL REGEXP_MATCHES") as caught:
+            connection.execute("SELECT COUNT(*) FROM visits WHERE REGEXP_MATCHES(code, '^k')")
+        assert caught.value.hint
+        assert connection.budget.spent.epsilon == 0
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_a_schema_is_begun_checked_and_asked(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        assert not ended.value.code, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    run("init", url, "--unit", "people.id", "--unit", "visits.person", "--yes")
+    begun = Path("postgres.yaml").read_text()
+    assert "unique: true" in begun  # the primary key
+    assert "cost: decimal(18,2)" in begun  # a NUMERIC that has no digits of its own
+    assert "view: trusted" in begun
+    Path("people.yaml").write_text(json.dumps(SCHEMA))
+    assert "is right, and fits" in run("check", "people.yaml", url)
+    options = ["--db", url, "--schema", "people.yaml", "--ledger", "people.ledger", "--epsilon", "1"]
+    asked = run("query", "SELECT COUNT(*) AS n FROM people", *options, "--budget", "3", "--json")
+    assert json.loads(asked)["rows"]
+    assert "pg_catalog" not in run("explain", "SELECT COUNT(*) AS n FROM people", *options)

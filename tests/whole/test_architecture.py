@@ -1,0 +1,422 @@
+"""Holds the lines of the house, so that a privacy review is a short reading list.
+
+Imports go down only, a stage knows only the stage above it, and what is dangerous (the engine, randomness, analyst
+text, state) lives in the few places named here. To move a line, change a table below, and say why in
+docs/ARCHITECTURE.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# From the doors to the foundations; a module imports from lower layers and from its own package.
+LAYERS = (
+    {"sqlalchemy"},  # only SQLAlchemy imports it, and is given the whole of dpsql as its DB-API module
+    {"__init__"},
+    {"cli", "notebook", "register_accessors", "pandas", "polars"},
+    {"audit", "demo", "frames"},
+    {"dbapi"},
+    {"plot", "promise"},
+    {"session"},
+    {"batch"},
+    {"explanation"},
+    {"completeness"},
+    {"pipeline"},
+    {"result"},
+    {"intervals"},
+    {"statistics"},
+    {"resolve"},
+    {"aggregates", "mechanisms"},
+    {"relation"},
+    {"expressions"},
+    {"engines", "local"},
+    {"engine_sql"},
+    {"accounting", "sampling", "schema"},
+    {"display"},
+    {"limits"},
+    {"errors"},
+    {"source"},
+)
+
+# In the order in which they run; execute_query and add_noise are run by run_rounds.
+STAGES = (
+    "parse_sql",
+    "resolve_names",
+    "track_units",
+    "infer_sensitivity",
+    "plan_query",
+    "calibrate_noise",
+    "charge_budget",
+    "execute_query",
+    "add_noise",
+    "run_rounds",
+    "estimate_answers",
+    "post_process",
+)
+RUNS = {"run_rounds": ("execute_query", "add_noise")}
+
+# Files of pipeline/ that are a part of one stage.
+PARTS_OF_STAGES = {
+    "target_accuracy": "calibrate_noise",
+    "candidates": "calibrate_noise",
+    "fingerprint": "calibrate_noise",
+    "settle": "run_rounds",
+}
+
+# Files of pipeline/ that walk through all stages.
+WALKERS = {"stages", "trace"}
+
+# Outside module (or function of one) -> where it may be used. Imports for type checkers alone do nothing and are free.
+NOWHERE: frozenset[str] = frozenset()
+FENCES = {
+    "duckdb": {"dpsql.engines", "dpsql.audit.synthesize", "dpsql.demo"},  # the people of audit and demo are made up
+    "sqlglot": {
+        "dpsql.pipeline.parse_sql",
+        "dpsql.pipeline.plan_query",
+        "dpsql.resolve",
+        "dpsql.aggregates",
+        "dpsql.relation",
+        "dpsql.expressions",
+        "dpsql.engines",
+    },
+    "psycopg": {"dpsql.engines.postgresql"},
+    "cryptography": {"dpsql.sampling"},
+    "os.urandom": {"dpsql.sampling"},
+    "secrets": {"dpsql.sampling"},
+    "random": {"dpsql.audit.synthesize"},  # rows that nobody is in, the same for the same seed
+    "numpy.random": NOWHERE,
+    "typer": {"dpsql.cli"},
+    "rich": {"dpsql.cli"},
+    "prompt_toolkit": {"dpsql.cli"},
+    "sqlalchemy": {"dpsql.sqlalchemy"},
+}
+
+# What leads to rows of people or changes the account -> who may name it, be it as a type. The stages before the charge
+# are not among them: they are given a PublicEnvironment.
+PAID_STAGES = [f"dpsql.pipeline.{stage}" for stage in STAGES[STAGES.index("charge_budget") :]]
+PAID = {*PAID_STAGES, "dpsql.pipeline.settle", "dpsql.pipeline.environment"}
+DOORS = {"dpsql.session", "dpsql.audit", "dpsql.demo", "dpsql.frames", "dpsql.cli", "dpsql.sqlalchemy"}
+HANDS = {
+    **{stage: {"dpsql.pipeline", "dpsql.audit"} for stage in PAID_STAGES},  # their order is held above
+    "dpsql.pipeline.settle": PAID,
+    "dpsql.pipeline.environment": {*PAID, "dpsql.pipeline.stages", "dpsql.session"},
+    "dpsql.engines.engine": {*PAID, *DOORS, "dpsql.completeness", "dpsql.pipeline.environment", "dpsql.engines"},
+    "dpsql.engines.duckdb.engine": {*DOORS, "dpsql.engines"},
+    "dpsql.engines.post_processor": {*PAID, *DOORS, "dpsql.engines"},
+    "dpsql.accounting.ledger.ledger": {*PAID, *DOORS, "dpsql.dbapi", "dpsql.accounting"},
+    "dpsql.accounting.ledger.file": {*DOORS, "dpsql.accounting"},
+    "dpsql.accounting.ledger.book": {"dpsql.accounting"},
+    "dpsql.accounting.ledger.answers": {"dpsql.pipeline.add_noise", "dpsql.accounting"},
+    "dpsql.accounting.ledger.holds": {"dpsql.accounting"},
+}
+
+# Imported when used, so that `import dpsql` stays light -> who may import it at once.
+LATE = {
+    "pandas": {"dpsql.pandas"},
+    "polars": {"dpsql.polars"},
+    "pyarrow": NOWHERE,
+    "altair": {"dpsql.plot.draw_altair"},
+    "matplotlib": {"dpsql.plot.draw_matplotlib"},
+    "IPython": {"dpsql.notebook"},
+}
+
+STATEFUL = {
+    "dpsql.session",
+    "dpsql.accounting.ledger.ledger",
+    "dpsql.accounting.ledger.file",
+    "dpsql.accounting.ledger.holds",
+    "dpsql.frames.accounts",
+}
+BUILDERS = {"dpsql.expressions", "dpsql.relation", "dpsql.aggregates", "dpsql.engine_sql"}
+ENGINE_WORDS = re.compile(
+    r"TRY_?CAST\(|HUGEINT|\bhash\(|\blist_\w+|COLLATE|IS (NOT )?DISTINCT FROM \{|isfinite|SELECT .*FROM \("
+)
+MUTABLE_LITERALS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+MUTABLE_CALLS = {
+    "list",
+    "dict",
+    "set",
+    "bytearray",
+    "defaultdict",
+    "deque",
+    "Counter",
+    "OrderedDict",
+    "WeakValueDictionary",
+}
+
+
+class Use(NamedTuple):
+    """One use of an outside name: an import, or an attribute such as os.urandom."""
+
+    name: str
+    line: int
+    at_once: bool = False  # runs when the module is imported
+    typing_only: bool = False
+
+
+def uses(tree: ast.AST, at_once: bool = True, typing_only: bool = False) -> Iterator[Use]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from (Use(alias.name, node.lineno, at_once, typing_only) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            yield from (Use(f"{module}.{alias.name}", node.lineno, at_once, typing_only) for alias in node.names)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield Use(f"{node.value.id}.{node.attr}".replace("np.", "numpy.", 1), node.lineno)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from uses(ast.Module(node.body, []), at_once=False, typing_only=True)
+            yield from uses(ast.Module(node.orelse, []), at_once, typing_only)
+            continue
+        inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        yield from uses(node, at_once and not inside, typing_only)
+
+
+def within(name: str, places: set[str] | frozenset[str]) -> bool:
+    return any(name == place or name.startswith(f"{place}.") for place in places)
+
+
+def part_of(name: str) -> str:
+    """`dpsql.pipeline.parse_sql.Parsed` belongs to `flow`, and `dpsql` itself is its `__init__`."""
+    return [*name.split("."), "__init__"][1]
+
+
+def depth_of(part: str) -> int | None:
+    return next((depth for depth, parts in enumerate(LAYERS) if part in parts), None)
+
+
+def upward_imports(module: str, tree: ast.Module) -> Iterator[str]:
+    here = part_of(module)
+    if depth_of(here) is None:
+        yield f"{here} has no place in LAYERS"
+        return
+    for use in uses(tree):
+        there = part_of(use.name)
+        if use.name.startswith("."):
+            yield f"line {use.line}: relative import of {use.name}"
+        elif within(use.name, {"dpsql"}) and there != here and (depth_of(there) or 0) <= (depth_of(here) or 0):
+            yield f"line {use.line}: {here} imports {there}, which is not below it"
+
+
+def skipped_stages(module: str, tree: ast.Module) -> Iterator[str]:
+    stage = module.split(".")[-1]
+    if part_of(module) != "pipeline" or stage in WALKERS:
+        return
+    stage = PARTS_OF_STAGES.get(stage, stage)
+    earlier = STAGES[: STAGES.index(stage)] if stage in STAGES else ()
+    for use in uses(tree):
+        there = use.name.removeprefix("dpsql.pipeline.").split(".")[0]
+        if not within(use.name, {"dpsql.pipeline"}) or there not in STAGES:
+            continue
+        # What a stage gives contains what earlier stages gave, so their types may be named, but nothing run.
+        run = RUNS.get(stage, earlier[-1:])
+        if there not in (earlier if use.typing_only else run):
+            yield f"line {use.line}: {stage} imports {there}; it may know only {' and '.join(run) or 'no stage'}"
+
+
+def broken_fences(module: str, tree: ast.Module) -> Iterator[str]:
+    for use in uses(tree):
+        for fenced, allowed in FENCES.items():
+            if within(use.name, {fenced}) and not use.typing_only and not within(module, allowed):
+                yield f"line {use.line}: {fenced} is for {', '.join(sorted(allowed)) or 'nobody'}"
+
+
+def long_hands(module: str, tree: ast.Module) -> Iterator[str]:
+    for use in uses(tree):
+        for hand, allowed in HANDS.items():
+            if within(use.name, {hand}) and module != hand and not within(module, allowed):
+                yield f"line {use.line}: {hand} is not for {module}, even as a type"
+
+
+def early_imports(module: str, tree: ast.Module) -> Iterator[str]:
+    for use in uses(tree):
+        for heavy, allowed in LATE.items():
+            if within(use.name, {heavy}) and use.at_once and not within(module, allowed):
+                yield f"line {use.line}: import {heavy} inside the function that needs it"
+
+
+def shared_state(module: str, tree: ast.Module) -> Iterator[str]:
+    if within(module, STATEFUL):
+        return
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            variables = [name for name in names if name.islower() and not name.startswith("__")]
+            if variables and is_mutable(node.value):
+                yield f"line {node.lineno}: {variables[0]} is state that every session would share"
+    yield from (f"line {node.lineno}: global state" for node in ast.walk(tree) if isinstance(node, ast.Global))
+
+
+def is_mutable(value: ast.expr) -> bool:
+    called = ast.unparse(value.func).split(".")[-1] if isinstance(value, ast.Call) else None
+    return isinstance(value, MUTABLE_LITERALS) or called in MUTABLE_CALLS
+
+
+def engine_words(module: str, tree: ast.Module) -> Iterator[str]:
+    """Engine SQL is built as a tree, which renderers in engines/ spell: no text of an engine's anywhere else."""
+    if not within(module, BUILDERS):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and ENGINE_WORDS.search(node.value):
+            yield f"line {node.lineno}: {node.value[:40]!r} is an engine's word"
+
+
+CHECKS = (upward_imports, skipped_stages, broken_fences, long_hands, early_imports, shared_state, engine_words)
+
+
+def violations(module: str, source: str) -> list[str]:
+    tree = ast.parse(source)
+    return [violation for check in CHECKS for violation in check(module, tree)]
+
+
+def module_name(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "dpsql").rglob("*.py")), ids=module_name)
+def test_the_house_keeps_its_lines(file: Path) -> None:
+    assert violations(module_name(file), file.read_text(encoding="utf-8")) == []
+
+
+def test_the_house_is_drawn_as_it_is_built() -> None:
+    """Every module and package once in docs/ARCHITECTURE.md, from the doors to the foundations."""
+    house = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("dpsql/\n")[2].partition("```")[0]
+    drawn = re.findall(r"^  (\w+)(?:\.py|/) ", house, re.MULTILINE)
+    built = {part_of(module_name(file)) for file in (ROOT / "dpsql").rglob("*.py")}
+    assert sorted(drawn) == sorted(built) == sorted(part for layer in LAYERS for part in layer)
+    assert drawn == sorted(drawn, key=lambda part: depth_of(part) or 0)
+
+
+def test_every_place_that_the_tables_name_is_there() -> None:
+    """A line around a place that has moved would hold nothing."""
+    built = {module_name(file) for file in (ROOT / "dpsql").rglob("*.py")}
+    places = {
+        *HANDS,
+        *STATEFUL,
+        *(place for table in (FENCES, LATE, HANDS) for places in table.values() for place in places),
+    }
+    assert places <= built
+    assert {f"dpsql.pipeline.{name}" for name in (*STAGES, *PARTS_OF_STAGES)} <= built
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "complaint"),
+    [
+        ("dpsql.schema.load", "from dpsql.session import Session", "schema imports session"),
+        ("dpsql.schema.load", "from dpsql import session", "schema imports session"),
+        ("dpsql.schema.load", "import dpsql", "schema imports __init__"),
+        ("dpsql.schema.load", "def f():\n    import dpsql.pipeline.parse_sql", "line 2: schema imports pipeline"),
+        (
+            "dpsql.schema.load",
+            "if TYPE_CHECKING:\n    from dpsql.engines.quoting import quoted",
+            "schema imports engines",
+        ),
+        ("dpsql.schema.load", "from dpsql.sampling import uniform", "schema imports sampling"),
+        ("dpsql.schema.load", "from .model import Schema", "relative import"),
+        ("dpsql.source", "from dpsql.errors import Error", "source imports errors"),
+        ("dpsql.relation.write", "sql = f'TRY_CAST({x} AS BIGINT)'", "is an engine's word"),
+        ("dpsql.helpers", "", "helpers has no place"),
+        ("dpsql.schema.load", "from dpsql.helpers import x", "schema imports helpers"),
+        (
+            "dpsql.pipeline.plan_query",
+            "from dpsql.pipeline.parse_sql import Parsed",
+            "it may know only infer_sensitivity",
+        ),
+        ("dpsql.pipeline.plan_query", "from dpsql.pipeline import add_noise", "it may know only infer_sensitivity"),
+        (
+            "dpsql.pipeline.plan_query",
+            "if TYPE_CHECKING:\n    from dpsql.pipeline.add_noise import Noisy",
+            "it may know only infer_sensitivity",
+        ),
+        ("dpsql.pipeline.parse_sql", "import dpsql.pipeline.post_process", "it may know only no stage"),
+        ("dpsql.pipeline.environment", "from dpsql.pipeline.parse_sql import Parsed", "it may know only no stage"),
+        (
+            "dpsql.pipeline.run_rounds",
+            "from dpsql.pipeline.charge_budget import charge_together",
+            "execute_query and add_noise",
+        ),
+        (
+            "dpsql.pipeline.plan_query",
+            "from dpsql.pipeline.environment import Environment",
+            "dpsql.pipeline.environment is not for",
+        ),
+        ("dpsql.batch", "if TYPE_CHECKING:\n    from dpsql.pipeline.environment import Environment", "even as a type"),
+        ("dpsql.pipeline.plan_query", "from dpsql.pipeline import settle", "dpsql.pipeline.settle is not for"),
+        ("dpsql.batch", "from dpsql.pipeline.run_rounds import run_rounds", "dpsql.pipeline.run_rounds is not for"),
+        (
+            "dpsql.pipeline.track_units",
+            "from dpsql.pipeline.environment import EnginePublicRows",
+            "dpsql.pipeline.environment is not for",
+        ),
+        ("dpsql.resolve.query", "import dpsql.engines.engine", "dpsql.engines.engine is not for"),
+        ("dpsql.relation.units", "from dpsql.engines.duckdb.engine import DuckDBEngine", "duckdb.engine is not for"),
+        (
+            "dpsql.resolve.query",
+            "from dpsql.engines.post_processor import PostProcessor",
+            "dpsql.engines.post_processor is not for",
+        ),
+        ("dpsql.pipeline.calibrate_noise", "from dpsql.accounting.ledger.ledger import Ledger", "ledger is not for"),
+        (
+            "dpsql.pipeline.target_accuracy",
+            "def f():\n    from dpsql.accounting.ledger.answers import Answers",
+            "answers is not for",
+        ),
+        ("dpsql.pipeline", "from dpsql.pipeline.parse_sql import Parsed", "it may know only no stage"),
+        ("dpsql.session", "import duckdb", "duckdb is for"),
+        ("dpsql.pipeline.plan_query", "def f():\n    from duckdb import connect", "duckdb is for"),
+        ("dpsql.pipeline.add_noise", "from sqlglot import exp", "sqlglot is for"),
+        ("dpsql.mechanisms.laplace", "import os\nx = os.urandom(8)", "line 2: os.urandom is for dpsql.sampling"),
+        ("dpsql.mechanisms.laplace", "from os import urandom", "os.urandom is for"),
+        ("dpsql.mechanisms.laplace", "import secrets", "secrets is for"),
+        ("dpsql.mechanisms.laplace", "from cryptography.hazmat.primitives import ciphers", "cryptography is for"),
+        ("dpsql.sampling.bernoulli", "import random", "random is for dpsql.audit"),
+        ("dpsql.sampling.bernoulli", "from random import random", "random is for dpsql.audit"),
+        ("dpsql.sampling.bernoulli", "import numpy as np\nrng = np.random.default_rng()", "numpy.random is for nobody"),
+        ("dpsql.sampling.bernoulli", "from numpy import random", "numpy.random is for nobody"),
+        ("dpsql.sampling.bernoulli", "from numpy.random import default_rng", "numpy.random is for nobody"),
+        ("dpsql.result", "import pandas as pd", "import pandas inside"),
+        ("dpsql.result", "try:\n    import polars\nexcept ImportError:\n    pass", "import polars inside"),
+        ("dpsql.result", "class A:\n    from pyarrow import Table", "import pyarrow inside"),
+        ("dpsql.result", "cache = {}", "cache is state"),
+        ("dpsql.result", "_seen: set[str] = set()", "_seen is state"),
+        ("dpsql.result", "found = collections.defaultdict(list)", "found is state"),
+        ("dpsql.result", "def f():\n    global total\n    total = 1", "line 2: global state"),
+    ],
+)
+def test_a_planted_violation_is_found(module: str, source: str, complaint: str) -> None:
+    found = violations(module, source)
+    assert len(found) == 1
+    assert complaint in found[0]
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("dpsql", "from dpsql.dbapi import connect\n__all__ = ['connect']"),
+        ("dpsql.pipeline.stages", "from dpsql.pipeline import parse_sql, post_process"),
+        ("dpsql.pipeline.plan_query", "from dpsql.pipeline.infer_sensitivity import Measured\nfrom sqlglot import exp"),
+        ("dpsql.pipeline.plan_query", "from dpsql.pipeline.public_environment import PublicEnvironment"),
+        ("dpsql.pipeline.run_rounds", "from dpsql.pipeline.execute_query import execute_query"),
+        ("dpsql.pipeline.execute_query", "from dpsql.pipeline.environment import Environment"),
+        ("dpsql.resolve.adaptive_subqueries", "from dpsql.engines.public import PostProcessingTable"),
+        ("dpsql.engines.duckdb", "import duckdb\nfrom dpsql.schema.model import Schema"),
+        ("dpsql.engines.engine", "from dpsql.engines.duckdb import DuckDB"),
+        ("dpsql.sampling.randomness", "import os\nimport hashlib\nkey = os.urandom(32)"),
+        ("dpsql.accounting.budget", "import hashlib"),
+        ("dpsql.dbapi", "if TYPE_CHECKING:\n    import duckdb\n    import pandas"),
+        ("dpsql.result", "def df(self):\n    import pandas\n    return pandas.DataFrame()"),
+        ("dpsql.pandas", "import pandas"),
+        ("dpsql.result", "NAMES = ['a']\nkinds = ('a', 'b')\nlimit = 5\nPairs = dict[str, int]"),
+        ("dpsql.session", "open_sessions = {}"),
+    ],
+)
+def test_what_is_allowed_passes(module: str, source: str) -> None:
+    assert violations(module, source) == []
