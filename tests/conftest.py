@@ -487,3 +487,23 @@ def postgresql_url() -> Iterator[str]:
         pytest.skip(reason)
     with names["cluster"]() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def spark_and_url() -> Iterator[tuple[Any, str]]:
+    """A session of a Spark of our own, and the URL of its server."""
+    names = runpy.run_path(str(Path(__file__).parent / "engines" / "spark_session.py"))
+    if (reason := names["missing"]()) is not None:
+        pytest.skip(reason)
+    with names["session"]() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def spark(spark_and_url: tuple[Any, str]) -> Any:
+    return spark_and_url[0]
+
+
+@pytest.fixture(scope="session")
+def spark_url(spark_and_url: tuple[Any, str]) -> str:
+    return spark_and_url[1]

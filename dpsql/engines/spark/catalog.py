@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpsql.engines.declared_tables import Found
+from dpsql.engines.duckdb.declared_tables import Found
 from dpsql.engines.spark.stored import StoredType, stored_type
 from dpsql.engines.spark.texts import quoted
 
@@ -61,6 +61,7 @@ def found_table(session: SparkSession, place: Place, name: str) -> SparkTable:
     kind, form = str(described.get("type", "")), str(described.get("provider", "")).lower()
     holds_rows = kind in TABLES and form in FORMATS
     # Nothing is unique and nothing is never NULL: constraints of a lake are not enforced.
-    found = Found(name, {column: stored.common for column, stored in types.items()}, is_view=not holds_rows)
+    columns = {column: stored.common for column, stored in types.items()}
+    found = Found(name=name, columns=columns, is_view=not holds_rows)
     identity = tuple(str(described.get(part)) for part in ("created_time", "location", "view_text"))
     return SparkTable(found, types, form if kind in TABLES else "VIEW", identity)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from dpsql.engines.declared_tables import check_table
+from dpsql.engines.duckdb.declared_tables import check_table
+from dpsql.engines.fetched import columns
 from dpsql.engines.public import Guarantees
 from dpsql.engines.spark.catalog import FORMATS, found_table, table_names
 from dpsql.engines.spark.connection import own_session, quiet
@@ -24,8 +23,10 @@ from dpsql.source import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
     from pyspark.sql import DataFrame, SparkSession
 
+    from dpsql.engines.fetched import Fetched
     from dpsql.engines.public import Render
     from dpsql.engines.spark.catalog import Place, SparkTable
     from dpsql.schema.model import Schema, Table
@@ -34,10 +35,9 @@ if TYPE_CHECKING:
 class SparkEngine:
     copied = False
 
-    def __init__(self, database: object, schema: Schema) -> None:
+    def __init__(self, session: SparkSession, place: Place, schema: Schema, *, remote: bool) -> None:
         """Raises SchemaError unless every declared table and column is there, with a type that fits."""
-        self._database = database
-        self._session, self._place = own_session(database)
+        self._session, self._place, self._remote = session, place, remote
         self._lock = threading.RLock()
         names = table_names(self._session, self._place)
         self._tables = {
@@ -47,15 +47,25 @@ class SparkEngine:
         self.render: Render = partial(render, tables=reads)
         self.guarantees = Guarantees()
 
+    @classmethod
+    def open(cls, database: object, schema: Schema) -> SparkEngine:
+        session, place = own_session(database)
+        try:
+            return cls(session, place, schema, remote=isinstance(database, str))
+        except BaseException:
+            if isinstance(database, str):
+                session.stop()
+            raise
+
     def _read(self, table: Table) -> str:
         """The declared columns, as they are declared."""
         found = self._tables[table.name.lower()]
-        columns = []
+        read_columns = []
         for column in table.columns.values():
             own = found.found.column(column.name) or column.name
             read = found.types[own].read_as(f"_stored.{quoted(own)}", column.stored_type)
-            columns.append(f"{read} AS {quoted(column.name)}")
-        return f"SELECT {', '.join(columns)} FROM {self._place.table(found.found.name)} AS _stored"
+            read_columns.append(f"{read} AS {quoted(column.name)}")
+        return f"SELECT {', '.join(read_columns)} FROM {self._place.table(found.found.name)} AS _stored"
 
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
@@ -86,7 +96,7 @@ class SparkEngine:
         return self.run(sql)
 
     def close(self) -> None:
-        if isinstance(self._database, str):
+        if self._remote:
             self._session.stop()
 
 
@@ -108,44 +118,19 @@ def _checked(session: SparkSession, place: Place, table: Table, names: Mapping[s
     return found
 
 
-def _fetched(frame: DataFrame) -> Mapping[str, np.ndarray]:
-    kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-    rows = frame.collect()
-    decimals = any(kind.startswith("decimal") for kind in kinds.values())
-    return {
-        name: _column([row[place] for row in rows], kind, as_text=decimals)
-        for place, (name, kind) in enumerate(kinds.items())
-    }
-
-
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
-INTEGER_LISTS = tuple(f"array<{kind}>" for kind in INTEGERS)
+KINDS: dict[str, Fetched] = {
+    **dict.fromkeys(INTEGERS, "integer"),
+    **{f"array<{kind}>": "integers" for kind in INTEGERS},
+    "boolean": "boolean",
+    "double": "double",
+    **dict.fromkeys(("date", "timestamp_ntz"), "moment"),
+    "decimal": "decimal",
+}
 
 
-def _column(values: list[Any], kind: str, *, as_text: bool) -> np.ndarray:
-    """Beside decimals, which as numbers would lose digits, all but whole numbers travel as text."""
-    missing = [value is None for value in values]
-    if kind in INTEGERS:
-        return _masked(values, missing, 0, np.int64)
-    if kind in INTEGER_LISTS:
-        return _objects([None if value is None else np.array(value, dtype=np.int64) for value in values])
-    if as_text:
-        return _objects([None if value is None else str(value) for value in values])
-    if kind == "boolean":
-        return _masked(values, missing, False, np.bool_)
-    if kind == "double":
-        return _masked(values, missing, 0.0, np.float64)
-    if kind in ("date", "timestamp_ntz"):
-        return _masked(values, missing, np.datetime64(0, "us"), "datetime64[us]")
-    return np.ma.masked_array(_objects(values), mask=missing)
-
-
-def _masked(values: list[Any], missing: list[bool], instead: Any, kind: Any) -> np.ndarray:
-    filled = [instead if gap else value for value, gap in zip(values, missing, strict=True)]
-    return np.ma.masked_array(np.array(filled, dtype=kind), mask=missing)
-
-
-def _objects(values: list[Any]) -> np.ndarray:
-    found = np.empty(len(values), dtype=object)
-    found[:] = values
-    return found
+def _fetched(frame: DataFrame) -> Mapping[str, np.ndarray]:
+    kinds: dict[str, Fetched] = {
+        field.name: KINDS.get(field.dataType.simpleString().partition("(")[0], "other") for field in frame.schema.fields
+    }
+    return columns(frame.collect(), kinds)

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.tree import Apply, Cast, Constant, Exists, Let, Scalar, Short, TryCast, Wide, With, parts_of
-from dpsql.engines.postgresql.kinds import kind_of
+from dpsql.engines.kinds import kind_of
+from dpsql.engines.refusals import refused
 from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer
 from dpsql.engines.spark import doubles, moments, texts
 from dpsql.engines.spark.around_rank import around_rank
 from dpsql.engines.spark.casts import no_cast, try_cast, type_name
-from dpsql.engines.spark.refusals import refused
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ ROUNDED: dict[str, Callable[[str], str]] = {
     "trunc": doubles.truncated,
     "round": doubles.rounded,
 }
+SHORT_PLACES = ("row_number", "rank", "dense_rank", "ntile")
+PLACES = (*SHORT_PLACES, "percent_rank", "cume_dist", "lag", "lead")
 ANGLES = {"degrees": 57.29577951308232, "radians": 0.017453292519943295}
 
 
@@ -169,7 +172,7 @@ class Spark(Renderer):
         return kind_of(value, self.operands[-1][1] if self.operands else ())
 
     def apply(self, operation: str, arguments: list[str], node: Apply) -> str:
-        if (problem := refused(operation)) is not None:
+        if (problem := refused("Spark", operation)) is not None:
             raise problem
         if operation in ("//", ">>"):
             return self.divided(operation, arguments, node)
@@ -320,9 +323,9 @@ class Spark(Renderer):
         return f"transform(array_sort(collect_list({kept}), {_comparison(fold.order_by)}), _e -> _e.v)"
 
     def over(self, window: Over) -> str:
-        over = super().over(window)
-        is_place = window.fold.name in ("row_number", "rank", "dense_rank", "ntile")
-        return f"CAST({over} AS BIGINT)" if is_place else over
+        """Places have the one frame that they need, and take no other; they are 32 bits long."""
+        over = super().over(replace(window, frame="") if window.fold.name in PLACES else window)
+        return f"CAST({over} AS BIGINT)" if window.fold.name in SHORT_PLACES else over
 
     # -- queries ------------------------------------------------------------------------------------------------------
 

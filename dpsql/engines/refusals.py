@@ -1,4 +1,4 @@
-"""What Spark has no words for that mean the same on every engine, and what to write instead."""
+"""What engines other than DuckDB have no words for that mean the same, and what to write instead."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ REFUSED: dict[str, tuple[str, str]] = {
         )
     },
 }
+REFUSED_BY: dict[str, dict[str, tuple[str, str]]] = {
+    "PostgreSQL": {"log2": ("LOG2", "write LN(x) / LN(2)")},
+    "Spark": {},
+}
 
 
-def refused(operation: str) -> Unsupported | None:
-    if operation not in REFUSED:
+def refused(engine: str, operation: str) -> Unsupported | None:
+    found = {**REFUSED, **REFUSED_BY[engine]}.get(operation)
+    if found is None:
         return None
-    name, instead = REFUSED[operation]
-    return Unsupported(f"on Spark {name} would have another meaning, so it is not used there", hint=instead)
+    name, instead = found
+    return Unsupported(f"on {engine} {name} would have another meaning, so it is not used there", hint=instead)
