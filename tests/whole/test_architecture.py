@@ -184,7 +184,7 @@ def within(name: str, places: set[str] | frozenset[str]) -> bool:
 
 
 def part_of(name: str) -> str:
-    """`dpsql.pipeline.parse_sql.Parsed` belongs to `flow`, and `dpsql` itself is its `__init__`."""
+    """`dpsql.pipeline.parse_sql.Parsed` belongs to `pipeline`, and `dpsql` itself is its `__init__`."""
     return [*name.split("."), "__init__"][1]
 
 
