@@ -1,4 +1,4 @@
-"""A Spark of our own for the tests: one JVM with two threads and little memory, whose tables lie in a temporary directory.
+"""A Spark of our own for the tests: one JVM of two threads and little memory, its tables in a temporary directory.
 
 Its server of Spark Connect listens on a port of this machine alone, so that both doors lead to the same tables.
 """

@@ -363,11 +363,28 @@ class InSpark:
 
     def __init__(self, session: Any) -> None:
         self.session = session
+        self.known: dict[str, list[tuple[Any, ...]]] = {}
 
     def renderer(self, blanks: dict[str, int] | None = None) -> Renderer:
         return Spark(blanks)
 
+    def ask_together(self, queries: list[tuple[list[str], str]]) -> None:
+        """What is selected from the same tables in one query: each takes Spark as long as many do."""
+        by_source: dict[str, list[list[str]]] = {}
+        for columns, source in queries:
+            by_source.setdefault(source, []).append(columns)
+        for source, several in by_source.items():
+            rows = self.fetched(select_list([part for columns in several for part in columns], source))
+            first = 0
+            for columns in several:
+                last = first + len(columns)
+                self.known[select_list(columns, source)] = [row[first:last] for row in rows]
+                first = last
+
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.known[sql] if sql in self.known else self.fetched(sql)
+
+    def fetched(self, sql: str) -> list[tuple[Any, ...]]:
         frame = self.session.sql(sql)
         frame = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
         read: dict[str, Callable[[str], Any]] = {"date": date.fromisoformat, "timestamp_ntz": datetime.fromisoformat}
@@ -451,7 +468,21 @@ def in_spark(spark: Any) -> Engine:
         session.createDataFrame(rows, f"{name} {kind}").write.mode("overwrite").saveAsTable(f"one_{name}")
         pairs = session.sql(f"SELECT a.{name}, b.{name} AS {name}2 FROM one_{name} AS a CROSS JOIN one_{name} AS b")
         pairs.write.mode("overwrite").saveAsTable(f"two_{name}")
-    return InSpark(session)
+    engine = InSpark(session)
+    terms = [
+        (Apply(operation, arguments, kind), arguments)
+        for operation, number in CASES
+        if (operation, number) not in REFUSED_BY["spark"]
+        for arguments, kind, _ in [EXAMPLES[operation][number]]
+    ]
+    terms += [
+        (TryCast(field(source), KINDS[target]), (field(source),))
+        for source, target in CASTS
+        if source + target not in CASTS_REFUSED
+    ]
+    constants = [Spark().term(plain_constant(value, kind)) for value, kind in CONSTANTS]
+    engine.ask_together([written(engine, *term) for term in terms] + [([sql], "") for sql in constants])
+    return engine
 
 
 IN_SPARK = pytest.param("in_spark", marks=pytest.mark.spark)
@@ -473,10 +504,17 @@ def columns_of(term: Term) -> set[str]:
 
 def run(engine: Engine, term: Term, arguments: tuple[Term, ...]) -> list[tuple[Any, ...]]:
     """What the engine makes of the arguments, beside the arguments."""
+    return engine.rows(select_list(*written(engine, term, arguments)))
+
+
+def written(engine: Engine, term: Term, arguments: tuple[Term, ...]) -> tuple[list[str], str]:
     names = sorted({name.rstrip("2") for part in arguments for name in columns_of(part)})
     source = f" FROM {', '.join(f'two_{name}' for name in names)}" if names else ""
-    written = [engine.renderer({"salt": 42}).term(part) for part in (term, *arguments)]
-    return engine.rows(f"SELECT {', '.join(written)}{source} LIMIT 5000")
+    return [engine.renderer({"salt": 42}).term(part) for part in (term, *arguments)], source
+
+
+def select_list(columns: list[str], source: str) -> str:
+    return f"SELECT {', '.join(columns)}{source} LIMIT 5000"
 
 
 REFUSED = {
@@ -500,7 +538,7 @@ CASES = [(operation, number) for operation, examples in EXAMPLES.items() for num
 def test_operations_keep_their_rule(operation: str, number: int, engine: Engine) -> None:
     arguments, kind, rule = EXAMPLES[operation][number]
     if (operation, number) in REFUSED_BY[engine.name]:
-        with pytest.raises(Unsupported, match="on (PostgreSQL|Spark)"):
+        with pytest.raises(Unsupported, match=r"on (PostgreSQL|Spark)"):
             run(engine, Apply(operation, arguments, kind), arguments)
         return
     for found, *values in run(engine, Apply(operation, arguments, kind), arguments):
@@ -543,7 +581,7 @@ def equal(found: Any, wanted: Any) -> bool:
 
 
 def one(engine: Engine, term: Term) -> Any:
-    return engine.rows(f"SELECT {engine.renderer().term(term)}")[0][0]
+    return engine.rows(select_list([engine.renderer().term(term)], ""))[0][0]
 
 
 NUMBERS_AND_TEXTS, MOMENTS_AND_TEXTS = "iwxcbs", "dms"
@@ -554,7 +592,7 @@ CASTS = [(a, b) for kinds in (NUMBERS_AND_TEXTS, MOMENTS_AND_TEXTS) for a in kin
 def test_casts_that_may_not_fit_give_null(source: str, target: str, engine: Engine) -> None:
     column = field(source)
     if source + target in CASTS_REFUSED_BY[engine.name]:
-        with pytest.raises(Unsupported, match="on (PostgreSQL|Spark)"):
+        with pytest.raises(Unsupported, match=r"on (PostgreSQL|Spark)"):
             run(engine, TryCast(column, KINDS[target]), (column,))
         return
     for found, value in run(engine, TryCast(column, KINDS[target]), (column,)):
@@ -586,10 +624,13 @@ CONSTANTS: list[tuple[Any, Kind]] = [
 
 @pytest.mark.parametrize(("value", "kind"), CONSTANTS, ids=repr)
 def test_constants_are_what_they_are(value: Any, kind: Kind, engine: Engine) -> None:
-    constant = Fraction(value) if isinstance(value, float | decimal.Decimal) else value
-    found = one(engine, Constant(constant, kind))
-    assert found == value
-    assert engine.type_of(engine.renderer().term(Constant(constant, kind))) == engine.renderer().type_name(kind)
+    constant = plain_constant(value, kind)
+    assert one(engine, constant) == value
+    assert engine.type_of(engine.renderer().term(constant)) == engine.renderer().type_name(kind)
+
+
+def plain_constant(value: Any, kind: Kind) -> Constant:
+    return Constant(Fraction(value) if isinstance(value, float | decimal.Decimal) else value, kind)
 
 
 def test_names_are_quoted(engine: Engine) -> None:
