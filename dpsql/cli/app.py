@@ -7,6 +7,7 @@ import typer
 
 from dpsql.cli.accounts import budget, ledger_app
 from dpsql.cli.audit import audit
+from dpsql.cli.certify import certify
 from dpsql.cli.errors import exit_code, show_error
 from dpsql.cli.questions import explain, query
 from dpsql.cli.randomize import randomize
@@ -39,6 +40,7 @@ def demo() -> None:
 app.command()(init)
 app.command()(check)
 app.command()(audit)
+app.command()(certify)
 app.command()(randomize)
 app.command()(query)
 app.command()(explain)
