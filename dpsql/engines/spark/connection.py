@@ -6,7 +6,7 @@ import logging
 import re
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from dpsql.engines.spark.catalog import Place, current_place
 from dpsql.errors import OperationalError
@@ -61,7 +61,7 @@ def own_session(database: object) -> tuple[SparkSession, Place]:
             session = _reached(url)
             place = current_place(session) if name is None else Place(current_place(session).catalog, name)
         else:
-            given: SparkSession = database  # type: ignore[assignment]
+            given: Any = database
             session, place = given.newSession(), current_place(given)
         _prepare(session)
     return session, place
@@ -77,16 +77,17 @@ def _without_database(url: str) -> tuple[str, str | None]:
 
 
 def _reached(url: str) -> SparkSession:
-    with warnings.catch_warnings():
-        # What the client thinks of the versions that it meets here.
-        warnings.simplefilter("ignore")
-        from pyspark.sql.connect.client.retries import DefaultPolicy
-        from pyspark.sql.connect.session import SparkSession as RemoteSession
     try:
-        session = RemoteSession.builder.remote(url).create()
-        session.client.set_retry_policies([DefaultPolicy(max_retries=3)])
-        session.sql("SELECT 1").collect()
-        return session  # type: ignore[return-value]
+        with warnings.catch_warnings():
+            # What the client thinks of the versions that it meets here, and of an answer that does not come.
+            warnings.simplefilter("ignore")
+            from pyspark.sql.connect.client.retries import DefaultPolicy
+            from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+            session: Any = RemoteSession.builder.remote(url).create()
+            session.client.set_retry_policies([DefaultPolicy(max_retries=3)])
+            session.sql("SELECT 1").collect()
+        return cast("SparkSession", session)
     except Exception:
         problem = OperationalError(
             "Spark cannot be reached", hint="a server of Spark Connect listens at sc://host:15002"
@@ -103,8 +104,10 @@ def _prepare(session: SparkSession) -> None:
             f"dpsql is certified on Spark {', '.join(CERTIFIED)}, and this is {version}: see docs/engines.md",
             stacklevel=2,
         )
-    for name, value in SETTINGS.items():
-        session.conf.set(name, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a setting may go with later versions
+        for name, value in SETTINGS.items():
+            session.conf.set(name, value)
     wrong = _wrong(session)
     if wrong is not None:
         raise OperationalError(
