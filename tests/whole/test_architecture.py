@@ -87,7 +87,7 @@ FENCES = {
         "dpsql.expressions",
         "dpsql.engines",
     },
-    "psycopg": {"dpsql.engines.postgresql", "dpsql.certify.load"},
+    "psycopg": {"dpsql.engines.postgresql", "dpsql.accounting.ledger.server", "dpsql.certify.load"},
     "pyspark": {"dpsql.engines.spark"},
     "cryptography": {"dpsql.sampling"},
     "os.urandom": {"dpsql.sampling"},
@@ -132,7 +132,7 @@ LATE = {
 STATEFUL = {
     "dpsql.session",
     "dpsql.accounting.ledger.ledger",
-    "dpsql.accounting.ledger.file",
+    "dpsql.accounting.ledger.fork",
     "dpsql.accounting.ledger.holds",
     "dpsql.frames.accounts",
 }
