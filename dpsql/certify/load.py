@@ -107,12 +107,16 @@ class InSpark:
             session.stop()
 
     def fill(self, database: str, file: CaseFile, tables: Tables, model: duckdb.DuckDBPyConnection) -> None:
+        fill(model, _without_constraints(file), tables)
+        self.copy(database, model, list(tables))
+
+    def copy(self, database: str, model: duckdb.DuckDBPyConnection, names: list[str]) -> None:
+        """Tables of DuckDB, as they are."""
         from dpsql.engines.spark.connection import own_session
 
-        fill(model, _without_constraints(file), tables)
         session, place = own_session(database)
         try:
-            for name in tables:
+            for name in names:
                 session.sql(self._table(place.table(name), name, model)).collect()
         finally:
             session.stop()
