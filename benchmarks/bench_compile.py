@@ -3,8 +3,8 @@
     python benchmarks/bench_compile.py
 
 Ends with code 1 when a target is missed. Questions of ten aggregates, and one over ten tables with five CTEs, are
-compiled again and again in one session; the import is timed in fresh processes. Of their CPU times the best counts,
-since other work on the machine only slows them down; the median is printed beside it.
+compiled again and again in one session; the import is timed in fresh processes, in CPU time. The best counts, since
+other work on the machine only slows them down; the median is printed beside it.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from datetime import time as time_of_day
 from typing import TYPE_CHECKING, Any
 
 from dpsql import errors
+from dpsql.listing import list_asked, list_schema, list_tables
 from dpsql.source import split_explain
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.ledger.ledger import OnFailure
     from dpsql.batch import Plan
     from dpsql.explanation import Explanation
+    from dpsql.listing import Listing
     from dpsql.pipeline.trace import Trace
     from dpsql.promise import Promise
     from dpsql.result import Receipt, Result
@@ -88,21 +90,43 @@ def connect(
     ledger: str | os.PathLike[str] | None = None,
     query_epsilon: object = None,
     composition: str = "mixed",
-    engine: None = None,
     analyst: str | None = None,
     analyst_epsilon: object = None,
     on_failure: OnFailure = "suspend",
 ) -> Connection:
     """Opens a private session on a database.
 
-    `database` is a DuckDB file or open connection; a Parquet or CSV file, a folder, a pattern or a list of such; a
-    frame; or a dict of name -> frame or files. Files and frames are read now, and never again.
-    `epsilon` and `delta` are the whole session's budget; without them the ledger's is used. The ledger is a file beside
-    a file database, and in memory otherwise. A question that fails after its charge suspends its analyst until the data
-    owner resumes; on_failure="warn", for those who own the data that they ask, only says so.
+    Args:
+        database: a DuckDB file or an open DuckDB connection; a Parquet or CSV file, a folder, a pattern or a list of
+            such; a frame; a dict of name -> frame or files; or "postgresql://user@host/db". Files and frames are read
+            now, and never again.
+        schema: the declaration: a YAML or JSON file, a dict, or a `Schema`.
+        epsilon, delta: the whole session's budget; without them the ledger's is used.
+        ledger: the file that keeps the account; beside a file database if left out, and in memory otherwise.
+        query_epsilon: what a query costs that does not say; a tenth of epsilon if left out.
+        composition: how queries add up: "mixed", or a single rule such as "basic" or "gdp".
+        analyst, analyst_epsilon: whose account it is, and what this analyst may spend of the session's.
+        on_failure: a query that fails after its charge suspends its analyst until the data owner resumes; "warn", for
+            those who own the data that they ask, only says so.
+
+    Returns:
+        A `Connection` as in PEP 249.
+
+    Raises:
+        SchemaError: the declaration is wrong, or does not fit the database.
+        LedgerError: the account cannot be read or written, or was opened with another budget.
+
+    >>> import duckdb
+    >>> shop = duckdb.sql("SELECT range AS customer, range % 90 AS amount FROM range(5000)").df()
+    >>> amount = {"type": "integer", "bounds": [0, 100]}
+    >>> schema = {"tables": {"orders": {"unit": "customer", "columns": {"customer": "integer", "amount": amount}}}}
+    >>> conn = connect({"orders": shop}, schema=schema, epsilon=1)
+    >>> [(n, total)] = conn.execute("SELECT COUNT(*), SUM(amount) FROM orders", epsilon=0.5)
+    >>> n in range(4800, 5200)
+    True
+    >>> conn.budget.remaining.epsilon
+    0.5
     """
-    if engine is not None:
-        raise errors.Unsupported("DuckDB is the only engine so far", hint="leave engine= out")
     # The engine and the parser are loaded with the first connection, so that importing dpsql stays light.
     from dpsql.session import Session
 
@@ -150,11 +174,19 @@ class Connection:
         return Cursor(self)
 
     def execute(self, sql: str, parameters: object = None, **options: Any) -> Cursor:
-        """Asks the question; see Cursor.execute."""
+        """Asks the question in a cursor of its own. Arguments, result and errors are those of `Cursor.execute`."""
         return self.cursor().execute(sql, parameters, **options)
 
     def explain(self, sql: str, parameters: object = None, **options: Any) -> Explanation:
-        """What the query would cost, how it would be answered and how exactly. Free."""
+        """What the query would cost, how it would be answered and how exactly. Free: no row of people is read.
+
+        Args:
+            sql: the query, with or without EXPLAIN in front.
+            parameters, options: as of `Cursor.execute`.
+
+        Raises:
+            ProgrammingError, Unsupported: what `execute` would refuse, for the same reason.
+        """
         _, query = split_explain(sql) if isinstance(sql, str) else (False, sql)
         return self.session.explain(query, parameters, options)
 
@@ -165,7 +197,13 @@ class Connection:
     def plan(self, queries: object, weights: object = None, *, epsilon: object = None, delta: object = None) -> Plan:
         """Shares a budget among queries that are decided in advance. Free until `execute()` of what comes back.
 
-        Each query is a text, or a text and its parameters. A query of twice the weight has half the error.
+        Args:
+            queries: each a text, or a text and its parameters.
+            weights: a number for each query; a query of twice the weight has half the error. Equal if left out.
+            epsilon, delta: the budget of all of them together.
+
+        Returns:
+            A `Plan` that shows what each query takes and how exact it will be; its `execute()` pays and answers.
         """
         plan = self.session.plan(queries, weights, epsilon, delta)
         return replace(plan, answers=lambda: [self.cursor()._with(result) for result in plan.answers()])
@@ -174,6 +212,16 @@ class Connection:
     def budget(self) -> Budget:
         """What may be spent, is spent and is left."""
         return self.session.budget
+
+    @property
+    def tables(self) -> Listing:
+        """The declared tables: whose rows they hold, and how much of one person counts."""
+        return list_tables(self.session.environment.schema)
+
+    @property
+    def schema(self) -> Listing:
+        """Every declared column, with its type and all that is known of it."""
+        return list_schema(self.session.environment.schema)
 
     def resume(self) -> None:
         """Lifts the suspension that a failed question left behind: the data owner's word, once it is known why."""
@@ -184,6 +232,17 @@ class Connection:
         from dpsql.promise import promise_of
 
         return promise_of(self.budget, self.session.environment.schema)
+
+    def practice(self, *, people: int = 1000, seed: int = 0) -> Connection:
+        """A session over made-up people with the same schema and the same budget, to develop questions on.
+
+        No private value is read and nothing of this session's budget is spent; the answers mean nothing.
+        """
+        from dpsql.engines.duckdb.practice import practice_database
+
+        schema, budget = self.session.environment.schema, self.budget
+        made = practice_database(schema, people, seed)
+        return connect(made, schema=schema, epsilon=budget.epsilon, delta=budget.delta)
 
     def history(self) -> pd.DataFrame:
         """Every entry of the ledger, oldest first."""
@@ -206,6 +265,13 @@ class Connection:
             self._session.close()
             self._session = None
 
+    def __repr__(self) -> str:
+        if self._session is None:
+            return "<dpsql connection, closed>"
+        budget, dataset = self.budget, self._session.environment.schema.dataset
+        left = f"epsilon {budget.remaining.epsilon:.4g} of {budget.epsilon:.4g} left"
+        return f"<dpsql connection to {dataset}: {left}>"
+
     def __enter__(self) -> Connection:
         _ = self.session
         return self
@@ -221,19 +287,36 @@ class Cursor:
         self._closed = False
         self._result: Result | None = None
         self._explanation: Explanation | None = None
+        self._listing: Listing | None = None
         self._position = 0
 
     def execute(self, sql: str, parameters: object = None, **options: Any) -> Cursor:
-        """Asks the question and pays for it.
+        """Asks the question and pays for it. `EXPLAIN <query>` is free, and so are SHOW TABLES and DESCRIBE.
 
-        Options: epsilon, delta (the cost of the whole query), or accuracy (how wide its error bars may be: 50, or "5%"
-        of the total in the first answer to it), mechanism (such as "gaussian" or "smooth"), propose (for
-        propose-test-release: how far one unit can move the answer), max_groups, max_rows_per_group (how much of one
-        unit counts), fresh=True (draw again instead of recalling the same answer).
-        `EXPLAIN <query>` shows what the query would do, free.
+        Args:
+            sql: one SELECT over declared tables.
+            parameters: values for the `?` in it.
+            epsilon, delta: the cost of the whole query.
+            accuracy: instead of epsilon, how wide the error bars may be: 50, or "5%" of the total in the first answer.
+            mechanism: such as "gaussian" or "smooth"; the best one is chosen if left out.
+            propose: for propose-test-release: how far one unit can move the answer.
+            max_groups, max_rows_per_group: how much of one unit counts.
+            fresh: draw again instead of recalling the same answer.
+
+        Returns:
+            The cursor itself, with the answer.
+
+        Raises:
+            SqlSyntaxError, UnknownName, UnboundedColumn, Unsupported: the query is refused; nothing is charged.
+            BudgetExhausted: the budget does not cover it; nothing is charged.
+            SealedExecutionError: it failed after its charge, for a reason that only the data owner may know.
         """
         session = self._session()
-        self._result, self._explanation, self._position = None, None, 0
+        self._result = self._explanation = self._listing = None
+        self._position = 0
+        self._listing = list_asked(sql, session.environment.schema)
+        if self._listing is not None:
+            return self
         explaining, query = split_explain(sql) if isinstance(sql, str) else (False, sql)
         if explaining:
             self._explanation = session.explain(query, parameters, options)
@@ -252,13 +335,15 @@ class Cursor:
     def description(self) -> list[tuple[str, str, None, None, None, None, None]] | None:
         if self._explanation is not None:
             return [("explain", "VARCHAR", None, None, None, None, None)]
+        if self._listing is not None:
+            return [(name, "VARCHAR", None, None, None, None, None) for name in self._listing.names]
         if self._result is None:
             return None
         return [(column.name, column.type, None, None, None, None, None) for column in self._result.columns]
 
     @property
     def rowcount(self) -> int:
-        return -1 if self._result is None and self._explanation is None else len(self._rows())
+        return -1 if self._shown is None else len(self._rows())
 
     def fetchone(self) -> tuple[Any, ...] | None:
         rows = self.fetchmany(1)
@@ -290,12 +375,18 @@ class Cursor:
         return self._result
 
     @property
+    def messages(self) -> list[tuple[type[errors.Warning], errors.Warning]]:
+        """What the analyst should know about the question, as PEP 249 suggests: a list of classes and warnings."""
+        asked = self._explanation or self._result
+        return [(errors.Warning, errors.Warning(note)) for note in (() if asked is None else asked.notes)]
+
+    @property
     def receipt(self) -> Receipt:
         """What the answer cost."""
         return self.result.receipt
 
     def df(self) -> pd.DataFrame:
-        return self.result.df()
+        return self.result.df() if self._listing is None else self._listing.df()
 
     def pl(self) -> pl.DataFrame:
         return self.result.pl()
@@ -307,7 +398,11 @@ class Cursor:
         return self.result.arrow().__arrow_c_stream__(requested_schema)
 
     def intervals(self, level: float = 0.95) -> pd.DataFrame:
-        """The answer with the ends of an interval beside every noisy column."""
+        """The answer with the ends of an interval beside every noisy column.
+
+        Args:
+            level: how often the truth lies within, whatever the data: 0.95 is 19 times out of 20.
+        """
         return self.result.intervals(level)
 
     def plot(self, library: str | None = None) -> Any:
@@ -316,9 +411,16 @@ class Cursor:
 
         return plot(self.result, library)
 
+    @property
+    def _shown(self) -> Result | Explanation | Listing | None:
+        """What was asked for last: an answer, or what is free."""
+        return next((each for each in (self._explanation, self._listing, self._result) if each is not None), None)
+
+    def __repr__(self) -> str:
+        return "<dpsql cursor, nothing asked yet>" if self._shown is None else str(self._shown)
+
     def _repr_html_(self) -> str | None:
-        shown = self._explanation or self._result
-        return None if shown is None else shown._repr_html_()
+        return None if self._shown is None else self._shown._repr_html_()
 
     def setinputsizes(self, sizes: object) -> None:
         """Required by PEP 249; does nothing."""
@@ -328,7 +430,7 @@ class Cursor:
 
     def close(self) -> None:
         self._closed = True
-        self._result = self._explanation = None
+        self._result = self._explanation = self._listing = None
 
     def __enter__(self) -> Cursor:
         return self
@@ -344,4 +446,6 @@ class Cursor:
     def _rows(self) -> list[tuple[Any, ...]]:
         if self._explanation is not None:
             return [(line,) for line in str(self._explanation).splitlines()]
+        if self._listing is not None:
+            return list(self._listing.rows)
         return self.result.rows

@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.display.card import bullets, card, figures, grid, paragraph
+from dpsql.display.numbers import significant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 PRIORS = (0.01, 0.1, 0.5)
 RARE = 0.001
 WIDTH = 100
+NOT_PROMISED_TITLE = "What is not promised:"
 NOT_PROMISED = (
     "that nothing is learnt about people in general: what is true of many is true of each of them",
     "the same for a group: for k people together the factor is raised to the power of k",
@@ -75,13 +77,15 @@ class Limits:
         return Limits(2 * self.epsilon, min(1.0, (1 + self.factor) * self.delta) if self.delta else 0.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Promise:
     dataset: str
     units: tuple[str, ...]
     """How each private table says whose a row is."""
     spent: Limits
     whole: Limits
+    reported: tuple[str, ...] = ()
+    """Columns of reports that may be counted exactly, because nothing but their unit says whose they are."""
 
     def __str__(self) -> str:
         rows = [("", "so far", "whole budget"), *self.rows()]
@@ -89,7 +93,9 @@ class Promise:
         table = "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
         missing = "\n".join(f"- {item}" for item in NOT_PROMISED)
         before, after = (map(_wrapped, words) for words in (self.introduction(), self.explanation()))
-        return "\n\n".join((*before, table, *after, f"Not promised is\n{missing}"))
+        return "\n\n".join((*before, table, *after, f"{NOT_PROMISED_TITLE}\n{missing}"))
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return card(
@@ -103,15 +109,16 @@ class Promise:
             *map(paragraph, self.introduction()),
             grid(("", "so far", "whole budget"), self.rows()),
             *map(paragraph, self.explanation()),
-            paragraph("Not promised is"),
+            paragraph(NOT_PROMISED_TITLE),
             bullets(NOT_PROMISED),
         )
 
     def introduction(self) -> tuple[str, ...]:
         return (
-            f"Protected is everything about one unit of {self.dataset}: all rows with the same {_listed(self.units)}.",
+            f"Everything about one unit of {self.dataset} is protected: all rows with the same {_listed(self.units)}.",
             "Whatever somebody concludes from all answers together, they would have concluded with nearly the same "
             "probability had the unit's rows not been there.",
+            *([_about_reports(self.reported)] if self.reported else []),
         )
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
@@ -142,6 +149,13 @@ def promise_of(budget: Budget, schema: Schema) -> Promise:
         tuple(_unit(name, schema) for name, table in schema.tables.items() if not table.is_public),
         Limits(*budget.spent),
         Limits(budget.epsilon, budget.delta),
+        tuple(
+            f"{name}.{column.name} (epsilon {column.collected.epsilon:g} a report)"
+            for name, table in schema.tables.items()
+            if not table.is_public and not schema.unit_path(name)
+            for column in table.columns.values()
+            if column.collected is not None
+        ),
     )
 
 
@@ -150,6 +164,15 @@ def _unit(table: str, schema: Schema) -> str:
     hops = schema.unit_path(table)
     holder = schema.tables[hops[-1].to_table if hops else table]
     return f"{holder.name}.{holder.unit_column}" + (f" (reached from {table}.{hops[0].column})" if hops else "")
+
+
+def _about_reports(columns: tuple[str, ...]) -> str:
+    return (
+        f"Reports stand outside of this. People randomised {_listed(columns, 'and')} themselves, so that may be "
+        "counted exactly, for free: everybody may know that a unit has rows there, and what they report. Of the answer "
+        "behind a report nobody learns more than the report tells; of all else that such a unit's rows say, what is "
+        "promised here, with epsilon counted twice."
+    )
 
 
 def _delta_in_words(delta: float) -> str:
@@ -165,9 +188,9 @@ def _wrapped(words: str) -> str:
     return textwrap.fill(words, WIDTH)
 
 
-def _listed(units: tuple[str, ...]) -> str:
-    *others, last = units
-    return f"{', '.join(others)} or {last}" if others else last
+def _listed(names: tuple[str, ...], word: str = "or") -> str:
+    *others, last = names
+    return f"{', '.join(others)} {word} {last}" if others else last
 
 
 def _row(name: str, pair: Iterator[str]) -> tuple[str, str, str]:
@@ -194,4 +217,4 @@ def _up(value: float) -> str:
 
 
 def _rounded(value: float, direction: str) -> str:
-    return f"{float(Context(prec=3, rounding=direction).create_decimal(repr(value))):g}"
+    return significant(float(Context(prec=3, rounding=direction).create_decimal(repr(value))), 3)

@@ -99,6 +99,8 @@ class Result:
     cells: Cells = field(repr=False)
     """With hidden measures behind the visible columns."""
     receipt: Receipt
+    notes: tuple[str, ...] = ()
+    """What the analyst should know about the question."""
 
     @property
     def full_rows(self) -> list[tuple[Any, ...]]:
@@ -133,7 +135,10 @@ class Result:
         return pd.DataFrame(parts).set_axis(self.names, axis="columns")
 
     def pl(self) -> pl.DataFrame:
-        import polars as pl
+        try:
+            import polars as pl
+        except ImportError:
+            raise NotSupportedError("polars is not installed", hint="pip install polars pyarrow") from None
 
         return pl.DataFrame(self.arrow())
 
@@ -141,7 +146,7 @@ class Result:
         try:
             import pyarrow as pa
         except ImportError:
-            raise NotSupportedError("Arrow tables need pyarrow", hint="pip install 'dpsql[arrow]'") from None
+            raise NotSupportedError("Arrow tables need pyarrow", hint="pip install pyarrow") from None
         columns = list(zip(*self.rows, strict=True)) or [()] * len(self.columns)
         arrays = [
             pa.array(list(values), _arrow_type(pa, column.type))
@@ -164,12 +169,22 @@ class Result:
         frame = pd.DataFrame({position: values for position, (_, values) in enumerate(data)})
         return frame.set_axis([name for name, _ in data], axis="columns")
 
+    def __str__(self) -> str:
+        """Each value with its error; of many rows the first."""
+        lines = [self.names]
+        for row in self.full_rows[:MOST_ROWS]:
+            cells = zip(row, self.columns, strict=False)
+            lines.append([with_error(value, column.interval(row, value, LEVEL)) for value, column in cells])
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        more = [f"... {len(self.full_rows):,} rows in all"] if len(self.full_rows) > MOST_ROWS else []
+        return "\n".join([*("  ".join(map(str.rjust, line, widths)) for line in lines), *more, *self.notes])
+
     def _repr_html_(self) -> str:
         rows = [
             [Cell(value, column.interval(row, value, LEVEL)) for value, column in zip(row, self.columns, strict=False)]
             for row in self.full_rows[:MOST_ROWS]
         ]
-        return table(self.names, rows, len(self.full_rows), list(self.receipt.lines()))
+        return table(self.names, rows, len(self.full_rows), [*self.receipt.lines(), *self.notes])
 
 
 def with_error(value: Any, ends: tuple[float, float] | None) -> str:

@@ -15,8 +15,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from dpsql.aggregates.table import ways_to_ask
 from dpsql.cli.errors import drawn
 from dpsql.cli.output import Report, publish, waiting
-from dpsql.cli.reports import account, ask, explained, left
-from dpsql.cli.schemas import describe_schema
+from dpsql.cli.reports import account, ask, explained, left, listed
 from dpsql.errors import Error, ProgrammingError
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.pipeline.query_request import positive
@@ -41,7 +40,8 @@ EXPLAIN SELECT ...;   shows what it would cost and how exact it would be, free
 .explain SELECT ...   the same
 .epsilon 0.1          what a question costs from now on
 .budget               what is spent and left
-.tables               what is declared
+.tables               the declared tables
+.schema               every declared column, with what is known of it
 .quit                 leaves (so does Ctrl-D)"""
 
 
@@ -54,7 +54,8 @@ class Shell:
             ".explain": lambda sql: explained(connection.explain(sql, epsilon=self.epsilon)),
             ".epsilon": self._set_epsilon,
             ".budget": lambda _: account(connection.budget),
-            ".tables": lambda _: describe_schema(connection.session.environment.schema),
+            ".tables": lambda _: listed(connection.tables),
+            ".schema": lambda _: listed(connection.schema),
         }
         self.prompt: PromptSession[str] = PromptSession(
             history=history,

@@ -51,4 +51,4 @@ def describe_server(database: str) -> tuple[str, dict[str, Described]]:
 
 def _check_driver() -> None:
     if find_spec("psycopg") is None:
-        raise InterfaceError("the driver of PostgreSQL is not installed", hint="pip install 'dpsql[postgres]'")
+        raise InterfaceError("the driver of PostgreSQL is not installed", hint="pip install 'psycopg[binary]'")

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.properties import fact_of
+from dpsql.expressions.properties import property_of
 from dpsql.expressions.tree import Column, names_read
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, Join, Relation, Scan, SemiJoin
@@ -58,4 +58,4 @@ def _as_it_is(relation: Relation, name: str) -> Relation | None:
 def _any_text(column: ScanColumn, name: str) -> ScanColumn:
     if column.name != name or column.collected is not None:
         return column
-    return replace(column, properties=fact_of(Text(), nullable=column.properties.nullable))
+    return replace(column, properties=property_of(Text(), nullable=column.properties.nullable))
