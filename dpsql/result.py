@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.display import numbers
 from dpsql.display.table import MOST_ROWS, Cell, table
+from dpsql.engines.cells import plain_numbers
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.intervals import NoisyColumns, half_width, interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import numpy as np
     import pandas as pd
     import polars as pl
     import pyarrow as pa
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.privacy_loss import Cost
     from dpsql.aggregates.estimate import Estimate
+    from dpsql.engines.cells import Cells
 
 LEVEL = 0.95
 TIMES = ("DATE", "TIMESTAMP")
@@ -93,11 +96,16 @@ class ResultColumn:
 @dataclass(frozen=True)
 class Result:
     columns: tuple[ResultColumn, ...]
-    full_rows: list[tuple[Any, ...]] = field(repr=False)
-    """Rows with hidden measures behind the visible columns."""
+    cells: Cells = field(repr=False)
+    """With hidden measures behind the visible columns."""
     receipt: Receipt
     notes: tuple[str, ...] = ()
     """What the analyst should know about the question."""
+
+    @property
+    def full_rows(self) -> list[tuple[Any, ...]]:
+        """Rows with hidden measures behind the visible columns."""
+        return self.cells.rows
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
@@ -111,11 +119,20 @@ class Result:
     def df(self) -> pd.DataFrame:
         import pandas as pd
 
-        frame = pd.DataFrame.from_records(self.rows, columns=self.names)
+        frame = self._plain_frame()
         for position, column in enumerate(self.columns):
             if column.type.startswith(TIMES):
                 frame.isetitem(position, pd.to_datetime(frame.iloc[:, position]).array)
         return frame
+
+    def _plain_frame(self) -> pd.DataFrame:
+        import pandas as pd
+
+        columns = self.cells.columns
+        if columns is None or not len(columns[0]):
+            return pd.DataFrame.from_records(self.rows, columns=self.names)
+        parts = {position: _values(pd, columns[position]) for position in range(len(self.columns))}
+        return pd.DataFrame(parts).set_axis(self.names, axis="columns")
 
     def pl(self) -> pl.DataFrame:
         try:
@@ -183,6 +200,12 @@ def _check_level(level: float) -> None:
         raise ProgrammingError(
             f"a confidence level lies between 0 and 1, unlike {level!r}", hint="write intervals(0.95)"
         )
+
+
+def _values(pd: Any, column: np.ndarray) -> Any:
+    """Numbers as they are; at other values pandas looks one by one, as if they stood in rows."""
+    found = plain_numbers(column)
+    return pd.DataFrame.from_records([(value,) for value in column.tolist()])[0] if found is None else found
 
 
 def _arrow_type(pa: Any, kind: str) -> Any:

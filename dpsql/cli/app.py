@@ -14,10 +14,9 @@ from dpsql.cli.audit import audit
 from dpsql.cli.certify import certify
 from dpsql.cli.errors import exit_code, show_error
 from dpsql.cli.practice import practice
-from dpsql.cli.questions import explain, query
+from dpsql.cli.questions import explain, query, shell
 from dpsql.cli.randomize import randomize
 from dpsql.cli.schemas import check, init
-from dpsql.cli.shell import shell
 from dpsql.errors import Error
 
 # Plain help and plain tracebacks: the same on every terminal, and in docs/cli.md.

@@ -59,7 +59,7 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
         number=noisy.charged.entry.number if noisy.charged.entry else None,
         budget=environment.ledger.budget,
     )
-    return Result(columns, finished.rows, receipt, calibrated.request.notes)
+    return Result(columns, finished.cells, receipt, calibrated.request.notes)
 
 
 def _sealed(ledger: Ledger) -> SealedExecutionError:

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 import dpsql
 from dpsql.aggregates.estimate import Linear, Ratio
+from dpsql.engines.cells import Cells
 from dpsql.mechanisms.laplace import LaplaceNoise
 from dpsql.plot import plot
 from dpsql.plot.chart import MOST_GROUPS, chart_of
@@ -62,7 +63,7 @@ def made(rows: list[tuple[Any, ...]], *columns: tuple[str, str], estimates: int 
         ResultColumn(name=f"n{at}", type="BIGINT", estimate=Linear(()), noises={}, hidden={}, is_key=False)
         for at in range(estimates)
     ]
-    return Result((*keys, *noisy), rows, receipt=None)  # type: ignore[arg-type]
+    return Result((*keys, *noisy), Cells(rows), receipt=None)  # type: ignore[arg-type]
 
 
 BY_TOWN = "SELECT town, COUNT(*) AS n, AVG(age) AS a FROM visits GROUP BY town ORDER BY n DESC"
@@ -201,7 +202,7 @@ def test_an_error_without_limit_has_no_bar() -> None:
     share = ResultColumn(
         name="share", type="DOUBLE", estimate=Ratio(above, below), noises=measures, hidden={"above": 1, "below": 2}
     )
-    chart = chart_of(Result((share,), [(2.0, 6, 3)], receipt=None))  # type: ignore[arg-type]
+    chart = chart_of(Result((share,), Cells([(2.0, 6, 3)]), receipt=None))  # type: ignore[arg-type]
     (point,) = chart.panels[0].points
     assert point is not None
     assert (point.value, point.low, point.shown) == (2.0, None, "2 ± ∞")
