@@ -59,6 +59,7 @@ def answered(result: Result, budget: Budget) -> Report:
             "refused": result.receipt.refused,
             "entry": result.receipt.number,
         },
+        "notes": result.notes,
         "remaining": budget.remaining,
         "notes": result.notes,
     }
