@@ -61,7 +61,6 @@ def answered(result: Result, budget: Budget) -> Report:
         },
         "notes": result.notes,
         "remaining": budget.remaining,
-        "notes": result.notes,
     }
     return Report(
         document,
