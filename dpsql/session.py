@@ -15,7 +15,7 @@ from dpsql.accounting.ledger.ledger import Ledger
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.batch import Plan, PlannedQuery, plan_batch, weigh
 from dpsql.completeness import check_complete
-from dpsql.engines.opened import names_server, open_engine
+from dpsql.engines.opened import has_own_ledger, open_engine
 from dpsql.engines.post_processor import PostProcessor
 from dpsql.errors import InterfaceError, LedgerError, ProgrammingError
 from dpsql.explanation import Explanation, explain_calibrated
@@ -198,7 +198,7 @@ def default_ledger(database: object) -> str:
 
     Whatever name leads to the file, its ledger is found under the one that links and folders resolve to.
     """
-    if names_server(database):
+    if not has_own_ledger(database):
         raise InterfaceError(
             "a server has no ledger of its own",
             hint='name a file or a schema: ledger="shop.ledger", ledger="postgresql://...?schema=shop_ledger"',

@@ -52,10 +52,6 @@ def readable_measure(measure: Measure) -> str:
             return f"over distinct {readable(base)}: {readable_measure(inner)}"
 
 
-def name_of(measure: Measure) -> str:
-    return f"{type(measure.inner).__name__}, centred" if isinstance(measure, Centred) else type(measure).__name__
-
-
 def quantum_of(measure: Measure, rows: int) -> Fraction:
     """What one unit of the measure's column is worth, where one unit may bring so many rows to a group."""
     inner = measure.inner if isinstance(measure, OverDistinct | Centred) else measure

@@ -16,11 +16,11 @@ from dpsql.aggregates.count import count_measure
 from dpsql.aggregates.final import Answer, Context
 from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.measure import CountRows, Measure, OverDistinct, SumValues
+from dpsql.aggregates.unbounded import unbounded
 from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
 from dpsql.expressions.fixed_point import quantum_for
 from dpsql.expressions.narrow import kept_properties
-from dpsql.expressions.tree import Column, names_read
-from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Timestamp
+from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Double, Integer
 
 if TYPE_CHECKING:
     from dpsql.aggregates.estimate import Linear
@@ -50,7 +50,7 @@ def _clipped(call: AggregateCall, value: Expression, context: Context) -> Answer
     """What one unit adds to a group is clamped to the proposal, if only few units would add more."""
     check_clip(call)
     # However wide, there must be a range: a test of values that were cut off at the proposal would see nothing.
-    finite_range(call, value, kept_properties(value, context.known))
+    finite_range(call, value, kept_properties(value, context.known), context.known)
     assert context.propose is not None
     measure = summed(replace(call, group_bounds=(-context.propose, context.propose)), value, context, centred=False)
     return replace(clipped(measure, measure.quantum, sum_type(value.type), context), wide=True)
@@ -89,7 +89,7 @@ def over_distinct(call: AggregateCall, measure: SumValues) -> Measure:
 def summed(call: AggregateCall, value: Expression, context: Context, *, centred: bool) -> SumValues:
     """The measure of a sum: its range in quanta, from the middle if that is wanted."""
     properties = kept_properties(value, context.known)
-    low, high = finite_range(call, value, _clamped_by_group(properties, call))
+    low, high = finite_range(call, value, _clamped_by_group(properties, call), context.known)
     quantum = quantum_for(value.type, low, high)
     if quantum is None:
         raise UnboundedColumn(
@@ -129,7 +129,9 @@ def _in_fixed_point(call: AggregateCall, quantum: Fraction) -> tuple[int, int] |
     return first, last
 
 
-def finite_range(call: AggregateCall, value: Expression, properties: Properties) -> tuple[Fraction, Fraction]:
+def finite_range(
+    call: AggregateCall, value: Expression, properties: Properties, known: Known
+) -> tuple[Fraction, Fraction]:
     if not properties.is_number:
         raise ProgrammingError(
             f"{call.said} takes a number, not {properties.type.name}",
@@ -140,29 +142,7 @@ def finite_range(call: AggregateCall, value: Expression, properties: Properties)
         return Fraction(0), Fraction(0)
     if isinstance(properties.low, int | Fraction) and isinstance(properties.high, int | Fraction):
         return Fraction(properties.low), Fraction(properties.high)
-    raise unbounded(call, value)
-
-
-def unbounded(call: AggregateCall, value: Expression) -> UnboundedColumn:
-    place = call.at if value.at is None else value.at
-    if isinstance(value, Column):
-        return UnboundedColumn(
-            f'{call.said} needs bounds on "{value.name}", and the schema declares none',
-            at=place,
-            hint=f"the data owner can add  bounds: {_sample(value)}  to columns.{value.name} in the schema",
-            columns=(value.name,),
-        )
-    names = tuple(sorted(names_read(value)))
-    return UnboundedColumn(
-        f"{call.said} needs a bounded value, and this expression has no bounds",
-        at=place,
-        hint=f"declare bounds on {', '.join(names)}, or hold it: LEAST(GREATEST(..., 0), 500)",
-        columns=names,
-    )
-
-
-def _sample(value: Expression) -> str:
-    return "[2024-01-01, 2026-12-31]" if isinstance(value.type, Date | Timestamp) else "[0, 500]"
+    raise unbounded(call, value, known)
 
 
 def sum_type(kind: ColumnType) -> ColumnType:
@@ -173,10 +153,10 @@ def sum_type(kind: ColumnType) -> ColumnType:
 
 def summed_pairs(call: AggregateCall, known: Known) -> SumValues:
     (value,) = call.arguments
-    low, high = finite_range(call, value, kept_properties(value, known))
+    low, high = finite_range(call, value, kept_properties(value, known), known)
     quantum = quantum_for(value.type, low, high)
     if quantum is None:
-        raise unbounded(call, value)
+        raise unbounded(call, value, known)
     return SumValues(argument=value, quantum=quantum, low=low // quantum, high=-(-high // quantum), centre=0)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from dpsql.display.numbers import NULL, Ends, number, with_error
+from dpsql.display.numbers import NULL, Ends, number, significant, with_error
 from dpsql.display.style import framed, text
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _aligned(numeric: bool) -> str:
 def _hint(cell: Cell) -> str:
     if cell.ends is None:
         return ""
-    return f' title="{text(cell.value)}; 95 %: {cell.ends[0]:.6g} to {cell.ends[1]:.6g}"'
+    return f' title="{text(cell.value)}; 95 %: [{significant(cell.ends[0], 6)}, {significant(cell.ends[1], 6)}]"'
 
 
 def _bar(cell: Cell, scale: Scale) -> str:

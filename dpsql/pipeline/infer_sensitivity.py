@@ -21,6 +21,7 @@ from dpsql.aggregates.release import Bounded, Drawn, Release
 from dpsql.aggregates.statistic import Matched, Statistic
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import Unsupported
+from dpsql.expressions.elsewhere import INSTEAD
 from dpsql.expressions.readable import readable_value
 from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.pipeline.track_units import contribution_bounds
@@ -244,7 +245,8 @@ def _aggregator(call: AggregateCall) -> Aggregator:
     raise Unsupported(
         f"{call.name} over many people cannot be asked",
         at=call.at,
-        hint="these can: " + ", ".join(AGGREGATES) + f"; {call.name} can be taken within one unit (GROUP BY the unit)",
+        hint=f"write  {INSTEAD.get(call.name, 'COUNT, SUM or AVG')}; "
+        f"{call.name} can be taken within one unit (GROUP BY the unit)",
     )
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpsql.aggregates.statistic import Matched
 from dpsql.intervals import for_all
 from dpsql.pipeline.allocate import DIAGNOSING
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpsql.engines.cells import Cells
     from dpsql.pipeline.calibrate_noise import CalibratedRelease
     from dpsql.relation.relation import Diagnosis
     from dpsql.result import ResultColumn
@@ -119,21 +122,19 @@ class MostlyNoise:
         return f'"{self.name}" is nothing but noise at this epsilon{better}'
 
 
-def mostly_noise(
-    columns: Sequence[ResultColumn], rows: Sequence[tuple[Any, ...]], epsilon: float
-) -> Iterator[MostlyNoise]:
+def mostly_noise(columns: Sequence[ResultColumn], cells: Cells, epsilon: float) -> Iterator[MostlyNoise]:
     for position, column in enumerate(columns):
         width = None if column.chosen_from > 1 else column.half_width
         if not width:
             continue
-        values = [float(row[position]) for row in rows if row[position] is not None]
-        if values and sum(abs(value) <= width for value in values) >= MOSTLY * len(values):
+        values = cells.numbers(position)
+        if len(values) and np.mean(np.abs(values) <= width) >= MOSTLY:
             yield MostlyNoise(column.name, _enough(values, width, epsilon))
 
 
-def _enough(values: Sequence[float], width: float, epsilon: float) -> float | None:
+def _enough(values: np.ndarray, width: float, epsilon: float) -> float | None:
     """Errors are inverse to epsilon, nearly; None where the values are no larger than noise alone would be."""
     noise = (width / 1.96) ** 2
-    beyond = math.fsum(value**2 for value in values) / len(values) - noise
+    beyond = float(np.mean(values**2)) - noise
     spread = 2 * noise * math.sqrt(2 / len(values))
     return epsilon * width / (GOOD * math.sqrt(beyond)) if beyond > spread and epsilon else None

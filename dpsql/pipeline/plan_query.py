@@ -86,7 +86,7 @@ class PlannedRelease:
     @cached_property
     def canonical(self) -> str:
         """The same on whatever engine: what a stored answer is found by."""
-        return render(self.with_adaptive, self.zeros)
+        return self.shown if self.render is render else render(self.with_adaptive, self.zeros)
 
     @property
     def zeros(self) -> dict[str, int]:

@@ -61,15 +61,15 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
         number=noisy.charged.entry.number if noisy.charged.entry else None,
         budget=environment.ledger.budget,
     )
-    rows = finished.rows
-    faint = list(mostly_noise(columns, rows, receipt.epsilon or calibrated.cost.epsilon))
+    faint = list(mostly_noise(columns, finished.cells, receipt.epsilon or calibrated.cost.epsilon))
     notes = (
+        *calibrated.request.notes,
         *bounding_notes(calibrated.releases),
         *diagnosis_notes(calibrated.releases, estimated.columns),
         *choice_note(columns),
         *map(str, faint),
     )
-    return Result(columns, rows, receipt, notes, frozenset(column.name for column in faint))
+    return Result(columns, finished.cells, receipt, notes, frozenset(column.name for column in faint))
 
 
 def _sealed(ledger: Ledger) -> SealedExecutionError:

@@ -60,6 +60,8 @@ class QueryRequest:
     """The fields that execute() was given by name; the others are defaults."""
     options: SqlOptions = NO_OPTIONS
     """The options clause of the SQL, for what later stages have to check."""
+    notes: tuple[str, ...] = ()
+    """What the analyst should know about it, and may: it follows from the question and the schema alone."""
 
     def __str__(self) -> str:
         privacy_loss = f"epsilon {float(self.epsilon):g}" if self.accuracy is None else str(self.accuracy)

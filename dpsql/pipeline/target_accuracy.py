@@ -10,7 +10,6 @@ session is taken. docs/proofs/accuracy.md.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -22,6 +21,7 @@ from dpsql.intervals import for_all, half_width
 from dpsql.pipeline.candidates import Candidate, candidate, noisy_columns, possible_noises
 from dpsql.pipeline.fingerprint import subject_of
 from dpsql.pipeline.query_request import refuse_options
+from dpsql.pipeline.stored_answers import from_text
 from dpsql.result import LEVEL
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _total(output: Output, estimate: Linear, release: int, planned: Planned, pub
     """The column's sum over all groups in the first answer that was given: known to everybody, so free to use."""
     subject = subject_of(planned, release, public.schema.dataset)
     answer = None if planned.request.fresh else public.answers.first(subject)
-    columns = {} if answer is None else json.loads(answer)
+    columns = {} if answer is None else from_text(answer)
     rows = len(next(iter(columns.values()), ()))
     total = sum((_value(estimate, columns, row) for row in range(rows)), Fraction(0))
     if not total:

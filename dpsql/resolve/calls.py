@@ -13,6 +13,8 @@ from sqlglot import exp
 from dpsql.aggregates.table import ways_to_ask
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.constants import as_beside
+from dpsql.expressions.elsewhere import INSTEAD
+from dpsql.expressions.refusals import IN_AGGREGATE, spoken
 from dpsql.relation import per_unit
 from dpsql.relation.per_unit import check_per_unit, result_type
 from dpsql.relation.relation import AggregateCall
@@ -64,7 +66,9 @@ def _quantile_calls(node: exp.Expr, lowering: Lowering, place: Place | None) -> 
     asked = read_quantiles(plain)
     if asked is None or extra_clauses(plain, {"this", "expression", "quantile"}):
         raise Unsupported(
-            f"{_spoken(node)} cannot be asked in this form", at=place, hint="write MEDIAN(x) or QUANTILE_CONT(x, 0.9)"
+            f"{_spoken(node, place)} cannot be asked in this form",
+            at=place,
+            hint="write MEDIAN(x) or QUANTILE_CONT(x, 0.9)",
         )
     for fraction in asked.fractions:
         if not 0 <= fraction <= 1:
@@ -83,7 +87,9 @@ def _quantile_calls(node: exp.Expr, lowering: Lowering, place: Place | None) -> 
 def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> AggregateCall:
     asked = _spelled(node)
     if asked is None:
-        raise Unsupported(f"{_spoken(node)} cannot be asked", at=place, hint=HINT)
+        name = _spoken(node, place)
+        hint = f"write  {INSTEAD[name]}" if name in INSTEAD else HINT
+        raise Unsupported(f"{name} over many people cannot be asked", at=place, hint=hint)
     possible = argument_counts(asked.name)
     if len(asked.arguments) not in possible:
         takes = "one column there" if possible[-1] == 1 else f"{' or '.join(map(str, possible))} arguments"
@@ -95,9 +101,7 @@ def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> Aggr
 
 def _argument(node: exp.Expr, lowering: Lowering, place: Place | None) -> Expression:
     if has_aggregate(node):
-        raise ProgrammingError(
-            "an aggregate cannot stand inside another", at=place, hint="aggregate in a subquery, then again outside"
-        )
+        raise ProgrammingError("an aggregate cannot stand inside another", at=place, hint=IN_AGGREGATE[1])
     return lowering.lower(node)
 
 
@@ -142,12 +146,8 @@ def _where(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
     return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
 
 
-def _spoken(node: exp.Expr) -> str:
-    if isinstance(node, exp.Filter | exp.IgnoreNulls):
-        return _spoken(node.this)
-    if isinstance(node, exp.Anonymous):
-        return node.name.upper()
-    return node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
+def _spoken(node: exp.Expr, place: Place | None) -> str:
+    return spoken(node.this if isinstance(node, exp.Filter | exp.IgnoreNulls) else node, place)
 
 
 def per_unit_type(call: AggregateCall) -> ColumnType:

@@ -17,6 +17,7 @@ from dpsql.resolve.bounds import is_wrapper
 from dpsql.resolve.collected import mentioned_columns
 from dpsql.resolve.desugar import desugar
 from dpsql.resolve.inner import INNER, reports_name
+from dpsql.resolve.people_shown import AGGREGATE_FIRST, SHOWS_ROWS, people_shown
 from dpsql.resolve.project import project
 from dpsql.resolve.read_from import from_items, read_from
 from dpsql.resolve.rows import Answer, Item, Named, Rows, declared_rows, with_column_names
@@ -48,8 +49,13 @@ SELECT_CLAUSES = {
     "distinct",
     "with_",
 }
+CLAUSES = {"db": "the name of a database or schema", "pivots": "PIVOT", "sample": "SAMPLE"}
+WHOLE_TABLES = "read whole tables and choose with WHERE; above an aggregate all of SQL can be used"
+INSTEAD_OF = {
+    "db": "name the table alone: DESCRIBE lists the declared tables",
+    "pivots": "write a column for each value: COUNT_IF(x = 'a') AS a, COUNT_IF(x = 'b') AS b",
+}
 RESERVED = ("_release", "_reports")
-AGGREGATE_FIRST = "let it aggregate: COUNT(*), SUM(x), AVG(x)"
 
 
 @dataclass(kw_only=True)
@@ -94,7 +100,7 @@ class Resolver:
             raise self.refuse(
                 "bounds are for an aggregate", node, "write SUM(x, contribution_bounds_per_row => (0, 5))"
             )
-        post_processing = self.answer(tree, {}, refusal="the query would show rows of people as they are")
+        post_processing = self.answer(tree, {}, refusal=SHOWS_ROWS)
         for node in post_processing.find_all(exp.Anonymous):
             if is_wrapper(node):
                 raise self.refuse(
@@ -133,7 +139,7 @@ class Resolver:
         """The query, which must be an answer; rows of people are refused."""
         found = self.query(node, named)
         if isinstance(found, Rows):
-            raise self.refuse(refusal, node, AGGREGATE_FIRST)
+            raise self.refuse(*people_shown(node, refusal, self.schema))
         tree = found.tree or node
         return exp.Subquery(this=tree) if isinstance(node, exp.Subquery) and tree is not node else tree
 
@@ -228,8 +234,9 @@ class Resolver:
         """Refuses TABLESAMPLE, PIVOT and whatever else stands beside what is understood."""
         for clause in extra_clauses(node, keys):
             value = node.args[clause]
+            word = CLAUSES.get(clause, clause.upper().rstrip("_"))
             raise self.refuse(
-                f"{clause.upper().rstrip('_')} cannot be used over rows of people",
+                f"{word} cannot be used over rows of people",
                 value if isinstance(value, exp.Expr) else node,
-                "read whole tables and choose with WHERE; above an aggregate all of SQL can be used",
+                INSTEAD_OF.get(clause, WHOLE_TABLES),
             )

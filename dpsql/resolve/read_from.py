@@ -64,7 +64,7 @@ def _item(node: exp.Expr, named: Named, resolver: Resolver) -> Item:
         return Answer(None)
     else:
         raise resolver.refuse(
-            f"FROM cannot read {node.key.upper()}", node, "read declared tables, and subqueries and joins of them"
+            "FROM cannot read this", node, "read declared tables (SHOW TABLES), and subqueries and joins of them"
         )
     alias = node.args.get("alias")
     return found if alias is None else with_column_names(found, alias, resolver.place(alias))
