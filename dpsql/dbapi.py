@@ -92,6 +92,7 @@ def connect(
     analyst: str | None = None,
     analyst_epsilon: object = None,
     on_failure: OnFailure = "suspend",
+    dialect: str = "duckdb",
 ) -> Connection:
     """Opens a private session on a database.
 
@@ -100,6 +101,7 @@ def connect(
     `epsilon` and `delta` are the whole session's budget; without them the ledger's is used. The ledger is a file beside
     a file database, and in memory otherwise. A question that fails after its charge suspends its analyst until the data
     owner resumes; on_failure="warn", for those who own the data that they ask, only says so.
+    `dialect` says whose words queries use: "duckdb", "bigquery", "snowflake" or "postgres".
     """
     if engine is not None:
         raise errors.Unsupported("DuckDB is the only engine so far", hint="leave engine= out")
@@ -118,6 +120,7 @@ def connect(
             analyst=analyst,
             analyst_epsilon=analyst_epsilon,
             on_failure=on_failure,
+            dialect=dialect,
         )
     )
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, Unsupported
-from dpsql.expressions import lower_special
+from dpsql.expressions import lower_positions, lower_special, lower_words
 from dpsql.expressions.arithmetic import DECIMAL_RULES
-from dpsql.expressions.constants import folded, read_numbers
+from dpsql.expressions.constants import folded, read_nulls, read_numbers, read_texts
 from dpsql.expressions.decimals import is_certain
 from dpsql.expressions.emit import check_depth, check_parts
 from dpsql.expressions.function import Function, Misfit
@@ -23,6 +23,7 @@ from dpsql.expressions.table import FUNCTIONS as FUNCTIONS
 from dpsql.expressions.table import NODES, PARSER_NOTES
 from dpsql.expressions.temporal import lower as lower_dates
 from dpsql.expressions.temporal.constants import read_dates
+from dpsql.expressions.temporal.formats import lower_format
 from dpsql.expressions.tree import Call, Expression, reads_adaptive, type_facts
 from dpsql.schema.types import Decimal
 from dpsql.source import Place
@@ -30,7 +31,13 @@ from dpsql.source import Place
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-SPECIAL = {**lower_special.SPECIAL, **lower_dates.SPECIAL}
+SPECIAL = {
+    **lower_special.SPECIAL,
+    **lower_positions.SPECIAL,
+    **lower_words.SPECIAL,
+    **lower_dates.SPECIAL,
+    exp.TimeToStr: lower_format,
+}
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,8 @@ class Lowering:
     def build(self, name: str | Function, node: exp.Expr, arguments: tuple[Expression, ...]) -> Expression:
         function = name if isinstance(name, Function) else FUNCTIONS[name]
         place = self.place(node)
-        arguments = read_numbers(function.name, read_dates(function.name, arguments))
+        for read in (read_nulls, read_dates, read_texts, read_numbers):
+            arguments = read(function.name, arguments)
         try:
             properties = function.properties([type_facts(argument) for argument in arguments])
         except Misfit as problem:

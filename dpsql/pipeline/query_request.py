@@ -51,6 +51,10 @@ class QueryRequest:
     """The fields that execute() was given by name; the others are defaults."""
     options: SqlOptions = NO_OPTIONS
     """The options clause of the SQL, for what later stages have to check."""
+    parameter_names: tuple[str, ...] = ()
+    """What the parameters are called, where they have names."""
+    dialect: str = "duckdb"
+    """Whose words the SQL uses."""
 
     def __str__(self) -> str:
         privacy_loss = f"epsilon {float(self.epsilon):g}" if self.accuracy is None else str(self.accuracy)
