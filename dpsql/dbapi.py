@@ -88,7 +88,6 @@ def connect(
     ledger: str | os.PathLike[str] | None = None,
     query_epsilon: object = None,
     composition: str = "mixed",
-    engine: None = None,
     analyst: str | None = None,
     analyst_epsilon: object = None,
     on_failure: OnFailure = "suspend",
@@ -96,15 +95,38 @@ def connect(
 ) -> Connection:
     """Opens a private session on a database.
 
-    `database` is a DuckDB file or open connection; a Parquet or CSV file, a folder, a pattern or a list of such; a
-    frame; or a dict of name -> frame or files. Files and frames are read now, and never again.
-    `epsilon` and `delta` are the whole session's budget; without them the ledger's is used. The ledger is a file beside
-    a file database, and in memory otherwise. A question that fails after its charge suspends its analyst until the data
-    owner resumes; on_failure="warn", for those who own the data that they ask, only says so.
-    `dialect` says whose words queries use: "duckdb", "bigquery", "snowflake" or "postgres".
+    Args:
+        database: a DuckDB file or an open DuckDB connection; a Parquet or CSV file, a folder, a pattern or a list of
+            such; a frame; a dict of name -> frame or files; or "postgresql://user@host/db". Files and frames are read
+            now, and never again.
+        schema: the declaration: a YAML or JSON file, a dict, or a `Schema`.
+        epsilon, delta: the whole session's budget; without them the ledger's is used.
+        ledger: the file that keeps the account; beside a file database if left out, and in memory otherwise.
+        query_epsilon: what a query costs that does not say; a tenth of epsilon if left out.
+        composition: how queries add up: "mixed", or a single rule such as "basic" or "gdp".
+        analyst, analyst_epsilon: whose account it is, and what this analyst may spend of the session's.
+        on_failure: a query that fails after its charge suspends its analyst until the data owner resumes; "warn", for
+            those who own the data that they ask, only says so.
+        dialect: whose words queries use: "duckdb", "bigquery", "snowflake" or "postgres".
+
+    Returns:
+        A `Connection` as in PEP 249.
+
+    Raises:
+        SchemaError: the declaration is wrong, or does not fit the database.
+        LedgerError: the account cannot be read or written, or was opened with another budget.
+
+    >>> import duckdb
+    >>> shop = duckdb.sql("SELECT range AS customer, range % 90 AS amount FROM range(5000)").df()
+    >>> amount = {"type": "integer", "bounds": [0, 100]}
+    >>> schema = {"tables": {"orders": {"unit": "customer", "columns": {"customer": "integer", "amount": amount}}}}
+    >>> conn = connect({"orders": shop}, schema=schema, epsilon=1)
+    >>> [(n, total)] = conn.execute("SELECT COUNT(*), SUM(amount) FROM orders", epsilon=0.5)
+    >>> n in range(4800, 5200)
+    True
+    >>> conn.budget.remaining.epsilon
+    0.5
     """
-    if engine is not None:
-        raise errors.Unsupported("DuckDB is the only engine so far", hint="leave engine= out")
     # The engine and the parser are loaded with the first connection, so that importing dpsql stays light.
     from dpsql.session import Session
 
@@ -153,11 +175,19 @@ class Connection:
         return Cursor(self)
 
     def execute(self, sql: str, parameters: object = None, **options: Any) -> Cursor:
-        """Asks the question; see Cursor.execute."""
+        """Asks the question in a cursor of its own. Arguments, result and errors are those of `Cursor.execute`."""
         return self.cursor().execute(sql, parameters, **options)
 
     def explain(self, sql: str, parameters: object = None, **options: Any) -> Explanation:
-        """What the query would cost, how it would be answered and how exactly. Free."""
+        """What the query would cost, how it would be answered and how exactly. Free: no row of people is read.
+
+        Args:
+            sql: the query, with or without EXPLAIN in front.
+            parameters, options: as of `Cursor.execute`.
+
+        Raises:
+            ProgrammingError, Unsupported: what `execute` would refuse, for the same reason.
+        """
         _, query = split_explain(sql) if isinstance(sql, str) else (False, sql)
         return self.session.explain(query, parameters, options)
 
@@ -168,7 +198,13 @@ class Connection:
     def plan(self, queries: object, weights: object = None, *, epsilon: object = None, delta: object = None) -> Plan:
         """Shares a budget among queries that are decided in advance. Free until `execute()` of what comes back.
 
-        Each query is a text, or a text and its parameters. A query of twice the weight has half the error.
+        Args:
+            queries: each a text, or a text and its parameters.
+            weights: a number for each query; a query of twice the weight has half the error. Equal if left out.
+            epsilon, delta: the budget of all of them together.
+
+        Returns:
+            A `Plan` that shows what each query takes and how exact it will be; its `execute()` pays and answers.
         """
         plan = self.session.plan(queries, weights, epsilon, delta)
         return replace(plan, answers=lambda: [self.cursor()._with(result) for result in plan.answers()])
@@ -227,13 +263,25 @@ class Cursor:
         self._position = 0
 
     def execute(self, sql: str, parameters: object = None, **options: Any) -> Cursor:
-        """Asks the question and pays for it.
+        """Asks the question and pays for it. `EXPLAIN <query>` shows what the query would do, free.
 
-        Options: epsilon, delta (the cost of the whole query), or accuracy (how wide its error bars may be: 50, or "5%"
-        of the total in the first answer to it), mechanism (such as "gaussian" or "smooth"), propose (for
-        propose-test-release: how far one unit can move the answer), max_groups, max_rows_per_group (how much of one
-        unit counts), fresh=True (draw again instead of recalling the same answer).
-        `EXPLAIN <query>` shows what the query would do, free.
+        Args:
+            sql: one SELECT over declared tables.
+            parameters: values for the `?` in it, or a dict of values for `$name`.
+            epsilon, delta: the cost of the whole query.
+            accuracy: instead of epsilon, how wide the error bars may be: 50, or "5%" of the total in the first answer.
+            mechanism: such as "gaussian" or "smooth"; the best one is chosen if left out.
+            propose: for propose-test-release: how far one unit can move the answer.
+            max_groups, max_rows_per_group: how much of one unit counts.
+            fresh: draw again instead of recalling the same answer.
+
+        Returns:
+            The cursor itself, with the answer.
+
+        Raises:
+            SqlSyntaxError, UnknownName, UnboundedColumn, Unsupported: the query is refused; nothing is charged.
+            BudgetExhausted: the budget does not cover it; nothing is charged.
+            SealedExecutionError: it failed after its charge, for a reason that only the data owner may know.
         """
         session = self._session()
         self._result, self._explanation, self._position = None, None, 0
@@ -310,7 +358,11 @@ class Cursor:
         return self.result.arrow().__arrow_c_stream__(requested_schema)
 
     def intervals(self, level: float = 0.95) -> pd.DataFrame:
-        """The answer with the ends of an interval beside every noisy column."""
+        """The answer with the ends of an interval beside every noisy column.
+
+        Args:
+            level: how often the truth lies within, whatever the data: 0.95 is 19 times out of 20.
+        """
         return self.result.intervals(level)
 
     def plot(self, library: str | None = None) -> Any:

@@ -70,14 +70,23 @@ class PrivateFrame(Vocabulary):
     ) -> None:
         """Declares what everybody may know about the frame, and opens its budget.
 
-        `unit` is the column that identifies the person. `bounds` are the lowest and the highest value of a column, so
-        that it can be summed; `values` are all the values of a column, so that all its groups are shown. Choose both
-        without looking at the data. `public` are frames about nobody, by name, that `sql` may join. One person counts
-        in `max_groups` groups, with `max_rows_per_group` rows in each (1 if not given). `epsilon` and `delta` are for
-        everything that is ever asked. The account is in memory, or in the file `ledger`, where it outlives the process.
-        `on_failure` is that of `dpsql.connect`.
-
         Protecting a frame again declares it anew and keeps its account.
+
+        Args:
+            unit: the column that identifies the person.
+            bounds: the lowest and the highest value of a column, so that it can be summed. Choose them, and `values`,
+                without looking at the data.
+            values: all the values of a column, so that all its groups are shown.
+            public: frames about nobody, by name, that `sql` may join.
+            max_groups, max_rows_per_group: one person counts in so many groups, with so many rows in each (1 each if
+                left out).
+            epsilon, delta: the budget for everything that is ever asked.
+            ledger: a file for the account, where it outlives the process; in memory if left out.
+            on_failure: as of `dpsql.connect`.
+
+        Raises:
+            SchemaError: a column or a bound makes no sense.
+            LedgerError: the account cannot be used, or has another budget.
         """
         tables = self._public(public or {})
         schema = declare(
@@ -120,9 +129,14 @@ class PrivateFrame(Vocabulary):
 
             reports, entry = df.dp.randomize("smoker", epsilon=1.0)
 
-        No budget is needed or spent: whoever sees the reports learns no answer better than e^epsilon to 1. `values` are
-        all that an answer can be; columns of booleans and of categories say so themselves. `mechanism` is "kary",
-        "rappor", "oue" or "subset"; the latter three report bits, as whole numbers. Other columns stay as they are.
+        No budget is needed or spent: whoever sees the reports learns no answer better than e^epsilon to 1. Other
+        columns stay as they are.
+
+        Args:
+            column: whose answers are randomised.
+            epsilon: what one report may tell of its answer.
+            mechanism: "kary", "rappor", "oue" or "subset"; the latter three report bits, as whole numbers.
+            values: all that an answer can be; columns of booleans and of categories say so themselves.
         """
         if column not in self._labels():
             raise UnknownName(f'there is no column "{column}"', hint=did_you_mean(str(column), self._labels()))

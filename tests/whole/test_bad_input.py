@@ -452,10 +452,6 @@ def test_one_frame_for_two_tables(shop_schema: Any, shop: dpsql.Connection) -> N
     refusal(lambda: dpsql.connect(pd.DataFrame({"id": [1]}), schema=shop_schema, epsilon=1), dpsql.InterfaceError)
 
 
-def test_other_engines(shop_schema: Any, shop_database: Any, shop: dpsql.Connection) -> None:
-    refusal(lambda: dpsql.connect(shop_database, schema=shop_schema, epsilon=1, engine="spark"), UNSUPPORTED)  # type: ignore[arg-type]
-
-
 def test_unknown_composition(shop_schema: Any, shop_database: Any, shop: dpsql.Connection) -> None:
     with pytest.raises(dpsql.Error, match="composition"):
         dpsql.connect(shop_database, schema=shop_schema, epsilon=1, composition="magic")
