@@ -26,6 +26,7 @@ from dpsql.pipeline.query_request import with_options, with_proposal
 from dpsql.pipeline.readable import laid_out
 from dpsql.resolve.options import SqlOptions, read_options
 from dpsql.resolve.other_words import respell
+from dpsql.resolve.pivots import unpivoted
 from dpsql.resolve.syntax import GRAMMARS, shown
 from dpsql.source import Place
 
@@ -81,7 +82,7 @@ def _one_query(request: QueryRequest) -> tuple[exp.Query, SqlOptions]:
         raise SqlSyntaxError(
             f"there are {len(statements)} statements, and one can be asked at a time", hint="ask them one by one"
         )
-    (tree,) = statements
+    tree = unpivoted(statements[0], sql)
     if not isinstance(tree, exp.Query):
         raise Unsupported(
             f"{tree.key.upper()} cannot be asked: dpsql only answers questions",

@@ -264,5 +264,7 @@ class Aggregate:
     """ROLLUP, CUBE, GROUPING SETS: which keys each row of the answer keeps. Totals are sums of released groups."""
     listed: Relation | None = None
     """Public rows whose keys are the groups, where an outer join names them."""
+    listed_once: bool = False
+    """Whether each of them must be a group of its own."""
     reports: Reports | None = None
     """What is asked of the answers behind randomised reports, which are the last keys."""

@@ -29,7 +29,8 @@ def project(below: Filtered, select: exp.Select) -> Rows:
         "use it above an aggregate, or keep some rows of each person: "
         f"QUALIFY ROW_NUMBER() OVER (PARTITION BY {unit} ORDER BY ...) <= 3",
     )
-    refuse_kept(below)
+    if chosen is not None or select.args.get("distinct"):
+        refuse_kept(below)
     nodes = [*select.expressions, *([chosen] if chosen is not None else [])]
     below = below.reading([*nodes, *(select.args.get("windows") or ())])
     windows = read_windows(nodes, select.args.get("windows") or [], below)
@@ -40,7 +41,12 @@ def project(below: Filtered, select: exp.Select) -> Rows:
     if chosen is not None:
         clause = "DISTINCT ON" if _distinct_on(select) else "QUALIFY"
         relation = Filter(relation, below.scope.condition(windows.replaced(chosen), clause))
+    if windows.calls:
+        refuse_kept(below)
     rows = output_rows(replace(below.rows, relation=relation), columns)
+    if below.rows.kept is not None:
+        inner = {inner_name(name): value for name, value in columns.items()}
+        rows = replace(rows, kept=below.rows.kept.projected(inner, below.conditions))
     if select.args.get("distinct") and not _distinct_on(select):
         return replace(rows, relation=Distinct(rows.relation))
     return rows

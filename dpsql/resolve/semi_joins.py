@@ -193,4 +193,6 @@ def _other_rows(test: Test, scope: Scope) -> Rows:
         rows = found
     else:
         rows = found.rows or adaptive_rows(scope.resolver, exp.Subquery(this=found.tree or query), scope.named)
+    if rows.kept is not None:
+        raise rows.kept.refuse("IN would compare with these", "use an inner join")
     return rows.apart_from(scope.source.inner_names)

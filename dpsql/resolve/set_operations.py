@@ -30,6 +30,11 @@ def combined(node: exp.SetOperation, left: Rows, right: Rows, refuse: Refuse) ->
         raise refuse(f"{word} of rows of people with more clauses cannot be asked", node, "leave them out")
     if not node.args.get("distinct"):
         word += " ALL"
+    for kept in (left.kept, right.kept):
+        if kept is not None:
+            raise kept.refuse(
+                f"{word} would combine these with rows of people", "aggregate first, or use an inner join"
+            )
     mine, its = list(left.plain_columns.items()), list(right.plain_columns.values())
     if node.args.get("by_name"):
         if right.plain_columns.keys() != left.plain_columns.keys():
