@@ -21,11 +21,11 @@ from dpsql.limits import (
     MOST_QUERIES,
     MOST_TERMS,
 )
-from dpsql.pipeline.parameters import bind, check_parameters, check_text, marked, values_by_name
 from dpsql.pipeline.query_request import with_options, with_proposal
 from dpsql.pipeline.readable import laid_out
 from dpsql.resolve.options import SqlOptions, read_options
 from dpsql.resolve.other_words import respell
+from dpsql.resolve.parameters import Parameters, bind, check_parameters, check_text, marked
 from dpsql.resolve.pivots import unpivoted
 from dpsql.resolve.syntax import GRAMMARS, shown
 from dpsql.source import Place
@@ -62,11 +62,15 @@ def parse_sql(request: QueryRequest, public: PublicEnvironment) -> Parsed:
     if options.options:
         request = with_options(request, options, public.budget.filter.delta)
     request = with_proposal(request)
-    bind(tree, request, options.parameters)
+    bind(tree, _given(request), options.parameters, request.sql)
     respell(tree, request.dialect, request.sql)
     _check_numbers(tree, request.sql)
     _check_fetch(tree)
     return Parsed(request, tree)
+
+
+def _given(request: QueryRequest) -> Parameters:
+    return Parameters(request.parameters, request.parameter_names)
 
 
 def _one_query(request: QueryRequest) -> tuple[exp.Query, SqlOptions]:
@@ -151,7 +155,7 @@ def _statements(request: QueryRequest) -> tuple[Sequence[exp.Expr | None], SqlOp
     problem: SqlSyntaxError
     try:
         marks = list(marked(grammar.tokenize(sql), request.parameter_names))
-        tokens, options = read_options(marks, sql, values_by_name(request))
+        tokens, options = read_options(marks, sql, _given(request).by_any_name)
         _check_lists(tokens, sql)
         return grammar.parser().parse(tokens, sql), options
     except ParseError as error:

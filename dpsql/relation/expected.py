@@ -1,7 +1,7 @@
 """What columns hold if everybody has as many rows as the contribution bounds say, and no more.
 
-    SELECT AVG(n) FROM (SELECT customer_id, COUNT(*) AS n FROM orders GROUP BY customer_id)        n is at most r
-    SELECT SUM(s) FROM (SELECT customer_id, SUM(items) AS s FROM orders GROUP BY customer_id)      r times an item
+    the number n of a customer's orders        n is at most r
+    the sum of their items                     at most r times the most that one can have
 
 It is no knowledge: somebody may have more rows. It gives a range to sums and quantiles that have none, where every
 value is held within it, as within declared bounds; conditions and keys see the value as it is.

@@ -67,7 +67,14 @@ CLAUSES = {
     "DIFFERENTIAL_PRIVACY": {name: name for name in OPTIONS},
     "ANONYMIZATION": {name: name for name in OPTIONS} | OLDER_NAMES,
 }
-BEFORE_A_VALUE = (TokenType.L_PAREN, TokenType.COMMA, TokenType.DISTINCT)
+VALUE_ENDS = (TokenType.IDENTIFIER, TokenType.R_PAREN, TokenType.STAR, TokenType.NUMBER, TokenType.R_BRACKET)
+BEFORE_A_VALUE = frozenset(
+    (
+        *("SELECT", "DISTINCT", "WHERE", "HAVING", "QUALIFY", "ON", "BY", "AND", "OR", "NOT", "IN", "LIKE", "IS"),
+        *("BETWEEN", "CASE", "WHEN", "THEN", "ELSE"),
+    )
+)
+"""Words behind which a value begins."""
 NAME = re.compile(r"[^\W\d][\w.]*")
 
 
@@ -188,7 +195,9 @@ def _option(
 def _value(tokens: list[Token], parameters: Mapping[str, object]) -> str | None:
     """A name or a text as it is; of numbers and parameters what they come to. None if it is neither."""
     written = "".join(token.text for token in tokens)
-    if len(tokens) == 1 and tokens[0].token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+    if not tokens:
+        return None
+    if len(tokens) == 1 and tokens[0].token_type in (TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER):
         return written
     if NAME.fullmatch(written):
         return "NULL" if written.upper() == "NULL" else written
@@ -230,8 +239,8 @@ def _number(node: exp.Expr, parameters: Mapping[str, object]) -> Fraction:
 def _clamped(tokens: list[Token], text: str) -> list[Token]:
     for position in reversed(range(1, len(tokens))):
         # Behind a value it is a word of ours; anywhere else it is a column of that name.
-        behind = tokens[position].text.upper() == "CLAMPED" and tokens[position - 1].token_type not in BEFORE_A_VALUE
-        if behind and _is(tokens, position + 1, TokenType.BETWEEN) and _is_call(tokens, position):
+        behind = tokens[position].text.upper() == "CLAMPED" and _ends_value(tokens[position - 1])
+        if behind and _is(tokens, position + 1, TokenType.BETWEEN):
             tokens = _clamped_at(position, tokens, text)
     return tokens
 
@@ -311,10 +320,10 @@ def _argument_end(tokens: list[Token], start: int, end: int) -> int:
     return end
 
 
-def _is_call(tokens: list[Token], position: int) -> bool:
-    """Whether the parenthesis around a position is that of a function."""
-    opening = _opening(tokens, position)
-    return opening > 0 and tokens[opening - 1].text.upper() in ANONYMIZED
+def _ends_value(token: Token) -> bool:
+    """Whether a value may end there; a column may be called like a type."""
+    word = NAME.fullmatch(token.text) is not None and token.text.upper() not in BEFORE_A_VALUE
+    return word or token.token_type in VALUE_ENDS
 
 
 # -- reports ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ WHERE x IN ?            [[1, 2]]         a list behind IN; IN (?) and = ANY (?) 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import count, zip_longest
@@ -23,7 +24,6 @@ from dpsql.limits import LONGEST_LIST, LONGEST_NUMBER, LONGEST_PARAMETER, LONGES
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from dpsql.pipeline.query_request import QueryRequest
 
 MARK = "?"
 LARGEST_BITS = 1024
@@ -48,31 +48,39 @@ def marked(tokens: Sequence[Token], names: Collection[str]) -> Iterator[Token]:
             yield token
 
 
-def values_by_name(request: QueryRequest) -> dict[str, object]:
-    """The values by all that a query may call them."""
-    if request.parameter_names:
-        return dict(zip(request.parameter_names, request.parameters, strict=True))
-    numbered = enumerate(request.parameters)
-    return {name: value for number, value in numbered for name in (f"{MARK}{number}", str(number + 1))}
+@dataclass(frozen=True)
+class Parameters:
+    """The values that were given, in order, and their names where they have any."""
+
+    values: tuple[object, ...]
+    names: tuple[str, ...] = ()
+
+    @property
+    def by_any_name(self) -> dict[str, object]:
+        """The values by all that a query may call them."""
+        if self.names:
+            return dict(zip(self.names, self.values, strict=True))
+        numbered = enumerate(self.values)
+        return {name: value for number, value in numbered for name in (f"{MARK}{number}", str(number + 1))}
 
 
-def bind(tree: exp.Query, request: QueryRequest, elsewhere: Collection[str]) -> None:
+def bind(tree: exp.Query, parameters: Parameters, elsewhere: Collection[str], text: str) -> None:
     """Puts the values in their places; some may stand `elsewhere`, in the options clause."""
     marks = list(tree.find_all(exp.Placeholder, exp.Parameter))
-    given = _by_name(request, {*elsewhere, *(node.name for node in marks)})
+    given = _by_name(parameters, {*elsewhere, *(node.name for node in marks)})
     for node in marks:
         if node.name not in given:
             raise ProgrammingError(
                 f"there is no value for the parameter {_shown(node.name)}",
-                at=place_of(node, request.sql),
+                at=place_of(node, text),
                 hint="give one value for each parameter",
             )
-        _put(node, given[node.name], request.sql)
+        _put(node, given[node.name], text)
 
 
-def _by_name(request: QueryRequest, names: set[str]) -> dict[str, object]:
+def _by_name(parameters: Parameters, names: set[str]) -> dict[str, object]:
     """The values by what the query calls them."""
-    values, given = request.parameters, request.parameter_names
+    values, given = parameters.values, parameters.names
     ways = {MARK if name.startswith(MARK) else "$1" if name.isdigit() else "$name" for name in names}
     if len(ways) > 1:
         raise ProgrammingError(f"parameters are either {' or '.join(sorted(ways))}, not both", hint=ONE_WAY)
