@@ -87,7 +87,7 @@ class Lowering:
         return place_of(node, self.source)
 
     def refuse(self, node: exp.Expr) -> Unsupported:
-        return refusal(node, self.place(node))
+        return refusal(node, self.place(node), self.source)
 
 
 def _check_tried(call: Call) -> None:
@@ -148,18 +148,45 @@ VOLATILE = {
 REASONS = {name: reason for reason, names in VOLATILE.items() for name in names.split()}
 
 
-def refusal(node: exp.Expr, place: Place | None) -> Unsupported:
-    name = spoken(node)
+def refusal(node: exp.Expr, place: Place | None, source: str) -> Unsupported:
+    name = spoken(node, source)
     if name in REASONS:
         reason, hint = REASONS[name]
         return Unsupported(f"{name} cannot be used below an aggregate: {reason}", at=place, hint=hint)
-    close = get_close_matches(name, FUNCTIONS, n=3, cutoff=0.5)
+    close = [] if type(node) in SIGNS else get_close_matches(name, FUNCTIONS, n=3, cutoff=0.5)
     hint = "close to it: " + ", ".join(FUNCTIONS[match].takes for match in close) if close else NO_OTHER
     return Unsupported(f"{name} cannot be used below an aggregate", at=place, hint=hint)
 
 
-def spoken(node: exp.Expr) -> str:
-    """The name that the analyst wrote, as far as the parser has kept it."""
+LONGEST_WORD = 30
+SIGNS: dict[type[exp.Expr], str] = {
+    **dict.fromkeys((exp.Bracket, exp.Array, exp.Slice), "[...]"),
+    exp.Struct: "{...}",
+    exp.GroupConcat: "STRING_AGG",
+    exp.Any: "ANY",
+    exp.All: "ALL",
+    exp.Star: "*",
+    exp.Tuple: "a list in parentheses",
+    exp.Lambda: "a lambda",
+    exp.Window: "a window",
+    exp.Interval: "INTERVAL",
+    exp.Distinct: "DISTINCT",
+    **dict.fromkeys((exp.Subquery, exp.Select, exp.Exists, exp.In), "this subquery"),
+}
+"""What people call nodes that have no name."""
+
+
+def spoken(node: exp.Expr, source: str) -> str:
+    """What the analyst wrote; a name of the parser's nodes is nobody's word."""
     if isinstance(node, exp.Anonymous):
         return node.name.upper()
-    return node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
+    if type(node) in SIGNS:
+        return SIGNS[type(node)]
+    start, end = node.meta.get("start"), node.meta.get("end")
+    if start is not None and end is not None and re.fullmatch(r"\w+", source[start : end + 1]):
+        return source[start : end + 1].upper()
+    if isinstance(node, exp.Func):
+        return node.sql_name()
+    place = place_of(node, source)
+    text = "" if place is None else source[place.start : place.end + 1]
+    return text if 0 < len(text) <= LONGEST_WORD else "this"

@@ -148,10 +148,15 @@ def cast_function(lowering: Lowering, node: exp.Expr) -> Function:
     if name in TYPES and (not to.expressions or isinstance(TYPES[name], Text)):
         return cast_to(TYPES[name])
     raise Unsupported(
-        f"there is no cast to {to.sql('duckdb')}",
+        f"there is no cast to {_type_name(to)}",
         at=lowering.place(node),
         hint="cast to BIGINT, DOUBLE, DECIMAL(p, s), VARCHAR, BOOLEAN, DATE or TIMESTAMP",
     )
+
+
+def _type_name(to: exp.Expr) -> str:
+    """FLOAT, and not REAL, where the parser has one name for both."""
+    return str(to.this.value).upper()
 
 
 def _decimal_cast(lowering: Lowering, node: exp.Expr) -> Function:

@@ -36,6 +36,7 @@ PAIRS = {
 }
 """Operators by their names."""
 MOST_TIMES = 100
+EPOCH, EPOCH_JULIAN = date(1970, 1, 1), 2_440_588
 FIRST_MONDAY = date(2000, 1, 3)
 """From which buckets of days are counted."""
 
@@ -68,6 +69,14 @@ def lower_word(lowering: Lowering, node: exp.Expr) -> Expression | None:
         return build(PAIRS[name], *map(lowering.lower, arguments))
     if name == "FMOD" and len(arguments) == 2:
         return build("%", *(build(cast_to(Double()), lowering.lower(part)) for part in arguments))
+    if name == "EVEN" and len(arguments) == 1:
+        # Away from zero, to the next even number.
+        value = build(cast_to(Double()), lowering.lower(arguments[0]))
+        return build("*", build("*", build("CEIL", build("/", build("ABS", value), 2)), 2), build("SIGN", value))
+    if name == "ERA" and len(arguments) == 1:
+        return build("SIGN", build("YEAR", lowering.lower(arguments[0])))
+    if name == "JULIAN" and len(arguments) == 1 and isinstance((day := lowering.lower(arguments[0])).type, Date):
+        return build(cast_to(Double()), build("+", build("date - date", day, EPOCH), EPOCH_JULIAN))
     if name in ("STRLEN", "OCTET_LENGTH") and len(arguments) == 1:
         return build("STRLEN", lowering.lower(arguments[0]))
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from sqlglot import Token, TokenType, exp
@@ -89,7 +89,7 @@ def _one_query(request: QueryRequest) -> tuple[exp.Query, SqlOptions]:
     tree = unpivoted(statements[0], sql)
     if not isinstance(tree, exp.Query):
         raise Unsupported(
-            f"{tree.key.upper()} cannot be asked: dpsql only answers questions",
+            f"{sql.split(maxsplit=1)[0].upper()} cannot be asked: dpsql only answers questions",
             hint="write a SELECT; the data itself is changed with the database's own tools",
         )
     if any(not any(group.args.values()) for group in tree.find_all(exp.Group)):
@@ -169,11 +169,20 @@ def _statements(request: QueryRequest) -> tuple[Sequence[exp.Expr | None], SqlOp
 
 def _check_lists(tokens: Sequence[Token], sql: str) -> None:
     """x IN [1, NULL] passes over NULL where x IN (1, NULL) does not; the parser makes them one."""
-    for word, bracket in pairwise(tokens):
-        if word.token_type is TokenType.IN and bracket.token_type is TokenType.L_BRACKET:
+    for position, (word, bracket) in enumerate(pairwise(tokens)):
+        listed = word.token_type is TokenType.IN and bracket.token_type is TokenType.L_BRACKET
+        if listed and not _is_plain_list(tokens[position + 2 :]):
             raise Unsupported(
                 "IN takes a list in parentheses", at=Place(sql, bracket.start, bracket.end), hint="write x IN (1, 2)"
             )
+
+
+def _is_plain_list(tokens: Sequence[Token]) -> bool:
+    """Whether numbers and texts alone stand before the bracket is closed."""
+    inside = takewhile(lambda token: token.token_type is not TokenType.R_BRACKET, tokens)
+    return all(
+        token.token_type in (TokenType.NUMBER, TokenType.STRING, TokenType.COMMA, TokenType.DASH) for token in inside
+    )
 
 
 def _syntax_error(sql: str, error: ParseError) -> SqlSyntaxError:

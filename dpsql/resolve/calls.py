@@ -14,6 +14,7 @@ from dpsql.aggregates.table import ways_to_ask
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.casts import cast_to
 from dpsql.expressions.constants import as_beside
+from dpsql.expressions.lower import spoken
 from dpsql.expressions.tree import Call
 from dpsql.relation import per_unit
 from dpsql.relation.per_unit import check_per_unit, result_type
@@ -69,7 +70,9 @@ def _quantile_calls(node: exp.Expr, lowering: Lowering, place: Place | None) -> 
     asked = read_quantiles(plain)
     if asked is None or extra_clauses(plain, {"this", "expression", "quantile"}):
         raise Unsupported(
-            f"{_spoken(node)} cannot be asked in this form", at=place, hint="write MEDIAN(x) or QUANTILE_CONT(x, 0.9)"
+            f"{_spoken(node, lowering)} cannot be asked in this form",
+            at=place,
+            hint="write MEDIAN(x) or QUANTILE_CONT(x, 0.9)",
         )
     for fraction in asked.fractions:
         if not 0 <= fraction <= 1:
@@ -88,7 +91,7 @@ def _quantile_calls(node: exp.Expr, lowering: Lowering, place: Place | None) -> 
 def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> AggregateCall:
     asked = _spelled(node)
     if asked is None:
-        raise Unsupported(f"{_spoken(node)} cannot be asked", at=place, hint=HINT)
+        raise Unsupported(f"{_spoken(node, lowering)} cannot be asked", at=place, hint=HINT)
     possible = argument_counts(asked.name)
     if len(asked.arguments) not in possible:
         takes = "one column there" if possible[-1] == 1 else f"{' or '.join(map(str, possible))} arguments"
@@ -154,12 +157,10 @@ def _where(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
     return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
 
 
-def _spoken(node: exp.Expr) -> str:
-    if isinstance(node, exp.Filter | exp.IgnoreNulls):
-        return _spoken(node.this)
-    if isinstance(node, exp.Anonymous):
-        return node.name.upper()
-    return node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
+def _spoken(node: exp.Expr, lowering: Lowering) -> str:
+    if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.WithinGroup):
+        return _spoken(node.this, lowering)
+    return spoken(node, lowering.source)
 
 
 def per_unit_type(call: AggregateCall) -> ColumnType:

@@ -98,6 +98,60 @@ NAMES: dict[str, Respelled] = {
 }
 
 
+def _pairs_counted(node: exp.Expr) -> exp.Expr:
+    """REGR_COUNT(y, x): the rows that have both."""
+    return exp.Count(this=_where_both(node, exp.Literal.number(1)))
+
+
+def _where_both(node: exp.Expr, value: exp.Expr) -> exp.Expr:
+    known = [exp.Not(this=exp.Is(this=part.copy(), expression=exp.Null())) for part in (node.this, node.expression)]
+    return exp.Case(ifs=[exp.If(this=exp.and_(*known, copy=False), true=value.copy())])
+
+
+def _averaged(argument: str) -> Respelled:
+    return lambda node: exp.Avg(this=_where_both(node, node.args[argument]))
+
+
+def _squares(argument: str) -> Respelled:
+    """REGR_SXX(y, x): the number of pairs times the variance."""
+
+    def rule(node: exp.Expr) -> exp.Expr:
+        spread = exp.VariancePop(this=_where_both(node, node.args[argument]))
+        return exp.Paren(this=exp.Mul(this=_pairs_counted(node), expression=spread))
+
+    return rule
+
+
+def _products(node: exp.Expr) -> exp.Expr:
+    covariance = exp.CovarPop(this=node.this.copy(), expression=node.expression.copy())
+    return exp.Paren(this=exp.Mul(this=_pairs_counted(node), expression=covariance))
+
+
+def _standard_error(value: exp.Expr) -> exp.Expr:
+    """SEM(x)"""
+    root = exp.Sqrt(this=exp.Count(this=value.copy()))
+    return exp.Paren(this=exp.Div(this=exp.StddevPop(this=value), expression=root, typed=False, safe=True))
+
+
+def _in_doubles(value: exp.Expr) -> exp.Expr:
+    return exp.cast(value, "DOUBLE")
+
+
+NAMES |= {
+    **_call("SEM", 1, _standard_error),
+    **_call("GEOMETRIC_MEAN", 1, lambda value: exp.Exp(this=exp.Avg(this=exp.Ln(this=value)))),
+    **_call("GEOMEAN", 1, lambda value: exp.Exp(this=exp.Avg(this=exp.Ln(this=value)))),
+    **{
+        name: rule
+        for word in ("FSUM", "KAHAN_SUM", "SUMKAHAN")
+        for name, rule in _call(word, 1, lambda value: exp.Sum(this=_in_doubles(value))).items()
+    },
+    **_call("FAVG", 1, lambda value: exp.Avg(this=_in_doubles(value))),
+    **_call("COUNT_STAR", 0, lambda: exp.Count(this=exp.Star())),
+}
+"""Aggregates that are made of others."""
+
+
 def _safe_divide(node: exp.Expr) -> exp.Expr:
     zero = exp.Nullif(this=node.expression, expression=exp.Literal.number(0))
     return exp.Paren(this=exp.Div(this=exp.Paren(this=node.this), expression=zero, typed=False, safe=True))
@@ -280,6 +334,12 @@ RULES: dict[type[exp.Expr], Respelled] = {
     exp.StrPosition: _without("clamp_position"),
     exp.Round: _without("casts_non_integer_decimals"),
     exp.CountIf: _without("zero_on_all_null"),
+    exp.RegrCount: _pairs_counted,
+    exp.RegrAvgx: _averaged("expression"),
+    exp.RegrAvgy: _averaged("this"),
+    exp.RegrSxx: _squares("expression"),
+    exp.RegrSyy: _squares("this"),
+    exp.RegrSxy: _products,
     exp.JarowinklerSimilarity: _by_case,
     exp.Dayname: _short_name("%a"),
     exp.Monthname: _short_name("%b"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import Error, Unsupported
-from dpsql.expressions.lower import place_of
+from dpsql.expressions.lower import place_of, spoken
 from dpsql.limits import MOST_RELEASES
 from dpsql.relation.relation import Scan
 from dpsql.relation.size import check_size
@@ -60,6 +60,8 @@ SELECT_CLAUSES = {
     "distinct",
     "with_",
 }
+CLAUSE_WORDS = {"sample": "TABLESAMPLE", "pivots": "PIVOT", "match": "MATCH_RECOGNIZE", "laterals": "LATERAL VIEW"}
+"""Clauses that the parser calls otherwise than people do."""
 RESERVED = ("_release", "_reports")
 AGGREGATE_FIRST = "let it aggregate: COUNT(*), SUM(x), AVG(x)"
 
@@ -140,7 +142,7 @@ class Resolver:
         if isinstance(node, exp.SetOperation):
             return self.set_operation(node, named)
         if not isinstance(node, exp.Select):
-            raise self.refuse(f"{node.key.upper()} cannot be asked", node, "write a SELECT")
+            raise self.refuse(f"{spoken(node, self.text)} cannot be asked here", node, "write a SELECT")
         named = self.with_clause(node, named)
         items = from_items(node, named, self)
         if not any(isinstance(item, Rows) for item in items):
@@ -271,9 +273,9 @@ class Resolver:
     def only(self, node: exp.Expr, keys: set[str]) -> None:
         """Refuses TABLESAMPLE, PIVOT and whatever else stands beside what is understood."""
         for clause in extra_clauses(node, keys):
-            value = node.args[clause]
+            value, word = node.args[clause], CLAUSE_WORDS.get(clause, clause.upper().strip("_").replace("_", " "))
             raise self.refuse(
-                f"{clause.upper().rstrip('_')} cannot be used over rows of people",
+                f"{word} cannot be used over rows of people",
                 value if isinstance(value, exp.Expr) else node,
                 "read whole tables and choose with WHERE; above an aggregate all of SQL can be used",
             )

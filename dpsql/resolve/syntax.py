@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from sqlglot import Dialect, exp
@@ -15,6 +16,10 @@ from dpsql.resolve.quantiles import is_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
+
+
+# What the parser has to say is said by our own errors, not on stderr.
+logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 
 def _duckdb() -> Dialect:
