@@ -155,8 +155,8 @@ def cast_function(lowering: Lowering, node: exp.Expr) -> Function:
 
 
 def _type_name(to: exp.Expr) -> str:
-    """FLOAT, and not REAL, where the parser has one name for both."""
-    return str(to.this.value).upper()
+    """FLOAT, and not REAL, which the parser would write for it."""
+    return "FLOAT" if to.this.value == "FLOAT" else to.sql("duckdb")
 
 
 def _decimal_cast(lowering: Lowering, node: exp.Expr) -> Function:

@@ -50,6 +50,8 @@ def grouped_by_key(select: exp.Expr, outside: Collection[int], public: PublicTab
     own = [part for part in parts if not _reads(part, outside)]
     listed = public.listing([its for _, its in pairs], name)
     value, calls = _named_calls(unaliased(select.selects[0]), pairs[0][0], name)
+    if not calls:
+        return None  # whether there is a row is not a value
     names = [f"{name}_k{number}" for number in range(len(pairs))]
     keys = [mine for mine, _ in pairs] if listed is None else [exp.column(key, listed.alias) for key in names]
     grouped = exp.Select(
