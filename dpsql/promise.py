@@ -82,6 +82,8 @@ class Promise:
     """How each private table says whose a row is."""
     spent: Limits
     whole: Limits
+    reported: tuple[str, ...] = ()
+    """Columns of reports that may be counted exactly, because nothing but their unit says whose they are."""
 
     def __str__(self) -> str:
         rows = [("", "so far", "whole budget"), *self.rows()]
@@ -112,6 +114,7 @@ class Promise:
             f"Protected is everything about one unit of {self.dataset}: all rows with the same {_listed(self.units)}.",
             "Whatever somebody concludes from all answers together, they would have concluded with nearly the same "
             "probability had the unit's rows not been there.",
+            *([_about_reports(self.reported)] if self.reported else []),
         )
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
@@ -142,6 +145,13 @@ def promise_of(budget: Budget, schema: Schema) -> Promise:
         tuple(_unit(name, schema) for name, table in schema.tables.items() if not table.is_public),
         Limits(*budget.spent),
         Limits(budget.epsilon, budget.delta),
+        tuple(
+            f"{name}.{column.name} (epsilon {column.collected.epsilon:g} a report)"
+            for name, table in schema.tables.items()
+            if not table.is_public and not schema.unit_path(name)
+            for column in table.columns.values()
+            if column.collected is not None
+        ),
     )
 
 
@@ -150,6 +160,15 @@ def _unit(table: str, schema: Schema) -> str:
     hops = schema.unit_path(table)
     holder = schema.tables[hops[-1].to_table if hops else table]
     return f"{holder.name}.{holder.unit_column}" + (f" (reached from {table}.{hops[0].column})" if hops else "")
+
+
+def _about_reports(columns: tuple[str, ...]) -> str:
+    return (
+        f"Reports stand outside of this. People randomised {_listed(columns, 'and')} themselves, so that may be "
+        "counted exactly, for free: everybody may know that a unit has rows there, and what they report. Of the answer "
+        "behind a report nobody learns more than the report tells; of all else that such a unit's rows say, what is "
+        "promised here, with epsilon counted twice."
+    )
 
 
 def _delta_in_words(delta: float) -> str:
@@ -165,9 +184,9 @@ def _wrapped(words: str) -> str:
     return textwrap.fill(words, WIDTH)
 
 
-def _listed(units: tuple[str, ...]) -> str:
-    *others, last = units
-    return f"{', '.join(others)} or {last}" if others else last
+def _listed(names: tuple[str, ...], word: str = "or") -> str:
+    *others, last = names
+    return f"{', '.join(others)} {word} {last}" if others else last
 
 
 def _row(name: str, pair: Iterator[str]) -> tuple[str, str, str]:

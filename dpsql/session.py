@@ -186,7 +186,8 @@ def default_ledger(database: object) -> str:
     """
     if names_server(database):
         raise InterfaceError(
-            "a server has no ledger of its own", hint='name a file: ledger="shop.ledger", --ledger shop.ledger'
+            "a server has no ledger of its own",
+            hint='name a file or a schema: ledger="shop.ledger", ledger="postgresql://...?schema=shop_ledger"',
         )
     if isinstance(database, list | tuple) or (isinstance(database, str) and has_magic(database)):
         raise InterfaceError("several files have no ledger of their own", hint='name one: ledger="orders.ledger"')

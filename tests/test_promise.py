@@ -121,6 +121,29 @@ def test_a_path_to_the_unit_is_told() -> None:
         assert conn.promise().units == ("orders.person", "orders.person (reached from lines.order_id)")
 
 
+def test_reports_that_are_counted_exactly_are_told() -> None:
+    """Whether somebody has rows beside them is no secret, and no epsilon is about it; over a path nothing is free."""
+    answer = {"type": "boolean", "collected": {"mechanism": "kary", "epsilon": 1.5, "values": [False, True]}}
+    schema = {
+        "tables": {
+            "people": {"unit": "id", "columns": {"id": "integer", "smoker": answer}},
+            "trips": {
+                "unit": {"through": "person", "to": "people.id"},
+                "columns": {"person": "integer", "late": answer},
+            },
+        }
+    }
+    people = pd.DataFrame({"id": [1, 2], "smoker": [True, False]})
+    trips = pd.DataFrame({"person": [1], "late": [True]})
+    with dpsql.connect({"people": people, "trips": trips}, schema=schema, epsilon=1) as conn:
+        promise = conn.promise()
+        rows = conn.execute("SELECT COUNT(*) FROM people WHERE smoker OR NOT smoker")
+        assert (round(rows.fetchall()[0][0]), rows.receipt.cost.epsilon) == (2, 0)
+    assert promise.reported == ("people.smoker (epsilon 1.5 a report)",)
+    for text in (" ".join(str(promise).split()), promise._repr_html_()):
+        assert "everybody may know that a unit has rows there" in text
+
+
 def test_names_are_escaped() -> None:
     hostile = Promise("<script>", ("<b>.id",), Limits(0.0, 0.0), Limits(1.0, 1e-6))
     assert "<script>" not in hostile._repr_html_()

@@ -98,11 +98,12 @@ NOISELESS = replace(EVERYTHING, delta=ZERO)
 @singledispatch
 def privacy_loss(event: Event) -> PrivacyLoss:
     """
-    >>> price(Laplace(Fraction(10))).epsilon, price(Gaussian(Fraction(10))).mu_squared
+    >>> privacy_loss(Laplace(Fraction(10))).epsilon, privacy_loss(Gaussian(Fraction(10))).mu_squared
     (Fraction(1, 10), Fraction(1, 100))
     """
     raise Unsupported(
-        f"{type(event).__name__} has no price, so it cannot be charged", hint="describe the release with a known event"
+        f"{type(event).__name__} has no known privacy loss, so it cannot be charged",
+        hint="describe the release with a known event",
     )
 
 

@@ -12,7 +12,7 @@ from dpsql.aggregates.final import Answer, Context
 from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct
 from dpsql.errors import ProgrammingError, Unsupported
-from dpsql.expressions.narrow import kept_facts
+from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.tree import Call, Column, Expression, Known, Literal
 from dpsql.schema.types import Integer
 
@@ -64,7 +64,7 @@ def count_measure(call: AggregateCall, context: Context) -> Measure:
     if not call.distinct or argument is None:
         return count_of(argument, context.known)
     if call.name == "COUNT" and _is_unit_or_null(argument, context):
-        return CountUnitsWith(argument) if kept_facts(argument, context.known).nullable else CountUnits()
+        return CountUnitsWith(argument) if kept_properties(argument, context.known).nullable else CountUnits()
     return OverDistinct(argument, CountValues(argument))
 
 
@@ -84,7 +84,7 @@ def _is_unit_or_null(argument: Expression, context: Context) -> bool:
 
 def count_of(argument: Expression | None, known: Known) -> CountRows | CountValues:
     """Counting a column that is never NULL is counting rows."""
-    if argument is None or not kept_facts(argument, known).nullable:
+    if argument is None or not kept_properties(argument, known).nullable:
         return CountRows()
     return CountValues(argument)
 

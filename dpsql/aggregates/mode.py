@@ -11,7 +11,7 @@ from dpsql.aggregates.statistic import Mode
 from dpsql.engine_sql.build import NULL, integer, test
 from dpsql.engine_sql.tree import Case, Constant, Field
 from dpsql.errors import Unsupported
-from dpsql.expressions.narrow import kept_facts
+from dpsql.expressions.narrow import kept_properties
 
 if TYPE_CHECKING:
     from dpsql.relation.relation import AggregateCall
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def mode(call: AggregateCall, context: Context) -> Answer:
     (value,) = call.arguments
-    values = kept_facts(value, context.known).listed()
+    values = kept_properties(value, context.known).listed()
     if values is None or call.distinct:
         raise Unsupported(
             "MODE needs a column whose possible values are public",

@@ -18,7 +18,7 @@ from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.sum import sum_linear, summed
 from dpsql.engine_sql.build import apply, double, integer, test, when
 from dpsql.engine_sql.tree import Field
-from dpsql.expressions.narrow import kept_facts
+from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Expression, Literal, properties_of
 from dpsql.relation.relation import AggregateCall
@@ -156,7 +156,7 @@ def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
 
 
 def _where_known(value: Expression, other: Expression, context: Context) -> Expression:
-    if not kept_facts(other, context.known).nullable:
+    if not kept_properties(other, context.known).nullable:
         return value
     unknown = Call(FUNCTIONS["IS NULL"], (other,), Boolean())
     known = Call(FUNCTIONS["NOT"], (unknown,), Boolean())

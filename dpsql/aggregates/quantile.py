@@ -18,7 +18,7 @@ from dpsql.aggregates.statistic import Grid, Quantile
 from dpsql.aggregates.sum import finite_range, unbounded
 from dpsql.errors import Unsupported
 from dpsql.expressions.fixed_point import from_fixed_point, quantum_for
-from dpsql.expressions.narrow import kept_facts
+from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.properties import midnight
 from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Timestamp
 
@@ -68,7 +68,7 @@ def _answer_type(kind: ColumnType, grid: Grid, continuous: bool) -> ColumnType:
 
 def grid_of(call: AggregateCall, value: Expression, context: Context) -> Grid:
     """The points between which the answer is chosen, from what is declared of the value."""
-    properties = kept_facts(value, context.known)
+    properties = kept_properties(value, context.known)
     if isinstance(properties.type, Date | Timestamp):
         return Grid(Fraction(1), *_days_or_microseconds(call, value, properties))
     low, high = finite_range(call, value, properties)

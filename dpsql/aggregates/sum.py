@@ -19,7 +19,7 @@ from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.measure import Measure, OverDistinct, SumValues
 from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
 from dpsql.expressions.fixed_point import quantum_for
-from dpsql.expressions.narrow import kept_facts
+from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.tree import Column, names_read
 from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Timestamp
 
@@ -50,7 +50,7 @@ def _clipped(call: AggregateCall, value: Expression, context: Context) -> Answer
     """What one unit adds to a group is clamped to the proposal, if only few units would add more."""
     check_clip(call)
     # However wide, there must be a range: a test of values that were cut off at the proposal would see nothing.
-    finite_range(call, value, kept_facts(value, context.known))
+    finite_range(call, value, kept_properties(value, context.known))
     assert context.propose is not None
     measure = summed(replace(call, group_bounds=(-context.propose, context.propose)), value, context, centred=False)
     return replace(clipped(measure, measure.quantum, sum_type(value.type), context), wide=True)
@@ -73,7 +73,7 @@ def over_distinct(call: AggregateCall, measure: SumValues) -> Measure:
 
 def summed(call: AggregateCall, value: Expression, context: Context, *, centred: bool) -> SumValues:
     """The measure of a sum: its range in quanta, from the middle if that is wanted."""
-    properties = kept_facts(value, context.known)
+    properties = kept_properties(value, context.known)
     low, high = finite_range(call, value, _clamped_by_group(properties, call))
     quantum = quantum_for(value.type, low, high)
     if quantum is None:
@@ -158,7 +158,7 @@ def sum_type(kind: ColumnType) -> ColumnType:
 
 def summed_pairs(call: AggregateCall, known: Known) -> SumValues:
     (value,) = call.arguments
-    low, high = finite_range(call, value, kept_facts(value, known))
+    low, high = finite_range(call, value, kept_properties(value, known))
     quantum = quantum_for(value.type, low, high)
     if quantum is None:
         raise unbounded(call, value)

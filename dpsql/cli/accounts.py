@@ -1,7 +1,6 @@
 """`dpsql budget`, and `dpsql ledger show`, `verify` and `resume`."""
 
 from contextlib import closing
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,7 +20,9 @@ AnyDatabase = Annotated[
         show_default=False,
     ),
 ]
-LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="The account's file, such as shop.duckdb.ledger.")]
+LedgerPath = Annotated[
+    str, typer.Argument(metavar="LEDGER", help="The account's file, such as shop.duckdb.ledger, or postgresql://...")
+]
 Analyst = Annotated[
     str | None, typer.Option("--analyst", help="Whose questions are answered again; those without a name if not given.")
 ]

@@ -6,6 +6,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from dpsql.accounting.ledger.store import is_there
 from dpsql.dbapi import Connection, connect
 from dpsql.engines.opened import names_server
 from dpsql.errors import LedgerError
@@ -40,8 +41,13 @@ BudgetDelta: TypeAlias = Annotated[
     float, typer.Option("--delta", envvar="DPSQL_DELTA", help="The delta that goes with --budget, such as 1e-6.")
 ]
 LedgerFile: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--ledger", envvar="DPSQL_LEDGER", help="The account's file; beside the database if not given."),
+    str | None,
+    typer.Option(
+        "--ledger",
+        envvar="DPSQL_LEDGER",
+        metavar="<path>",
+        help="The account's file, or postgresql://...; a file beside the database if not given.",
+    ),
 ]
 Mechanism: TypeAlias = Annotated[
     str | None,
@@ -74,24 +80,24 @@ def open_session(
     *,
     budget: float | None,
     delta: float,
-    ledger: Path | None,
+    ledger: str | None,
     epsilon: float | None = None,
 ) -> Connection:
     """`epsilon` is what a query costs that does not say."""
     account = ledger_path(database, ledger)
     there = names_server(database) or Path(database).exists()
-    if budget is None and there and not account.exists():
+    if budget is None and there and not is_there(account):
         raise LedgerError(
             f"there is no budget in {account} yet", hint="say what may be spent in all: --budget 1.0 --delta 1e-6"
         )
     return connect(database, schema=schema, epsilon=budget, delta=delta, ledger=account, query_epsilon=epsilon)
 
 
-def ledger_path(database: str | None, ledger: Path | None) -> Path:
+def ledger_path(database: str | None, ledger: str | None) -> str:
     if ledger is not None:
         return ledger
     if database is None:
         raise typer.BadParameter("name the database or its ledger", param_hint="'--db' / '--ledger'")
     from dpsql.session import default_ledger  # late: it loads the parser and the engine, and --help waits for neither
 
-    return Path(default_ledger(database))
+    return default_ledger(database)

@@ -61,7 +61,7 @@ OPERATIONS: dict[str, str] = {
     "date trunc": "the start of the constant unit that a timestamp lies in",
     "date diff": "how many starts of the constant unit lie between two moments",
     "date sub": "how many whole units lie between two moments",
-    "date + days": "a date and a whole number of days that leaves it within the engine's calendar",
+    "date + days": "the date that is so many days later, up to 10000 years; NULL will do for one before the year 1",
     "date - date": "the days between",
     "shift": "a timestamp plus a constant number of constant units; months are cut to their last day",
     "last day": "of the month, as a date",

@@ -63,7 +63,9 @@ def number(
 DECIMAL_RULES = {"+": sum_decimal, "-": sum_decimal, "*": product_decimal}
 
 
-def sum_facts(operation: Callable[[Exact, Exact], Exact], name: str, arguments: Sequence[Properties]) -> Properties:
+def sum_properties(
+    operation: Callable[[Exact, Exact], Exact], name: str, arguments: Sequence[Properties]
+) -> Properties:
     need_numbers(name, arguments, 2)
     kind = number_type(arguments, DECIMAL_RULES[name])
     left, right = argument_ranges(arguments)
@@ -95,7 +97,7 @@ def divisors(properties: Properties, low_high: Range) -> list[Exact | None]:
     return [*near, *(end for end in (low, high) if end != 0)]
 
 
-def divide_facts(arguments: Sequence[Properties]) -> Properties:
+def divide_properties(arguments: Sequence[Properties]) -> Properties:
     need_numbers("/", arguments, 2)
     left, right = arguments
     found = divisors(right, double_range(right))
@@ -116,16 +118,16 @@ def divide_sql(arguments: Sequence[Written]) -> Term:
     return apply("/", left, right, kind=Double())
 
 
-def whole_divide_facts(arguments: Sequence[Properties]) -> Properties:
+def whole_divide_properties(arguments: Sequence[Properties]) -> Properties:
     need_numbers("//", arguments, 2)
     if not all(isinstance(properties.type, Integer) for properties in arguments):
-        return divide_facts(arguments)
+        return divide_properties(arguments)
     left, right = (range_of(properties) for properties in arguments)
     low_high = corners(lambda a, b: int(Fraction(a) / b), left, divisors(arguments[1], right))
     return number(arguments, Integer(), low_high, whole=True, nullable=_may_be_zero(arguments[1]))
 
 
-def remainder_facts(arguments: Sequence[Properties]) -> Properties:
+def remainder_properties(arguments: Sequence[Properties]) -> Properties:
     need_numbers("%", arguments, 2)
     kind = number_type(arguments)
     left, right = arguments
@@ -155,7 +157,7 @@ def by_nonzero(operator: str, arguments: Sequence[Written]) -> Term:
     return apply("fmod" if isinstance(kind, Double) else operator, left, divisor, kind=kind)
 
 
-def negate_facts(arguments: Sequence[Properties]) -> Properties:
+def negate_properties(arguments: Sequence[Properties]) -> Properties:
     need_numbers("-", arguments, 1)
     ((low, high),) = argument_ranges(arguments)
     mirrored = (None if high is None else -high, None if low is None else -low)
@@ -170,15 +172,15 @@ def negate_sql(arguments: Sequence[Written]) -> Term:
 
 
 def _arithmetic(name: str, operation: Callable[[Exact, Exact], Exact]) -> Function:
-    return Function(name, f"a {name} b", partial(sum_facts, operation, name), partial(sum_sql, name))
+    return Function(name, f"a {name} b", partial(sum_properties, operation, name), partial(sum_sql, name))
 
 
 FUNCTIONS = (
     _arithmetic("+", operator.add),
     _arithmetic("-", operator.sub),
     _arithmetic("*", operator.mul),
-    Function("/", "a / b", divide_facts, divide_sql),
-    Function("//", "a // b", whole_divide_facts, partial(by_nonzero, "//")),
-    Function("%", "a % b", remainder_facts, partial(by_nonzero, "%")),
-    Function("negate", "-a", negate_facts, negate_sql),
+    Function("/", "a / b", divide_properties, divide_sql),
+    Function("//", "a // b", whole_divide_properties, partial(by_nonzero, "//")),
+    Function("%", "a % b", remainder_properties, partial(by_nonzero, "%")),
+    Function("negate", "-a", negate_properties, negate_sql),
 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Term
 
 
-def bits_facts(name: str, arguments: Sequence[Properties]) -> Properties:
+def bits_properties(name: str, arguments: Sequence[Properties]) -> Properties:
     if len(arguments) != 2 or not all(isinstance(properties.type, Integer) for properties in arguments):
         raise Misfit(f"{name} takes two integers")
     nullable = any(properties.nullable for properties in arguments)
@@ -39,6 +39,6 @@ def xor_sql(arguments: Sequence[Written]) -> Term:
 
 
 FUNCTIONS = (
-    *(Function(name, f"a {name} b", partial(bits_facts, name), partial(bits_sql, name)) for name in ("&", "|")),
-    Function("XOR", "XOR(a, b)", partial(bits_facts, "XOR"), xor_sql),
+    *(Function(name, f"a {name} b", partial(bits_properties, name), partial(bits_sql, name)) for name in ("&", "|")),
+    Function("XOR", "XOR(a, b)", partial(bits_properties, "XOR"), xor_sql),
 )

@@ -14,7 +14,7 @@ from dpsql.engine_sql.build import cast, one_zero
 from dpsql.engine_sql.tree import Short, TryCast
 from dpsql.expressions.decimals import largest
 from dpsql.expressions.function import Function, Misfit, Written
-from dpsql.expressions.properties import NUMBERS, Properties, bounded, converted, fact_of, one_of
+from dpsql.expressions.properties import NUMBERS, Properties, bounded, converted, one_of, property_of
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, double_range, monotone, nearby, range_of
 from dpsql.expressions.rounding import half_away
 from dpsql.expressions.temporal.parts import in_calendar
@@ -40,7 +40,7 @@ SOURCES: dict[type, tuple[type, ...]] = {
 NARROW_INTEGERS: dict[str, Literal[8, 16, 32]] = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32}
 
 
-def cast_facts(to: ColumnType, bits: int, arguments: Sequence[Properties]) -> Properties:
+def cast_properties(to: ColumnType, bits: int, arguments: Sequence[Properties]) -> Properties:
     (properties,) = arguments
     if is_null(properties):
         return one_of(to, (), nullable=True)
@@ -51,13 +51,13 @@ def cast_facts(to: ColumnType, bits: int, arguments: Sequence[Properties]) -> Pr
     if isinstance(to, NUMBERS):
         return _fitted(properties, to, _moved(to, properties), bits)
     if isinstance(properties.type, Text):
-        return fact_of(to, nullable=True)
+        return property_of(to, nullable=True)
     if isinstance(to, Timestamp):
         return converted(properties, to)
     if isinstance(to, Date):
         low, high = (end.date() if isinstance(end, datetime) else None for end in (properties.low, properties.high))
         return bounded(to, low, high, nullable=properties.nullable)
-    return fact_of(to, nullable=properties.nullable)
+    return property_of(to, nullable=properties.nullable)
 
 
 def _moved(to: ColumnType, properties: Properties) -> Range:
@@ -82,7 +82,7 @@ def _fitted(properties: Properties, to: ColumnType, low_high: Range, bits: int) 
     """What does not fit becomes NULL, and what is left fits."""
     low, high = low_high
     if low is None or high is None:
-        return fact_of(to, nullable=True)
+        return property_of(to, nullable=True)
     most = _largest(to, bits)
     if most is None or -most <= low <= high <= most:
         return bounded(to, low, high, nullable=properties.nullable, whole=properties.whole)
@@ -113,5 +113,5 @@ def cast_to(to: ColumnType, narrow: str | None = None) -> Function:
     name = narrow or to.name
     bits = NARROW_INTEGERS[narrow] if narrow else 64
     return Function(
-        f"CAST AS {name}", f"CAST(a AS {name})", partial(cast_facts, to, bits), partial(cast_sql, to, narrow)
+        f"CAST AS {name}", f"CAST(a AS {name})", partial(cast_properties, to, bits), partial(cast_sql, to, narrow)
     )

@@ -21,7 +21,7 @@ def truth(*, nullable: bool) -> Properties:
     return one_of(Boolean(), (False, True), nullable=nullable)
 
 
-def compare_facts(name: str, arguments: Sequence[Properties]) -> Properties:
+def compare_properties(name: str, arguments: Sequence[Properties]) -> Properties:
     if compared_type(arguments) is None:
         types = " and ".join(dict.fromkeys(properties.type.name for properties in arguments))
         raise Misfit(f"{name} cannot compare {types}")
@@ -39,8 +39,8 @@ def compare_sql(operator: str, arguments: Sequence[Written]) -> Term:
     return test(operator, left, right)
 
 
-def distinct_facts(name: str, arguments: Sequence[Properties]) -> Properties:
-    compare_facts(name, arguments)
+def distinct_properties(name: str, arguments: Sequence[Properties]) -> Properties:
+    compare_properties(name, arguments)
     return truth(nullable=False)
 
 
@@ -48,7 +48,7 @@ def in_sql(arguments: Sequence[Written]) -> Term:
     return test("in", *same_type(arguments))
 
 
-def is_null_facts(arguments: Sequence[Properties]) -> Properties:
+def is_null_properties(arguments: Sequence[Properties]) -> Properties:
     return truth(nullable=False)
 
 
@@ -56,7 +56,7 @@ def is_null_sql(arguments: Sequence[Written]) -> Term:
     return test("is null", arguments[0].sql)
 
 
-def logic_facts(name: str, arguments: Sequence[Properties]) -> Properties:
+def logic_properties(name: str, arguments: Sequence[Properties]) -> Properties:
     for properties in arguments:
         if not isinstance(properties.type, Boolean) and not is_null(properties):
             raise Misfit(f"{name} takes conditions, not {properties.type.name}")
@@ -72,20 +72,20 @@ def not_sql(arguments: Sequence[Written]) -> Term:
 
 
 def _comparison(name: str) -> Function:
-    return Function(name, f"a {name} b", partial(compare_facts, name), partial(compare_sql, name))
+    return Function(name, f"a {name} b", partial(compare_properties, name), partial(compare_sql, name))
 
 
 def _distinct(name: str, operation: str) -> Function:
-    return Function(name, f"a {name} b", partial(distinct_facts, name), partial(compare_sql, operation))
+    return Function(name, f"a {name} b", partial(distinct_properties, name), partial(compare_sql, operation))
 
 
 FUNCTIONS = (
     *(_comparison(operator) for operator in ("=", "<>", "<", "<=", ">", ">=")),
     _distinct("IS NOT DISTINCT FROM", "same"),
     _distinct("IS DISTINCT FROM", "different"),
-    Function("IN", "a IN (b, c, ...)", partial(compare_facts, "IN"), in_sql),
-    Function("IS NULL", "a IS NULL", is_null_facts, is_null_sql),
-    Function("AND", "a AND b", partial(logic_facts, "AND"), partial(logic_sql, "and")),
-    Function("OR", "a OR b", partial(logic_facts, "OR"), partial(logic_sql, "or")),
-    Function("NOT", "NOT a", partial(logic_facts, "NOT"), not_sql),
+    Function("IN", "a IN (b, c, ...)", partial(compare_properties, "IN"), in_sql),
+    Function("IS NULL", "a IS NULL", is_null_properties, is_null_sql),
+    Function("AND", "a AND b", partial(logic_properties, "AND"), partial(logic_sql, "and")),
+    Function("OR", "a OR b", partial(logic_properties, "OR"), partial(logic_sql, "or")),
+    Function("NOT", "NOT a", partial(logic_properties, "NOT"), not_sql),
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import NULL, apply, test, when
 from dpsql.engine_sql.tree import Case
-from dpsql.expressions.comparison import compare_facts
+from dpsql.expressions.comparison import compare_properties
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.properties import Properties, converted, union
 from dpsql.expressions.types import common_type, compared_type, is_null, written_as
@@ -34,7 +34,7 @@ def choice_type(name: str, choices: Sequence[Properties]) -> ColumnType:
     return kind
 
 
-def case_facts(arguments: Sequence[Properties]) -> Properties:
+def case_properties(arguments: Sequence[Properties]) -> Properties:
     conditions, values = branches(arguments)
     if not all(isinstance(properties.type, Boolean) or is_null(properties) for properties in conditions):
         raise Misfit("WHEN takes a condition")
@@ -42,19 +42,19 @@ def case_facts(arguments: Sequence[Properties]) -> Properties:
 
 
 def case_sql(arguments: Sequence[Written]) -> Term:
-    kind = case_facts([argument.properties for argument in arguments]).type
+    kind = case_properties([argument.properties for argument in arguments]).type
     pairs = zip(arguments[:-1:2], arguments[1:-1:2], strict=True)
     branches = tuple((written_as(Boolean(), condition), written_as(kind, value)) for condition, value in pairs)
     return Case(branches, written_as(kind, arguments[-1]))
 
 
-def coalesce_facts(arguments: Sequence[Properties]) -> Properties:
+def coalesce_properties(arguments: Sequence[Properties]) -> Properties:
     merged = union(arguments, choice_type("COALESCE", arguments))
     return replace(merged, nullable=all(properties.nullable for properties in arguments))
 
 
-def nullif_facts(arguments: Sequence[Properties]) -> Properties:
-    compare_facts("NULLIF", arguments)
+def nullif_properties(arguments: Sequence[Properties]) -> Properties:
+    compare_properties("NULLIF", arguments)
     return replace(arguments[0], nullable=True)
 
 
@@ -65,7 +65,7 @@ def nullif_sql(arguments: Sequence[Written]) -> Term:
     return when(test("=", written_as(kind, value), written_as(kind, other)), NULL, value.sql)
 
 
-def extreme_facts(name: str, arguments: Sequence[Properties]) -> Properties:
+def extreme_properties(name: str, arguments: Sequence[Properties]) -> Properties:
     """LEAST and GREATEST pass over NULL, so only an argument that is never NULL caps the result."""
     kind = choice_type(name, arguments)
     choices = [converted(replace(properties, values=None), kind) for properties in arguments if not is_null(properties)]
@@ -86,9 +86,11 @@ def variadic_sql(name: str, arguments: Sequence[Written]) -> Term:
 
 
 FUNCTIONS = (
-    Function("CASE", "CASE WHEN condition THEN value ... ELSE value END", case_facts, case_sql),
-    Function("COALESCE", "COALESCE(a, b, ...)", coalesce_facts, partial(variadic_sql, "coalesce")),
-    Function("NULLIF", "NULLIF(a, b)", nullif_facts, nullif_sql),
-    Function("LEAST", "LEAST(a, b, ...)", partial(extreme_facts, "LEAST"), partial(variadic_sql, "least")),
-    Function("GREATEST", "GREATEST(a, b, ...)", partial(extreme_facts, "GREATEST"), partial(variadic_sql, "greatest")),
+    Function("CASE", "CASE WHEN condition THEN value ... ELSE value END", case_properties, case_sql),
+    Function("COALESCE", "COALESCE(a, b, ...)", coalesce_properties, partial(variadic_sql, "coalesce")),
+    Function("NULLIF", "NULLIF(a, b)", nullif_properties, nullif_sql),
+    Function("LEAST", "LEAST(a, b, ...)", partial(extreme_properties, "LEAST"), partial(variadic_sql, "least")),
+    Function(
+        "GREATEST", "GREATEST(a, b, ...)", partial(extreme_properties, "GREATEST"), partial(variadic_sql, "greatest")
+    ),
 )

@@ -1,6 +1,6 @@
 """The shape of a scalar function: how its result follows from its arguments, and how it is said in SQL.
 
-`facts` gives the result's type, range and possible values, or raises `Misfit` when the arguments do not fit; it is
+`properties` gives the result's type, range and possible values, or raises `Misfit` when the arguments do not fit; it is
 called with bare types first (to resolve a query) and with full knowledge later. `sql` writes the call so that it never
 fails, whatever the row holds: what has no answer is NULL.
 """

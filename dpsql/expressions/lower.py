@@ -24,7 +24,7 @@ from dpsql.expressions.table import NODES, PARSER_NOTES
 from dpsql.expressions.temporal import lower as lower_dates
 from dpsql.expressions.temporal.constants import read_dates
 from dpsql.expressions.temporal.formats import lower_format
-from dpsql.expressions.tree import Call, Expression, reads_adaptive, type_facts
+from dpsql.expressions.tree import Call, Expression, reads_adaptive, type_properties
 from dpsql.schema.types import Decimal
 from dpsql.source import Place
 
@@ -68,7 +68,7 @@ class Lowering:
         for read in (read_nulls, read_dates, read_texts, read_numbers):
             arguments = read(function.name, arguments)
         try:
-            properties = function.properties([type_facts(argument) for argument in arguments])
+            properties = function.properties([type_properties(argument) for argument in arguments])
         except Misfit as problem:
             raise ProgrammingError(str(problem), at=place, hint=f"write it like  {function.takes}") from None
         call = Call(function, arguments, properties.type, place)

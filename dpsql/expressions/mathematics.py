@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LARGEST_POWER = 64
 
 
-def abs_facts(arguments: Sequence[Properties]) -> Properties:
+def abs_properties(arguments: Sequence[Properties]) -> Properties:
     need_numbers("ABS", arguments, 1)
     ((low, high),) = argument_ranges(arguments)
     kind, whole = arguments[0].type, arguments[0].whole
@@ -42,7 +42,7 @@ def abs_sql(arguments: Sequence[Written]) -> Term:
     return apply("abs", argument.sql, kind=kind)
 
 
-def sign_facts(arguments: Sequence[Properties]) -> Properties:
+def sign_properties(arguments: Sequence[Properties]) -> Properties:
     need_numbers("SIGN", arguments, 1)
     low, high = range_of(arguments[0])
     signs = (-1 if low is None else (low > 0) - (low < 0), 1 if high is None else (high > 0) - (high < 0))
@@ -122,7 +122,7 @@ def _value(change: Callable[[float], float], end: Exact) -> Exact | None:
     return Fraction(value) if math.isfinite(value) else None
 
 
-def power_facts(arguments: Sequence[Properties]) -> Properties:
+def power_properties(arguments: Sequence[Properties]) -> Properties:
     need_numbers("POWER", arguments, 2)
     base, exponent = arguments
     power = exponent.constant
@@ -148,7 +148,7 @@ def power_sql(arguments: Sequence[Written]) -> Term:
     return apply("pow", base, exponent, kind=Double())
 
 
-def wave_facts(name: str, arguments: Sequence[Properties]) -> Properties:
+def wave_properties(name: str, arguments: Sequence[Properties]) -> Properties:
     """SIN and COS; of infinity they have no value."""
     need_numbers(name, arguments, 1)
     return bounded(Double(), -1, 1, nullable=arguments[0].nullable or not _is_finite(arguments[0]))
@@ -164,12 +164,12 @@ def _is_finite(properties: Properties) -> bool:
     return None not in range_of(properties)
 
 
-def tan_facts(arguments: Sequence[Properties]) -> Properties:
+def tan_properties(arguments: Sequence[Properties]) -> Properties:
     need_numbers("TAN", arguments, 1)
     return bounded(Double(), None, None, nullable=arguments[0].nullable or not _is_finite(arguments[0]))
 
 
-def angle_facts(arguments: Sequence[Properties]) -> Properties:
+def angle_properties(arguments: Sequence[Properties]) -> Properties:
     """ATAN2 is the angle of a point; it has none for what is no number."""
     need_numbers("ATAN2", arguments, 2)
     nullable = any(properties.nullable or not _is_finite(properties) for properties in arguments)
@@ -184,7 +184,7 @@ def angle_sql(arguments: Sequence[Written]) -> Term:
     return when(test("not", test("or", test("is nan", y), test("is nan", x))), result)
 
 
-def falling_arc_facts(arguments: Sequence[Properties]) -> Properties:
+def falling_arc_properties(arguments: Sequence[Properties]) -> Properties:
     """ACOS falls from pi at -1 to 0 at 1."""
     need_numbers("ACOS", arguments, 1)
     low, high = double_range(arguments[0])
@@ -196,7 +196,7 @@ def falling_arc_sql(arguments: Sequence[Written]) -> Term:
     return Real("acos", math.acos, -1, 1).sql(arguments)
 
 
-def pi_facts(arguments: Sequence[Properties]) -> Properties:
+def pi_properties(arguments: Sequence[Properties]) -> Properties:
     if arguments:
         raise Misfit("PI takes no arguments")
     return one_of(Double(), (Fraction(math.pi),), nullable=False)
@@ -216,16 +216,16 @@ RISING = (
 )
 
 FUNCTIONS = (
-    Function("ABS", "ABS(number)", abs_facts, abs_sql),
-    Function("SIGN", "SIGN(number)", sign_facts, sign_sql),
+    Function("ABS", "ABS(number)", abs_properties, abs_sql),
+    Function("SIGN", "SIGN(number)", sign_properties, sign_sql),
     *(real.function() for real in RISING),
-    Function("POWER", "POWER(base, exponent)", power_facts, power_sql),
+    Function("POWER", "POWER(base, exponent)", power_properties, power_sql),
     *(
-        Function(name, f"{name}(number)", partial(wave_facts, name), partial(wave_sql, name.lower()))
+        Function(name, f"{name}(number)", partial(wave_properties, name), partial(wave_sql, name.lower()))
         for name in ("SIN", "COS")
     ),
-    Function("TAN", "TAN(number)", tan_facts, partial(wave_sql, "tan")),
-    Function("ACOS", "ACOS(number)", falling_arc_facts, falling_arc_sql),
-    Function("ATAN2", "ATAN2(y, x)", angle_facts, angle_sql),
-    Function("PI", "PI()", pi_facts, lambda arguments: double(Fraction(math.pi))),
+    Function("TAN", "TAN(number)", tan_properties, partial(wave_sql, "tan")),
+    Function("ACOS", "ACOS(number)", falling_arc_properties, falling_arc_sql),
+    Function("ATAN2", "ATAN2(y, x)", angle_properties, angle_sql),
+    Function("PI", "PI()", pi_properties, lambda arguments: double(Fraction(math.pi))),
 )

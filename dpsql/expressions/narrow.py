@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.expressions.properties import NUMBERS, Properties, chosen, midnight, narrowed, not_null
 from dpsql.expressions.ranges import next_doubles
-from dpsql.expressions.tree import Call, Column, Expression, Literal, properties_of, type_facts
+from dpsql.expressions.tree import Call, Column, Expression, Literal, properties_of, type_properties
 from dpsql.expressions.types import compared_type
 from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
 
@@ -32,7 +32,7 @@ def narrow(known: Known, condition: Expression) -> Known:
     return properties
 
 
-def kept_facts(expression: Expression, known: Known) -> Properties:
+def kept_properties(expression: Expression, known: Known) -> Properties:
     """What is known of the expression on rows that are kept; in CASE WHEN amount < 10 THEN amount END, at most 10.
 
     Unlike `properties_of` this says nothing of rows that an engine may look at in passing: those of branches not taken.
@@ -41,14 +41,14 @@ def kept_facts(expression: Expression, known: Known) -> Properties:
         return properties_of(expression, known)
     arguments = expression.arguments
     if expression.function.name != "CASE":
-        return expression.function.properties([kept_facts(argument, known) for argument in arguments])
+        return expression.function.properties([kept_properties(argument, known) for argument in arguments])
     branches = zip(arguments[:-1:2], arguments[1:-1:2], strict=True)
     narrowed_branches = [
         properties
         for condition, value in branches
-        for properties in (kept_facts(condition, known), kept_facts(value, narrow(known, condition)))
+        for properties in (kept_properties(condition, known), kept_properties(value, narrow(known, condition)))
     ]
-    return expression.function.properties([*narrowed_branches, kept_facts(arguments[-1], known)])
+    return expression.function.properties([*narrowed_branches, kept_properties(arguments[-1], known)])
 
 
 def conjuncts(condition: Expression) -> Iterator[Expression]:
@@ -130,7 +130,7 @@ def _compared(properties: Properties, operator: str, value: Value, literal: Expr
 
 def _in_doubles(properties: Properties, *literals: Expression) -> bool:
     """Whether the column is rounded to doubles before it is compared: what is equal then need not be equal."""
-    compared = compared_type([properties, *map(type_facts, literals)])
+    compared = compared_type([properties, *map(type_properties, literals)])
     return isinstance(compared, Double) and not isinstance(properties.type, Double)
 
 

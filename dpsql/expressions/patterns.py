@@ -22,7 +22,7 @@ FLAGS = ("c", "i", "s", "m")
 """Case-sensitive or not, `.` matches a new line too, ^ and $ match at lines."""
 
 
-def like_facts(name: str, arguments: Sequence[Properties]) -> Properties:
+def like_properties(name: str, arguments: Sequence[Properties]) -> Properties:
     text, *constants = arguments
     need_text(name, text)
     if len(constants) not in (1, 2) or not all(isinstance(properties.constant, str) for properties in constants):
@@ -45,7 +45,7 @@ def like_sql(operator: str, arguments: Sequence[Written]) -> Term:
     return test(operator, *(argument.sql for argument in arguments))
 
 
-def regex_facts(name: str, arguments: Sequence[Properties]) -> Properties:
+def regex_properties(name: str, arguments: Sequence[Properties]) -> Properties:
     check_regex(name, arguments[:2])
     flags = arguments[2].constant if len(arguments) == 3 else ""
     if len(arguments) > 3 or not isinstance(flags, str) or not set(flags) <= set(FLAGS):
@@ -65,7 +65,7 @@ def check_regex(name: str, arguments: Sequence[Properties]) -> int:
         raise Misfit(f"{name} cannot use this pattern: {problem}") from None
 
 
-def extract_facts(arguments: Sequence[Properties]) -> Properties:
+def extract_properties(arguments: Sequence[Properties]) -> Properties:
     captured = check_regex("REGEXP_EXTRACT", arguments[:2])
     group = arguments[2].constant if len(arguments) == 3 else 0
     if len(arguments) > 3 or not isinstance(group, int) or not 0 <= group <= captured:
@@ -77,7 +77,7 @@ def extract_sql(arguments: Sequence[Written]) -> Term:
     return call_sql("regexp_extract", arguments)
 
 
-def glob_facts(arguments: Sequence[Properties]) -> Properties:
+def glob_properties(arguments: Sequence[Properties]) -> Properties:
     """Only * and ? are read as the engine reads them; sets and escapes have rules of their own."""
     text, pattern = arguments
     need_text("GLOB", text)
@@ -91,7 +91,7 @@ def glob_sql(arguments: Sequence[Written]) -> Term:
     return test("glob", *(argument.sql for argument in arguments))
 
 
-def replace_facts(arguments: Sequence[Properties]) -> Properties:
+def replace_properties(arguments: Sequence[Properties]) -> Properties:
     check_regex("REGEXP_REPLACE", arguments[:2])
     new = arguments[2].constant if len(arguments) > 2 else None
     flags = arguments[3].constant if len(arguments) == 4 else ""
@@ -103,11 +103,11 @@ def replace_facts(arguments: Sequence[Properties]) -> Properties:
 
 
 def _like(name: str) -> Function:
-    return Function(name, f"text {name} 'pattern'", partial(like_facts, name), partial(like_sql, name.lower()))
+    return Function(name, f"text {name} 'pattern'", partial(like_properties, name), partial(like_sql, name.lower()))
 
 
 def _regex(name: str, engine: str, takes: str) -> Function:
-    return Function(name, takes, partial(regex_facts, name), partial(call_sql, engine))
+    return Function(name, takes, partial(regex_properties, name), partial(call_sql, engine))
 
 
 FUNCTIONS = (
@@ -116,12 +116,12 @@ FUNCTIONS = (
     _regex("SIMILAR TO", "regexp_full_match", "text SIMILAR TO 'pattern'"),
     _regex("REGEXP_MATCHES", "regexp_matches", "REGEXP_MATCHES(text, 'pattern' [, 'flags'])"),
     _regex("REGEXP_FULL_MATCH", "regexp_full_match", "REGEXP_FULL_MATCH(text, 'pattern' [, 'flags'])"),
-    Function("GLOB", "text GLOB 'pattern'", glob_facts, glob_sql),
+    Function("GLOB", "text GLOB 'pattern'", glob_properties, glob_sql),
     Function(
         "REGEXP_REPLACE",
         "REGEXP_REPLACE(text, 'pattern', 'new' [, 'flags'])",
-        replace_facts,
+        replace_properties,
         partial(call_sql, "regexp_replace"),
     ),
-    Function("REGEXP_EXTRACT", "REGEXP_EXTRACT(text, 'pattern' [, group])", extract_facts, extract_sql),
+    Function("REGEXP_EXTRACT", "REGEXP_EXTRACT(text, 'pattern' [, group])", extract_properties, extract_sql),
 )

@@ -87,7 +87,7 @@ class Properties:
         return tuple(int(self.low) + step for step in range(count))
 
 
-def fact_of(type: ColumnType, *, nullable: bool) -> Properties:  # noqa: A002 - the textbook word
+def property_of(type: ColumnType, *, nullable: bool) -> Properties:  # noqa: A002 - the textbook word
     """What the type alone says."""
     if isinstance(type, Boolean):
         return Properties(type, nullable, values=(False, True))

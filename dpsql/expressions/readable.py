@@ -103,11 +103,11 @@ def readable_value(value: Value | None) -> str:
             return f"{QUOTE}{str(value).replace(QUOTE, 2 * QUOTE)}{QUOTE}"
 
 
-def readable_facts(properties: Properties) -> str:
+def readable_properties(properties: Properties) -> str:
     """
     >>> from dpsql.expressions.properties import bounded
     >>> from dpsql.schema.types import Integer
-    >>> readable_facts(bounded(Integer(), 0, 9, nullable=True))
+    >>> readable_properties(bounded(Integer(), 0, 9, nullable=True))
     'integer, 0 to 9, or NULL'
     """
     parts = [properties.type.name]

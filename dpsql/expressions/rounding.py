@@ -40,7 +40,7 @@ def half_away(value: Exact) -> int:
     return away if value >= 0 else -away
 
 
-def to_whole_facts(name: str, whole: Whole, arguments: Sequence[Properties]) -> Properties:
+def to_whole_properties(name: str, whole: Whole, arguments: Sequence[Properties]) -> Properties:
     need_numbers(name, arguments, 1)
     (properties,) = arguments
     if isinstance(properties.type, Decimal):
@@ -76,7 +76,7 @@ def _rounded(name: str, argument: Written, digits: int, *said: Term) -> Term:
     return apply(name, wider, *said)
 
 
-def digits_facts(name: str, whole: Whole, arguments: Sequence[Properties]) -> Properties:
+def digits_properties(name: str, whole: Whole, arguments: Sequence[Properties]) -> Properties:
     value, *rest = arguments
     need_numbers(name, [value], 1)
     digits = rest[0].constant if rest else 0
@@ -133,7 +133,7 @@ def digits_sql(name: str, arguments: Sequence[Written]) -> Term:
     return in_64_bits(apply("*", apply("//", moved, wide(step), kind=WIDE), wide(step), kind=WIDE))
 
 
-def bucket_facts(arguments: Sequence[Properties]) -> Properties:
+def bucket_properties(arguments: Sequence[Properties]) -> Properties:
     """Bucket 0 is below, bucket count + 1 above."""
     value, *rest = arguments
     need_numbers("WIDTH_BUCKET", [value], 1)
@@ -187,14 +187,16 @@ def bucket_sql(arguments: Sequence[Written]) -> Term:
 
 
 def _to_whole(name: str, whole: Whole) -> Function:
-    return Function(name, f"{name}(number)", partial(to_whole_facts, name, whole), partial(to_whole_sql, name.lower()))
+    return Function(
+        name, f"{name}(number)", partial(to_whole_properties, name, whole), partial(to_whole_sql, name.lower())
+    )
 
 
 def _digits(name: str, whole: Whole) -> Function:
     return Function(
         name,
         f"{name}(number [, digits])",
-        partial(digits_facts, name, whole),
+        partial(digits_properties, name, whole),
         partial(digits_sql, name.lower()),
     )
 
@@ -204,5 +206,5 @@ FUNCTIONS = (
     _to_whole("CEIL", math.ceil),
     _digits("ROUND", half_away),
     _digits("TRUNC", math.trunc),
-    Function("WIDTH_BUCKET", "WIDTH_BUCKET(number, low, high, count)", bucket_facts, bucket_sql),
+    Function("WIDTH_BUCKET", "WIDTH_BUCKET(number, low, high, count)", bucket_properties, bucket_sql),
 )

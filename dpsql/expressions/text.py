@@ -58,7 +58,7 @@ def grown(nullable: bool, growth: int) -> Properties:
     return Properties(Text(), nullable, growth=growth)
 
 
-def text_facts(name: str, counts: Sequence[int], arguments: Sequence[Properties]) -> Properties:
+def text_properties(name: str, counts: Sequence[int], arguments: Sequence[Properties]) -> Properties:
     """A text from a text, with constant texts beside it."""
     need_count(name, arguments, *counts)
     first, *rest = arguments
@@ -82,19 +82,19 @@ def _bare(constant: Value | None) -> Term | None:
     return integer(constant) if type(constant) is int else None
 
 
-def length_facts(arguments: Sequence[Properties]) -> Properties:
+def length_properties(arguments: Sequence[Properties]) -> Properties:
     need_text("LENGTH", arguments[0])
     sizes = [len(str(value)) for value in arguments[0].values or ()]
     return bounded(Integer(), min(sizes, default=0), max(sizes, default=None), nullable=arguments[0].nullable)
 
 
-def bytes_facts(arguments: Sequence[Properties]) -> Properties:
+def bytes_properties(arguments: Sequence[Properties]) -> Properties:
     need_text("STRLEN", arguments[0])
     sizes = [len(str(value).encode()) for value in arguments[0].values or ()]
     return bounded(Integer(), min(sizes, default=0), max(sizes, default=None), nullable=arguments[0].nullable)
 
 
-def cut_facts(name: str, least: int, arguments: Sequence[Properties]) -> Properties:
+def cut_properties(name: str, least: int, arguments: Sequence[Properties]) -> Properties:
     """A piece of a text, by constant positions and lengths."""
     need_count(name, arguments, *((2, 3) if name == "SUBSTRING" else (2,)))
     text, *positions = arguments
@@ -106,32 +106,32 @@ def cut_facts(name: str, least: int, arguments: Sequence[Properties]) -> Propert
     return grown(text.nullable, text.growth)
 
 
-def pad_facts(name: str, arguments: Sequence[Properties]) -> Properties:
+def pad_properties(name: str, arguments: Sequence[Properties]) -> Properties:
     """The length is a constant, so that one row's text cannot grow without limit."""
     need_count(name, arguments, 3)
     text, length, fill = arguments
     need_constants(name, [fill], str)
     if not fill.constant:
         raise Misfit(f"{name} takes at least one character to fill with")
-    return cut_facts(name, 0, [text, length])
+    return cut_properties(name, 0, [text, length])
 
 
-def split_facts(arguments: Sequence[Properties]) -> Properties:
+def split_properties(arguments: Sequence[Properties]) -> Properties:
     need_count("SPLIT_PART", arguments, 3)
     text, delimiter, index = arguments
     need_constants("SPLIT_PART", [delimiter], str)
     if not delimiter.constant:
         raise Misfit("SPLIT_PART takes a delimiter that is not empty")
-    return cut_facts("SPLIT_PART", -FARTHEST, [text, index])
+    return cut_properties("SPLIT_PART", -FARTHEST, [text, index])
 
 
-def position_facts(arguments: Sequence[Properties]) -> Properties:
+def position_properties(arguments: Sequence[Properties]) -> Properties:
     need_text("STRPOS", arguments[0])
     need_constants("STRPOS", arguments[1:], str)
     return bounded(Integer(), 0, None, nullable=arguments[0].nullable)
 
 
-def distance_facts(arguments: Sequence[Properties]) -> Properties:
+def distance_properties(arguments: Sequence[Properties]) -> Properties:
     need_text("LEVENSHTEIN", arguments[0])
     need_constants("LEVENSHTEIN", arguments[1:], str)
     for properties in arguments[1:]:
@@ -139,12 +139,12 @@ def distance_facts(arguments: Sequence[Properties]) -> Properties:
     return bounded(Integer(), 0, None, nullable=arguments[0].nullable)
 
 
-def digest_facts(arguments: Sequence[Properties]) -> Properties:
+def digest_properties(arguments: Sequence[Properties]) -> Properties:
     need_text("MD5", arguments[0])
     return grown(arguments[0].nullable, MD5_LENGTH)
 
 
-def code_facts(name: str, least: int, arguments: Sequence[Properties]) -> Properties:
+def code_properties(name: str, least: int, arguments: Sequence[Properties]) -> Properties:
     """The number of a text's first character; an empty text has the least."""
     need_text(name, arguments[0])
     return bounded(Integer(), least, sys.maxunicode, nullable=arguments[0].nullable)
@@ -154,13 +154,13 @@ def code_sql(name: str, arguments: Sequence[Written]) -> Term:
     return cast(call_sql(name, arguments), Integer())
 
 
-def test_facts(name: str, arguments: Sequence[Properties]) -> Properties:
+def test_properties(name: str, arguments: Sequence[Properties]) -> Properties:
     need_text(name, arguments[0])
     need_constants(name, arguments[1:], str)
     return truth(nullable=arguments[0].nullable)
 
 
-def joined_facts(name: str, arguments: Sequence[Properties]) -> Properties:
+def joined_properties(name: str, arguments: Sequence[Properties]) -> Properties:
     """`||` is NULL as soon as one part is; CONCAT and CONCAT_WS pass over NULL."""
     if name == "CONCAT_WS":
         need_constants(name, arguments[:1], str)
@@ -184,27 +184,29 @@ def concat_sql(name: str, arguments: Sequence[Written]) -> Term:
 
 
 def _text(name: str, takes: str, *counts: int) -> Function:
-    return Function(name, takes, partial(text_facts, name, counts), partial(call_sql, name.lower()))
+    return Function(name, takes, partial(text_properties, name, counts), partial(call_sql, name.lower()))
 
 
 def _test(name: str, takes: str) -> Function:
-    return Function(name, takes, partial(test_facts, name), partial(call_sql, name.lower()))
+    return Function(name, takes, partial(test_properties, name), partial(call_sql, name.lower()))
 
 
 def _cut(name: str, least: int, takes: str) -> Function:
-    return Function(name, takes, partial(cut_facts, name, least), partial(call_sql, name.lower()))
+    return Function(name, takes, partial(cut_properties, name, least), partial(call_sql, name.lower()))
 
 
 def _pad(name: str) -> Function:
-    return Function(name, f"{name}(text, length, 'fill')", partial(pad_facts, name), partial(call_sql, name.lower()))
+    return Function(
+        name, f"{name}(text, length, 'fill')", partial(pad_properties, name), partial(call_sql, name.lower())
+    )
 
 
 def _code(name: str, least: int) -> Function:
-    return Function(name, f"{name}(text)", partial(code_facts, name, least), partial(code_sql, name.lower()))
+    return Function(name, f"{name}(text)", partial(code_properties, name, least), partial(code_sql, name.lower()))
 
 
 def _concat(name: str, takes: str) -> Function:
-    return Function(name, takes, partial(joined_facts, name), partial(concat_sql, name.lower()))
+    return Function(name, takes, partial(joined_properties, name), partial(concat_sql, name.lower()))
 
 
 FUNCTIONS = (
@@ -215,23 +217,23 @@ FUNCTIONS = (
     _text("LTRIM", "LTRIM(text [, 'characters'])", 1, 2),
     _text("RTRIM", "RTRIM(text [, 'characters'])", 1, 2),
     _text("REPLACE", "REPLACE(text, 'from', 'to')", 3),
-    Function("LENGTH", "LENGTH(text)", length_facts, partial(call_sql, "length")),
-    Function("STRLEN", "STRLEN(text)", bytes_facts, partial(call_sql, "bytes")),
+    Function("LENGTH", "LENGTH(text)", length_properties, partial(call_sql, "length")),
+    Function("STRLEN", "STRLEN(text)", bytes_properties, partial(call_sql, "bytes")),
     _cut("SUBSTRING", 1, "SUBSTRING(text, start [, length])"),
     _cut("LEFT", -FARTHEST, "LEFT(text, length)"),
     _cut("RIGHT", -FARTHEST, "RIGHT(text, length)"),
     _pad("LPAD"),
     _pad("RPAD"),
-    Function("SPLIT_PART", "SPLIT_PART(text, 'delimiter', index)", split_facts, partial(call_sql, "split_part")),
-    Function("STRPOS", "STRPOS(text, 'part')", position_facts, partial(call_sql, "strpos")),
-    Function("LEVENSHTEIN", "LEVENSHTEIN(text, 'other')", distance_facts, partial(call_sql, "levenshtein")),
-    Function("MD5", "MD5(text)", digest_facts, partial(call_sql, "md5")),
+    Function("SPLIT_PART", "SPLIT_PART(text, 'delimiter', index)", split_properties, partial(call_sql, "split_part")),
+    Function("STRPOS", "STRPOS(text, 'part')", position_properties, partial(call_sql, "strpos")),
+    Function("LEVENSHTEIN", "LEVENSHTEIN(text, 'other')", distance_properties, partial(call_sql, "levenshtein")),
+    Function("MD5", "MD5(text)", digest_properties, partial(call_sql, "md5")),
     _code("ASCII", 0),
     _code("UNICODE", -1),
     _test("STARTS_WITH", "STARTS_WITH(text, 'start')"),
     _test("ENDS_WITH", "ENDS_WITH(text, 'end')"),
     _test("CONTAINS", "CONTAINS(text, 'part')"),
-    Function("||", "a || b", partial(joined_facts, "||"), joined_sql),
+    Function("||", "a || b", partial(joined_properties, "||"), joined_sql),
     _concat("CONCAT", "CONCAT(a, b, ...)"),
     _concat("CONCAT_WS", "CONCAT_WS('separator', a, b, ...)"),
 )

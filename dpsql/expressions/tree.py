@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from dpsql.expressions.properties import Properties, Value, fact_of, one_of
+from dpsql.expressions.properties import Properties, Value, one_of, property_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,16 +79,16 @@ def properties_of(expression: Expression, known: Known) -> Properties:
             assert value is not None
             return one_of(kind, (value,), nullable=False)
         case AdaptiveConstant(_, kind):
-            return fact_of(kind, nullable=True)
+            return property_of(kind, nullable=True)
         case Call(function, arguments, _):
             return function.properties(tuple(properties_of(argument, known) for argument in arguments))
 
 
-def type_facts(expression: Expression) -> Properties:
+def type_properties(expression: Expression) -> Properties:
     """What is known before any schema: the type, and the value of a literal."""
     if isinstance(expression, Literal):
         return properties_of(expression, {})
-    return fact_of(expression.type, nullable=True)
+    return property_of(expression.type, nullable=True)
 
 
 def columns_of(expression: Expression) -> Iterator[Column]:

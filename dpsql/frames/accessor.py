@@ -12,10 +12,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsql.accounting.exact import exact
+from dpsql.accounting.ledger.store import whole_path
 from dpsql.dbapi import Connection, connect
 from dpsql.errors import InterfaceError, LedgerError, ProgrammingError, SchemaError, UnboundedColumn, UnknownName
 from dpsql.frames.accounts import MEMORY, Account, enter, find
@@ -101,7 +101,7 @@ class PrivateFrame(Vocabulary):
         )
         shown = {name: table._chosen(list(schema.tables[name].columns)) for name, table in tables.items()}
         database = {TABLE: self._empty(list(schema.tables[TABLE].columns)), **shown}
-        path = MEMORY if ledger in (None, MEMORY) else str(Path(ledger).absolute())
+        path = MEMORY if ledger is None else whole_path(ledger)
         if self._note is None:
             session = connect(
                 database, schema=schema, epsilon=epsilon, delta=delta, ledger=path, on_failure=on_failure or "suspend"

@@ -128,8 +128,10 @@ class _Sums:
         # average are w - t where an answer counts, and 0 elsewhere.
         squared = self.squared_weight - 2 * t * self.above + t**2 * self.below
         coins = np.maximum(_powers(self.coins, t) - squared, 0.0) / counted**2
-        variance = coins + noise.std**2 * _powers(self.rows[2], t) / counted**2
-        fourth = noise.kurtosis * noise.std**4 * _powers(self.rows[4], t) / counted**4
+        # Where A is t B in every row, rounding may leave a bit less than nothing.
+        second, fourth = (np.maximum(_powers(self.rows[order], t), 0.0) for order in (2, 4))
+        variance = coins + noise.std**2 * second / counted**2
+        fourth = noise.kurtosis * noise.std**4 * fourth / counted**4
         values = np.where(self.below > 0, t, np.nan) if is_average else self.above
         return Estimates(values, np.sqrt(variance), fourth / np.where(variance > 0, variance, 1.0) ** 2)
 

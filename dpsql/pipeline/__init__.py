@@ -1,1 +1,1 @@
-"""A query's way, one file per stage, in the order of `dpsql.pipeline.STAGES`."""
+"""A query's way, one file per stage, in the order of `stages.py`."""

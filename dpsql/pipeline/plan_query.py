@@ -24,6 +24,7 @@ from dpsql.relation.relation import Aggregate
 from dpsql.relation.write_reports import answers_sql
 from dpsql.relation.write_scan import scan_sql
 from dpsql.resolve.inner import reads_release, release_name, reports_name
+from dpsql.resolve.public_columns import only_read_columns
 from dpsql.resolve.syntax import is_interval_end, written
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class PlannedRelease:
 
 @dataclass(frozen=True)
 class PublicTable:
-    """A public table that the post-processing reads, as declared."""
+    """A public table that the post-processing reads, as declared, with the columns that it may read."""
 
     scan: Scan
     render: Render = field(compare=False)
@@ -217,7 +218,7 @@ def _public(measured: Measured, public: PublicEnvironment) -> Iterator[PublicTab
             name = reports_name(counted.index(part))
             yield CountedReports(name, part, _answers(part.reports, public), public.render)
         else:
-            yield PublicTable(part, public.render)
+            yield PublicTable(only_read_columns(part, measured.post_processing), public.render)
 
 
 def _answers(reports: Reports | None, public: PublicEnvironment) -> tuple[tuple[Any, ...], ...]:
@@ -233,7 +234,7 @@ def _adaptive(number: int, measured: Measured, render: Render) -> tuple[PlannedA
             answer.table,
             answer.sql,
             tuple(i for i in range(answer.after) if reads_release(answer.query, i)),
-            tuple(PublicTable(scan, render) for scan in answer.public),
+            tuple(PublicTable(only_read_columns(scan, answer.query), render) for scan in answer.public),
         )
         for answer in before
         if answer.table.name in read

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpsql.pipeline.charge_budget import Charged
     from dpsql.pipeline.environment import Environment
     from dpsql.pipeline.plan_query import PlannedAdaptiveSubquery, PublicTable
+    from dpsql.statistics.draw import Refund
 
     Columns = Mapping[str, np.ndarray]
 
@@ -40,6 +41,7 @@ def _drawn(charged: Charged, environment: Environment) -> Noisy:
     """Where one fails, those that wait for it are not asked."""
     calibrated = charged.calibrated
     drawn: dict[int, Columns | None] = dict.fromkeys(range(len(calibrated.releases)))
+    refused: tuple[Refund, ...] = ()
     for numbers in _rounds(calibrated):
         releases = tuple(_ready(calibrated.releases[number], drawn, charged, environment) for number in numbers)
         part = replace(
@@ -49,9 +51,10 @@ def _drawn(charged: Charged, environment: Environment) -> Noisy:
         )
         noisy = add_noise(execute_query(part, environment), environment)
         drawn |= zip(numbers, noisy.columns, strict=True)
+        refused += noisy.refused
         if noisy.has_failed:
             break
-    return Noisy(charged, tuple(drawn.values()), noisy.refused)
+    return Noisy(charged, tuple(drawn.values()), refused)
 
 
 def _rounds(calibrated: Calibrated) -> list[list[int]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dpsql.engine_sql.build import count, select
 from dpsql.engine_sql.tree import Named, tables_read
 from dpsql.errors import OperationalError, ProgrammingError, Unsupported
-from dpsql.expressions.readable import readable_facts
+from dpsql.expressions.readable import readable_properties
 from dpsql.expressions.tree import names_read
 from dpsql.limits import MOST_PUBLIC_GROUPS
 from dpsql.pipeline.readable import about_releases, laid_out
@@ -64,7 +64,7 @@ class TrackedRelease:
             groups = "people's own" if self.domain is None else f"public, at most {self.domain.size:,}"
             yield f"groups   {groups}"
         read = names_read(*self.aggregate.keys, *(value for call in self.aggregate.calls for value in call.arguments))
-        yield from (f"column   {name}: {readable_facts(self.knowledge.kept[name])}" for name in sorted(read))
+        yield from (f"column   {name}: {readable_properties(self.knowledge.kept[name])}" for name in sorted(read))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.narrow import conjuncts, kept_facts
+from dpsql.expressions.narrow import conjuncts, kept_properties
 from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of, names_read, substituted
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, Relation, SemiJoin
@@ -95,7 +95,7 @@ def _sources(expression: Expression, known: Known, most: int) -> dict[Expression
                 merged = {source: properties for part in below for source, properties in (part or {}).items()}
                 if math.prod(properties.size or 0 for properties in merged.values()) <= most:
                     return merged
-    properties = kept_facts(expression, known)
+    properties = kept_properties(expression, known)
     return {expression: properties} if properties.size is not None and properties.size <= most else None
 
 

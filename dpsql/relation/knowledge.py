@@ -1,10 +1,10 @@
 """What is known of a relation's columns, in three strengths.
 
-`always` holds for every row that an engine may look at while it evaluates an expression: engines are free to evaluate a
-projection before a filter, so a WHERE does not count. Expressions are written with it (where can there be a NULL?),
-and fail on no row whatever it says. `kept` holds for the rows that survive the filters; it chooses clamps and what is
-counted. `listed` takes the schema at its word that a column has no NULL: it chooses public groups, which NULL is among
-only if it is declared. A row that breaks its declaration is in none of them then, but is counted as what it is.
+`properties` hold for every row that an engine may look at while it evaluates an expression: engines are free to
+evaluate a projection before a filter, so a WHERE does not count. Expressions are written with it (where can there be a
+NULL?), and fail on no row whatever it says. `kept` holds for the rows that survive the filters; it chooses clamps and
+what is counted. `listed` takes the schema at its word that a column has no NULL: it chooses public groups, which NULL
+is among only if it is declared. A row that breaks its declaration is in none of them, but is counted as what it is.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.expressions.emit import written
-from dpsql.expressions.narrow import kept_facts, narrow
-from dpsql.expressions.properties import fact_of, union
+from dpsql.expressions.narrow import kept_properties, narrow
+from dpsql.expressions.properties import property_of, union
 from dpsql.expressions.tree import properties_of
 from dpsql.relation.once import once_per_node
-from dpsql.relation.per_unit import per_unit_facts
+from dpsql.relation.per_unit import per_unit_properties
 from dpsql.relation.relation import (
     OF_THE_LEFT,
     CrossUnitJoin,
@@ -101,7 +101,7 @@ def surviving(relation: Relation, known_of: Below) -> Known:
     match relation:
         case Project(source, columns):
             known = known_of(source)
-            return {name: kept_facts(expression, known) for name, expression in columns}
+            return {name: kept_properties(expression, known) for name, expression in columns}
         case Filter(source, condition):
             return narrow(known_of(source), condition)
         case Join(_, _, "INNER", condition) | CrossUnitJoin(left=_, right=_, pairs=_, condition=condition) if (
@@ -110,7 +110,7 @@ def surviving(relation: Relation, known_of: Below) -> Known:
             return narrow(_combined(relation, known_of), condition)
         case PerUnit(source, keys):
             known = known_of(source)
-            return {name: kept_facts(key, known) for name, key in keys} | _called(relation, known)
+            return {name: kept_properties(key, known) for name, key in keys} | _called(relation, known)
         case SetOp(kind, left, right):
             first = known_of(left)
             return first if kind in OF_THE_LEFT else _either(first, known_of(right))
@@ -130,7 +130,7 @@ def _combined(relation: Relation, known_of: Below) -> Known:
         case SemiJoin(source) | Distinct(source):
             return known_of(source)
         case Mark(test, name):
-            return {**known_of(test.source), name: fact_of(Boolean(), nullable=bool(test.compared))}
+            return {**known_of(test.source), name: property_of(Boolean(), nullable=bool(test.compared))}
         case Window(source):
             known = known_of(source)
             return {**known, **_called(relation, known)}
@@ -157,10 +157,10 @@ def _either(first: Known, second: Known) -> Known:
 def _called(relation: PerUnit | Window, known: Known) -> dict[str, Properties]:
     single = one_row_per_unit(relation.source)
     if isinstance(relation, PerUnit):
-        return {name: per_unit_facts(call, known, single) for name, call in relation.calls}
-    return {name: _window_facts(window, known, single) for name, window in relation.columns}
+        return {name: per_unit_properties(call, known, single) for name, call in relation.calls}
+    return {name: _window_properties(window, known, single) for name, window in relation.columns}
 
 
-def _window_facts(window: WindowCall, known: Known, single: bool) -> Properties:
+def _window_properties(window: WindowCall, known: Known, single: bool) -> Properties:
     empty = window.frame is not None and window.frame.may_be_empty
-    return per_unit_facts(window.call, known, single, empty)
+    return per_unit_properties(window.call, known, single, empty)

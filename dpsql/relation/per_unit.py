@@ -14,7 +14,7 @@ from dpsql.engine_sql.build import count
 from dpsql.engine_sql.tree import Fold
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.emit import emit_value
-from dpsql.expressions.properties import Properties, bounded, fact_of, union
+from dpsql.expressions.properties import Properties, bounded, property_of, union
 from dpsql.expressions.ranges import double_range, range_of
 from dpsql.expressions.tree import Literal, properties_of
 from dpsql.relation.unit_sums import Parts, sum_parts, sum_type
@@ -83,16 +83,16 @@ def _check_constants(asked: AggregateCall) -> None:
 def result_type(asked: AggregateCall) -> Properties:
     """What the type alone says of the result."""
     if asked.name in ("COUNT", "NTILE", *POSITIONS):
-        return fact_of(Integer(), nullable=False)
+        return property_of(Integer(), nullable=False)
     if asked.name in SHARES:
-        return fact_of(Double(), nullable=False)
+        return property_of(Double(), nullable=False)
     (value, *_) = asked.arguments
     if asked.name == "AVG":
-        return fact_of(Double(), nullable=True)
-    return fact_of(sum_type(value.type) if asked.name == "SUM" else value.type, nullable=True)
+        return property_of(Double(), nullable=True)
+    return property_of(sum_type(value.type) if asked.name == "SUM" else value.type, nullable=True)
 
 
-def per_unit_facts(asked: AggregateCall, known: Known, single: bool, empty: bool = False) -> Properties:
+def per_unit_properties(asked: AggregateCall, known: Known, single: bool, empty: bool = False) -> Properties:
     """`single`: the unit has one row at most, so that sums are values. `empty`: a frame may hold no row.
 
     A group is there because it has a row, and a frame that holds its own row has one.

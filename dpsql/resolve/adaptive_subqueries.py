@@ -21,7 +21,7 @@ from dpsql.engines.duckdb.types import answer_kind
 from dpsql.engines.public import PostProcessingTable
 from dpsql.errors import Unsupported
 from dpsql.expressions.emit import VALUE
-from dpsql.expressions.properties import fact_of, one_of
+from dpsql.expressions.properties import one_of, property_of
 from dpsql.expressions.tree import AdaptiveConstant, Column, Expression, Literal
 from dpsql.limits import LONGEST_LIST
 from dpsql.relation.adaptive_subquery import AdaptiveTable, known_rows
@@ -163,7 +163,7 @@ def _facts(table: AdaptiveTable, number: int) -> Properties:
     """Constants are known one by one; of an answer to come only the type is."""
     _, kind = table.columns[number]
     if table.rows is None:
-        return fact_of(kind, nullable=True)
+        return property_of(kind, nullable=True)
     values = [row[number] for row in table.rows]
     return one_of(kind, (value for value in values if value is not None), nullable=None in values)
 

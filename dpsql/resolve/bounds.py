@@ -142,7 +142,7 @@ def _kind(kind: ColumnType, ends: tuple[Fraction, Fraction]) -> ColumnType:
     return Double()
 
 
-def _hold_facts(arguments: Sequence[Properties]) -> Properties:
+def _hold_properties(arguments: Sequence[Properties]) -> Properties:
     value, low, high = arguments
     kind = common_type(arguments)
     if not value.is_number or kind is None:
@@ -164,4 +164,4 @@ def _hold_sql(arguments: Sequence[Written]) -> Term:
     return when(known, apply("least", apply("greatest", value, low, kind=kind), high, kind=kind))
 
 
-HOLD = Function("hold", "SUM(x, contribution_bounds_per_row => (low, high))", _hold_facts, _hold_sql)
+HOLD = Function("hold", "SUM(x, contribution_bounds_per_row => (low, high))", _hold_properties, _hold_sql)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.expressions.narrow import kept_facts
+from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.ranges import range_of
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.resolve.calls import aggregate_calls
@@ -47,7 +47,7 @@ class Groups:
         if call.group_bounds is not None:
             ends = call.group_bounds
         elif call.arguments and call.name != "COUNT":
-            ends = range_of(kept_facts(call.arguments[0], knowledge_of(self.below.rows.relation).kept))
+            ends = range_of(kept_properties(call.arguments[0], knowledge_of(self.below.rows.relation).kept))
         low, high = ends
         return _number(low), _number(high)
 

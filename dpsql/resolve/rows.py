@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.errors import ProgrammingError
-from dpsql.expressions.properties import Properties, bounded, exact_value, fact_of, one_of
+from dpsql.expressions.properties import Properties, bounded, exact_value, one_of, property_of
 from dpsql.expressions.tree import Column, names_read
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Project, Relation, Scan, ScanColumn, Unit, UnitHop
@@ -189,7 +189,7 @@ def declared_rows(table: Table, schema: Schema, engine: Guarantees, *, reports: 
         ScanColumn(
             inner_name(name),
             name,
-            declared_facts(column),
+            declared_properties(column),
             engine.never_null(table.name, name) or (name == own and _is_whole_as_unit(column)),
             column.collected,
         )
@@ -223,7 +223,7 @@ def _reports(column: DeclaredColumn) -> ScanColumn:
     assert column.collected is not None
     bits = len(column.collected.values) if column.collected.is_bits else 0
     if bits > LISTED_BITS:
-        properties = fact_of(column.stored_type, nullable=False)
+        properties = property_of(column.stored_type, nullable=False)
     else:
         possible = range(2**bits) if bits else map(exact_value, column.collected.values)
         properties = one_of(column.stored_type, possible, nullable=False)
@@ -259,7 +259,7 @@ def _unit_keys(table: Table, schema: Schema) -> dict[str, UnitKey]:
     return keys
 
 
-def declared_facts(column: DeclaredColumn) -> Properties:
+def declared_properties(column: DeclaredColumn) -> Properties:
     """What the schema says of a column; the scan makes it true."""
     if column.collected is not None:
         return one_of(column.type, map(exact_value, column.collected.values), nullable=False)
@@ -268,4 +268,4 @@ def declared_facts(column: DeclaredColumn) -> Properties:
     if column.bounds is not None:
         low, high = (exact_value(end) for end in column.bounds)
         return bounded(column.type, low, high, nullable=column.nullable)  # type: ignore[arg-type]
-    return fact_of(column.type, nullable=column.nullable)
+    return property_of(column.type, nullable=column.nullable)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from sqlglot import exp
 
 from dpsql.expressions.casts import cast_to
-from dpsql.expressions.tree import Call, Column, type_facts
+from dpsql.expressions.tree import Call, Column, type_properties
 from dpsql.expressions.types import common_type
 from dpsql.relation.relation import Project, SetKind, SetOp
 from dpsql.resolve.rows import Rows, inner_name
@@ -75,7 +75,7 @@ def combined(node: exp.SetOperation, left: Rows, right: Rows, refuse: Refuse) ->
 
 
 def _kind(column: Column, other: Column, node: exp.Expr, refuse: Refuse) -> ColumnType:
-    kind = common_type([type_facts(column), type_facts(other)])
+    kind = common_type([type_properties(column), type_properties(other)])
     if kind is None:
         raise refuse(f"{column.type.name} and {other.type.name} cannot be combined", node, "CAST one of them")
     return kind

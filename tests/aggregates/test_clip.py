@@ -54,6 +54,14 @@ def test_where_everybody_exceeds_it_the_sum_is_not_paid_for(session: dict[str, A
     assert left == 1 if session is LAPLACE else 1 < left < 2
 
 
+def test_a_sum_that_another_release_waits_for_is_given_back_too() -> None:
+    """Two sums and two numbers of people are charged; the first sum is not released, and the second is over nobody."""
+    with clinic(20_000, 900, **LAPLACE) as connection:
+        sql = "SELECT SUM(cost) FROM visits WHERE cost > (SELECT SUM(cost) FROM visits)"
+        assert connection.execute(sql, epsilon=2, propose=50).receipt.cost.epsilon == 1.5
+        assert connection.budget.spent.epsilon == 1.5
+
+
 def test_what_is_shown_anywhere_is_paid_for() -> None:
     """One ward is enough."""
     with clinic(20_000, 900, **LAPLACE) as connection:

@@ -252,6 +252,55 @@ def test_what_it_has_no_words_for_is_refused_before_the_charge(url: str) -> None
         assert connection.budget.spent.epsilon == 0
 
 
+# -- rows that make it fail -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "born - 3652058 IS NULL",
+        "born + id * 100000000 IS NULL",
+        "CAST(ROUND(share) AS VARCHAR) = ''",
+        "mail NOT ILIKE 'P|%' ESCAPE '|'",
+    ],
+)
+def test_a_question_is_answered_whoever_is_there(condition: str, url: str, execute: Callable[[str], Any]) -> None:
+    execute("DROP TABLE IF EXISTS guests; CREATE TABLE guests (id BIGINT, born DATE, share NUMERIC(4, 2), mail TEXT)")
+    execute("INSERT INTO guests VALUES (-1, '0001-01-01', 99.99, 'a')")
+    columns = {"id": "integer", "born": "date", "share": "decimal(4,2)", "mail": "text"}
+    ((n,),) = rows(
+        url, f"SELECT COUNT(*) FROM guests WHERE {condition}", {"guests": {"unit": "id", "columns": columns}}
+    )
+    assert n == (0 if "CAST" in condition else 1)
+
+
+def test_no_cast_of_the_owners_spells_an_enum(url: str, execute: Callable[[str], Any]) -> None:
+    """It may fail for one value, or say something else."""
+    execute("DROP TYPE IF EXISTS mood CASCADE; CREATE TYPE mood AS ENUM ('sad', 'happy'); CREATE DOMAIN felt AS mood")
+    execute("""
+        CREATE FUNCTION spelled(mood) RETURNS TEXT LANGUAGE plpgsql AS
+            $$ BEGIN IF $1 = 'happy' THEN RAISE EXCEPTION 'happy'; END IF; RETURN 'unknown'; END $$
+    """)
+    execute("CREATE CAST (mood AS TEXT) WITH FUNCTION spelled(mood)")
+    execute("CREATE TABLE moods (id BIGINT, mood mood, felt felt)")
+    execute("INSERT INTO moods VALUES (1, 'sad', 'sad'), (2, 'happy', 'happy'), (3, NULL, NULL)")
+    mood = {"type": "text", "values": ["sad", "happy"], "nullable": True}
+    tables = {"moods": {"unit": "id", "columns": {"id": "integer", "mood": mood, "felt": mood}}}
+    found = rows(url, "SELECT mood, felt, COUNT(*) AS n FROM moods GROUP BY ALL HAVING n > 0 ORDER BY mood", tables)
+    assert found == [("happy", "happy", 1), ("sad", "sad", 1), (None, None, 1)]
+
+
+def test_rows_of_other_servers_are_rows_of_no_table_however_deep(url: str, execute: Callable[[str], Any]) -> None:
+    """A foreign table is a partition of a partition: no constraint holds for what another server sends."""
+    execute("DROP FOREIGN DATA WRAPPER IF EXISTS elsewhere CASCADE; CREATE FOREIGN DATA WRAPPER elsewhere")
+    execute("CREATE SERVER other FOREIGN DATA WRAPPER elsewhere")
+    execute("CREATE TABLE far (id BIGINT NOT NULL) PARTITION BY RANGE (id)")
+    execute("CREATE TABLE farther PARTITION OF far FOR VALUES FROM (0) TO (100) PARTITION BY RANGE (id)")
+    execute("CREATE FOREIGN TABLE farthest PARTITION OF farther FOR VALUES FROM (0) TO (50) SERVER other")
+    with pytest.raises(dpsql.SchemaError, match="it is a view"):
+        connect(url, {"far": {"unit": "id", "columns": {"id": "integer"}}})
+
+
 # -- the command ------------------------------------------------------------------------------------------------------
 
 

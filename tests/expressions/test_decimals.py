@@ -19,7 +19,7 @@ from dpsql.engines.duckdb.render import render_term
 from dpsql.expressions.emit import written
 from dpsql.expressions.function import Written
 from dpsql.expressions.lower import Lowering
-from dpsql.expressions.properties import Properties, fact_of
+from dpsql.expressions.properties import Properties, property_of
 from dpsql.expressions.tree import Column
 from dpsql.schema.types import parse_type
 
@@ -39,7 +39,7 @@ VALUES: dict[str, list[object]] = {
     "q": [Decimal("0.005"), Decimal("-0.1"), Decimal("999999999999999.999"), Decimal("2.5"), Decimal(1), None],
     "w": [Decimal("0.1"), Decimal("-0.0000000005"), Decimal("12345678901234.5"), Decimal("2.5"), Decimal(7), None],
 }
-KNOWN: dict[str, Properties] = {name: fact_of(parse_type(kind), nullable=True) for name, (kind, _) in TYPES.items()}
+KNOWN: dict[str, Properties] = {name: property_of(parse_type(kind), nullable=True) for name, (kind, _) in TYPES.items()}
 
 
 @pytest.fixture(scope="module")

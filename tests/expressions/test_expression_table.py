@@ -25,7 +25,7 @@ from dpsql.engines.duckdb.types import engine_type
 from dpsql.expressions.emit import written
 from dpsql.expressions.lower import Lowering
 from dpsql.expressions.narrow import narrow
-from dpsql.expressions.properties import Properties, Value, bounded, fact_of, one_of
+from dpsql.expressions.properties import Properties, Value, bounded, one_of, property_of
 from dpsql.expressions.regex import BadPattern, check_pattern
 from dpsql.expressions.table import FUNCTIONS, NODES
 from dpsql.expressions.tree import Call, Column, Expression, properties_of
@@ -124,13 +124,13 @@ BOUNDS: dict[str, tuple[Any, Any]] = {
 }
 REGIONS = ("north", "Süd", "a-b")
 
-WILD = {name: fact_of(kind, nullable=True) for name, kind in KINDS.items()}
+WILD = {name: property_of(kind, nullable=True) for name, kind in KINDS.items()}
 TAME = {
     name: bounded(kind, *BOUNDS[name], nullable=False)
     if name in BOUNDS
     else one_of(kind, REGIONS, nullable=False)
     if name == "r"
-    else fact_of(kind, nullable=False)
+    else property_of(kind, nullable=False)
     for name, kind in KINDS.items()
 }
 

@@ -25,7 +25,7 @@ import dpsql
 from dpsql.engines.duckdb.render import render, render_term
 from dpsql.engines.duckdb.types import engine_type
 from dpsql.expressions.emit import written
-from dpsql.expressions.properties import Properties, bounded, fact_of, one_of
+from dpsql.expressions.properties import Properties, bounded, one_of, property_of
 from dpsql.expressions.tree import Known
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, Join, Mark, Relation, SemiJoin
@@ -114,7 +114,7 @@ def declared(kind: ColumnType, draw: random.Random) -> tuple[Properties, list[An
     elif kind.name in ("text", "boolean") or draw.random() < 0.25:
         chosen = [value for value in ends if not isinstance(value, datetime) or value.microsecond == 0]
         chosen += [math.nan, math.inf, -math.inf] if kind.name == "double" else []
-        facts = fact_of(kind, nullable=nullable)
+        facts = property_of(kind, nullable=nullable)
     else:
         chosen = [low, high, *(beside(end, draw) for end in (low, high) for _ in "12"), *ends]
         chosen = [value for value in chosen if low <= value <= high]

@@ -202,6 +202,13 @@ def test_all_rows_are_certain(conn: dpsql.Connection) -> None:
     assert frame.y_low[0] < frame.y_high[0]
 
 
+@pytest.mark.parametrize("value", [0.1, 0.3, 0.7, 2.9, 123.456])
+def test_an_average_of_the_same_value_is_certain_below_noise_too(conn: dpsql.Connection, value: float) -> None:
+    cur = conn.execute(f"SELECT AVG(CASE WHEN smoker = 'yes' THEN {value} END) AS a FROM people WHERE age > 40")
+    ((average, low, high),) = cur.intervals().to_numpy()
+    assert (low, average, high) == pytest.approx((value, value, value))
+
+
 def test_no_answer_meets_the_condition(conn: dpsql.Connection) -> None:
     assert conn.execute("SELECT COUNT(*) FROM people WHERE smoker = 'perhaps'").fetchall() == [(0,)]
     assert conn.execute("SELECT drink, COUNT(*) FROM people WHERE drink = 'x' GROUP BY drink").fetchall() == []

@@ -24,7 +24,7 @@ from dpsql.engines.duckdb.types import engine_type
 from dpsql.errors import Error
 from dpsql.expressions.emit import emit
 from dpsql.expressions.function import Misfit
-from dpsql.expressions.properties import fact_of
+from dpsql.expressions.properties import property_of
 from dpsql.pipeline import stages as pipeline
 
 TABLE = runpy.run_path(str(Path(__file__).parents[1] / "expressions" / "test_expression_table.py"))
@@ -185,7 +185,7 @@ def nested_in_itself(sql: str) -> str:
 def test_every_function_nested_in_itself_stays_small(
     function: str, steps: Callable[[Callable[[], object]], int]
 ) -> None:
-    known = {name: fact_of(kind, nullable=True) for name, kind in TABLE["KINDS"].items()}
+    known = {name: property_of(kind, nullable=True) for name, kind in TABLE["KINDS"].items()}
 
     def emitted() -> None:
         with suppress(Error, Misfit):  # refused is right too

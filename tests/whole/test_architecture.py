@@ -87,7 +87,7 @@ FENCES = {
         "dpsql.expressions",
         "dpsql.engines",
     },
-    "psycopg": {"dpsql.engines.postgresql"},
+    "psycopg": {"dpsql.engines.postgresql", "dpsql.accounting.ledger.server"},
     "cryptography": {"dpsql.sampling"},
     "os.urandom": {"dpsql.sampling"},
     "secrets": {"dpsql.sampling"},
@@ -131,7 +131,7 @@ LATE = {
 STATEFUL = {
     "dpsql.session",
     "dpsql.accounting.ledger.ledger",
-    "dpsql.accounting.ledger.file",
+    "dpsql.accounting.ledger.fork",
     "dpsql.accounting.ledger.holds",
     "dpsql.frames.accounts",
 }
@@ -184,7 +184,7 @@ def within(name: str, places: set[str] | frozenset[str]) -> bool:
 
 
 def part_of(name: str) -> str:
-    """`dpsql.pipeline.parse_sql.Parsed` belongs to `flow`, and `dpsql` itself is its `__init__`."""
+    """`dpsql.pipeline.parse_sql.Parsed` belongs to `pipeline`, and `dpsql` itself is its `__init__`."""
     return [*name.split("."), "__init__"][1]
 
 

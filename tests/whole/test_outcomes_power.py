@@ -52,7 +52,7 @@ Patch = pytest.MonkeyPatch
 # -- what is taken out ------------------------------------------------------------------------------------------------
 
 
-def write_by_facts(patch: Patch, write: Callable[[Term, str, Term], Term]) -> None:
+def write_by_properties(patch: Patch, write: Callable[[Term, str, Term], Term]) -> None:
     """Where facts say that an integer fits, arithmetic relies on it."""
 
     def trusting(function: Function, symbol: str, arguments: Sequence[Written]) -> Term:
@@ -68,12 +68,12 @@ def write_by_facts(patch: Patch, write: Callable[[Term, str, Term], Term]) -> No
 
 def plain_arithmetic(patch: Patch) -> None:
     """An engine that moves constants together, (x * a) * b -> x * (a * b), overflows."""
-    write_by_facts(patch, lambda left, symbol, right: apply(symbol, left, right))
+    write_by_properties(patch, lambda left, symbol, right: apply(symbol, left, right))
 
 
 def trusting_arithmetic(patch: Patch) -> None:
     """Right as long as facts are."""
-    write_by_facts(
+    write_by_properties(
         patch, lambda left, symbol, right: cast(apply(symbol, wide(left), wide(right), kind=WIDE), Integer())
     )
 
@@ -82,8 +82,8 @@ def frames_never_empty(patch: Patch) -> None:
     def facts(*arguments: Any) -> Properties:
         return whole(*arguments[:3])
 
-    whole = knowledge.per_unit_facts
-    patch.setattr(knowledge, "per_unit_facts", facts)
+    whole = knowledge.per_unit_properties
+    patch.setattr(knowledge, "per_unit_properties", facts)
 
 
 def averages_rounded_outwards(patch: Patch) -> None:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
-    from dpsql.accounting.ledger.file import LedgerFile
+    from dpsql.accounting.ledger.store import Connection, Store
+
+INSERT = "INSERT INTO answers (dataset, fingerprint, payload) VALUES (?, ?, ?) ON CONFLICT (dataset, fingerprint)"
 
 
 class Stored(NamedTuple):
@@ -24,15 +25,16 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True)
 class Answers:
-    file: LedgerFile
+    file: Store
     dataset: str
 
-    def store(self, connection: sqlite3.Connection, answers: Sequence[Stored]) -> None:
+    def store(self, connection: Connection, answers: Sequence[Stored]) -> None:
         """Keeps the answers; a fresh one takes the place of an older one."""
-        into = "INTO answers (dataset, fingerprint, payload) VALUES (?, ?, ?)"
         for fingerprint, subject, payload in answers:
-            connection.execute(f"INSERT OR REPLACE {into}", (self.dataset, fingerprint, payload))
-            connection.execute(f"INSERT OR IGNORE {into}", (self.dataset, subject, fingerprint))
+            connection.execute(
+                f"{INSERT} DO UPDATE SET payload = excluded.payload", (self.dataset, fingerprint, payload)
+            )
+            connection.execute(f"{INSERT} DO NOTHING", (self.dataset, subject, fingerprint))
 
     def recall(self, fingerprint: str) -> str | None:
         with self.file.reading() as connection:

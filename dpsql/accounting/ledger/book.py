@@ -11,18 +11,22 @@ from dpsql.accounting.ledger.entries import COLUMNS, GENESIS, Entry, Record
 from dpsql.accounting.ledger.tally import Tally
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator
+
+    from dpsql.accounting.ledger.store import Connection
 
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"
 GIVEN_BACK = "(SELECT mark.tally FROM entries AS mark WHERE mark.charge = entries.number AND mark.state = 'refused')"
 SELECT_ENDED = SELECT.replace(" tally,", f" coalesce({GIVEN_BACK}, tally),")
 INSERT = f"INSERT INTO entries ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 
+ALL = 2**62
+"""As many entries as there can be."""
+
 
 @dataclass(frozen=True)
 class Book:
-    connection: sqlite3.Connection
+    connection: Connection
 
     def append(self, record: Record) -> Entry:
         last = self._one("SELECT number, hash, tally FROM entries ORDER BY number DESC LIMIT 1")
@@ -50,11 +54,10 @@ class Book:
 
     def suspensions(self) -> list[Suspension]:
         """Of every analyst whose last such entry is no `resumed`."""
-        last = (
-            "SELECT analyst, state, max(number), time FROM entries "
-            "WHERE state IN ('suspended', 'resumed') GROUP BY analyst ORDER BY 3"
+        last = "SELECT max(number) FROM entries WHERE state IN ('suspended', 'resumed') GROUP BY analyst"
+        rows = self.connection.execute(
+            f"SELECT analyst, state, number, time FROM entries WHERE number IN ({last}) ORDER BY number"
         )
-        rows = self.connection.execute(last)
         return [Suspension(analyst, number, time) for analyst, state, number, time in rows if state == "suspended"]
 
     def suspension(self, analyst: str | None) -> Suspension | None:
@@ -77,7 +80,7 @@ class Book:
 
     def last_entries(self, limit: int | None) -> list[Entry]:
         """Oldest first."""
-        rows = self.connection.execute(f"{SELECT} ORDER BY number DESC LIMIT ?", (-1 if limit is None else limit,))
+        rows = self.connection.execute(f"{SELECT} ORDER BY number DESC LIMIT ?", (ALL if limit is None else limit,))
         return [Entry.from_row(row) for row in rows][::-1]
 
     def charges(self, after: int, count: int) -> list[Entry]:
@@ -91,11 +94,5 @@ class Book:
         """Every entry as it is stored, in order."""
         return iter(self.connection.execute(f"{SELECT} ORDER BY number"))
 
-    def last_number(self) -> int:
-        """The number of the last entry ever made, whether or not it is still there."""
-        row = self._one("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
-        return 0 if row is None else row[0]
-
     def _one(self, query: str, *parameters: object) -> tuple[Any, ...] | None:
-        row: tuple[Any, ...] | None = self.connection.execute(query, parameters).fetchone()
-        return row
+        return self.connection.execute(query, parameters).fetchone()

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpsql.accounting.ledger.fork import around_forks
 from dpsql.accounting.ledger.holds import holds_on
 from dpsql.accounting.ledger.tables import connect
 from dpsql.accounting.ledger.transactions import in_plain_words, transaction
@@ -27,6 +27,8 @@ MEMORY = ":memory:"
 
 
 class LedgerFile:
+    last_number = "SELECT seq FROM sqlite_sequence WHERE name = 'entries'"
+
     def __init__(self, path: str) -> None:
         self.path = path
         # Opened again after a fork, perhaps from another folder; and by all its names it is one file.
@@ -35,7 +37,7 @@ class LedgerFile:
         self._lock = threading.RLock()
         self._closed = False
         self._connection: sqlite3.Connection | None = None
-        _files.add(self)
+        around_forks(self)
         with self._lock, in_plain_words(path):
             self._connect()
 
@@ -99,26 +101,3 @@ class LedgerFile:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-_files: weakref.WeakSet[LedgerFile] = weakref.WeakSet()
-_forking: list[LedgerFile] = []
-
-
-def _before_fork() -> None:
-    # Always in the same order, lest two threads that fork at once wait for each other.
-    for file in sorted(_files, key=id):
-        file.before_fork()
-        _forking.append(file)
-
-
-def _after_fork() -> None:
-    files = _forking.copy()
-    # Cleared while the locks are held: the next thread to fork begins to fill it as soon as they are not.
-    _forking.clear()
-    for file in files:
-        file.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

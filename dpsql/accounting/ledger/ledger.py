@@ -15,7 +15,6 @@ import shlex
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from dpsql.accounting.budget import Budget, Suspension
@@ -26,7 +25,8 @@ from dpsql.accounting.ledger.answers import Answers
 from dpsql.accounting.ledger.book import Book
 from dpsql.accounting.ledger.chain import VerifyReport, verify_chain
 from dpsql.accounting.ledger.entries import Entry, Record, gives_back_at_most
-from dpsql.accounting.ledger.file import MEMORY, LedgerFile
+from dpsql.accounting.ledger.file import MEMORY
+from dpsql.accounting.ledger.store import Store, is_there, open_store
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
 from dpsql.errors import AccountSuspended, BudgetExhausted, LedgerError, ProgrammingError
 
@@ -53,7 +53,7 @@ class Charge(NamedTuple):
 class Ledger:
     """Made by `Ledger.open`."""
 
-    def __init__(self, file: LedgerFile, dataset: str, analyst: str | None, on_failure: OnFailure = "suspend") -> None:
+    def __init__(self, file: Store, dataset: str, analyst: str | None, on_failure: OnFailure = "suspend") -> None:
         self.dataset = dataset
         self.analyst = analyst
         self.on_failure = on_failure
@@ -79,9 +79,9 @@ class Ledger:
             raise ProgrammingError(
                 f"there is no on_failure={on_failure!r}", hint='write on_failure="suspend" or "warn"'
             )
-        if epsilon is None and (path == MEMORY or not os.access(path, os.F_OK)):
+        if epsilon is None and not is_there(path):
             raise _nothing_recorded(path)
-        file = LedgerFile(path)
+        file = open_store(path)
         try:
             ledger = cls(file, dataset, analyst, on_failure)
             with file.writing() as connection:
@@ -99,9 +99,9 @@ class Ledger:
     def at(cls, path: str | os.PathLike[str]) -> Ledger:
         """An existing ledger, whatever its dataset: to look at and to verify."""
         path = os.fspath(path)
-        if not Path(path).exists():
+        if not is_there(path):
             raise LedgerError(f"there is no ledger {path}", hint="check the path; it ends in .ledger by default")
-        file = LedgerFile(path)
+        file = open_store(path)
         with file.reading() as connection:
             recorded = Book(connection).budget(None)
         if recorded is None:
@@ -273,8 +273,8 @@ class Ledger:
     def verify(self) -> VerifyReport:
         """Walks the whole chain; raises LedgerError at the first entry that is not as written."""
         with self._file.reading() as connection:
-            book = Book(connection)
-            return verify_chain(book.rows(), book.last_number())
+            row = connection.execute(self._file.last_number).fetchone()
+            return verify_chain(Book(connection).rows(), 0 if row is None else row[0])
 
     def close(self) -> None:
         self._file.close()

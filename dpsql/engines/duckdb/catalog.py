@@ -34,6 +34,18 @@ def current_place(connection: duckdb.DuckDBPyConnection) -> Place:
     return Place(database, schema)
 
 
+def definitions(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[str, tuple[str, int]]:
+    """What each table there was created with, columns and constraints, and in which attached database.
+
+    While that stays the same, so does all that `found_tables` says of a table, which takes four times as long to ask.
+    Of a view it says nothing: its columns depend on tables that may be elsewhere.
+    """
+    found = connection.execute(
+        f"SELECT table_name, sql, database_oid FROM duckdb_tables() WHERE {place.condition}"
+    ).fetchall()
+    return {name.lower(): (sql, database) for name, sql, database in found}
+
+
 def found_tables(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[str, Found]:
     """The tables and views there, by their names in lower case, as SQL compares them."""
     views = {

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, cast
@@ -20,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 import duckdb
 import numpy as np
 
-from dpsql.engines.duckdb.catalog import Place, current_place, found_tables
+from dpsql.engines.duckdb.catalog import Place, current_place, definitions, found_tables
 from dpsql.engines.duckdb.copies import copy_table
 from dpsql.engines.duckdb.declared_tables import check_table, declared_columns, is_present
 from dpsql.engines.duckdb.files import files_of, names_files, table_name
@@ -51,6 +53,23 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
+@dataclass(frozen=True)
+class SharedTables:
+    """Where a database has the declared tables, what they were created with, and how they were found."""
+
+    place: Place
+    created: Mapping[str, tuple[str, int]]
+    found: Mapping[str, Found]
+
+    def differ(self, connection: duckdb.DuckDBPyConnection) -> bool:
+        """Whether one is no longer what it was."""
+        created = definitions(connection, self.place)
+        if all(name in created and created[name] == self.created.get(name) for name in self.found):
+            return False
+        now = found_tables(connection, self.place)
+        return any(now.get(name) != found for name, found in self.found.items())
+
+
 class DuckDBEngine:
     render = staticmethod(render)
 
@@ -60,13 +79,13 @@ class DuckDBEngine:
         *,
         guarantees: Guarantees | None = None,
         copied: bool = False,
-        shared: tuple[Place, Mapping[str, Found]] | None = None,
+        shared: SharedTables | None = None,
         waiting: Sequence[tuple[Table, object]] = (),
     ) -> None:
         """`copied`: whether nobody changes the rows any more. Then the schema says which columns are NULL in no row,
         and dpsql.completeness looks.
 
-        `shared`: where a database that others can change has the declared tables, and how they were found.
+        `shared`: the declared tables of a database that others can change.
 
         `waiting`: what tables of people are filled with when the first question has been paid for.
         """
@@ -121,11 +140,7 @@ class DuckDBEngine:
         raise problem
 
     def _compare_tables(self) -> None:
-        if self._shared is None:
-            return
-        place, before = self._shared
-        now = found_tables(self._connection, place)
-        if any(now.get(name) != found for name, found in before.items()):
+        if self._shared is not None and self._shared.differ(self._connection):
             raise OperationalError(
                 "a declared table was changed since the connection was opened", hint="connect again: it is checked anew"
             )
@@ -217,6 +232,7 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
     """Temporary views of the declared tables, in a database that has them already."""
     try:
         fix_meaning(connection)
+        created = definitions(connection, place)
         found = found_tables(connection, place)
         for table in schema.tables.values():
             if table.name.lower() not in found:
@@ -232,7 +248,8 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
         }
         present = _columns(schema, lambda table, column: is_present(column, declared[table.name.lower()]))
         guarantees = Guarantees(unique, present, (place.database.lower(), place.schema.lower()))
-        return DuckDBEngine(connection, guarantees=guarantees, shared=(place, declared) if shared else None)
+        watched = SharedTables(place, created, declared) if shared else None
+        return DuckDBEngine(connection, guarantees=guarantees, shared=watched)
     except duckdb.Error:
         problem = OperationalError("a declared view of the database cannot be read", hint="try it with DuckDB alone")
     except BaseException:
@@ -318,9 +335,14 @@ def _copy_tables(connection: duckdb.DuckDBPyConnection, sources: Mapping[str, ob
 
 def _fetched(found: duckdb.DuckDBPyConnection) -> Mapping[str, np.ndarray]:
     described = [(item[0], str(item[1])) for item in found.description or ()]
-    if any(kind.startswith("DECIMAL") for _, kind in described):
+    if any(map(_is_long_decimal, (kind for _, kind in described))):
         return _from_rows(described, found.fetchall())
     return {name: np.ma.asanyarray(column) for name, column in found.fetchnumpy().items()}
+
+
+def _is_long_decimal(kind: str) -> bool:
+    """Whether it has more digits than a double surely keeps, and gives back when it is rounded to them again."""
+    return kind.startswith("DECIMAL") and int(kind.partition("(")[2].partition(",")[0]) > sys.float_info.dig
 
 
 def _from_rows(described: list[tuple[str, str]], rows: list[tuple[Any, ...]]) -> dict[str, np.ndarray]:

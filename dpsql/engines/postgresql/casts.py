@@ -80,7 +80,8 @@ def try_cast(value: str, source: Known, kind: Kind, once: Once) -> str:
         case Text() if isinstance(source, (*WHOLE, Boolean, Date, Timestamp)):
             return by_code_points(f"CAST({value} AS TEXT)")
         case Text() if isinstance(source, Decimal):
-            return by_code_points(f"CAST(CAST({value} AS {type_name(source)}) AS TEXT)")
+            # With all digits after its point, and however many before: 99.99 is rounded to 100.
+            return by_code_points(f"CAST(round({value}, {source.scale}) AS TEXT)")
         case Date() | Timestamp() if isinstance(source, Date | Timestamp):
             return f"CAST({value} AS {type_name(kind)})"
     raise no_cast(source, kind)

@@ -24,7 +24,10 @@ TABLES = f"""
     FROM pg_class AS c WHERE {WHERE_SHOWN}
 """
 COLUMNS = f"""
-    SELECT c.relname, a.attname, a.atttypid, a.atttypmod, a.attnotnull, a.attgenerated
+    SELECT c.relname, a.attname, a.atttypid, a.atttypmod, a.attnotnull AND NOT EXISTS (
+            SELECT 1 FROM pg_constraint AS k WHERE k.conrelid = c.oid AND k.conkey = ARRAY[a.attnum]
+            AND k.contype = 'n' AND NOT k.convalidated
+        ), a.attgenerated
     FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
     WHERE {WHERE_SHOWN} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY c.oid, a.attnum
 """
@@ -37,7 +40,13 @@ CONSTRAINTS = f"""
     LEFT JOIN pg_attribute AS target ON target.attrelid = other.oid AND target.attnum = k.confkey[1]
     WHERE {WHERE_SHOWN} AND k.contype IN ('p', 'u', 'f') AND array_length(k.conkey, 1) = 1
 """
-PARTS = "SELECT i.inhparent, c.relkind FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid"
+PARTS = """
+    WITH RECURSIVE below AS (
+        SELECT inhparent AS top, inhrelid AS part FROM pg_inherits
+        UNION SELECT top, inhrelid FROM below JOIN pg_inherits ON inhparent = part
+    )
+    SELECT top, relkind FROM below JOIN pg_class AS c ON c.oid = part
+"""
 
 
 @dataclass(frozen=True)

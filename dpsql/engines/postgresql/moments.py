@@ -67,6 +67,11 @@ def whole_units_between(unit: str, first: str, last: str) -> str:
     return f"(({microseconds(timestamp(last))} - {microseconds(timestamp(first))}) / {size})"
 
 
+def days_later(day: str, days: str) -> str:
+    """NULL before the year 1: the engine's calendar begins a little earlier, and an earlier date fails."""
+    return f"CASE WHEN {day} - {FIRST_DAY} + {days} >= 0 THEN {day} + {days} END"
+
+
 def shifted(moment: str, amount: int, unit: str) -> str:
     """Where it would lead out of the engine's calendar it is NULL, as everything before the year 1 is."""
     name, count = ("month", amount * MONTHS[unit]) if unit in MONTHS else (unit, amount)

@@ -51,11 +51,7 @@ SHORT = {2: 400, math.inf: 80}
 LONGEST_NAME = 63
 """Bytes. The engine cuts off the rest, and two names would be one."""
 UNICODE = 'COLLATE "C.utf8"'
-INFIX = {
-    **STANDARD_INFIX,
-    "xor": "#",
-    "date + days": "+",
-}
+INFIX = {**STANDARD_INFIX, "xor": "#"}
 SPELLED: dict[str, Callable[..., str]] = {
     **STANDARD,
     "is finite": lambda value: f"(abs({value}) < {doubles.INFINITE})",
@@ -72,7 +68,9 @@ SPELLED: dict[str, Callable[..., str]] = {
     "ascii": lambda text: f"CAST(ascii({text}) AS BIGINT)",
     "contains": lambda text, part: f"(strpos({text}, {part}) > 0)",
     "like": lambda text, pattern, escape="''": f"({text} LIKE {pattern} ESCAPE {escape})",
-    "ilike": lambda text, pattern, escape="''": f"({text} {UNICODE} ILIKE {pattern} {UNICODE} ESCAPE {escape})",
+    "ilike": lambda text, pattern, escape="''": (
+        f"({text} {UNICODE} ILIKE {pattern} {UNICODE} ESCAPE {escape} {UNICODE})"
+    ),
     "date - date": lambda left, right: f"CAST({left} - {right} AS BIGINT)",
     "last day": moments.last_day,
     "epoch": lambda moment: (
@@ -90,6 +88,7 @@ SPELLED: dict[str, Callable[..., str]] = {
 }
 REPEATED: dict[str, Callable[..., str]] = {
     "unicode": lambda text: f"CASE WHEN {text} = '' THEN -1 ELSE CAST(ascii({text}) AS BIGINT) END",
+    "date + days": moments.days_later,
     "make date": moments.made,
     "from epoch microseconds": moments.from_microseconds,
     "exp": doubles.exponential,

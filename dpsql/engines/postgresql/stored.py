@@ -64,7 +64,7 @@ class StoredType:
     def read_as(self, column: str, declared: ColumnType) -> str:
         match declared:
             case Text():
-                return by_code_points(f"CAST({column} AS TEXT)")
+                return by_code_points(self._spelled(column))
             case Double() | Decimal() if self.name == "numeric":
                 return from_numeric(column, declared, self.digits)
             case Integer() if self.name == "numeric":
@@ -80,6 +80,12 @@ class StoredType:
                 return column
             case _:
                 return f"CAST({column} AS {type_name(declared)})"
+
+    def _spelled(self, column: str) -> str:
+        """An enum as its label and a UUID as its digits, whatever casts to text somebody made for them."""
+        if not self.is_enum and self.name != "uuid":
+            return f"CAST({column} AS TEXT)"
+        return f"CASE WHEN {column} IS NOT NULL THEN concat({column}) END"
 
 
 def _at_once(column: str, source: Kind, declared: ColumnType) -> str:

@@ -39,7 +39,7 @@ def ordinals(properties: Properties) -> Range:
     return tuple(end.toordinal() if isinstance(end, date) else None for end in (properties.low, properties.high))  # type: ignore[return-value]
 
 
-def days_facts(arguments: Sequence[Properties]) -> Properties:
+def days_properties(arguments: Sequence[Properties]) -> Properties:
     day, days = arguments
     if not (isinstance(day.type, Date) and isinstance(days.type, Integer)):
         raise Misfit(f"a number of days is added to a date, not {days.type.name} to {day.type.name}")
@@ -62,11 +62,11 @@ def days_sql(arguments: Sequence[Written]) -> Term:
     # NULL is held too, and leads out of the calendar like all that is too far.
     clamped = apply("least", apply("greatest", days.sql, integer(-LAST_ORDINAL)), integer(LAST_ORDINAL), kind=Integer())
     moved = apply("date + days", day.sql, TryCast(clamped, Short(32)), kind=Date())
-    properties = days_facts([day.properties, days.properties])
+    properties = days_properties([day.properties, days.properties])
     return in_calendar(moved, Date()) if properties.nullable else moved
 
 
-def interval_facts(arguments: Sequence[Properties]) -> Properties:
+def interval_properties(arguments: Sequence[Properties]) -> Properties:
     moment = arguments[0]
     low, high = _interval_ends(arguments)
     nullable = moment.nullable or not (isinstance(low, datetime) and isinstance(high, datetime))
@@ -125,6 +125,6 @@ def interval_sql(arguments: Sequence[Written]) -> Term:
 
 
 FUNCTIONS = (
-    Function("date + days", "date + days", days_facts, days_sql),
-    Function("date + interval", "date + INTERVAL 1 MONTH", interval_facts, interval_sql),
+    Function("date + days", "date + days", days_properties, days_sql),
+    Function("date + interval", "date + INTERVAL 1 MONTH", interval_properties, interval_sql),
 )

@@ -34,7 +34,7 @@ BOUNDARIES: dict[str, Callable[[datetime], int]] = {
 }
 
 
-def minus_facts(arguments: Sequence[Properties]) -> Properties:
+def minus_properties(arguments: Sequence[Properties]) -> Properties:
     """The days from one date to another."""
     if not all(isinstance(properties.type, Date) for properties in arguments):
         raise Misfit("the difference of timestamps is an interval; DATE_DIFF('hour', a, b) is a number")
@@ -48,7 +48,7 @@ def minus_sql(arguments: Sequence[Written]) -> Term:
     return apply("date - date", left, right, kind=Integer())
 
 
-def difference_facts(name: str, arguments: Sequence[Properties]) -> Properties:
+def difference_properties(name: str, arguments: Sequence[Properties]) -> Properties:
     """DATE_DIFF counts the boundaries of the unit between two moments, DATE_SUB the whole units; weeks are 7 days."""
     unit, first, last = arguments
     for properties in (first, last):
@@ -96,13 +96,13 @@ def _difference(name: str) -> Function:
     return Function(
         name,
         f"{name}('unit', from, to)",
-        partial(difference_facts, name),
+        partial(difference_properties, name),
         partial(difference_sql, name.lower().replace("_", " ")),
     )
 
 
 FUNCTIONS = (
-    Function("date - date", "date - date", minus_facts, minus_sql),
+    Function("date - date", "date - date", minus_properties, minus_sql),
     _difference("DATE_DIFF"),
     _difference("DATE_SUB"),
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Term
 
 
-def last_day_facts(arguments: Sequence[Properties]) -> Properties:
+def last_day_properties(arguments: Sequence[Properties]) -> Properties:
     (moment,) = arguments
     need_time("LAST_DAY", moment)
     starts = starts_within("month", moment)
@@ -39,7 +39,7 @@ def last_day_sql(arguments: Sequence[Written]) -> Term:
     return apply("last day", arguments[0].sql, kind=Date())
 
 
-def make_date_facts(arguments: Sequence[Properties]) -> Properties:
+def make_date_properties(arguments: Sequence[Properties]) -> Properties:
     need_count("MAKE_DATE", arguments, 3)
     if not all(isinstance(properties.type, Integer) for properties in arguments):
         raise Misfit("MAKE_DATE takes a year, a month and a day as integers")
@@ -56,7 +56,7 @@ def make_date_sql(arguments: Sequence[Written]) -> Term:
     return when(sound, apply("make date", *parts, kind=Date()))
 
 
-def epoch_facts(arguments: Sequence[Properties]) -> Properties:
+def epoch_properties(arguments: Sequence[Properties]) -> Properties:
     """Seconds since 1970."""
     (moment,) = arguments
     need_time("EPOCH", moment)
@@ -73,7 +73,7 @@ def epoch_sql(arguments: Sequence[Written]) -> Term:
 
 
 FUNCTIONS = (
-    Function("LAST_DAY", "LAST_DAY(date)", last_day_facts, last_day_sql),
-    Function("MAKE_DATE", "MAKE_DATE(year, month, day)", make_date_facts, make_date_sql),
-    Function("EPOCH", "EPOCH(date)", epoch_facts, epoch_sql),
+    Function("LAST_DAY", "LAST_DAY(date)", last_day_properties, last_day_sql),
+    Function("MAKE_DATE", "MAKE_DATE(year, month, day)", make_date_properties, make_date_sql),
+    Function("EPOCH", "EPOCH(date)", epoch_properties, epoch_sql),
 )

@@ -56,7 +56,7 @@ def in_calendar(moment: Term, kind: Date | Timestamp) -> Term:
     return when(test("between", moment, Constant(first, kind), Constant(last, kind)), moment)
 
 
-def part_facts(part: str, arguments: Sequence[Properties]) -> Properties:
+def part_properties(part: str, arguments: Sequence[Properties]) -> Properties:
     (moment,) = arguments
     need_time(part.upper(), moment)
     if part in RISING_PARTS:
@@ -123,7 +123,7 @@ def starts_within(unit: str, moment: Properties) -> list[datetime] | None:
     return list(starts_between(unit, low, high)) if (high - low) / UNIT_STEPS[unit] < MOST_VALUES else None
 
 
-def trunc_facts(arguments: Sequence[Properties]) -> Properties:
+def trunc_properties(arguments: Sequence[Properties]) -> Properties:
     unit, moment = arguments
     need_time("DATE_TRUNC", moment)
     if unit.constant not in UNIT_STEPS:
@@ -141,7 +141,7 @@ def trunc_sql(arguments: Sequence[Written]) -> Term:
     return apply("date trunc", unit.sql, written_as(Timestamp(), moment), kind=Timestamp())
 
 
-def yearweek_facts(arguments: Sequence[Properties]) -> Properties:
+def yearweek_properties(arguments: Sequence[Properties]) -> Properties:
     """The ISO year and week as one number, 202453; not every number between two of these is one."""
     (moment,) = arguments
     need_time("YEARWEEK", moment)
@@ -158,12 +158,12 @@ def _yearweek(moment: datetime) -> int:
 
 
 def _part(part: str) -> Function:
-    properties: Callable[[Sequence[Properties]], Properties] = partial(part_facts, part)
+    properties: Callable[[Sequence[Properties]], Properties] = partial(part_properties, part)
     return Function(part.upper(), f"{part.upper()}(date)", properties, partial(part_sql, part))
 
 
 FUNCTIONS = (
     *(_part(part) for part in PARTS),
-    Function("YEARWEEK", "YEARWEEK(date)", yearweek_facts, partial(part_sql, "yearweek")),
-    Function("DATE_TRUNC", "DATE_TRUNC('unit', date)", trunc_facts, trunc_sql),
+    Function("YEARWEEK", "YEARWEEK(date)", yearweek_properties, partial(part_sql, "yearweek")),
+    Function("DATE_TRUNC", "DATE_TRUNC('unit', date)", trunc_properties, trunc_sql),
 )

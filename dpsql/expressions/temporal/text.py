@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import apply
 from dpsql.expressions.function import Function, Misfit, Written
-from dpsql.expressions.properties import MOST_VALUES, Properties, fact_of, one_of
+from dpsql.expressions.properties import MOST_VALUES, Properties, one_of, property_of
 from dpsql.expressions.temporal.parts import need_time, starts_within
 from dpsql.schema.types import Text
 
@@ -46,19 +46,19 @@ PARTS = {
 }
 
 
-def name_facts(name: str, values: Sequence[str], arguments: Sequence[Properties]) -> Properties:
+def name_properties(name: str, values: Sequence[str], arguments: Sequence[Properties]) -> Properties:
     (moment,) = arguments
     need_time(name, moment)
     return one_of(Text(), values, nullable=moment.nullable)
 
 
-def format_facts(arguments: Sequence[Properties]) -> Properties:
+def format_properties(arguments: Sequence[Properties]) -> Properties:
     moment, pattern = arguments
     need_time("STRFTIME", moment)
     pieces = split_format(pattern.constant)
     values = _spelled(pieces, moment)
     if values is None:
-        return fact_of(Text(), nullable=moment.nullable)
+        return property_of(Text(), nullable=moment.nullable)
     return one_of(Text(), values, nullable=moment.nullable)
 
 
@@ -104,11 +104,11 @@ def name_sql(name: str, arguments: Sequence[Written]) -> Term:
 
 
 def _name(name: str, values: Sequence[str]) -> Function:
-    return Function(name, f"{name}(date)", partial(name_facts, name, values), partial(name_sql, name.lower()))
+    return Function(name, f"{name}(date)", partial(name_properties, name, values), partial(name_sql, name.lower()))
 
 
 FUNCTIONS = (
     _name("DAYNAME", DAYS),
     _name("MONTHNAME", MONTHS),
-    Function("STRFTIME", "STRFTIME(date, '%Y-%m')", format_facts, format_sql),
+    Function("STRFTIME", "STRFTIME(date, '%Y-%m')", format_properties, format_sql),
 )

@@ -1,0 +1,36 @@
+"""Which columns of a public table a finished query may read: the others need not be copied for it.
+
+Names alone decide. Too many columns are only slow, so whatever speaks of columns without their names reads all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+if TYPE_CHECKING:
+    from dpsql.relation.relation import Scan
+
+
+def only_read_columns(scan: Scan, query: exp.Expr) -> Scan:
+    """The table with the columns that the query may read, and one at least."""
+    if _speaks_of_all(query, scan.table.lower()):
+        return scan
+    names = {identifier.name.lower() for identifier in query.find_all(exp.Identifier)}
+    read = tuple(column for column in scan.columns if column.declared.lower() in names)
+    return replace(scan, columns=read or scan.columns[:1])
+
+
+def _speaks_of_all(query: exp.Expr, table: str) -> bool:
+    """By a star, by columns in common, by their order, or by the whole row."""
+    stars = (star for star in query.find_all(exp.Star) if not isinstance(star.parent, exp.Count))
+    rows = {table, *(alias.name.lower() for alias in query.find_all(exp.TableAlias))}
+    return (
+        any(True for _ in stars)
+        or any(True for _ in query.find_all(exp.Columns))
+        or any(join.method for join in query.find_all(exp.Join))
+        or any(alias.args.get("columns") for alias in query.find_all(exp.TableAlias))
+        or any(not column.table and column.name.lower() in rows for column in query.find_all(exp.Column))
+    )

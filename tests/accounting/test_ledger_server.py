@@ -1,0 +1,215 @@
+"""A ledger in a schema of PostgreSQL: the same account from several machines, with the guarantees of a file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import dpsql
+from dpsql.accounting.events import PureRelease
+from dpsql.accounting.ledger.ledger import Ledger
+
+psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed; pip install dpsql[postgres]")
+SPENDER = """
+import sys
+from fractions import Fraction
+from dpsql.accounting.events import PureRelease
+from dpsql.accounting.ledger.ledger import Ledger
+from dpsql.errors import BudgetExhausted
+
+ledger, made = Ledger.open(sys.argv[1], dataset="shop"), 0
+try:
+    while True:
+        charge = ledger.charge(PureRelease(Fraction(1, 100)), sql="q", fingerprint="f", epsilon=0.01)
+        ledger.released(charge)
+        ledger.let_go(charge)
+        made += 1
+except BudgetExhausted:
+    print(made)
+"""
+DIES = """
+import os, sys
+from fractions import Fraction
+from dpsql.accounting.events import PureRelease
+from dpsql.accounting.ledger.ledger import Ledger
+
+ledger = Ledger.open(sys.argv[1], dataset="shop")
+ledger.charge(PureRelease(Fraction(1, 100)), sql="q", fingerprint="f", epsilon=0.01)
+os._exit(9)
+"""
+
+
+@pytest.fixture
+def url(postgresql_url: str) -> Iterator[str]:
+    name = f"ledger_{os.urandom(4).hex()}"
+    yield f"{postgresql_url}&schema={name}"
+    with psycopg.connect(postgresql_url) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+
+
+def charge(ledger: Ledger, epsilon: str = "0.1") -> None:
+    entry = ledger.charge(PureRelease(Fraction(epsilon)), sql="q", fingerprint="f", epsilon=epsilon)
+    ledger.released(entry)
+    ledger.let_go(entry)
+
+
+def test_an_account_is_found_again(url: str) -> None:
+    first = Ledger.open(url, dataset="shop", epsilon=1)
+    charge(first)
+    first.close()
+    again = Ledger.open(url, dataset="shop")
+    assert again.budget.remaining.epsilon == pytest.approx(0.9)
+    assert [entry.state for entry in again.history()] == ["budget", "charged", "released"]
+    assert again.verify().entries == 3
+    assert Ledger.at(url).dataset == "shop"
+
+
+def test_there_is_none_before_a_budget_is_named(url: str) -> None:
+    with pytest.raises(dpsql.LedgerError, match="there is no budget"):
+        Ledger.open(url, dataset="shop")
+    with pytest.raises(dpsql.LedgerError, match="there is no ledger"):
+        Ledger.at(url)
+
+
+def test_a_stranger_is_refused(url: str) -> None:
+    Ledger.open(url, dataset="shop", epsilon=1).close()
+    with pytest.raises(dpsql.LedgerError, match="belongs to the dataset"):
+        Ledger.open(url, dataset="clinic", epsilon=1)
+
+
+def test_another_schema_is_left_alone(url: str) -> None:
+    base, _, name = url.rpartition("&schema=")
+    with psycopg.connect(base) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")
+        connection.execute(f"CREATE TABLE {name}.people (id integer)")
+    with pytest.raises(dpsql.LedgerError, match="is not a ledger"):
+        Ledger.open(url, dataset="shop", epsilon=1)
+
+
+def test_processes_spend_no_more_than_the_budget(url: str) -> None:
+    Ledger.open(url, dataset="shop", epsilon=Fraction("0.3"), composition="basic").close()
+    with ThreadPoolExecutor(3) as pool:
+        spent = [pool.submit(subprocess.check_output, [sys.executable, "-c", SPENDER, url]) for _ in range(3)]
+        made = [int(one.result()) for one in spent]
+    assert sum(made) == 30
+    assert Ledger.at(url).verify().entries == 61
+
+
+def test_threads_share_one_connection(url: str) -> None:
+    ledger = Ledger.open(url, dataset="shop", epsilon=1)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: charge(ledger, "0.05"), range(8)))
+    assert ledger.budget.remaining.epsilon == pytest.approx(0.6)
+
+
+def test_who_dies_after_a_charge_is_suspended(url: str) -> None:
+    Ledger.open(url, dataset="shop", epsilon=1).close()
+    assert subprocess.run([sys.executable, "-c", DIES, url], check=False).returncode == 9
+    ledger = Ledger.open(url, dataset="shop")
+    with pytest.raises(dpsql.AccountSuspended, match="failed after its charge"):
+        charge(ledger)
+    ledger.resume(None)
+    charge(ledger)
+
+
+def test_a_charge_that_is_worked_on_is_not_lost(url: str) -> None:
+    here, there = Ledger.open(url, dataset="shop", epsilon=1), Ledger.open(url, dataset="shop")
+    held = here.charge(PureRelease(Fraction("0.1")), sql="q", fingerprint="f", epsilon=0.1)
+    charge(there)
+    here.released(held)
+    here.let_go(held)
+    assert "suspended" not in {entry.state for entry in there.history()}
+
+
+def test_a_forked_child_works_for_itself(url: str) -> None:
+    ledger = Ledger.open(url, dataset="shop", epsilon=1)
+    held = ledger.charge(PureRelease(Fraction("0.1")), sql="q", fingerprint="f", epsilon=0.1)
+    if (child := os.fork()) == 0:  # pragma: no cover - the child's own
+        try:
+            charge(ledger)
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    ledger.released(held)
+    ledger.let_go(held)
+    assert ledger.budget.remaining.epsilon == pytest.approx(0.8)
+
+
+def test_entries_are_never_changed(url: str) -> None:
+    Ledger.open(url, dataset="shop", epsilon=1).close()
+    base, _, name = url.rpartition("&schema=")
+    for change in ("UPDATE {}.entries SET epsilon = '9'", "DELETE FROM {}.entries", "TRUNCATE {}.entries CASCADE"):
+        with psycopg.connect(base) as connection, pytest.raises(psycopg.Error, match="never changed"):
+            connection.execute(change.format(name))
+
+
+def test_a_tail_that_was_cut_off_is_missed(url: str) -> None:
+    ledger = Ledger.open(url, dataset="shop", epsilon=1)
+    charge(ledger)
+    base, _, name = url.rpartition("&schema=")
+    with psycopg.connect(base) as connection:
+        connection.execute(f"ALTER TABLE {name}.entries DISABLE TRIGGER never_changed")
+        connection.execute(f"DELETE FROM {name}.entries WHERE number = 3")
+    with pytest.raises(dpsql.LedgerError):
+        ledger.verify()
+
+
+def test_a_connection_that_broke_is_made_anew(url: str) -> None:
+    ledger = Ledger.open(url, dataset="shop", epsilon=1)
+    base, _, _ = url.rpartition("&schema=")
+    with psycopg.connect(base) as connection:
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+    with pytest.raises(dpsql.LedgerError, match="cannot be used"):
+        charge(ledger)
+    charge(ledger)
+    assert ledger.budget.remaining.epsilon == pytest.approx(0.9)
+
+
+def test_a_role_needs_no_more_than_the_page_grants(url: str) -> None:
+    Ledger.open(url, dataset="shop", epsilon=1).close()
+    base, _, name = url.rpartition("&schema=")
+    page = (Path(__file__).parents[2] / "docs" / "owners.md").read_text(encoding="utf-8")
+    grants = page.partition("```sql\nGRANT USAGE ON SCHEMA shop_ledger")[2].partition("```")[0]
+    role = f"role_{name}"
+    with psycopg.connect(base) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN")
+        connection.execute(
+            f"GRANT USAGE ON SCHEMA shop_ledger{grants}".replace("shop_ledger", name).replace("dpsql", role)
+        )
+    ledger = Ledger.open(url.replace("://owner@", f"://{role}@"), dataset="shop")
+    charge(ledger)
+    assert ledger.keep([])
+    assert ledger.verify().entries == 3
+    with psycopg.connect(base.replace("://owner@", f"://{role}@")) as connection:
+        for change in ("UPDATE {}.entries SET epsilon = '0'", "DELETE FROM {}.entries"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
+                connection.execute(change.format(name))
+
+
+def test_no_password_is_told() -> None:
+    with pytest.raises(dpsql.LedgerError) as refused:
+        Ledger.open("postgresql://me:secret@127.0.0.1:1/db", dataset="shop", epsilon=1)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_session_keeps_its_account_there(
+    url: str, shop_database: object, shop_schema: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dpsql.cli.app import main
+
+    with dpsql.connect(shop_database, schema=shop_schema, ledger=url, epsilon=1) as connection:
+        first = connection.execute("SELECT COUNT(*) FROM orders", epsilon=0.25).fetchone()
+    with dpsql.connect(shop_database, schema=shop_schema, ledger=url) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM orders", epsilon=0.25).fetchone() == first
+        assert connection.budget.remaining.epsilon == 0.75
+    with pytest.raises(SystemExit):
+        main(["ledger", "verify", url])
+    assert "intact" in capsys.readouterr().out
