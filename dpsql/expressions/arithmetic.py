@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.build import apply, arithmetic, double, integer, nonzero
+from dpsql.engine_sql.build import apply, arithmetic, double, integer, nonzero, test, when
 from dpsql.engine_sql.tree import Constant
 from dpsql.expressions.decimals import largest, operation_sql, product_decimal, sum_decimal
 from dpsql.expressions.function import Function, Misfit, Written
@@ -154,7 +154,10 @@ def by_nonzero(operator: str, arguments: Sequence[Written]) -> Term:
     divisor = nonzero(right, Constant(0, kind))
     if isinstance(kind, Integer):
         return arithmetic(operator, left, divisor)
-    return apply("fmod" if isinstance(kind, Double) else operator, left, divisor, kind=kind)
+    if isinstance(kind, Double):
+        # What is left of an infinity is no number.
+        return when(test("is finite", left), apply("double %", left, divisor, kind=kind))
+    return apply(operator, left, divisor, kind=kind)
 
 
 def negate_properties(arguments: Sequence[Properties]) -> Properties:

@@ -67,12 +67,6 @@ def lower_word(lowering: Lowering, node: exp.Expr) -> Expression | None:
     arguments = node.expressions
     if name in PAIRS and len(arguments) == 2:
         return build(PAIRS[name], *map(lowering.lower, arguments))
-    if name == "FMOD" and len(arguments) == 2:
-        return build("%", *(build(cast_to(Double()), lowering.lower(part)) for part in arguments))
-    if name == "EVEN" and len(arguments) == 1:
-        # Away from zero, to the next even number.
-        value = build(cast_to(Double()), lowering.lower(arguments[0]))
-        return build("*", build("*", build("CEIL", build("/", build("ABS", value), 2)), 2), build("SIGN", value))
     if name == "ERA" and len(arguments) == 1:
         return build("SIGN", build("YEAR", lowering.lower(arguments[0])))
     if name == "JULIAN" and len(arguments) == 1 and isinstance((day := lowering.lower(arguments[0])).type, Date):
@@ -149,14 +143,13 @@ def lower_log(lowering: Lowering, node: exp.Expr) -> Expression:
 
 
 def lower_hyperbolic(lowering: Lowering, node: exp.Expr) -> Expression:
-    """(e^x - e^-x) / 2, (e^x + e^-x) / 2, and their quotient."""
+    """(e^x - e^-x) / 2, (e^x + e^-x) / 2, and their quotient as 1 - 2 / (e^2x + 1), where nothing is infinite twice."""
     lowering.only(node, ("this",))
     build, value = builder(lowering, node), lowering.lower(node.this)
-    rising, falling = build("EXP", value), build("EXP", build("negate", value))
-    minus, plus = build("-", rising, falling), build("+", rising, falling)
     if isinstance(node, exp.Tanh):
-        return build("/", minus, plus)
-    return build("/", minus if isinstance(node, exp.Sinh) else plus, 2)
+        return build("-", 1, build("/", 2, build("+", build("EXP", build("*", value, 2)), 1)))
+    rising, falling = build("EXP", value), build("EXP", build("negate", value))
+    return build("/", build("-" if isinstance(node, exp.Sinh) else "+", rising, falling), 2)
 
 
 def lower_cotangent(lowering: Lowering, node: exp.Expr) -> Expression:

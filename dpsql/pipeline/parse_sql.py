@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from dpsql.pipeline.public_environment import PublicEnvironment
     from dpsql.pipeline.query_request import QueryRequest
 
+UNIT_FIRST = ("DATE_TRUNC", "DATETRUNC", "DATE_DIFF", "DATEDIFF")
+"""Functions whose first argument is a unit of time."""
 CHAINS = (exp.And, exp.Or, exp.SetOperation)
 """Operators whose chains are read link by link."""
 
@@ -157,6 +159,8 @@ def _statements(request: QueryRequest) -> tuple[Sequence[exp.Expr | None], SqlOp
         marks = list(marked(grammar.tokenize(sql), request.parameter_names))
         tokens, options = read_options(marks, sql, _given(request).by_any_name)
         _check_lists(tokens, sql)
+        if request.dialect == "duckdb":
+            _check_units(tokens, sql)
         return grammar.parser().parse(tokens, sql), options
     except ParseError as error:
         problem = _syntax_error(sql, error)
@@ -174,6 +178,19 @@ def _check_lists(tokens: Sequence[Token], sql: str) -> None:
         if listed and not _is_plain_list(tokens[position + 2 :]):
             raise Unsupported(
                 "IN takes a list in parentheses", at=Place(sql, bracket.start, bracket.end), hint="write x IN (1, 2)"
+            )
+
+
+def _check_units(tokens: Sequence[Token], sql: str) -> None:
+    """DATE_TRUNC(month, day) reads a column called month, which the parser takes for the unit."""
+    for name, parenthesis, unit, comma in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
+        called = name.text.upper() in UNIT_FIRST and parenthesis.token_type is TokenType.L_PAREN
+        bare = unit.token_type is not TokenType.STRING and comma.token_type is TokenType.COMMA
+        if called and bare and unit.text.isidentifier():
+            raise Unsupported(
+                f"the unit of {name.text.upper()} is a constant text",
+                at=Place(sql, unit.start, unit.end),
+                hint=f"write {name.text.upper()}('{unit.text.lower()}', ...)",
             )
 
 

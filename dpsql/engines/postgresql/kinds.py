@@ -56,7 +56,7 @@ def _first(values: Sequence[Term], operands: Sequence[Known]) -> Known:
 
 PATTERNS = "use LIKE, STARTS_WITH, ENDS_WITH, CONTAINS or SPLIT_PART"
 REFUSED: dict[str, tuple[str, str]] = {
-    "fmod": ("% of doubles", "CAST both sides to DECIMAL(18, 6)"),
+    "double %": ("% of doubles", "CAST both sides to DECIMAL(18, 6)"),
     "log2": ("LOG2", "write LN(x) / LN(2)"),
     "reverse": ("REVERSE", "compare the text as it is, or store it reversed"),
     "levenshtein": ("LEVENSHTEIN", "use LIKE or CONTAINS"),
