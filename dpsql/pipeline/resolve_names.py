@@ -48,7 +48,7 @@ class Resolved:
             [
                 *about_releases([readable_aggregate(part), *map(readable_call, part.calls)] for part in self.releases),
                 *((answer.table.name, [answer.sql]) for answer in self.adaptive),
-                ("post_processing", [shown(self.post_processing)]),
+                ("post-processing", [shown(self.post_processing)]),
             ]
         )
 
