@@ -1,29 +1,49 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup engines demo test test-long check format bench schemas reference docs screenshots plots clean
+.PHONY: help setup engines demo test test-engines certify test-long check format bench schemas reference docs screenshots plots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/.ready
+# One .venv in two steps: what dpsql itself needs, which is enough for the demo, and then what its tests need.
+RUN := .venv/.run
+TEST := .venv/.test
+# Which package pip is at, on one line. Errors go to stderr as they are; pip's own exit code is kept beside the pipe.
+PIP = { $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off $(1) || touch .venv/.failed; } \
+	| awk '/^ *(Collecting|Installing)/ {printf "\r\033[K  %.70s", $$0; fflush()} END {printf "\r\033[K"}'; \
+	! rm .venv/.failed 2>/dev/null
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP)  ## create .venv with everything in it; instantaneous when nothing changed
+setup: $(TEST)  ## create .venv with everything in it; instantaneous when nothing changed
 
-$(STAMP): pyproject.toml
-	@echo "setting up .venv ..."
+$(RUN): pyproject.toml
+	@echo "setting up .venv with what dpsql needs (about 320 MB) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,oracles]'
+	@$(call PIP,-e .)
 	@touch $@
 
-engines: setup  ## install PostgreSQL, so that its tests are not skipped
-	@test -d /usr/lib/postgresql || command -v initdb >/dev/null || apt-get install -y -qq postgresql
+$(TEST): $(RUN)
+	@echo "adding what the tests need (about 1 GB) ..."
+	@$(call PIP,-e '.[dev,oracles]')
+	@touch $@
 
-demo: setup  ## ask a small shop some private questions
+engines: setup  ## install PostgreSQL and Spark, so that their tests are not skipped
+	@test -d /usr/lib/postgresql || command -v initdb >/dev/null || apt-get install -y -qq postgresql
+	@command -v java >/dev/null || apt-get install -y -qq openjdk-17-jre-headless
+	@$(BIN)/python -c "import pyspark, grpc" 2>/dev/null || \
+		$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[spark]'
+
+demo: $(RUN)  ## ask a small shop some private questions
 	@$(BIN)/python examples/demo.py
 
 test: setup  ## run the whole suite
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+test-engines: setup  ## run the tests on Spark, which takes a while to start
+	@$(BIN)/python -m pytest -q -m spark tests/engines
+
+certify: engines  ## ask PostgreSQL and Spark every question of the tests: an hour
+	@$(BIN)/python benchmarks/certify_engines.py
 
 test-long: setup  ## run the statistical tests that take minutes
 	@$(BIN)/python -m pytest -n 2 -q -m long
@@ -46,8 +66,9 @@ bench: setup  ## run every benchmark; fails if one of them missed its goal
 schemas: setup  ## rewrite the JSON Schema that editors use
 	@$(BIN)/python -m dpsql.schema.export schemas/dpsql.schema.json
 
-reference: setup  ## rewrite the list of aggregates in docs/sql.md
+reference: setup  ## rewrite the lists of aggregates and words in docs/sql.md
 	@$(BIN)/python -m dpsql.aggregates.reference docs/sql.md
+	@$(BIN)/python -m dpsql.resolve.reference docs/sql.md
 
 docs: setup  ## build the documentation in build/site; a warning is an error
 	@$(BIN)/python -c "import material" 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[docs]'
@@ -58,9 +79,10 @@ screenshots: setup  ## take the pictures in docs/images again; installs Chromium
 	@command -v chromium >/dev/null || apt-get install -y -qq chromium
 	@$(BIN)/python docs/screenshots.py
 
-plots: setup  ## measure the mechanisms and draw the plots of docs/mechanisms.md and docs/local.md
+plots: setup  ## measure the mechanisms and draw the plots of the documentation
 	@$(BIN)/python benchmarks/plot_mechanisms.py
 	@$(BIN)/python benchmarks/plot_local.py
+	@$(BIN)/python benchmarks/plot_choosing.py
 
 clean:  ## remove everything that can be made again
 	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

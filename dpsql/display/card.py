@@ -34,6 +34,13 @@ def grid(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
+def words(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A plain table of text."""
+    head = "".join(_td("th", 0, name) for name in names)
+    body = "".join(f"<tr>{''.join(_td('td', 0, value) for value in row)}</tr>" for row in rows)
+    return f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
 def paragraph(words: str) -> str:
     return f"<p>{text(words)}</p>"
 

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, Unsupported
-from dpsql.expressions import lower_positions, lower_special, lower_words
+from dpsql.expressions import comparison, lower_positions, lower_special, lower_words
 from dpsql.expressions.arithmetic import DECIMAL_RULES
 from dpsql.expressions.constants import folded, read_nulls, read_numbers, read_texts
 from dpsql.expressions.decimals import is_certain
 from dpsql.expressions.emit import check_depth, check_parts
 from dpsql.expressions.function import Function, Misfit
+from dpsql.expressions.mismatches import mismatch
+from dpsql.expressions.refusals import refusal
 from dpsql.expressions.table import FUNCTIONS as FUNCTIONS
 from dpsql.expressions.table import NODES, PARSER_NOTES
 from dpsql.expressions.temporal import lower as lower_dates
@@ -31,6 +32,7 @@ from dpsql.source import Place
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+COMPARISONS = {function.name for function in comparison.FUNCTIONS} - {"AND", "OR", "NOT", "IS NULL"}
 SPECIAL = {
     **lower_special.SPECIAL,
     **lower_positions.SPECIAL,
@@ -69,8 +71,11 @@ class Lowering:
             arguments = read(function.name, arguments)
         try:
             properties = function.properties([type_properties(argument) for argument in arguments])
-        except Misfit as problem:
-            raise ProgrammingError(str(problem), at=place, hint=f"write it like  {function.takes}") from None
+        except Misfit as misfit:
+            problem, hint = str(misfit), f"write it like  {function.takes}"
+            if function.name in COMPARISONS:
+                problem, hint = mismatch(function.name, arguments) or (problem, hint)
+            raise ProgrammingError(problem, at=place, hint=hint) from None
         call = Call(function, arguments, properties.type, place)
         check_depth(call)
         check_parts(call.parts, place)
@@ -87,7 +92,7 @@ class Lowering:
         return place_of(node, self.source)
 
     def refuse(self, node: exp.Expr) -> Unsupported:
-        return refusal(node, self.place(node), self.source)
+        return refusal(node, self.place(node))
 
 
 def _check_tried(call: Call) -> None:
@@ -123,70 +128,3 @@ def _only_place(node: exp.Expr, source: str) -> Place | None:
         return None
     found = list(re.finditer(rf"\b{node.sql_name()}\b", source, re.IGNORECASE))
     return Place(source, found[0].start(), found[0].end() - 1) if len(found) == 1 else None
-
-
-# Why a function is not in the table, said so that the analyst knows what to write instead.
-
-CHANCE = ("the answer would depend on chance", "leave it out; dpsql adds the noise itself")
-CLOCK = ("the answer would depend on when it is asked", "write the date itself: DATE '2024-01-31'")
-STATE = ("the answer would depend on what was asked before", "leave it out")
-SESSION = ("the answer would depend on who asks and where", "write the value itself")
-TIMES = (
-    "an interval is only added to a date or taken from one",
-    "write  day + INTERVAL 3 MONTH  or  DATE_DIFF('day', a, b)",
-)
-NO_OTHER = "the functions that can be are listed in docs/sql.md"
-
-VOLATILE = {
-    CHANCE: "RAND RANDOM UUID GEN_RANDOM_UUID UUIDV4 UUIDV7 SETSEED",
-    CLOCK: "NOW TODAY CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_DATETIME LOCALTIME LOCALTIMESTAMP AGE "
-    "GET_CURRENT_TIME GET_CURRENT_TIMESTAMP TRANSACTION_TIMESTAMP",
-    STATE: "NEXTVAL CURRVAL TXID_CURRENT GETVARIABLE",
-    SESSION: "CURRENT_USER CURRENT_VERSION CURRENT_SCHEMA CURRENT_DATABASE CURRENT_SETTING GETENV VERSION",
-    TIMES: "INTERVAL",
-}
-REASONS = {name: reason for reason, names in VOLATILE.items() for name in names.split()}
-
-
-def refusal(node: exp.Expr, place: Place | None, source: str) -> Unsupported:
-    name = spoken(node, source)
-    if name in REASONS:
-        reason, hint = REASONS[name]
-        return Unsupported(f"{name} cannot be used below an aggregate: {reason}", at=place, hint=hint)
-    close = [] if type(node) in SIGNS else get_close_matches(name, FUNCTIONS, n=3, cutoff=0.5)
-    hint = "close to it: " + ", ".join(FUNCTIONS[match].takes for match in close) if close else NO_OTHER
-    return Unsupported(f"{name} cannot be used below an aggregate", at=place, hint=hint)
-
-
-LONGEST_WORD = 30
-SIGNS: dict[type[exp.Expr], str] = {
-    **dict.fromkeys((exp.Bracket, exp.Array, exp.Slice), "[...]"),
-    exp.Struct: "{...}",
-    exp.GroupConcat: "STRING_AGG",
-    exp.Any: "ANY",
-    exp.All: "ALL",
-    exp.Star: "*",
-    exp.Tuple: "a list in parentheses",
-    exp.Lambda: "a lambda",
-    exp.Window: "a window",
-    exp.Interval: "INTERVAL",
-    exp.Distinct: "DISTINCT",
-    **dict.fromkeys((exp.Subquery, exp.Select, exp.Exists, exp.In), "this subquery"),
-}
-"""What people call nodes that have no name."""
-
-
-def spoken(node: exp.Expr, source: str) -> str:
-    """What the analyst wrote; a name of the parser's nodes is nobody's word."""
-    if isinstance(node, exp.Anonymous):
-        return node.name.upper()
-    if type(node) in SIGNS:
-        return SIGNS[type(node)]
-    start, end = node.meta.get("start"), node.meta.get("end")
-    if start is not None and end is not None and re.fullmatch(r"\w+", source[start : end + 1]):
-        return source[start : end + 1].upper()
-    if isinstance(node, exp.Func):
-        return node.sql_name()
-    place = place_of(node, source)
-    text = "" if place is None else source[place.start : place.end + 1]
-    return text if 0 < len(text) <= LONGEST_WORD else "this"

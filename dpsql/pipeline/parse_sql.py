@@ -23,6 +23,7 @@ from dpsql.limits import (
 )
 from dpsql.pipeline.query_request import with_options, with_proposal
 from dpsql.pipeline.readable import laid_out
+from dpsql.pipeline.syntax_hints import syntax_hint
 from dpsql.resolve.options import SqlOptions, read_options
 from dpsql.resolve.other_words import respell
 from dpsql.resolve.parameters import Parameters, bind, check_parameters, check_text, marked
@@ -90,13 +91,30 @@ def _one_query(request: QueryRequest) -> tuple[exp.Query, SqlOptions]:
         )
     tree = unpivoted(statements[0], sql)
     if not isinstance(tree, exp.Query):
-        raise Unsupported(
-            f"{sql.split(maxsplit=1)[0].upper()} cannot be asked: dpsql only answers questions",
-            hint="write a SELECT; the data itself is changed with the database's own tools",
-        )
+        raise no_question(tree)
     if any(not any(group.args.values()) for group in tree.find_all(exp.Group)):
         raise SqlSyntaxError("nothing stands behind GROUP BY", hint="name a key, or leave GROUP BY out")
     return tree, options
+
+
+def no_question(tree: exp.Expr) -> SqlSyntaxError | Unsupported:
+    """What is said to a statement that is not a query."""
+    if isinstance(tree, exp.Column | exp.Placeholder | exp.Literal | exp.Alias):
+        return SqlSyntaxError("this is not a question", hint="write one, such as  SELECT COUNT(*) FROM a_table")
+    word = tree.this if isinstance(tree, exp.Command) else tree.key
+    if isinstance(tree, exp.Pivot):
+        return Unsupported("PIVOT cannot be asked", hint="write a column for each: COUNT_IF(x = 'a') AS a")
+    if isinstance(tree, exp.Summarize):
+        return Unsupported(
+            "SUMMARIZE cannot be asked",
+            hint="DESCRIBE a_table lists its columns; ask for COUNT, AVG, MIN, MAX and STDDEV of those you need",
+        )
+    if isinstance(tree, exp.Describe | exp.Show):
+        return Unsupported(f"{word.upper()} cannot be asked of that", hint="write SHOW TABLES, or DESCRIBE a_table")
+    return Unsupported(
+        f"{str(word).upper()} cannot be asked: dpsql only answers questions",
+        hint="write a SELECT; the data itself is changed with the database's own tools",
+    )
 
 
 def _check_size(tree: exp.Query) -> None:
@@ -212,10 +230,8 @@ def _syntax_error(sql: str, error: ParseError) -> SqlSyntaxError:
     if highlight and found >= 0:
         begin = sql.find(highlight, found + min(40, start))
         place = Place(sql, begin, begin + len(highlight) - 1)
-        return SqlSyntaxError(
-            f'the query cannot be read at "{highlight}"', at=place, hint="check the words before and at the mark"
-        )
-    return SqlSyntaxError("the query cannot be read", hint="check for a missing word at its end")
+        return SqlSyntaxError(f'the query cannot be read at "{highlight}"', at=place, hint=syntax_hint(sql, begin))
+    return SqlSyntaxError("the query cannot be read", hint=syntax_hint(sql, len(sql)))
 
 
 def _line_start(sql: str, line: int) -> int:

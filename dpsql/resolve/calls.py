@@ -14,7 +14,8 @@ from dpsql.aggregates.table import ways_to_ask
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.casts import cast_to
 from dpsql.expressions.constants import as_beside
-from dpsql.expressions.lower import spoken
+from dpsql.expressions.elsewhere import INSTEAD
+from dpsql.expressions.refusals import IN_AGGREGATE, spoken
 from dpsql.expressions.tree import Call
 from dpsql.relation import per_unit
 from dpsql.relation.per_unit import check_per_unit, result_type
@@ -70,7 +71,7 @@ def _quantile_calls(node: exp.Expr, lowering: Lowering, place: Place | None) -> 
     asked = read_quantiles(plain)
     if asked is None or extra_clauses(plain, {"this", "expression", "quantile"}):
         raise Unsupported(
-            f"{_spoken(node, lowering)} cannot be asked in this form",
+            f"{_spoken(node, place)} cannot be asked in this form",
             at=place,
             hint="write MEDIAN(x) or QUANTILE_CONT(x, 0.9)",
         )
@@ -91,7 +92,9 @@ def _quantile_calls(node: exp.Expr, lowering: Lowering, place: Place | None) -> 
 def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> AggregateCall:
     asked = _spelled(node)
     if asked is None:
-        raise Unsupported(f"{_spoken(node, lowering)} cannot be asked", at=place, hint=HINT)
+        name = _spoken(node, place)
+        hint = f"write  {INSTEAD[name]}" if name in INSTEAD else HINT
+        raise Unsupported(f"{name} over many people cannot be asked", at=place, hint=hint)
     possible = argument_counts(asked.name)
     if len(asked.arguments) not in possible:
         takes = "one column there" if possible[-1] == 1 else f"{' or '.join(map(str, possible))} arguments"
@@ -110,9 +113,7 @@ def _counted(value: Expression) -> Expression:
 
 def _argument(node: exp.Expr, lowering: Lowering, place: Place | None) -> Expression:
     if has_aggregate(node):
-        raise ProgrammingError(
-            "an aggregate cannot stand inside another", at=place, hint="aggregate in a subquery, then again outside"
-        )
+        raise ProgrammingError("an aggregate cannot stand inside another", at=place, hint=IN_AGGREGATE[1])
     return lowering.lower(node)
 
 
@@ -157,10 +158,8 @@ def _where(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
     return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
 
 
-def _spoken(node: exp.Expr, lowering: Lowering) -> str:
-    if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.WithinGroup):
-        return _spoken(node.this, lowering)
-    return spoken(node, lowering.source)
+def _spoken(node: exp.Expr, place: Place | None) -> str:
+    return spoken(node.this if isinstance(node, exp.Filter | exp.IgnoreNulls) else node, place)
 
 
 def per_unit_type(call: AggregateCall) -> ColumnType:

@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     Respelled = Callable[[exp.Expr], exp.Expr]
 
 DIALECTS = ("duckdb", "bigquery", "snowflake", "postgres")
+WORDS = (
+    *("SAFE_DIVIDE", "DIV0", "NVL", "NVL2", "IFNULL", "IIF", "ZEROIFNULL", "DECODE", "EQUAL_NULL", "COUNTIF"),
+    *("TO_CHAR", "TO_DATE", "FORMAT_DATE", "DATEADD", "DATEDIFF", "TO_NUMBER", "TO_DOUBLE", "SAFE_CAST"),
+    *("REGEXP_CONTAINS", "x IN UNNEST([1, 2])", "REGR_COUNT", "REGR_AVGX", "REGR_AVGY", "REGR_SXX", "REGR_SYY"),
+    "REGR_SXY",
+)
+"""What the parser knows besides, in the grammar that it is written in; NAMES are those that it leaves as they are."""
 FORMATS = {
     "YYYY": "%Y",
     "YY": "%y",

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from dpsql.expressions.tree import Column, Expression
 from dpsql.relation.relation import Distinct, Filter, Project, Relation, Window
+from dpsql.resolve.people_shown import SHOWS_ROWS, people_shown
 from dpsql.resolve.rows import Rows, inner_name
 from dpsql.resolve.syntax import free_name, output_name, unaliased
 from dpsql.resolve.windows import Windows, read_windows
@@ -77,6 +78,9 @@ def refuse_order(below: Filtered, select: exp.Select, rows: str, hint: str) -> N
     """Which rows come first depends on other people's. An order alone chooses none, and means nothing below."""
     for clause in ("limit", "offset"):
         if select.args.get(clause):
+            if select.parent is None:  # whatever the order, rows of people would be shown
+                resolver = below.scope.resolver
+                raise resolver.refuse(*people_shown(select, SHOWS_ROWS, resolver.schema))
             raise below.scope.resolver.refuse(f"{clause.upper()} cannot be used on {rows}", select.args[clause], hint)
 
 

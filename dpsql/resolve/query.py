@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import Error, Unsupported
-from dpsql.expressions.lower import place_of, spoken
+from dpsql.expressions.lower import place_of
 from dpsql.limits import MOST_RELEASES
 from dpsql.relation.relation import Scan
 from dpsql.relation.size import check_size
@@ -19,6 +19,7 @@ from dpsql.resolve.collected import mentioned_columns
 from dpsql.resolve.desugar import desugar
 from dpsql.resolve.free_columns import free_columns
 from dpsql.resolve.inner import INNER, reports_name
+from dpsql.resolve.people_shown import AGGREGATE_FIRST, SHOWS_ROWS, people_shown
 from dpsql.resolve.per_key import PublicTables, grouped_by_key
 from dpsql.resolve.project import project
 from dpsql.resolve.qualified import is_qualified, read_qualified
@@ -60,10 +61,12 @@ SELECT_CLAUSES = {
     "distinct",
     "with_",
 }
-CLAUSE_WORDS = {"sample": "TABLESAMPLE", "pivots": "PIVOT", "match": "MATCH_RECOGNIZE", "laterals": "LATERAL VIEW"}
-"""Clauses that the parser calls otherwise than people do."""
+CLAUSES = {"pivots": "PIVOT", "sample": "SAMPLE"}
+WHOLE_TABLES = "read whole tables and choose with WHERE; above an aggregate all of SQL can be used"
+INSTEAD_OF = {
+    "pivots": "write a column for each value: COUNT_IF(x = 'a') AS a, COUNT_IF(x = 'b') AS b",
+}
 RESERVED = ("_release", "_reports")
-AGGREGATE_FIRST = "let it aggregate: COUNT(*), SUM(x), AVG(x)"
 
 
 @dataclass(kw_only=True)
@@ -109,7 +112,7 @@ class Resolver:
             raise self.refuse(
                 "bounds are for an aggregate", node, "write SUM(x, contribution_bounds_per_row => (0, 5))"
             )
-        post_processing = self.answer(tree, {}, refusal="the query would show rows of people as they are")
+        post_processing = self.answer(tree, {}, refusal=SHOWS_ROWS)
         for node in post_processing.find_all(exp.Anonymous):
             if is_wrapper(node):
                 raise self.refuse(
@@ -142,7 +145,7 @@ class Resolver:
         if isinstance(node, exp.SetOperation):
             return self.set_operation(node, named)
         if not isinstance(node, exp.Select):
-            raise self.refuse(f"{spoken(node, self.text)} cannot be asked here", node, "write a SELECT")
+            raise self.refuse("this cannot be asked here", node, "write a SELECT")
         named = self.with_clause(node, named)
         items = from_items(node, named, self)
         if not any(isinstance(item, Rows) for item in items):
@@ -154,7 +157,7 @@ class Resolver:
         """The query, which must be an answer; rows of people are refused."""
         found = self.query(node, named)
         if isinstance(found, Rows):
-            raise self.refuse(refusal, node, AGGREGATE_FIRST)
+            raise self.refuse(*people_shown(node, refusal, self.schema))
         tree = found.tree or node
         return exp.Subquery(this=tree) if isinstance(node, exp.Subquery) and tree is not node else tree
 
@@ -273,9 +276,10 @@ class Resolver:
     def only(self, node: exp.Expr, keys: set[str]) -> None:
         """Refuses TABLESAMPLE, PIVOT and whatever else stands beside what is understood."""
         for clause in extra_clauses(node, keys):
-            value, word = node.args[clause], CLAUSE_WORDS.get(clause, clause.upper().strip("_").replace("_", " "))
+            value = node.args[clause]
+            word = CLAUSES.get(clause, clause.upper().rstrip("_"))
             raise self.refuse(
                 f"{word} cannot be used over rows of people",
                 value if isinstance(value, exp.Expr) else node,
-                "read whole tables and choose with WHERE; above an aggregate all of SQL can be used",
+                INSTEAD_OF.get(clause, WHOLE_TABLES),
             )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import UnknownName
-from dpsql.expressions.lower import spoken
 from dpsql.resolve.adaptive_subqueries import adaptive_rows
 from dpsql.resolve.collected import reads_reports
 from dpsql.resolve.joins import Source, add_step, read_step
@@ -66,18 +65,10 @@ def _item(node: exp.Expr, named: Named, resolver: Resolver) -> Item:
         return Answer(None)
     else:
         raise resolver.refuse(
-            f"FROM cannot read {_what(node, resolver.text)}",
-            node,
-            "read declared tables, and subqueries and joins of them",
+            "FROM cannot read this", node, "read declared tables (SHOW TABLES), and subqueries and joins of them"
         )
     alias = node.args.get("alias")
     return found if alias is None else with_column_names(found, alias, resolver.place(alias))
-
-
-def _what(node: exp.Expr, text: str) -> str:
-    """A function by its name; what has none is called this."""
-    function = node.this if isinstance(node, exp.Table) else node
-    return spoken(function, text) if isinstance(function, exp.Func) else "this"
 
 
 def _by_name(node: exp.Table, named: Named, resolver: Resolver) -> Item:

@@ -145,7 +145,7 @@ def test_bars_share_a_scale_that_holds_zero() -> None:
         (Decimal("12.50"), (12.0, 13.0), ("12.50", "± 0.50")),
         (0.000123, (0.000023, 0.000223), ("0.00012", "± 0.00010")),
         (7, (7.0, 7.0), ("7", "± 0")),
-        (119.0, (0.0, 120.0), ("119", "0 to 120")),
+        (119.0, (0.0, 120.0), ("119", "[0, 120]")),
         (2.5, (-math.inf, math.inf), ("2.5", "± ∞")),
         (math.nan, (math.nan, math.nan), ("nan", "")),
         (None, None, ("NULL", "")),
@@ -169,7 +169,7 @@ def test_an_explanation_is_a_card(shop: dpsql.Connection) -> None:
     assert "its error depends on the answer" in page.text
     assert "orders.customer_id" in page.text
     assert "3 groups per unit, 2 rows per group" in page.text
-    assert f"shown from a noisy {explained.releases[0].threshold} units on" in page.text
+    assert f"the noisy number of units is at least {explained.releases[0].threshold}" in page.text
     assert "details" in page.tags
     assert " ".join(explained.releases[0].sql.split()) in page.text
 

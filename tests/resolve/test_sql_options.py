@@ -111,7 +111,11 @@ def test_the_words_stay_names(shop_schema: dict[str, Any]) -> None:
         )
     assert explained.cost.epsilon == 0.1
     (release,) = explained.releases
-    assert (release.keys, [measure.what for measure in release.measures]) == (("_k0",), ["SumValues", "SumValues"])
+    assert release.keys == ("_k0",)
+    assert [measure.what for measure in release.measures] == [
+        "sum of epsilon clamped to [0, 9]",
+        "sum of clamped clamped to [1, 2], [0, 5] for each unit",
+    ]
 
 
 # -- small groups ------------------------------------------------------------------------------------------------------
@@ -132,9 +136,9 @@ def test_min_units_hide_public_groups(units: int, rows: int, shop: dpsql.Connect
     sql = clause(f"epsilon = 50, min_privacy_units_per_group = {units}")
     (release,) = shop.explain(sql).releases
     assert release.threshold == units
-    assert [measure.what for measure in release.measures] == ["CountRows", "CountUnits"]
+    assert [measure.what for measure in release.measures] == ["rows", "units"]
     assert len(shop.execute(sql).fetchall()) == rows
-    assert f"shown from a noisy {units} units on: as asked for" in str(shop.explain(sql))
+    assert f"shown where the noisy number of units is at least {units}: as asked for" in str(shop.explain(sql))
 
 
 def test_min_units_of_public_groups_need_no_delta(small_shop: Any, shop_schema: dict[str, Any]) -> None:
@@ -303,7 +307,7 @@ REFUSED: list[tuple[str, type[dpsql.Error], str, str]] = [
     ("SELECT ANON_PRODUCT(items) FROM orders", UNSUPPORTED, "ANON_PRODUCT", "ANON_AVG"),
     ("SELECT ANON_SUM(itms CLAMPED BETWEEN 0 AND 5) FROM orders", UNKNOWN, "itms", "items"),
     (clause("epsilon = 1", "SUM(amuont) FROM orders"), UNKNOWN, "amuont", "amount"),
-    (clause("epsilon = 1", "COUNT(*) FORM orders WHERE"), SYNTAX, "orders", "words"),
+    (clause("epsilon = 1", "COUNT(*) FORM orders WHERE"), SYNTAX, "orders", "did you mean FROM instead of FORM"),
     (
         "SELECT n, DP_INTERVAL_LOW(n) FROM (SELECT COUNT(*) AS n FROM orders)",
         UNSUPPORTED,

@@ -215,7 +215,7 @@ TEXT_FILES = [
     csv("{line_breaks: 1}", ".line_breaks", "is not true or false", "line_breaks: true"),
 ]
 TABLES = [
-    table("{columns: {id: integer}}", "t", "is private and names no unit", "unit: customer_id"),
+    table("{columns: {id: integer}}", "t", "is private and names no unit", "unit: id  if"),
     table("{public: true, unit: id, columns: {id: integer}}", "t.unit", 'public table has no "unit"', "remove unit"),
     table("{public: true, unique: true, columns: {id: integer}}", "t.unique", 'no "unique"', "remove unique"),
     table("{public: true, contribution: {}, columns: {id: text}}", "t.contribution", 'no "contribution"', "remove"),

@@ -52,7 +52,8 @@ class Span:
         return [part for part in ((self.months, "month"), (self.days, "day"), (self.seconds, "second")) if part[0]]
 
 
-TO_SPANS = {f"TO_{unit.upper()}S": unit for unit in (*MONTHS, *DAYS, *SECONDS)}
+PLURALS = {"millennium": "millennia", "century": "centuries"}
+TO_SPANS = {f"TO_{PLURALS.get(unit, unit + 's').upper()}": unit for unit in (*MONTHS, *DAYS, *SECONDS)}
 
 
 def is_interval(node: exp.Expr) -> bool:
