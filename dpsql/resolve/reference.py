@@ -20,10 +20,6 @@ OPERATORS: dict[type[exp.Expr], str] = {
     exp.BitwiseRightShift: "a >> 3",
     exp.DateBin: "TIME_BUCKET",
 }
-    exp.BitwiseLeftShift: "a << 3",
-    exp.BitwiseRightShift: "a >> 3",
-    exp.DateBin: "TIME_BUCKET",
-}
 
 
 def reference() -> str:

@@ -20,6 +20,7 @@ from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer
 from dpsql.engines.spark import doubles, moments, texts
 from dpsql.engines.spark.around_rank import around_rank
 from dpsql.engines.spark.casts import no_cast, try_cast, type_name
+from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
