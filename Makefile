@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup engines demo test test-long check format bench schemas reference docs screenshots plots clean
+.PHONY: help setup engines demo test test-engines certify test-long check format bench schemas reference docs screenshots plots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -27,14 +27,23 @@ $(TEST): $(RUN)
 	@$(call PIP,-e '.[dev,oracles]')
 	@touch $@
 
-engines: setup  ## install PostgreSQL, so that its tests are not skipped
+engines: setup  ## install PostgreSQL and Spark, so that their tests are not skipped
 	@test -d /usr/lib/postgresql || command -v initdb >/dev/null || apt-get install -y -qq postgresql
+	@command -v java >/dev/null || apt-get install -y -qq openjdk-17-jre-headless
+	@$(BIN)/python -c "import pyspark, grpc" 2>/dev/null || \
+		$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[spark]'
 
 demo: $(RUN)  ## ask a small shop some private questions
 	@$(BIN)/python examples/demo.py
 
 test: setup  ## run the whole suite
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+test-engines: setup  ## run the tests on Spark, which takes a while to start
+	@$(BIN)/python -m pytest -q -m spark tests/engines
+
+certify: engines  ## ask PostgreSQL and Spark every question of the tests: an hour
+	@$(BIN)/python benchmarks/certify_engines.py
 
 test-long: setup  ## run the statistical tests that take minutes
 	@$(BIN)/python -m pytest -n 2 -q -m long

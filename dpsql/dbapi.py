@@ -301,6 +301,7 @@ class Cursor:
             mechanism: such as "gaussian" or "smooth"; the best one is chosen if left out.
             propose: for propose-test-release: how far one unit can move the answer.
             max_groups, max_rows_per_group: how much of one unit counts.
+            weights: by name, which columns matter more; twice the weight is half the error.
             fresh: draw again instead of recalling the same answer.
 
         Returns:
@@ -384,6 +385,11 @@ class Cursor:
     def receipt(self) -> Receipt:
         """What the answer cost."""
         return self.result.receipt
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What bounding left out, how rows were chosen, which columns are mostly noise."""
+        return self.result.notes
 
     def df(self) -> pd.DataFrame:
         return self.result.df() if self._listing is None else self._listing.df()

@@ -10,7 +10,7 @@ from dpsql.aggregates.readable import quantum_of, readable_measure, readable_sta
 from dpsql.aggregates.statistic import Matched
 from dpsql.display.card import card, code, facts, figures, folded, grid
 from dpsql.display.numbers import significant
-from dpsql.intervals import half_width
+from dpsql.intervals import for_all, half_width
 from dpsql.pipeline.counted_reports import CountedReports
 from dpsql.result import LEVEL
 
@@ -115,6 +115,8 @@ class ExplainedColumn:
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation:
     cost: Cost
+    share: float
+    """The part of the session that it takes."""
     cost_if_refused: Cost
     """The same, unless a test may refuse: what is spent when every test does."""
     remaining: Cost
@@ -141,6 +143,7 @@ class Explanation:
 def explain_calibrated(calibrated: Calibrated, after: Cost) -> Explanation:
     return Explanation(
         cost=calibrated.cost,
+        share=calibrated.candidate.share,
         cost_if_refused=calibrated.cost_if_refused,
         remaining=after,
         mechanism=calibrated.mechanism,
@@ -174,8 +177,15 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     if output.estimate is None or output.release is None:
         return ExplainedColumn(output.name, None, "")
     release = calibrated.releases[output.release]
-    width = half_width(output.estimate, release.noises, LEVEL)
-    return ExplainedColumn(output.name, width, "" if width is not None else _note(output.estimate, release))
+    domain = release.planned.release.domain
+    rows = domain.size if output.chosen and domain is not None else 1
+    width = half_width(output.estimate, release.noises, for_all(LEVEL, rows))
+    if width is None:
+        return ExplainedColumn(output.name, width, _note(output.estimate, release))
+    if output.chosen and domain is None:
+        note = f"more than ± {width:.4g} at 95 %, since rows are chosen by their noise: see intervals()"
+        return ExplainedColumn(output.name, None, note)
+    return ExplainedColumn(output.name, width, "for all groups at once" if rows > 1 else "")
 
 
 def _note(estimate: Linear | Ratio, release: CalibratedRelease) -> str:
@@ -200,7 +210,7 @@ def _release(release: CalibratedRelease) -> ExplainedRelease:
         pairs=any(isinstance(drawn.statistic, Matched) for drawn in plan.statistics),
         epsilon=float(release.epsilon),
         reads=tuple(sorted({number for part in release.planned.adaptive for number in part.releases})),
-        measures=tuple(_measure(measure) for measure in release.measures),
+        measures=tuple(_measure(measure, plan.rows) for measure in release.measures),
         statistics=tuple(
             ExplainedStatistic(drawn.column, readable_statistic(drawn.statistic), draw.name, draw.note)
             for drawn, draw in release.statistics
@@ -209,7 +219,7 @@ def _release(release: CalibratedRelease) -> ExplainedRelease:
     )
 
 
-def _measure(measure: NoisyMeasure) -> ExplainedMeasure:
+def _measure(measure: NoisyMeasure, rows: int) -> ExplainedMeasure:
     bounded = measure.bounded
     return ExplainedMeasure(
         column=bounded.column,
@@ -220,18 +230,21 @@ def _measure(measure: NoisyMeasure) -> ExplainedMeasure:
         linf=bounded.linf,
         mechanism=measure.noise.name,
         std=measure.std,
-        quantum=float(quantum_of(bounded.measure)),
+        quantum=float(quantum_of(bounded.measure, rows)),
     )
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
     cost, left = explanation.cost, explanation.remaining
-    yield f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}; after it epsilon {left.epsilon:.6g} is left"
+    yield (
+        f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}: {explanation.share:.2%} of the session; "
+        f"after it epsilon {left.epsilon:.6g} is left"
+    )
     for name, fact in _cost_facts(explanation):
         yield f"{name:<10} {fact}"
     for column in explanation.columns:
         if column.half_width is not None:
-            yield f"column     {column.name}: ± {significant(column.half_width)} at 95 %"
+            yield f"column     {column.name}: ± {significant(column.half_width)} at 95 % {column.note}".rstrip()
         elif column.note:
             yield f"column     {column.name}: {column.note}"
     for reports in explanation.reports:

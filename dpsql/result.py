@@ -9,7 +9,7 @@ from dpsql.display import numbers
 from dpsql.display.table import MOST_ROWS, Cell, table
 from dpsql.engines.cells import plain_numbers
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.intervals import NoisyColumns, half_width, interval
+from dpsql.intervals import NoisyColumns, for_all, half_width, interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,17 +80,19 @@ class ResultColumn:
     """Where a row keeps the measures that this column's error depends on."""
     is_key: bool | None = None
     """Whether it is made of keys alone; None where that is not known."""
+    chosen_from: int = 1
+    """Where rows were chosen by their noise, so many there were: intervals hold for all of them at once."""
 
     @property
     def half_width(self) -> float | None:
         """+- at 95 %, where it is the same for all rows."""
-        return half_width(self.estimate, self.noises, LEVEL)
+        return half_width(self.estimate, self.noises, for_all(LEVEL, self.chosen_from))
 
     def interval(self, row: tuple[Any, ...], value: Any, level: float) -> tuple[float, float] | None:
         if self.estimate is None or value is None:
             return None
         measures = {name: row[position] for name, position in self.hidden.items()}
-        return interval(self.estimate, float(value), measures, self.noises, level)
+        return interval(self.estimate, float(value), measures, self.noises, for_all(level, self.chosen_from))
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,9 @@ class Result:
     """With hidden measures behind the visible columns."""
     receipt: Receipt
     notes: tuple[str, ...] = ()
-    """What the analyst should know about the question."""
+    """What the analyst should know: of the question, what bounding left out, which columns are mostly noise."""
+    faint: frozenset[str] = frozenset()
+    """The columns that are mostly noise."""
 
     @property
     def full_rows(self) -> list[tuple[Any, ...]]:
@@ -181,7 +185,10 @@ class Result:
 
     def _repr_html_(self) -> str:
         rows = [
-            [Cell(value, column.interval(row, value, LEVEL)) for value, column in zip(row, self.columns, strict=False)]
+            [
+                Cell(value, column.interval(row, value, LEVEL), column.name in self.faint)
+                for value, column in zip(row, self.columns, strict=False)
+            ]
             for row in self.full_rows[:MOST_ROWS]
         ]
         return table(self.names, rows, len(self.full_rows), [*self.receipt.lines(), *self.notes])

@@ -15,7 +15,7 @@ from dpsql.accounting.ledger.ledger import Ledger
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.batch import Plan, PlannedQuery, plan_batch, weigh
 from dpsql.completeness import check_complete
-from dpsql.engines.opened import names_server, open_engine
+from dpsql.engines.opened import has_own_ledger, open_engine
 from dpsql.engines.post_processor import PostProcessor
 from dpsql.errors import InterfaceError, LedgerError, ProgrammingError
 from dpsql.explanation import Explanation, explain_calibrated
@@ -29,6 +29,7 @@ from dpsql.pipeline.query_request import (
     mechanism_named,
     positive,
     query_delta,
+    weights_named,
 )
 from dpsql.pipeline.trace import Trace, trace_question
 from dpsql.schema import load_schema
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     from dpsql.schema import Schema
 
 DEFAULT_SHARE = Fraction(1, 10)
-"""A query that names no cost spends a tenth of the session's epsilon."""
+"""A query that names no cost takes a tenth of the session, in its own currency."""
 OPTIONS = frozenset(
-    {"epsilon", "delta", "accuracy", "mechanism", "max_groups", "max_rows_per_group", "propose", "fresh"}
+    {"epsilon", "delta", "accuracy", "mechanism", "max_groups", "max_rows_per_group", "propose", "fresh", "weights"}
 )
 
 
@@ -86,7 +87,7 @@ class Session:
             engine.close()
             raise
         self.environment = Environment(loaded, engine, opened, PostProcessor())
-        self.query_epsilon = share or opened.budget.filter.epsilon * DEFAULT_SHARE
+        self.query_epsilon = share
 
     def over(self, frames: Mapping[str, object], schema: Schema) -> Session:
         """The same account, over other rows of the same people or another declaration of them."""
@@ -118,7 +119,7 @@ class Session:
         batch = plan_batch(
             questions,
             weigh(weights, len(questions)),
-            self.query_epsilon if epsilon is None else positive(epsilon, "epsilon"),
+            self._default_epsilon if epsilon is None else positive(epsilon, "epsilon"),
             None if delta is None else query_delta(delta, budget.filter.delta),
             public,
         )
@@ -147,7 +148,7 @@ class Session:
         return QueryRequest(
             sql=sql,
             parameters=parameter_values(parameters),
-            epsilon=positive(given["epsilon"], "epsilon") if "epsilon" in given else self.query_epsilon,
+            epsilon=positive(given["epsilon"], "epsilon") if "epsilon" in given else self._default_epsilon,
             delta=query_delta(given["delta"], self.budget.filter.delta) if "delta" in given else None,
             mechanism=mechanism_named(given["mechanism"]) if "mechanism" in given else None,
             propose=positive(given["propose"], "propose") if "propose" in given else None,
@@ -157,8 +158,14 @@ class Session:
             else None,
             fresh=bool(given.get("fresh", False)),
             accuracy=accuracy_named(given["accuracy"]) if "accuracy" in given else None,
+            share=None if self.query_epsilon or {"epsilon", "accuracy"} & given.keys() else DEFAULT_SHARE,
+            weights=weights_named(given["weights"]) if "weights" in given else None,
             named=frozenset(given),
         )
+
+    @property
+    def _default_epsilon(self) -> Fraction:
+        return self.query_epsilon or self.budget.filter.currency.epsilon_of(DEFAULT_SHARE)
 
     @property
     def budget(self) -> Budget:
@@ -179,7 +186,7 @@ def default_ledger(database: object) -> str:
 
     Whatever name leads to the file, its ledger is found under the one that links and folders resolve to.
     """
-    if names_server(database):
+    if not has_own_ledger(database):
         raise InterfaceError(
             "a server has no ledger of its own",
             hint='name a file or a schema: ledger="shop.ledger", ledger="postgresql://...?schema=shop_ledger"',

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.clip import check_clip, clipped
 from dpsql.aggregates.count import count_measure
-from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.final import Answer, Context
 from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
-from dpsql.aggregates.measure import Measure, OverDistinct, SumValues
+from dpsql.aggregates.measure import CountRows, Measure, OverDistinct, SumValues
 from dpsql.aggregates.unbounded import unbounded
 from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
 from dpsql.expressions.fixed_point import quantum_for
@@ -24,6 +23,7 @@ from dpsql.expressions.narrow import kept_properties
 from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Double, Integer
 
 if TYPE_CHECKING:
+    from dpsql.aggregates.estimate import Linear
     from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression, Known
     from dpsql.relation.relation import AggregateCall
@@ -58,13 +58,28 @@ def _clipped(call: AggregateCall, value: Expression, context: Context) -> Answer
 
 def sum_linear(call: AggregateCall, value: Expression, context: Context) -> Linear:
     """The sum of `value` over the rows (or the distinct arguments) that the call is about."""
-    counted = count_measure(call, context)
-    shared = counted in context.counted and call.group_bounds is None
-    measure = summed(call, value, context, centred=shared)
-    weights = [(context.column_of(over_distinct(call, measure)), measure.quantum)]
-    if shared and measure.centre:
-        weights.append((context.column_of(counted), measure.quantum * measure.centre))
-    return Linear(tuple(weights))
+    counted = _counted_beside(call, context)
+    measure = summed(call, value, context, centred=counted is not None)
+    if counted is not None and counted != count_measure(call, context):
+        measure = _over_rows(measure)
+    linear = context.linear_of(over_distinct(call, measure)).times(measure.quantum)
+    if counted is None or not measure.centre:
+        return linear
+    return linear.plus(context.linear_of(counted), measure.quantum * measure.centre)
+
+
+def _counted_beside(call: AggregateCall, context: Context) -> Measure | None:
+    """A count that is taken anyway, and that the sum can lean on: of the same values, or of the rows."""
+    if call.group_bounds is not None:
+        return None
+    counts: list[Measure] = [count_measure(call, context), *([] if call.distinct else [CountRows()])]
+    return next((count for count in counts if count in context.counted), None)
+
+
+def _over_rows(measure: SumValues) -> SumValues:
+    """A row without a value adds 0, which then is among what it can add."""
+    low, high = min(measure.low, 0), max(measure.high, 0)
+    return replace(measure, centre=(low + high) // 2, null_is_zero=True)
 
 
 def over_distinct(call: AggregateCall, measure: SumValues) -> Measure:

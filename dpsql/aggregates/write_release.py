@@ -18,6 +18,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import (
+    Centred,
     CountRows,
     CountUnits,
     CountUnitsWith,
@@ -220,6 +221,8 @@ def row_total(name: str, measure: ByUnit) -> Term:
         case SumValues():
             value = Field(name, kind=Integer())
             return total(when(test("is not null", value), measure.clamped(value, 1)) if measure.group else value)
+        case Centred(inner):
+            return measure.moved(apply("coalesce", row_total(name, inner), integer(0)), count(), 1)
         case UnitsBeyond(SumValues()):
             return total(measure.outside(Field(name, kind=Integer()), 1))
         case UnitsBeyond():

@@ -11,6 +11,7 @@ import typer
 
 from dpsql.cli.accounts import budget, ledger_app
 from dpsql.cli.audit import audit
+from dpsql.cli.certify import certify
 from dpsql.cli.errors import exit_code, show_error
 from dpsql.cli.practice import practice
 from dpsql.cli.questions import explain, query, shell
@@ -69,6 +70,7 @@ app.command()(init)
 app.command()(check)
 app.command()(audit)
 app.command()(practice)
+app.command()(certify)
 app.command()(randomize)
 app.command()(query)
 app.command()(explain)

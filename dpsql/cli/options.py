@@ -18,7 +18,7 @@ Database: TypeAlias = Annotated[
         "--db",
         envvar="DPSQL_DB",
         metavar="<path>",
-        help="A DuckDB, Parquet or CSV file, or postgresql://user@host/database.",
+        help="A DuckDB, Parquet or CSV file, postgresql://user@host/database or sc://host:15002.",
         show_default=False,
     ),
 ]

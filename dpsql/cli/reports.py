@@ -59,8 +59,8 @@ def answered(result: Result, budget: Budget) -> Report:
             "refused": result.receipt.refused,
             "entry": result.receipt.number,
         },
-        "remaining": budget.remaining,
         "notes": result.notes,
+        "remaining": budget.remaining,
     }
     return Report(
         document,

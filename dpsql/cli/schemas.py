@@ -22,7 +22,9 @@ from dpsql.source import did_you_mean
 
 Data = Annotated[
     str,
-    typer.Argument(metavar="DATA", help="A DuckDB, Parquet or CSV file, a folder of such, or postgresql://... ."),
+    typer.Argument(
+        metavar="DATA", help="A DuckDB, Parquet or CSV file, a folder of such, postgresql://... or sc://... ."
+    ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="The schema's file; DATA with .yaml at its end if not given.")]
 Units = Annotated[

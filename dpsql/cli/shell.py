@@ -103,7 +103,8 @@ class Shell:
         return Report({}, (), (), f"a question costs epsilon {float(self.epsilon):g}")
 
     def _toolbar(self) -> str:
-        return f" left: {left(self.connection.budget)}   a question costs {float(self.epsilon):.4g}"
+        price = "a tenth of the session" if self.epsilon is None else f"epsilon {float(self.epsilon):.4g}"
+        return f" left: {left(self.connection.budget)}   a question costs {price}"
 
 
 def _bindings() -> KeyBindings:

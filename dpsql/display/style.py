@@ -36,6 +36,7 @@ body[data-jp-theme-light=false] .dpsql,body.vscode-dark .dpsql,[data-theme=dark]
 .dpsql .dp-scroll td.dp-number:has(+.dp-error){{padding-right:.4em}}
 .dpsql .dp-scroll td.dp-error{{color:var(--dp-error)}}
 .dpsql .dp-muted{{opacity:.68}}
+.dpsql .dp-faint{{opacity:.45}}
 .dpsql .dp-null{{opacity:.55;font-style:italic;font-size:.88em;letter-spacing:.04em}}
 .dpsql .dp-bar{{position:relative;display:inline-block;width:8em;height:1em;vertical-align:middle}}
 .dpsql .dp-bar>*{{position:absolute;display:block}}

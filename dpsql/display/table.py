@@ -21,6 +21,8 @@ class Cell:
     value: object
     ends: Ends | None = None
     """Where the value without noise lies, with 95 % probability; None where nothing is known of it."""
+    faint: bool = False
+    """Whether its column is mostly noise."""
 
     @property
     def is_number(self) -> bool:
@@ -72,6 +74,7 @@ def _heading(name: str, scale: Scale | None, numeric: bool) -> str:
 def _cell(cell: Cell, scale: Scale | None, numeric: bool) -> str:
     value, error = with_error(cell.value, cell.ends)
     shown = f'<span class="dp-null">{NULL}</span>' if cell.value is None else text(value)
+    shown = f'<span class="dp-faint">{shown}</span>' if cell.faint else shown
     written = f"<td{_aligned(numeric)}{_hint(cell)}>{shown}</td>"
     return f'{written}<td class="dp-error">{error}</td><td>{_bar(cell, scale)}</td>' if scale else written
 

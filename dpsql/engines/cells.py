@@ -32,6 +32,12 @@ class Cells:
             return self.given
         return list(zip(*(column.tolist() for column in self.given), strict=True))
 
+    def numbers(self, position: int) -> np.ndarray:
+        """One column as doubles, without NULL."""
+        if isinstance(self.given, list):
+            return np.array([float(row[position]) for row in self.given if row[position] is not None])
+        return np.ma.compressed(self.given[position]).astype(np.float64)
+
     @property
     def columns(self) -> tuple[np.ndarray, ...] | None:
         return None if isinstance(self.given, list) else self.given

@@ -7,11 +7,14 @@ group moves by at most  L0 = groups, Linf = c, L1 = groups * c, L2 = sqrt(groups
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.clip import check_proposal
 from dpsql.aggregates.cross_unit import matched
+from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.final import Answer, Context
+from dpsql.aggregates.from_middle import from_middle
 from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct
 from dpsql.aggregates.readable import quantum_of, readable_answer, readable_measure, readable_statistic
 from dpsql.aggregates.release import Bounded, Drawn, Release
@@ -76,6 +79,12 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     def drawn_as(statistic: Statistic) -> str:
         return statistics.setdefault(statistic, f"s{len(statistics)}")
 
+    groups, rows = _contribution(release, request)
+    units_counted = False
+
+    def linear_of(measure: Measure) -> Linear:
+        return from_middle(measure, rows, column_of) if units_counted else Linear(((column_of(measure), Fraction(1)),))
+
     def answered(counted: frozenset[Measure]) -> tuple[Answer, ...]:
         columns.clear()
         known, drawn = release.knowledge.kept, _drawn_by(request)
@@ -84,6 +93,7 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
             unit_columns=release.unit_columns,
             counted=counted,
             column_of=column_of,
+            linear_of=linear_of,
             drawn_as=drawn_as,
             drawn=drawn,
             propose=request.propose,
@@ -93,13 +103,12 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
         calls = release.aggregate.calls
         return tuple(_aggregator(call)(call, beside if call.name == "COUNT" else context) for call in calls)
 
-    # Twice: once to see which counts are taken anyway, so that sums of the same values can lean on them.
-    answered(frozenset())
-    answers = answered(frozenset(measure for measure in columns if is_count(measure)))
-    _check_totals(release, [*columns, *statistics], answers)
+    # Twice: once to see which counts are taken anyway, so that sums and other counts can lean on them.
+    _check_totals(release, answered(frozenset()), [*columns, *statistics])
     selecting = release.domain is None or request.min_units is not None
+    units_counted = selecting or CountUnits() in columns
+    answers = answered(frozenset(measure for measure in columns if is_count(measure)))
     partition_selection = column_of(CountUnits()) if selecting else None
-    groups, rows = _contribution(release, request)
     for answer, call in zip(answers, release.aggregate.calls, strict=True):
         check_proposal(answer, columns, rows, call)
     return _release(release, request, groups, rows, columns, statistics, answers, partition_selection)
@@ -197,7 +206,7 @@ def _check_mechanism(request: QueryRequest, releases: tuple[Release, ...]) -> No
         )
 
 
-def _check_totals(release: TrackedRelease, parts: list[Measure | Statistic], answers: tuple[Answer, ...]) -> None:
+def _check_totals(release: TrackedRelease, answers: tuple[Answer, ...], parts: list[Measure | Statistic]) -> None:
     """A total is the sum of its groups, which for people, distinct values and quantiles is not the total."""
     if not release.aggregate.totals or not release.aggregate.calls:
         return
@@ -272,7 +281,7 @@ def _lines(release: Release) -> Iterator[str]:
     """For people to read."""
     yield f"bounds   groups of a unit: {release.groups}, rows in each: {release.rows}"
     for part in release.measures:
-        one, every = (readable_value(moved * quantum_of(part.measure)) for moved in (part.linf, part.l1))
+        one, every = (readable_value(moved * quantum_of(part.measure, release.rows)) for moved in (part.linf, part.l1))
         yield f"measure  {part.column} = {readable_measure(part.measure)}"
         yield f"         one unit moves a group by {one}, all groups together by {every}"
     yield from (f"drawn    {part.column} = {readable_statistic(part.statistic)}" for part in release.statistics)

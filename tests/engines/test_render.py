@@ -53,6 +53,8 @@ from dpsql.engine_sql.tree import (
 from dpsql.engines.duckdb.render import DuckDB
 from dpsql.engines.postgresql.render import PostgreSQL
 from dpsql.engines.render import Renderer
+from dpsql.engines.spark.connection import SETTINGS
+from dpsql.engines.spark.render import Spark
 from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
@@ -356,6 +358,60 @@ class InPostgreSQL:
 NAMES = {"float8": "DOUBLE PRECISION", "int8": "BIGINT", "bool": "BOOLEAN"}
 
 
+class InSpark:
+    name = "spark"
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.known: dict[str, list[tuple[Any, ...]]] = {}
+
+    def renderer(self, blanks: dict[str, int] | None = None) -> Renderer:
+        return Spark(blanks)
+
+    def ask_together(self, queries: list[tuple[list[str], str]]) -> None:
+        """What is selected from the same tables in one query: each takes Spark as long as many do."""
+        by_source: dict[str, list[list[str]]] = {}
+        for columns, source in queries:
+            by_source.setdefault(source, []).append(columns)
+        for source, several in by_source.items():
+            rows = self.fetched(select_list([part for columns in several for part in columns], source))
+            first = 0
+            for columns in several:
+                last = first + len(columns)
+                self.known[select_list(columns, source)] = [row[first:last] for row in rows]
+                first = last
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.known[sql] if sql in self.known else self.fetched(sql)
+
+    def fetched(self, sql: str) -> list[tuple[Any, ...]]:
+        frame = self.session.sql(sql)
+        frame = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
+        read: dict[str, Callable[[str], Any]] = {"date": date.fromisoformat, "timestamp_ntz": datetime.fromisoformat}
+        moments = {name: read[kind] for name, kind in frame.dtypes if kind in read}
+        for name in moments:
+            frame = frame.withColumn(name, frame[name].cast("string"))
+        return [
+            tuple(
+                or_text(moments[name], value) if name in moments else as_in_duckdb(value)
+                for name, value in zip(frame.columns, row, strict=True)
+            )
+            for row in frame.collect()
+        ]
+
+    def type_of(self, sql: str) -> str:
+        ((_, kind),) = self.session.sql(f"SELECT {sql} AS x").dtypes
+        return str(kind).replace(",", ", ").upper()
+
+
+def or_text(read: Callable[[str], Any], value: str | None) -> Any:
+    """A moment that Python has no value for stays a text."""
+    try:
+        return None if value is None else read(value)
+    except ValueError:
+        return value
+
+
 def as_in_duckdb(value: Any) -> Any:
     """Wide integers are decimals without digits after the point."""
     is_whole = isinstance(value, decimal.Decimal) and value.as_tuple().exponent == 0
@@ -378,11 +434,7 @@ def beyond_python(read: Callable[[str], Any]) -> Any:
 
     class Reader(Loader):
         def load(self, data: Any) -> Any:
-            text = bytes(data).decode()
-            try:
-                return read(text)
-            except ValueError:
-                return text
+            return or_text(read, bytes(data).decode())
 
     return Reader
 
@@ -405,10 +457,41 @@ def postgresql(postgresql_url: str) -> Iterator[Engine]:
         yield filled(InPostgreSQL(connection), cursor.execute, cursor.executemany, "%s")
 
 
-@pytest.fixture(scope="module", params=["optimizer on", "optimizer off", "postgresql"])
+@pytest.fixture(scope="module")
+def in_spark(spark: Any) -> Engine:
+    session = spark.newSession()
+    for name, value in SETTINGS.items():
+        session.conf.set(name, value)
+    for name, values in EXTREME.items():
+        kind = Spark().type_name(KINDS[name])
+        rows = [(exact(value) if name == "w" and value is not None else value,) for value in values]
+        session.createDataFrame(rows, f"{name} {kind}").write.mode("overwrite").saveAsTable(f"one_{name}")
+        pairs = session.sql(f"SELECT a.{name}, b.{name} AS {name}2 FROM one_{name} AS a CROSS JOIN one_{name} AS b")
+        pairs.write.mode("overwrite").saveAsTable(f"two_{name}")
+    engine = InSpark(session)
+    terms = [
+        (Apply(operation, arguments, kind), arguments)
+        for operation, number in CASES
+        if (operation, number) not in REFUSED_BY["spark"]
+        for arguments, kind, _ in [EXAMPLES[operation][number]]
+    ]
+    terms += [
+        (TryCast(field(source), KINDS[target]), (field(source),))
+        for source, target in CASTS
+        if source + target not in CASTS_REFUSED
+    ]
+    constants = [Spark().term(plain_constant(value, kind)) for value, kind in CONSTANTS]
+    engine.ask_together([written(engine, *term) for term in terms] + [([sql], "") for sql in constants])
+    return engine
+
+
+IN_SPARK = pytest.param("in_spark", marks=pytest.mark.spark)
+
+
+@pytest.fixture(scope="module", params=["optimizer on", "optimizer off", "postgresql", IN_SPARK])
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    if request.param == "postgresql":
-        yield request.getfixturevalue("postgresql")
+    if not request.param.startswith("optimizer"):
+        yield request.getfixturevalue(request.param)
     else:
         with duckdb_engine(optimizer=request.param == "optimizer on") as engine:
             yield engine
@@ -421,22 +504,31 @@ def columns_of(term: Term) -> set[str]:
 
 def run(engine: Engine, term: Term, arguments: tuple[Term, ...]) -> list[tuple[Any, ...]]:
     """What the engine makes of the arguments, beside the arguments."""
+    return engine.rows(select_list(*written(engine, term, arguments)))
+
+
+def written(engine: Engine, term: Term, arguments: tuple[Term, ...]) -> tuple[list[str], str]:
     names = sorted({name.rstrip("2") for part in arguments for name in columns_of(part)})
     source = f" FROM {', '.join(f'two_{name}' for name in names)}" if names else ""
-    written = [engine.renderer({"salt": 42}).term(part) for part in (term, *arguments)]
-    return engine.rows(f"SELECT {', '.join(written)}{source} LIMIT 5000")
+    return [engine.renderer({"salt": 42}).term(part) for part in (term, *arguments)], source
 
 
+def select_list(columns: list[str], source: str) -> str:
+    return f"SELECT {', '.join(columns)}{source} LIMIT 5000"
+
+
+REFUSED = {
+    *((operation, 0) for operation in ("reverse", "levenshtein", "glob")),
+    *((f"regexp_{name}", 0) for name in ("matches", "full_match", "replace", "extract")),
+}
 REFUSED_BY: dict[str, set[tuple[str, int]]] = {
     "duckdb": set(),
-    "postgresql": {
-        *((operation, 0) for operation in ("log2", "reverse", "levenshtein", "glob")),
-        *((f"regexp_{name}", 0) for name in ("matches", "full_match", "replace", "extract")),
-        ("pow", 1),  # an exponent that is no constant
-    },
+    "postgresql": {*REFUSED, ("log2", 0), ("pow", 1)},  # an exponent that is no constant
+    "spark": REFUSED,
 }
 """An operation and the number of its example."""
-CASTS_REFUSED_BY = {"duckdb": set[str](), "postgresql": {"xs", "si", "sw", "sx", "sc", "sb", "sd", "sm"}}
+CASTS_REFUSED = {"xs", "si", "sw", "sx", "sc", "sb", "sd", "sm"}
+CASTS_REFUSED_BY = {"duckdb": set[str](), "postgresql": CASTS_REFUSED, "spark": CASTS_REFUSED}
 
 
 CASES = [(operation, number) for operation, examples in EXAMPLES.items() for number in range(len(examples))]
@@ -446,7 +538,7 @@ CASES = [(operation, number) for operation, examples in EXAMPLES.items() for num
 def test_operations_keep_their_rule(operation: str, number: int, engine: Engine) -> None:
     arguments, kind, rule = EXAMPLES[operation][number]
     if (operation, number) in REFUSED_BY[engine.name]:
-        with pytest.raises(Unsupported, match="on PostgreSQL"):
+        with pytest.raises(Unsupported, match=r"on (PostgreSQL|Spark)"):
             run(engine, Apply(operation, arguments, kind), arguments)
         return
     for found, *values in run(engine, Apply(operation, arguments, kind), arguments):
@@ -456,14 +548,16 @@ def test_operations_keep_their_rule(operation: str, number: int, engine: Engine)
             assert equal(found, rule(*values)), (values, found)
 
 
-def test_postgresql_is_as_duckdb_where_a_rule_names_it(postgresql: Engine) -> None:
+@pytest.mark.parametrize("name", ["postgresql", IN_SPARK])
+def test_others_are_as_duckdb_where_a_rule_names_it(name: str, request: pytest.FixtureRequest) -> None:
     """And on all values that Python has no rule for."""
+    other: Engine = request.getfixturevalue(name)
     with duckdb_engine(optimizer=True) as model:
         for operation, number in CASES:
             arguments, kind, rule = EXAMPLES[operation][number]
-            if rule is None and (operation, number) not in REFUSED_BY["postgresql"] and operation not in HASHES:
+            if rule is None and (operation, number) not in REFUSED_BY[other.name] and operation not in HASHES:
                 term = Apply(operation, arguments, kind)
-                found, wanted = (by_arguments(run(engine, term, arguments)) for engine in (postgresql, model))
+                found, wanted = (by_arguments(run(engine, term, arguments)) for engine in (other, model))
                 assert found.keys() == wanted.keys()
                 for values, value in wanted.items():
                     beyond_python = isinstance(value, str) and isinstance(kind, Date | Timestamp)
@@ -487,7 +581,7 @@ def equal(found: Any, wanted: Any) -> bool:
 
 
 def one(engine: Engine, term: Term) -> Any:
-    return engine.rows(f"SELECT {engine.renderer().term(term)}")[0][0]
+    return engine.rows(select_list([engine.renderer().term(term)], ""))[0][0]
 
 
 NUMBERS_AND_TEXTS, MOMENTS_AND_TEXTS = "iwxcbs", "dms"
@@ -498,7 +592,7 @@ CASTS = [(a, b) for kinds in (NUMBERS_AND_TEXTS, MOMENTS_AND_TEXTS) for a in kin
 def test_casts_that_may_not_fit_give_null(source: str, target: str, engine: Engine) -> None:
     column = field(source)
     if source + target in CASTS_REFUSED_BY[engine.name]:
-        with pytest.raises(Unsupported, match="on PostgreSQL"):
+        with pytest.raises(Unsupported, match=r"on (PostgreSQL|Spark)"):
             run(engine, TryCast(column, KINDS[target]), (column,))
         return
     for found, value in run(engine, TryCast(column, KINDS[target]), (column,)):
@@ -530,10 +624,13 @@ CONSTANTS: list[tuple[Any, Kind]] = [
 
 @pytest.mark.parametrize(("value", "kind"), CONSTANTS, ids=repr)
 def test_constants_are_what_they_are(value: Any, kind: Kind, engine: Engine) -> None:
-    constant = Fraction(value) if isinstance(value, float | decimal.Decimal) else value
-    found = one(engine, Constant(constant, kind))
-    assert found == value
-    assert engine.type_of(engine.renderer().term(Constant(constant, kind))) == engine.renderer().type_name(kind)
+    constant = plain_constant(value, kind)
+    assert one(engine, constant) == value
+    assert engine.type_of(engine.renderer().term(constant)) == engine.renderer().type_name(kind)
+
+
+def plain_constant(value: Any, kind: Kind) -> Constant:
+    return Constant(Fraction(value) if isinstance(value, float | decimal.Decimal) else value, kind)
 
 
 def test_names_are_quoted(engine: Engine) -> None:

@@ -22,7 +22,7 @@ LAYERS = (
     {"sqlalchemy"},  # only SQLAlchemy imports it, and is given the whole of dpsql as its DB-API module
     {"__init__"},
     {"cli", "notebook", "register_accessors", "pandas", "polars"},
-    {"audit", "demo", "frames"},
+    {"audit", "certify", "demo", "frames"},
     {"dbapi"},
     {"plot", "promise"},
     {"listing", "session"},
@@ -67,8 +67,11 @@ RUNS = {"run_rounds": ("execute_query", "add_noise")}
 PARTS_OF_STAGES = {
     "target_accuracy": "calibrate_noise",
     "candidates": "calibrate_noise",
+    "allocate": "calibrate_noise",
+    "default_share": "calibrate_noise",
     "fingerprint": "calibrate_noise",
     "settle": "run_rounds",
+    "notes": "post_process",
 }
 
 # Files of pipeline/ that walk through all stages.
@@ -77,7 +80,7 @@ WALKERS = {"stages", "trace"}
 # Outside module (or function of one) -> where it may be used. Imports for type checkers alone do nothing and are free.
 NOWHERE: frozenset[str] = frozenset()
 FENCES = {
-    "duckdb": {"dpsql.engines", "dpsql.audit.synthesize", "dpsql.demo"},  # the people of audit and demo are made up
+    "duckdb": {"dpsql.engines", "dpsql.audit.synthesize", "dpsql.certify", "dpsql.demo"},  # theirs are made up
     "sqlglot": {
         "dpsql.pipeline.parse_sql",
         "dpsql.pipeline.plan_query",
@@ -87,11 +90,12 @@ FENCES = {
         "dpsql.expressions",
         "dpsql.engines",
     },
-    "psycopg": {"dpsql.engines.postgresql", "dpsql.accounting.ledger.server"},
+    "psycopg": {"dpsql.engines.postgresql", "dpsql.accounting.ledger.server", "dpsql.certify.load"},
+    "pyspark": {"dpsql.engines.spark"},
     "cryptography": {"dpsql.sampling"},
     "os.urandom": {"dpsql.sampling"},
     "secrets": {"dpsql.sampling"},
-    "random": {"dpsql.audit.synthesize"},  # rows that nobody is in, the same for the same seed
+    "random": {"dpsql.audit.synthesize", "dpsql.certify"},  # rows that nobody is in, the same for the same seed
     "numpy.random": NOWHERE,
     "typer": {"dpsql.cli"},
     "rich": {"dpsql.cli"},
@@ -103,9 +107,9 @@ FENCES = {
 # are not among them: they are given a PublicEnvironment.
 PAID_STAGES = [f"dpsql.pipeline.{stage}" for stage in STAGES[STAGES.index("charge_budget") :]]
 PAID = {*PAID_STAGES, "dpsql.pipeline.settle", "dpsql.pipeline.environment"}
-DOORS = {"dpsql.session", "dpsql.audit", "dpsql.demo", "dpsql.frames", "dpsql.cli", "dpsql.sqlalchemy"}
+DOORS = {"dpsql.session", "dpsql.audit", "dpsql.certify", "dpsql.demo", "dpsql.frames", "dpsql.cli", "dpsql.sqlalchemy"}
 HANDS = {
-    **{stage: {"dpsql.pipeline", "dpsql.audit"} for stage in PAID_STAGES},  # their order is held above
+    **{stage: {"dpsql.pipeline", "dpsql.audit", "dpsql.certify"} for stage in PAID_STAGES},  # their order is held above
     "dpsql.pipeline.settle": PAID,
     "dpsql.pipeline.environment": {*PAID, "dpsql.pipeline.stages", "dpsql.session"},
     "dpsql.engines.engine": {*PAID, *DOORS, "dpsql.completeness", "dpsql.pipeline.environment", "dpsql.engines"},

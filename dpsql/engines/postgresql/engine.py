@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import psycopg
 from psycopg import IsolationLevel
 
 from dpsql.engines.duckdb.declared_tables import check_table, is_present
+from dpsql.engines.fetched import columns
 from dpsql.engines.postgresql.catalog import current_schema, found_tables
 from dpsql.engines.postgresql.render import render
 from dpsql.engines.public import Guarantees
@@ -28,6 +28,9 @@ from dpsql.source import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import numpy as np
+
+    from dpsql.engines.fetched import Fetched
     from dpsql.engines.postgresql.catalog import PostgreSQLTable
     from dpsql.engines.public import Render
     from dpsql.schema.model import Schema, Table
@@ -82,12 +85,12 @@ class PostgreSQLEngine:
     def _read(self, table: Table) -> str:
         """The declared columns, as they are declared."""
         found = self._tables[table.name.lower()]
-        columns = []
+        read_columns = []
         for column in table.columns.values():
             own = found.found.column(column.name) or column.name
             read = found.types[own].read_as(f"_stored.{quoted(own)}", column.type)
-            columns.append(f"{read} AS {quoted(column.name)}")
-        return f"SELECT {', '.join(columns)} FROM {self._qualified(found)} AS _stored"
+            read_columns.append(f"{read} AS {quoted(column.name)}")
+        return f"SELECT {', '.join(read_columns)} FROM {self._qualified(found)} AS _stored"
 
     def _qualified(self, table: PostgreSQLTable) -> str:
         return f"{quoted(self._place)}.{quoted(table.found.name)}"
@@ -226,52 +229,19 @@ def _check(table: Table, found: Mapping[str, PostgreSQLTable], place: str) -> No
             )
 
 
+KINDS: dict[int, Fetched] = {
+    **dict.fromkeys((20, 21, 23), "integer"),
+    **dict.fromkeys((1005, 1007, 1016), "integers"),
+    16: "boolean",
+    701: "double",
+    **dict.fromkeys((1082, 1114), "moment"),
+    1700: "decimal",
+}
+"""By what the catalogue calls int8, int2 and int4; arrays of them; bool; float8; date and timestamp; numeric."""
+
+
 def _fetched(cursor: psycopg.Cursor[Any]) -> Mapping[str, np.ndarray]:
-    described = cursor.description or []
-    rows = cursor.fetchall()
-    decimals = any(column.type_code == NUMERIC for column in described)
-    return {
-        column.name: _column([row[place] for row in rows], column.type_code, as_text=decimals)
-        for place, column in enumerate(described)
+    kinds: dict[str, Fetched] = {
+        column.name: KINDS.get(column.type_code, "other") for column in cursor.description or []
     }
-
-
-INTEGERS, INTEGER_LISTS, BOOLEAN, DOUBLE, MOMENTS, NUMERIC = (
-    {20, 21, 23},
-    {1005, 1007, 1016},
-    16,
-    701,
-    {1082, 1114},
-    1700,
-)
-"""What the catalogue calls int8, int2 and int4; arrays of them; bool; float8; date and timestamp; numeric."""
-
-
-def _column(values: list[Any], kind: int, *, as_text: bool) -> np.ndarray:
-    """Beside decimals, which as numbers would lose digits, all but whole numbers travel as text."""
-    missing = [value is None for value in values]
-    if kind in INTEGERS:
-        return _masked(values, missing, 0, np.int64)
-    if kind in INTEGER_LISTS:
-        lists = [None if value is None else np.array(value, dtype=np.int64) for value in values]
-        return _objects(lists)
-    if as_text:
-        return _objects([None if value is None else str(value) for value in values])
-    if kind == BOOLEAN:
-        return _masked(values, missing, False, np.bool_)
-    if kind == DOUBLE:
-        return _masked(values, missing, 0.0, np.float64)
-    if kind in MOMENTS:
-        return _masked(values, missing, np.datetime64(0, "us"), "datetime64[us]")
-    return np.ma.masked_array(_objects(values), mask=missing)
-
-
-def _masked(values: list[Any], missing: list[bool], instead: Any, kind: Any) -> np.ndarray:
-    filled = [instead if gap else value for value, gap in zip(values, missing, strict=True)]
-    return np.ma.masked_array(np.array(filled, dtype=kind), mask=missing)
-
-
-def _objects(values: list[Any]) -> np.ndarray:
-    found = np.empty(len(values), dtype=object)
-    found[:] = values
-    return found
+    return columns(cursor.fetchall(), kinds)

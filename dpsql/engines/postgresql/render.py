@@ -15,12 +15,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.tree import Apply, Constant, Field, Fold, Joined, Short, Table, TryCast, Wide, With
+from dpsql.engines.kinds import kind_of
 from dpsql.engines.postgresql import doubles, moments
 from dpsql.engines.postgresql.around_rank import around_rank
 from dpsql.engines.postgresql.casts import by_code_points, no_cast, try_cast, type_name
-from dpsql.engines.postgresql.kinds import kind_of, refused
 from dpsql.engines.postgresql.ranges import Ranges, magnitude
 from dpsql.engines.quoting import literal, quoted
+from dpsql.engines.refusals import refused
 from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer
 from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
@@ -178,7 +179,7 @@ class PostgreSQL(Renderer):
         return magnitude(self.ranges.of(value, self.columns[-1], self.operands[-1][2] if self.operands else ()))
 
     def apply(self, operation: str, arguments: list[str], node: Apply) -> str:
-        if (problem := refused(operation)) is not None:
+        if (problem := refused("PostgreSQL", operation)) is not None:
             raise problem
         if operation in EXACT or operation in ("/", "pow", "round", "trunc", *ANGLES):
             return self.arithmetic(operation, arguments, node)

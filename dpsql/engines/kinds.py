@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.tree import Apply, Case, Constant, Fold, Let, Operand, Over
-from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Double, Integer, Text
 
 if TYPE_CHECKING:
@@ -50,30 +49,3 @@ def kind_of(value: Term, operands: Sequence[Known] = ()) -> Known:
 def _first(values: Sequence[Term], operands: Sequence[Known]) -> Known:
     known = [kind_of(value, operands) for value in values]
     return next((kind for kind in known if kind is not None), None)
-
-
-# What PostgreSQL has no words for that mean the same on every engine, and what to write instead.
-
-PATTERNS = "use LIKE, STARTS_WITH, ENDS_WITH, CONTAINS or SPLIT_PART"
-REFUSED: dict[str, tuple[str, str]] = {
-    "log2": ("LOG2", "write LN(x) / LN(2)"),
-    "reverse": ("REVERSE", "compare the text as it is, or store it reversed"),
-    "levenshtein": ("LEVENSHTEIN", "use LIKE or CONTAINS"),
-    "glob": ("GLOB", PATTERNS),
-    **{
-        operation: (name, PATTERNS)
-        for operation, name in (
-            ("regexp_matches", "REGEXP_MATCHES"),
-            ("regexp_full_match", "SIMILAR TO and REGEXP_FULL_MATCH"),
-            ("regexp_replace", "REGEXP_REPLACE"),
-            ("regexp_extract", "REGEXP_EXTRACT"),
-        )
-    },
-}
-
-
-def refused(operation: str) -> Unsupported | None:
-    if operation not in REFUSED:
-        return None
-    name, instead = REFUSED[operation]
-    return Unsupported(f"on PostgreSQL {name} would have another meaning, so it is not used there", hint=instead)

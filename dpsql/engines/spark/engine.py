@@ -1,0 +1,136 @@
+"""Spark runs the engine SQL, and nothing but its result leaves it.
+
+The session is our own. Every declared table is read through its declared columns alone, by its full name; functions are
+Spark's own, which other sessions cannot replace here.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dpsql.engines.duckdb.declared_tables import check_table
+from dpsql.engines.fetched import columns
+from dpsql.engines.public import Guarantees
+from dpsql.engines.spark.catalog import FORMATS, found_table, table_names
+from dpsql.engines.spark.connection import own_session, quiet
+from dpsql.engines.spark.render import render
+from dpsql.engines.spark.texts import quoted
+from dpsql.errors import OperationalError, SchemaError
+from dpsql.source import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from pyspark.sql import DataFrame, SparkSession
+
+    from dpsql.engines.fetched import Fetched
+    from dpsql.engines.public import Render
+    from dpsql.engines.spark.catalog import Place, SparkTable
+    from dpsql.schema.model import Schema, Table
+
+
+class SparkEngine:
+    copied = False
+
+    def __init__(self, session: SparkSession, place: Place, schema: Schema, *, remote: bool) -> None:
+        """Raises SchemaError unless every declared table and column is there, with a type that fits."""
+        self._session, self._place, self._remote = session, place, remote
+        self._lock = threading.RLock()
+        names = table_names(self._session, self._place)
+        self._tables = {
+            table.name.lower(): _checked(self._session, self._place, table, names) for table in schema.tables.values()
+        }
+        reads = {name: self._read(table) for name, table in schema.tables.items()}
+        self.render: Render = partial(render, tables=reads)
+        self.guarantees = Guarantees()
+
+    @classmethod
+    def open(cls, database: object, schema: Schema) -> SparkEngine:
+        session, place = own_session(database)
+        try:
+            return cls(session, place, schema, remote=isinstance(database, str))
+        except BaseException:
+            if isinstance(database, str):
+                session.stop()
+            raise
+
+    def _read(self, table: Table) -> str:
+        """The declared columns, as they are declared."""
+        found = self._tables[table.name.lower()]
+        read_columns = []
+        for column in table.columns.values():
+            own = found.found.column(column.name) or column.name
+            read = found.types[own].read_as(f"_stored.{quoted(own)}", column.stored_type)
+            read_columns.append(f"{read} AS {quoted(column.name)}")
+        return f"SELECT {', '.join(read_columns)} FROM {self._place.table(found.found.name)} AS _stored"
+
+    def check_unchanged(self) -> None:
+        """Raises OperationalError if a declared table is no longer the one that was opened."""
+        try:
+            with self._lock, quiet():
+                now = {name: found_table(self._session, self._place, name) for name in self._tables}
+        except Exception:
+            problem = OperationalError(
+                "Spark does not answer, or a declared table is gone", hint="look at it with spark-sql; connect again"
+            )
+        else:
+            if now == self._tables:
+                return
+            problem = OperationalError(
+                "a declared table was changed since the connection was opened", hint="connect again: it is checked anew"
+            )
+        raise problem
+
+    def run(self, sql: str) -> Mapping[str, np.ndarray]:
+        with self._lock, quiet():
+            try:
+                return _fetched(self._session.sql(sql))
+            except KeyboardInterrupt:
+                self._session.interruptAll()
+                raise
+
+    def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
+        return self.run(sql)
+
+    def close(self) -> None:
+        if self._remote:
+            self._session.stop()
+
+
+def _checked(session: SparkSession, place: Place, table: Table, names: Mapping[str, str]) -> SparkTable:
+    if table.name.lower() not in names:
+        raise SchemaError(
+            f'tables.{table.name}: the database {place} has no table "{table.name}"',
+            hint=did_you_mean(table.name, names)
+            or "a temporary view belongs to its session alone: save it with  df.write.saveAsTable(...)",
+        )
+    found = found_table(session, place, names[table.name.lower()])
+    if table.view is None and found.kept_as not in (*FORMATS, "VIEW"):
+        raise SchemaError(
+            f"tables.{table.name}: it is kept as {found.kept_as or 'something unknown'}, and reading a row may fail",
+            hint=f"CREATE TABLE ... USING parquet AS SELECT * FROM {table.name}; or write  view: trusted  in it, "
+            "if no row can make it fail; docs/owners.md says why",
+        )
+    check_table(table, found.found)
+    return found
+
+
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+KINDS: dict[str, Fetched] = {
+    **dict.fromkeys(INTEGERS, "integer"),
+    **{f"array<{kind}>": "integers" for kind in INTEGERS},
+    "boolean": "boolean",
+    "double": "double",
+    **dict.fromkeys(("date", "timestamp_ntz"), "moment"),
+    "decimal": "decimal",
+}
+
+
+def _fetched(frame: DataFrame) -> Mapping[str, np.ndarray]:
+    kinds: dict[str, Fetched] = {
+        field.name: KINDS.get(field.dataType.simpleString().partition("(")[0], "other") for field in frame.schema.fields
+    }
+    return columns(frame.collect(), kinds)

@@ -1,0 +1,401 @@
+"""A tree in the words of Spark, in which no row can make a value fail.
+
+A Let is a lambda over an array of one, as in DuckDB. Wide integers are decimals of 38 digits; operations on 64 bits
+that may leave them are Spark's own try_add and its like, which are many times faster.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from datetime import date, datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.engine_sql.tree import Apply, Cast, Constant, Exists, Let, Scalar, Short, TryCast, Wide, With, parts_of
+from dpsql.engines.kinds import kind_of
+from dpsql.engines.refusals import refused
+from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer
+from dpsql.engines.spark import doubles, moments, texts
+from dpsql.engines.spark.around_rank import around_rank
+from dpsql.engines.spark.casts import no_cast, try_cast, type_name
+from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dpsql.engine_sql.tree import (
+        AroundRank,
+        Fold,
+        Kind,
+        Known,
+        Operand,
+        Ordered,
+        Over,
+        Query,
+        Series,
+        Stored,
+        Table,
+        Term,
+        Values,
+    )
+
+SHORT = {2: 400, math.inf: 80}
+"""How many characters a value may have that is written as often as it is read: twice at most, or more often."""
+EMPTY = "''"
+INFIX = {
+    **STANDARD_INFIX,
+    "same": "<=>",
+    "xor": "^",
+    "/": "/",
+}
+SPELLED: dict[str, Callable[..., str]] = {
+    **STANDARD,
+    "is finite": lambda value: f"(abs({value}) < {doubles.INFINITE})",
+    "is nan": lambda value: f"({value} = CAST('NaN' AS DOUBLE))",
+    "try +": lambda left, right: f"try_add({left}, {right})",
+    "try -": lambda left, right: f"try_subtract({left}, {right})",
+    "try *": lambda left, right: f"try_multiply({left}, {right})",
+    "by code points": lambda text: text,
+    "bytes": lambda text: f"CAST(octet_length({text}) AS BIGINT)",
+    "length": lambda text: f"CAST(char_length({text}) AS BIGINT)",
+    "strpos": lambda text, part: f"CAST(instr({text}, {part}) AS BIGINT)",
+    "ascii": lambda text: f"CAST(ascii({text}) AS BIGINT)",
+    "starts_with": lambda text, part: f"startswith({text}, {part})",
+    "ends_with": lambda text, part: f"endswith({text}, {part})",
+    "trim": lambda text, *those: _trimmed("BOTH", text, *those),
+    "ltrim": lambda text, *those: _trimmed("LEADING", text, *those),
+    "rtrim": lambda text, *those: _trimmed("TRAILING", text, *those),
+    "concat": lambda *parts: f"concat({', '.join(f'coalesce({part}, {EMPTY})' for part in parts)})",
+    "date trunc": lambda unit, moment: moments.without_zone(f"date_trunc({unit}, {moments.timestamp(moment)})"),
+    "date + days": lambda day, days: f"date_add({day}, {days})",
+    "date - date": lambda left, right: f"CAST(datediff({left}, {right}) AS BIGINT)",
+    "last day": lambda moment: f"last_day(CAST({moment} AS DATE))",
+    "epoch": lambda moment: f"(CAST({moments.microseconds(moment)} AS DOUBLE) / 1000000D)",
+    "epoch days": lambda day: f"CAST(unix_date({day}) AS BIGINT)",
+    "epoch microseconds": moments.microseconds,
+    "from epoch days": lambda days: f"date_from_unix_date(CAST({days} AS INT))",
+    "from epoch microseconds": lambda count: moments.without_zone(f"timestamp_micros({count})"),
+    "dayname": lambda moment: f"date_format({moments.timestamp(moment)}, 'EEEE')",
+    "monthname": lambda moment: f"date_format({moments.timestamp(moment)}, 'MMMM')",
+    # NULL leaves the hash as it is, so which parts are NULL is hashed too.
+    "keyed hash": lambda salt, *parts: (
+        f"xxhash64({salt}L, {', '.join(parts)}, {', '.join(f'({part}) IS NULL' for part in parts)})"
+    ),
+    "one in 64": lambda hashed: f"(({hashed} & 63) = 0)",
+    "position": lambda value, *choices: f"(nullif(array_position(array({', '.join(choices)}), {value}), 0) - 1)",
+}
+REPEATED: dict[str, Callable[..., str]] = {
+    "lower": texts.lower,
+    "upper": texts.upper,
+    "unicode": lambda text: f"CASE WHEN {text} = '' THEN -1L ELSE CAST(ascii({text}) AS BIGINT) END",
+    "make date": moments.made,
+    "pow": doubles.raised,
+}
+"""What reads its arguments more than once."""
+TRIED = {"+": "try_add", "-": "try_subtract", "*": "try_multiply"}
+ROUNDED: dict[str, Callable[[str], str]] = {
+    "floor": doubles.floor,
+    "ceil": doubles.ceil,
+    "trunc": doubles.truncated,
+    "round": doubles.rounded,
+}
+SHORT_PLACES = ("row_number", "rank", "dense_rank", "ntile")
+PLACES = (*SHORT_PLACES, "percent_rank", "cume_dist", "lag", "lead")
+ANGLES = {"degrees": 57.29577951308232, "radians": 0.017453292519943295}
+
+
+def render(query: Query, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> str:
+    return Spark(blanks, tables).query(query)
+
+
+class Spark(Renderer):
+    """`tables`: for each declared table the SELECT that reads its declared columns as they are declared."""
+
+    def __init__(self, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> None:
+        super().__init__(blanks)
+        self.tables = tables or {}
+        self.parts: set[str] = set()
+        self.numbers = itertools.count()
+        self.operands: list[tuple[str, list[Known]]] = []
+
+    # -- names and constants ------------------------------------------------------------------------------------------
+
+    def quoted(self, name: str) -> str:
+        return texts.quoted(name)
+
+    def type_name(self, kind: Kind) -> str:
+        return type_name(kind)
+
+    def constant(self, constant: Constant) -> str:
+        value, kind = constant.value, constant.kind
+        if value is None:
+            return "NULL" if kind is None else f"CAST(NULL AS {type_name(kind)})"
+        match kind:
+            case None:
+                return f"({value})" if isinstance(value, int) and value < 0 else str(value)
+            case Boolean():
+                return "true" if value else "false"
+            case Integer():
+                assert isinstance(value, int)
+                return f"({value}L)" if value < 0 else f"{value}L"
+            case Wide() | Short():
+                return f"CAST('{value}' AS {type_name(kind)})"
+            case Double():
+                assert isinstance(value, int | Fraction)
+                return doubles.number(float(value))
+            case Decimal(scale=scale):
+                assert isinstance(value, int | Fraction)
+                return f"CAST('{round(Fraction(value) * 10**scale)}e-{scale}' AS {type_name(kind)})"
+            case Date():
+                assert isinstance(value, date)
+                return f"DATE '{value.isoformat()}'"
+            case Timestamp():
+                assert isinstance(value, datetime)
+                return f"TIMESTAMP_NTZ '{value.isoformat(' ')}'"
+            case _:
+                return texts.literal(str(value))
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def once(self, values: Sequence[str], write: Callable[..., str]) -> str:
+        """What `write` makes of values that it reads more than once."""
+        reads = max(write(*(f"\0{place}" for place in range(len(values)))).count(f"\0{n}") for n in range(len(values)))
+        longest = next(length for most, length in SHORT.items() if reads <= most)
+        if all(len(value) <= longest for value in values):
+            return write(*values)
+        name = f"_v{next(self.numbers)}"
+        return _bound(name, values, write(*(f"{name}.v{place}" for place in range(len(values)))))
+
+    def kind_of(self, value: Term) -> Known:
+        return kind_of(value, self.operands[-1][1] if self.operands else ())
+
+    def apply(self, operation: str, arguments: list[str], node: Apply) -> str:
+        if (problem := refused("Spark", operation)) is not None:
+            raise problem
+        if operation in ("//", ">>"):
+            return self.divided(operation, arguments, node)
+        if operation in ROUNDED:
+            return self.rounded(operation, arguments, node)
+        if operation in INFIX:
+            left, right = arguments
+            return f"({left} {INFIX[operation]} {right})"
+        if operation in SPELLED:
+            return SPELLED[operation](*arguments)
+        if operation in REPEATED:
+            return self.once(arguments, REPEATED[operation])
+        if operation in ANGLES:
+            return f"({arguments[0]} * {ANGLES[operation]!r}D)"
+        match operation, node.arguments:
+            case "like" | "ilike", (_, Constant(str(wanted)), *escape):
+                mark = next((str(part.value) for part in escape if isinstance(part, Constant)), None)
+                return self.like(operation, arguments[0], texts.literal(texts.pattern(wanted, mark)))
+            case "date part", (Constant(str(name)), _):
+                return moments.part(name, arguments[1])
+            case "date diff", (Constant(str(unit)), *_):
+                return self.once(arguments[1:], lambda first, last: moments.starts_between(unit, first, last))
+            case "date sub", (Constant(str(unit)), *_):
+                return moments.whole_units_between(unit, *arguments[1:])
+            case "shift", (_, Constant(int(amount)), Constant(str(unit))):
+                return moments.shifted(arguments[0], amount, unit)
+            case "strftime", (_, Constant(str(pattern))):
+                return moments.formatted(arguments[0], pattern, texts.literal)
+        return f"{operation}({', '.join(arguments)})"
+
+    def like(self, operation: str, text: str, pattern: str) -> str:
+        if operation == "ilike":
+            text, pattern = self.once([text], texts.lower), f"({texts.lower(pattern)})"
+        return f"({text} LIKE {pattern} ESCAPE '{texts.ESCAPE}')"
+
+    def divided(self, operation: str, arguments: list[str], node: Apply) -> str:
+        """Of wide numbers: without the remainder a quotient has no digits after the point."""
+        if operation == ">>":
+            (_, bits) = node.arguments
+            assert isinstance(bits, Constant)
+            assert isinstance(bits.value, int)
+            power = str(2**bits.value)
+            return self.once(arguments[:1], lambda value: _quotient(f"({value} - pmod({value}, {power}))", power))
+        short = [_in_64_bits(part) for part in node.arguments]
+        if all(short):
+            left, right = (self.term(part) for part in short if part is not None)
+            # The one quotient of 64-bit numbers that is longer.
+            return self.once(
+                [left, right],
+                lambda a, b: (
+                    f"CASE WHEN {b} = -1 THEN -CAST({a} AS DECIMAL(38, 0)) ELSE CAST({a} div {b} AS DECIMAL(38, 0)) END"
+                ),
+            )
+        # The fewer digits a divisor has, the more are left for the quotient.
+        divisor = self.term(short[1]) if short[1] is not None else arguments[1]
+        return self.once([arguments[0], divisor], lambda a, b: _quotient(f"({a} - {a} % {b})", b))
+
+    def rounded(self, operation: str, arguments: list[str], node: Apply) -> str:
+        kind = node.kind if node.kind is not None else self.kind_of(node.arguments[0])
+        digits = int(node.arguments[1].value) if len(arguments) > 1 else 0  # type: ignore[union-attr,arg-type]
+        if isinstance(kind, Double):
+            return self.to_digits(ROUNDED[operation], arguments[0], digits)
+        if operation == "trunc":
+            return self.once(
+                arguments[:1],
+                lambda value: f"CASE WHEN {value} < 0 THEN ceil({value}, {digits}) ELSE floor({value}, {digits}) END",
+            )
+        return f"{operation}({arguments[0]}{f', {digits}' if operation == 'round' else ''})"
+
+    def to_digits(self, whole: Callable[[str], str], value: str, digits: int) -> str:
+        """So many digits after the point, or before it; where the scaled number is no double, the number itself."""
+        if digits == 0:
+            return self.once([value], whole)
+        step = doubles.number(10.0 ** abs(digits))
+        there, back = ("*", "/") if digits > 0 else ("/", "*")
+
+        def written(short: str) -> str:
+            def chosen(scaled: str) -> str:
+                result = f"({self.once([scaled], whole)} {back} {step})"
+                return f"CASE WHEN abs({scaled}) < {doubles.INFINITE} THEN {result} ELSE {short} END"
+
+            return self.once([f"({short} {there} {step})"], chosen)
+
+        return self.once([value], written)
+
+    def cast(self, cast: Cast) -> str:
+        """Cannot fail; of an unknown kind is only what is a number."""
+        source = self.kind_of(cast.value)
+        match source, cast.kind:
+            case ((Double() | None), Text()):
+                raise no_cast(source, cast.kind)
+            case (Boolean(), _) | (_, Text()):
+                return try_cast(self.term(cast.value), source, cast.kind, self.once)
+        return f"CAST({self.term(cast.value)} AS {type_name(cast.kind)})"
+
+    def try_cast(self, cast: TryCast) -> str:
+        value = cast.value
+        if isinstance(value, Constant) and value.value is None:
+            return f"CAST(NULL AS {type_name(cast.kind)})"
+        if isinstance(cast.kind, Integer) and isinstance(value, Apply) and value.operation in TRIED:
+            short = [_in_64_bits(part) for part in value.arguments]
+            if all(short):
+                sides = ", ".join(self.term(part) for part in short if part is not None)
+                return f"{TRIED[value.operation]}({sides})"
+        return try_cast(self.term(value), self.kind_of(value), cast.kind, self.once)
+
+    def stored(self, column: Stored) -> str:
+        """Read as it is declared already."""
+        return f"{self.quoted(column.table)}.{self.quoted(column.name)}"
+
+    def let(self, let: Let) -> str:
+        name = f"_o{next(self.numbers)}"
+        values = [self.term(value) for value in let.values]
+        self.operands.append((name, [self.kind_of(value) for value in let.values]))
+        body = self.term(let.body)
+        self.operands.pop()
+        if _asks(let):
+            # A query cannot stand inside a lambda.
+            bound = ", ".join(f"{value} AS v{place}" for place, value in enumerate(values))
+            return f"(SELECT {body} FROM (SELECT {bound}) AS {name})"
+        return _bound(name, values, body)
+
+    def operand(self, operand: Operand) -> str:
+        return f"{self.operands[-1][0]}.v{operand.number}"
+
+    def fold(self, fold: Fold) -> str:
+        if fold.name == "collect":
+            return self.collected(fold)
+        name, arguments = fold.name, [self.term(argument) for argument in fold.arguments]
+        if name == "sum":
+            kind = self.kind_of(fold.arguments[0])
+            scale = kind.scale if isinstance(kind, Decimal) else 0
+            arguments = [f"CAST({arguments[0]} AS DECIMAL(38, {scale}))"]
+        # These take no 64-bit numbers.
+        if name in ("ntile", "lag", "lead", "nth_value"):
+            place = 0 if name == "ntile" else 1
+            arguments[place : place + 1] = [f"CAST({part} AS INT)" for part in arguments[place : place + 1]]
+        inside = ", ".join(arguments) or ("*" if name == "count" else "")
+        where = "" if fold.where is None else f" FILTER (WHERE {self.term(fold.where)})"
+        return f"{name}({'DISTINCT ' if fold.distinct else ''}{inside}){where}"
+
+    def collected(self, fold: Fold) -> str:
+        """In structs, since NULL is not collected by itself; sorted by what stands before the value."""
+        (value,) = fold.arguments
+        parts = [f"{self.term(part.value)} AS o{place}" for place, part in enumerate(fold.order_by)]
+        row = f"struct({', '.join([*parts, f'{self.term(value)} AS v'])})"
+        kept = row if fold.where is None else f"CASE WHEN {self.term(fold.where)} THEN {row} END"
+        return f"transform(array_sort(collect_list({kept}), {_comparison(fold.order_by)}), _e -> _e.v)"
+
+    def over(self, window: Over) -> str:
+        """Places have the one frame that they need, and take no other; they are 32 bits long."""
+        over = super().over(replace(window, frame="") if window.fold.name in PLACES else window)
+        return f"CAST({over} AS BIGINT)" if window.fold.name in SHORT_PLACES else over
+
+    # -- queries ------------------------------------------------------------------------------------------------------
+
+    def query(self, query: Query) -> str:
+        if isinstance(query, With):
+            self.parts.update(part.name for part in query.parts)
+        return super().query(query)
+
+    def table(self, table: Table) -> str:
+        """A declared table is what its declared columns are read as; others are parts of the query itself."""
+        if table.name in self.parts or table.name not in self.tables:
+            return super().table(table)
+        return f"({self.tables[table.name]}) AS {self.quoted(table.alias or table.name)}"
+
+    def values(self, values: Values) -> str:
+        names = ", ".join(map(self.quoted, values.names))
+        if not values.rows:
+            columns = zip(values.names, values.kinds, strict=True)
+            empty = (f"{self.typed_null(kind)} AS {self.quoted(name)}" for name, kind in columns)
+            return f"SELECT {', '.join(empty)} WHERE false"
+        rows = ([Constant(*cell) for cell in zip(row, values.kinds, strict=True)] for row in values.rows)
+        listed = ", ".join(f"({self.listed(row)})" for row in rows)
+        return f"SELECT {names} FROM VALUES {listed} AS listed({names})"
+
+    def series(self, series: Series) -> str:
+        return f"SELECT id AS {self.quoted(series.name)} FROM range(0, {series.count})"
+
+    def around_rank(self, profile: AroundRank) -> str:
+        return around_rank(self, profile)
+
+
+def _bound(name: str, values: Sequence[str], body: str) -> str:
+    fields = ", ".join(f"{value} AS v{place}" for place, value in enumerate(values))
+    return f"element_at(transform(array(struct({fields})), {name} -> {body}), 1)"
+
+
+def _asks(value: Term) -> bool:
+    """Whether another query is asked for a part of it."""
+    if isinstance(value, Let):
+        return any(map(_asks, value.values)) or _asks(value.body)
+    return isinstance(value, Exists | Scalar) or any(map(_asks, parts_of(value)))
+
+
+def _in_64_bits(value: Term) -> Term | None:
+    """What a wide number is made of, where 64 bits hold it."""
+    if isinstance(value, Cast) and isinstance(value.kind, Wide):
+        return _in_64_bits(value.value)
+    if isinstance(value, Constant) and isinstance(value.value, int) and -(2**63) <= value.value < 2**63:
+        return Constant(value.value, Integer())
+    return value if isinstance(value.kind, Integer) else None
+
+
+def _quotient(dividend: str, divisor: str) -> str:
+    return f"CAST(try_divide({dividend}, {divisor}) AS DECIMAL(38, 0))"
+
+
+def _trimmed(side: str, text: str, those: str = "' '") -> str:
+    return f"TRIM({side} {those} FROM {text})"
+
+
+def _comparison(order: Sequence[Ordered]) -> str:
+    """As array_sort takes it: -1, 0 or 1 for two structs."""
+    tests = []
+    for place, part in enumerate(order):
+        first, last = (1, -1) if part.descending else (-1, 1)
+        left, right = f"_l.o{place}", f"_r.o{place}"
+        null, other = (-1, 1) if part.nulls_first else (1, -1)
+        tests += [
+            f"WHEN {left} IS NULL AND {right} IS NOT NULL THEN {null} "
+            f"WHEN {left} IS NOT NULL AND {right} IS NULL THEN {other} "
+            f"WHEN {left} < {right} THEN {first} WHEN {left} > {right} THEN {last}"
+        ]
+    return f"(_l, _r) -> CASE {' '.join(tests)} ELSE 0 END" if tests else "(_l, _r) -> 0"
