@@ -28,20 +28,20 @@ def unbounded(call: AggregateCall, value: Expression, known: Known) -> Unbounded
     """
     place = call.at if value.at is None else value.at
     lacking = {column.name: column for column in columns_of(value) if _lacks_bounds(column, known)}
-    held = dict(known) | {name: _sample(column, kept_properties(column, known)) for name, column in lacking.items()}
-    if not lacking or not _is_finite(kept_properties(value, held)):
+    bounded = dict(known) | {name: _sample(column, kept_properties(column, known)) for name, column in lacking.items()}
+    if not lacking or not _is_finite(kept_properties(value, bounded)):
         return UnboundedColumn(
             f"{call.said} needs a bounded value, and {readable(value)} has no bounds",
             at=place,
-            hint=f"write  {_held(value)}  in its place, with bounds of your own",
+            hint=f"write  {_clamped(value)}  in its place, with bounds of your own",
             columns=tuple(lacking),
         )
     first = next(iter(lacking.values()))
     return UnboundedColumn(
         f"{call.said} needs bounds on {' and '.join(map(_quoted, lacking))}",
         at=place,
-        hint=f"write  {_held(first)}  in its place, with bounds of your own; for a column of a table the data owner "
-        f"can declare  bounds: [{', '.join(map(str, _ends(first)))}]",
+        hint=f"write  {_clamped(first)}  with bounds of your own; or the owner declares  "
+        f"bounds: [{', '.join(map(str, _ends(first)))}]",
         columns=tuple(lacking),
     )
 
@@ -62,7 +62,7 @@ def _sample(column: Column, properties: Properties) -> Properties:
     return replace(properties, low=low, high=high)
 
 
-def _held(value: Expression) -> str:
+def _clamped(value: Expression) -> str:
     """The value, held within bounds by the question itself."""
     low, high = (f"DATE '{end}'" if isinstance(end, date) else end for end in _ends(value))
     return f"LEAST(GREATEST({readable(value)}, {low}), {high})"

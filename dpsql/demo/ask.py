@@ -220,7 +220,8 @@ def show_refusals(conn: Connection) -> None:
         try:
             conn.execute(sql, **options)
         except Error as error:
-            print(indented(f"{type(error).__name__}: {error}", 6))
+            said = f"{type(error).__name__}: {error}".splitlines()
+            print(indented("\n".join(line for part in said for line in textwrap.wrap(part, WIDTH - 6)), 6))
         print()
     assert conn.budget.spent == before
     print(indented(budget_bar(conn)))
