@@ -305,6 +305,7 @@ class Cursor:
             propose: for propose-test-release: how far one unit can move the answer.
             max_groups, max_rows_per_group: how much of one unit counts.
             weights: by name, which columns matter more; twice the weight is half the error.
+            diagnose: with True, a twentieth of the cost tells how much bounding left out: see `notes`.
             fresh: draw again instead of recalling the same answer.
 
         Returns:

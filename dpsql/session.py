@@ -46,7 +46,18 @@ if TYPE_CHECKING:
 DEFAULT_SHARE = Fraction(1, 10)
 """A query that names no cost takes a tenth of the session, in its own currency."""
 OPTIONS = frozenset(
-    {"epsilon", "delta", "accuracy", "mechanism", "max_groups", "max_rows_per_group", "propose", "fresh", "weights"}
+    {
+        "epsilon",
+        "delta",
+        "accuracy",
+        "mechanism",
+        "max_groups",
+        "max_rows_per_group",
+        "propose",
+        "weights",
+        "diagnose",
+        "fresh",
+    }
 )
 
 
@@ -163,6 +174,7 @@ class Session:
             accuracy=accuracy_named(given["accuracy"]) if "accuracy" in given else None,
             share=None if self.query_epsilon or {"epsilon", "accuracy"} & given.keys() else DEFAULT_SHARE,
             weights=weights_named(given["weights"]) if "weights" in given else None,
+            diagnose=bool(given.get("diagnose", False)),
             named=frozenset(given),
             parameter_names=tuple(values) if isinstance(values, dict) else (),
             dialect=self.dialect,

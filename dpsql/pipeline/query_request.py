@@ -54,6 +54,8 @@ class QueryRequest:
     """Groups with fewer units are not shown."""
     weights: tuple[tuple[str, Fraction], ...] | None = None
     """How much columns of the answer matter, where the analyst says so; the others have a weight of 1."""
+    diagnose: bool = False
+    """Whether to ask, for a part of the cost, how much bounding left out."""
     named: frozenset[str] = frozenset()
     """The fields that execute() was given by name; the others are defaults."""
     options: SqlOptions = NO_OPTIONS

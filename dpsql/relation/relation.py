@@ -252,6 +252,14 @@ Relation: TypeAlias = (
 )
 
 
+@dataclass(frozen=True)
+class Diagnosis:
+    """What an aggregate tells about bounding (diagnosis.py): units by the first step that is not below their number."""
+
+    what: Literal["rows", "groups", "lost"]
+    steps: tuple[int, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Aggregate:
     """Groups of a relation's rows by keys. A bare aggregate has no keys, and one group whatever the data."""
@@ -268,3 +276,5 @@ class Aggregate:
     """Whether each of them must be a group of its own."""
     reports: Reports | None = None
     """What is asked of the answers behind randomised reports, which are the last keys."""
+    diagnosis: Diagnosis | None = None
+    """Where it is asked about the bounds of another release."""
