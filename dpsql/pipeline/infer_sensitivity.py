@@ -25,6 +25,7 @@ from dpsql.expressions.elsewhere import INSTEAD
 from dpsql.expressions.readable import readable_value
 from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.pipeline.track_units import contribution_bounds
+from dpsql.relation.expected import expected_of
 from dpsql.relation.readable import readable_call
 from dpsql.relation.units import different_units, one_row_per_unit, scans_of
 from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS, drawing
@@ -72,6 +73,8 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     is_single = release.one_row_per_unit
     counts_alone = all(call.name == "COUNT" for call in release.aggregate.calls)
 
+    expected = expected_of(release.aggregate.source, _groups_and_rows(release.scans, None, request)[1])
+
     def column_of(measure: Measure) -> str:
         if is_single and isinstance(measure, CountUnits):
             measure = CountRows()
@@ -90,7 +93,7 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
 
     def answered(counted: frozenset[Measure]) -> tuple[Answer, ...]:
         columns.clear()
-        known, drawn = release.knowledge.kept, _drawn_by(request)
+        known, drawn = expected, _drawn_by(request)
         context = Context(
             known=known,
             unit_columns=release.unit_columns,

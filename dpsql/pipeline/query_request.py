@@ -60,6 +60,10 @@ class QueryRequest:
     """The fields that execute() was given by name; the others are defaults."""
     options: SqlOptions = NO_OPTIONS
     """The options clause of the SQL, for what later stages have to check."""
+    parameter_names: tuple[str, ...] = ()
+    """What the parameters are called, where they have names."""
+    dialect: str = "duckdb"
+    """Whose words the SQL uses."""
     notes: tuple[str, ...] = ()
     """What the analyst should know about it, and may: it follows from the question and the schema alone."""
 

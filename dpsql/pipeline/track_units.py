@@ -18,6 +18,7 @@ from dpsql.relation.knowledge import Knowledge, knowledge_of
 from dpsql.relation.multiplicity import rows_per_unit
 from dpsql.relation.relation import CrossUnitJoin, Filter, Project
 from dpsql.relation.units import different_units, one_row_per_unit, parts_of, reads_unit, scans_of
+from dpsql.relation.write import relation_sql
 from dpsql.relation.write_domain import listed_keys_sql
 from dpsql.resolve.inner import reads_release
 from dpsql.resolve.syntax import aggregates
@@ -207,10 +208,20 @@ def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, publ
             "an outer join cannot keep the rows of an answer that is not there yet",
             hint="use an inner join, or list the keys: VALUES or a public table",
         )
-    if public.public_rows.number(select([Named(count(), "n")], keys), lists) > MOST_PUBLIC_GROUPS:
+    number = public.public_rows.number(select([Named(count(), "n")], keys), lists)
+    if aggregate.listed_once and number < public.public_rows.number(_count_rows(listed), lists):
+        raise Unsupported(
+            "the outer join keeps public rows, several in a group, and COUNT(*) counts those that no person matches",
+            hint="aggregate a column of the private table: COUNT(v.id), not COUNT(*)",
+        )
+    if number > MOST_PUBLIC_GROUPS:
         raise Unsupported(
             f"the outer join lists more than {MOST_PUBLIC_GROUPS:,} groups", hint="keep fewer public rows with WHERE"
         )
+
+
+def _count_rows(listed: Relation) -> Query:
+    return select([Named(count(), "n")], relation_sql(listed, ()))
 
 
 def _check_options(options: SqlOptions, releases: tuple[TrackedRelease, ...]) -> None:
