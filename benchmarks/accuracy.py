@@ -55,13 +55,13 @@ UNKNOWN_PEER = ("best of these with unknown keys", (42.4, 21_213))
 BY_REGION = "SELECT region, COUNT(*) AS n, SUM(amount) AS total FROM orders GROUP BY region ORDER BY region"
 
 
-def orders() -> duckdb.DuckDBPyConnection:
-    """100 000 customers with ten orders each, two in each of five regions."""
+def orders(customers: int = 100_000) -> duckdb.DuckDBPyConnection:
+    """Customers with ten orders each, two in each of five regions."""
     connection = duckdb.connect()
-    connection.execute("""
+    connection.execute(f"""
         CREATE TABLE orders AS SELECT i // 10 AS customer, 'region ' || (i % 10 // 2 + 5 * (i // 10 % 2)) AS region,
                                       (i % 2000) / 4.0::DOUBLE AS amount
-        FROM range(1000000) AS r(i)""")
+        FROM range({10 * customers}) AS r(i)""")
     return connection
 
 
@@ -201,6 +201,7 @@ def _pairs(rows: list[tuple[Any, ...]]) -> Iterator[tuple[Any, float]]:
 
 # -- a session of mixed questions --------------------------------------------------------------------------------------
 
+EACH = 0.3
 MIXED = [
     "SELECT COUNT(*) FROM orders WHERE amount > {}",
     "SELECT region, COUNT(*), SUM(amount) FROM orders WHERE amount > {} GROUP BY region",
@@ -226,12 +227,12 @@ def answered(database: Any, composition: str, epsilon: float, most: int = 1000, 
 
 
 def print_session() -> None:
-    database = orders()
-    print("\nmixed questions at epsilon 0.1 each that a session of (3, 1e-6) affords")
+    database = orders(1000)
+    print(f"\nmixed questions at epsilon {EACH} each that a session of (3, 1e-6) affords")
     for composition in ("mixed", "auto", "zcdp", "basic"):
-        named = {name: answered(database, composition, 0.1, mechanism=name) for name in ("laplace", "gaussian")}
+        named = {name: answered(database, composition, EACH, mechanism=name) for name in ("laplace", "gaussian")}
         print(
-            f"{composition:8}{answered(database, composition, 0.1):6}", *(f"{k} named: {n}" for k, n in named.items())
+            f"{composition:8}{answered(database, composition, EACH):6}", *(f"{k} named: {n}" for k, n in named.items())
         )
 
 

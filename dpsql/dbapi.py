@@ -93,6 +93,7 @@ def connect(
     analyst: str | None = None,
     analyst_epsilon: object = None,
     on_failure: OnFailure = "suspend",
+    dialect: str = "duckdb",
 ) -> Connection:
     """Opens a private session on a database.
 
@@ -108,6 +109,7 @@ def connect(
         analyst, analyst_epsilon: whose account it is, and what this analyst may spend of the session's.
         on_failure: a query that fails after its charge suspends its analyst until the data owner resumes; "warn", for
             those who own the data that they ask, only says so.
+        dialect: whose words queries use: "duckdb", "bigquery", "snowflake" or "postgres".
 
     Returns:
         A `Connection` as in PEP 249.
@@ -142,6 +144,7 @@ def connect(
             analyst=analyst,
             analyst_epsilon=analyst_epsilon,
             on_failure=on_failure,
+            dialect=dialect,
         )
     )
 
@@ -295,13 +298,14 @@ class Cursor:
 
         Args:
             sql: one SELECT over declared tables.
-            parameters: values for the `?` in it.
+            parameters: values for the `?` in it, or a dict of values for `$name`.
             epsilon, delta: the cost of the whole query.
             accuracy: instead of epsilon, how wide the error bars may be: 50, or "5%" of the total in the first answer.
             mechanism: such as "gaussian" or "smooth"; the best one is chosen if left out.
             propose: for propose-test-release: how far one unit can move the answer.
             max_groups, max_rows_per_group: how much of one unit counts.
             weights: by name, which columns matter more; twice the weight is half the error.
+            diagnose: with True, a twentieth of the cost tells how much bounding left out: see `notes`.
             fresh: draw again instead of recalling the same answer.
 
         Returns:

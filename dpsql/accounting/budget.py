@@ -139,7 +139,7 @@ def budget_card(budget: Budget, past: Sequence[Entry]) -> str:
             (
                 (f"ε {spent.epsilon:.4g}", f"of {budget.epsilon:.4g} spent"),
                 (f"ε {remaining.epsilon:.4g}", "left for the next query"),
-                (f"{budget.queries:,}", "queries charged"),
+                (f"{budget.queries:,}", "query charged" if budget.queries == 1 else "queries charged"),
             )
         ),
         *drawn,

@@ -17,8 +17,8 @@ def card(title: str, *parts: str) -> str:
 
 
 def figures(pairs: Iterable[tuple[str, str]]) -> str:
-    """Large numbers, each over the words that say what it is."""
-    shown = (f'<div class="dp-figure"><b>{text(number)}</b>{text(what)}</div>' for number, what in pairs)
+    """Large numbers, each over the words that say what it is; beside them where a notebook leaves our style out."""
+    shown = (f'<div class="dp-figure"><b>{text(number)}</b> {text(what)}</div>' for number, what in pairs)
     return f'<div class="dp-figures">{"".join(shown)}</div>'
 
 

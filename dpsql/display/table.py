@@ -59,7 +59,7 @@ def table(names: Sequence[str], rows: Sequence[Sequence[Cell]], total: int, rece
     head = "".join(map(_heading, names, scales, numeric))
     body = "".join(f"<tr>{''.join(map(_cell, row, scales, numeric))}</tr>" for row in rows)
     notes = [f"{len(rows)} of {total:,} rows are shown"] if total > len(rows) else []
-    foot = "".join(f"<span>{text(part)}</span>" for part in (*notes, *receipt))
+    foot = " · ".join(text(part) for part in (*notes, *receipt))
     return framed(
         f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
         f'<div class="dp-foot dp-muted">{foot}</div>'

@@ -100,6 +100,9 @@ def _view(table: PostProcessingTable, *, filled: bool) -> str:
     # Registered dates arrive as timestamps, decimals as text.
     typed = ", ".join(f'CAST({_total(table, name)} AS {kind}) AS "{name}"' for name, kind in table.stored.items())
     made = ", ".join(f'CAST({sql} AS {kind}) AS "{name}"' for name, (kind, sql) in table.columns.items())
+    if table.totals:
+        keys = [name for name in table.stored if name.startswith("_k")]
+        typed += "".join(f', GROUPING("{name}") AS _g{number}' for number, name in enumerate(keys))
     rows = f'SELECT {typed} FROM "_raw{table.name}"{table.totals}'
     return f'CREATE TEMP VIEW "{table.name}" AS SELECT {made or "NULL"} FROM ({rows})'
 

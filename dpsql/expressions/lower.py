@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, Unsupported
-from dpsql.expressions import comparison, lower_special
+from dpsql.expressions import comparison, lower_positions, lower_special, lower_words
 from dpsql.expressions.arithmetic import DECIMAL_RULES
-from dpsql.expressions.constants import folded, read_numbers
+from dpsql.expressions.constants import folded, read_nulls, read_numbers, read_texts
 from dpsql.expressions.decimals import is_certain
 from dpsql.expressions.emit import check_depth, check_parts
 from dpsql.expressions.function import Function, Misfit
@@ -24,6 +24,7 @@ from dpsql.expressions.table import FUNCTIONS as FUNCTIONS
 from dpsql.expressions.table import NODES, PARSER_NOTES
 from dpsql.expressions.temporal import lower as lower_dates
 from dpsql.expressions.temporal.constants import read_dates
+from dpsql.expressions.temporal.formats import lower_format
 from dpsql.expressions.tree import Call, Expression, reads_adaptive, type_properties
 from dpsql.schema.types import Decimal
 from dpsql.source import Place
@@ -32,7 +33,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 COMPARISONS = {function.name for function in comparison.FUNCTIONS} - {"AND", "OR", "NOT", "IS NULL"}
-SPECIAL = {**lower_special.SPECIAL, **lower_dates.SPECIAL}
+SPECIAL = {
+    **lower_special.SPECIAL,
+    **lower_positions.SPECIAL,
+    **lower_words.SPECIAL,
+    **lower_dates.SPECIAL,
+    exp.TimeToStr: lower_format,
+}
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,8 @@ class Lowering:
     def build(self, name: str | Function, node: exp.Expr, arguments: tuple[Expression, ...]) -> Expression:
         function = name if isinstance(name, Function) else FUNCTIONS[name]
         place = self.place(node)
-        arguments = read_numbers(function.name, read_dates(function.name, arguments))
+        for read in (read_nulls, read_dates, read_texts, read_numbers):
+            arguments = read(function.name, arguments)
         try:
             properties = function.properties([type_properties(argument) for argument in arguments])
         except Misfit as misfit:

@@ -66,10 +66,27 @@ def refusal(node: exp.Expr, place: Place | None) -> Unsupported:
     return Unsupported(f"{name} cannot be used below an aggregate", at=place, hint=hint)
 
 
+SIGNS: dict[type[exp.Expr], str] = {
+    **dict.fromkeys((exp.Bracket, exp.Array, exp.Slice), "[...]"),
+    exp.Struct: "{...}",
+    exp.Any: "ANY",
+    exp.All: "ALL",
+    exp.Star: "*",
+    exp.Tuple: "a list in parentheses",
+    exp.Lambda: "a lambda",
+    exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
+    **dict.fromkeys((exp.Subquery, exp.Select, exp.Exists, exp.In), "this subquery"),
+}
+"""What people call nodes that have no name: a name of the parser's is nobody's word."""
+
+
 def spoken(node: exp.Expr, place: Place | None) -> str:
     """The name that the analyst wrote; the parser has one name for several functions."""
     if isinstance(node, exp.Anonymous):
         return node.name.upper()
+    if type(node) in SIGNS:
+        return SIGNS[type(node)]
     name = node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
     if place is None or not isinstance(node, exp.Func) or re.search(rf"\b{name}\b", place.text, re.IGNORECASE):
         return name

@@ -71,7 +71,7 @@ def as_fractions(parts: NDArray[np.float64]) -> tuple[Fraction, ...]:
     >>> as_fractions(np.array([0.5, 0.5]))
     (Fraction(1, 2), Fraction(1, 2))
     """
-    raised = np.maximum(parts, LEAST / len(parts))
+    raised = np.maximum(parts, LEAST / max(1, len(parts)))
     steps = [int(step) for step in np.ceil(raised * FINEST)]
     return tuple(Fraction(step, sum(steps)) for step in steps)
 

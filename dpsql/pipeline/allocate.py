@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -20,11 +21,10 @@ from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from fractions import Fraction
 
     from dpsql.aggregates.estimate import Estimate
     from dpsql.aggregates.release import Release
-    from dpsql.pipeline.plan_query import Planned
+    from dpsql.pipeline.plan_query import Planned, PlannedRelease
 
 Place: TypeAlias = tuple[int, str]
 """A measure: the number of its release, and its column."""
@@ -33,6 +33,10 @@ SELECTING = 0.25
 """How much the count that selects groups matters, beside a column of the answer."""
 LEAST_FOR_SELECTION = 0.25
 """The part of its release's budget that this count has at least."""
+
+
+DIAGNOSING = Fraction(1, 20)
+"""The part of the whole cost that finding out about bounding has, where that is asked for."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +56,15 @@ def allocated(planned: Planned, falloff: int) -> tuple[tuple[Fraction, ...], ...
     moved = {
         (number, part.column): float(part.l0) ** falloff * float(part.linf) ** 2
         for number, one in enumerate(planned.releases)
+        if not is_diagnosing(one)
         for part in one.release.measures
     }
-    if not moved:
-        return ((),) * len(planned.releases)
     rows = [
         ([column.squares.get(place, 0.0) * moved[place] for place in moved], column.importance)
         for column in wanted(planned)
     ]
     noisy = [(row, importance) for row, importance in rows if any(row)]
-    parts = np.full(len(moved), 1 / len(moved))
+    parts = np.full(len(moved), 1 / max(1, len(moved)))
     if noisy:
         best = least_geometric_mean if planned.request.weights is None else least_worst_ratio
         parts = best(np.array([row for row, _ in noisy]), [importance for _, importance in noisy], falloff)
@@ -73,10 +76,38 @@ def _by_release(planned: Planned, parts: dict[Place, float]) -> tuple[tuple[Frac
         if (selection := one.release.partition_selection) is not None:
             _raise_selection((number, selection), {place for place in parts if place[0] == number}, parts)
     exact = dict(zip(parts, as_fractions(np.array(list(parts.values()))), strict=True))
+    diagnosing = sum(map(is_diagnosing, planned.releases))
+    each = _diagnosing_of_measures(planned) / max(1, diagnosing)
+    left = 1 - each * diagnosing
     return tuple(
-        tuple(exact[number, part.column] for part in one.release.measures)
+        (each,) if is_diagnosing(one) else tuple(left * exact[number, part.column] for part in one.release.measures)
         for number, one in enumerate(planned.releases)
     )
+
+
+def is_diagnosing(planned: PlannedRelease) -> bool:
+    return planned.release.aggregate.diagnosis is not None
+
+
+def diagnosing_part(planned: Planned) -> Fraction:
+    """Of the whole cost."""
+    return DIAGNOSING if any(map(is_diagnosing, planned.releases)) else Fraction(0)
+
+
+def _diagnosing_of_measures(planned: Planned) -> Fraction:
+    """The same, of what all measures have together."""
+    part, asked = diagnosing_part(planned), asked_count(planned)
+    rest = (1 - part) * Fraction(asked, max(1, asked + statistic_count(planned)))
+    return part / (part + rest) if part else part
+
+
+def asked_count(planned: Planned) -> int:
+    """The measures that answer the question itself."""
+    return sum(len(one.release.measures) for one in planned.releases if not is_diagnosing(one))
+
+
+def statistic_count(planned: Planned) -> int:
+    return sum(len(one.release.statistics) for one in planned.releases)
 
 
 def _raise_selection(selection: Place, release: set[Place], parts: dict[Place, float]) -> None:
@@ -91,7 +122,8 @@ def _raise_selection(selection: Place, release: set[Place], parts: dict[Place, f
 def wanted(planned: Planned) -> list[Wanted]:
     """All columns that measures serve, key selection and tests included."""
     if planned.request.weights is None:
-        return [column for number in range(len(planned.releases)) for column in _answered(planned, number)]
+        asked = [number for number, one in enumerate(planned.releases) if not is_diagnosing(one)]
+        return [column for number in asked for column in _answered(planned, number)]
     return list(_weighed(planned, dict(planned.request.weights)))
 
 
@@ -123,6 +155,8 @@ def _weighed(planned: Planned, weights: Mapping[str, Fraction]) -> Iterator[Want
     yield from named.values()
     served = {place for column in named.values() for place in column.squares}
     for number, one in enumerate(planned.releases):
+        if is_diagnosing(one):
+            continue
         selection = list(_selecting(number, one.release))
         yield from selection
         served |= {place for column in selection for place in column.squares}

@@ -16,7 +16,7 @@ from dpsql.accounting.filters import RESERVED_SHARE, Basic
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.additive import Allowance, Share
-from dpsql.pipeline.allocate import allocated, wanted
+from dpsql.pipeline.allocate import allocated, asked_count, diagnosing_part, statistic_count, wanted
 from dpsql.statistics.draw import Refund
 from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS
 
@@ -184,16 +184,12 @@ def measure_count(planned: Planned) -> int:
     return sum(len(release.release.measures) for release in planned.releases)
 
 
-def statistic_count(planned: Planned) -> int:
-    return sum(len(release.release.statistics) for release in planned.releases)
-
-
 def statistic_epsilon(planned: Planned) -> Fraction:
     """The epsilon of one statistic."""
     request = planned.request
     if request.statistic_epsilon is not None:
         return request.statistic_epsilon
-    return request.epsilon / max(1, measure_count(planned) + statistic_count(planned))
+    return request.epsilon * (1 - diagnosing_part(planned)) / max(1, asked_count(planned) + statistic_count(planned))
 
 
 def measures_epsilon(planned: Planned) -> Fraction:

@@ -24,12 +24,14 @@ from dpsql.errors import Unsupported
 from dpsql.expressions.elsewhere import INSTEAD
 from dpsql.expressions.readable import readable_value
 from dpsql.pipeline.readable import about_releases, laid_out
+from dpsql.pipeline.track_units import contribution_bounds
+from dpsql.relation.expected import expected_of
 from dpsql.relation.readable import readable_call
 from dpsql.relation.units import different_units, one_row_per_unit, scans_of
 from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS, drawing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from sqlglot import exp
 
@@ -60,6 +62,8 @@ def infer_sensitivity(tracked: Tracked, public: PublicEnvironment) -> Measured:
 
 
 def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
+    if release.aggregate.diagnosis is not None:
+        request = replace(request, propose=None, min_units=None)
     if release.across is not None:
         return _matched(release, release.across, request)
     if release.aggregate.reports is not None:
@@ -68,6 +72,8 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     statistics: dict[Statistic, str] = {}
     is_single = release.one_row_per_unit
     counts_alone = all(call.name == "COUNT" for call in release.aggregate.calls)
+
+    expected = expected_of(release.aggregate.source, _groups_and_rows(release.scans, None, request)[1])
 
     def column_of(measure: Measure) -> str:
         if is_single and isinstance(measure, CountUnits):
@@ -79,7 +85,7 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     def drawn_as(statistic: Statistic) -> str:
         return statistics.setdefault(statistic, f"s{len(statistics)}")
 
-    groups, rows = _contribution(release, request)
+    groups, rows = release.contribution(request)
     units_counted = False
 
     def linear_of(measure: Measure) -> Linear:
@@ -87,7 +93,7 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
 
     def answered(counted: frozenset[Measure]) -> tuple[Answer, ...]:
         columns.clear()
-        known, drawn = release.knowledge.kept, _drawn_by(request)
+        known, drawn = expected, _drawn_by(request)
         context = Context(
             known=known,
             unit_columns=release.unit_columns,
@@ -169,7 +175,7 @@ def _rows_of(relation: Relation, most: int | None, request: QueryRequest) -> int
     """How many rows of a side one unit may have in all."""
     if one_row_per_unit(relation):
         return 1
-    groups, rows = _groups_and_rows([scan for scan in scans_of(relation) if scan.unit is not None], most, request)
+    groups, rows = contribution_bounds([scan for scan in scans_of(relation) if scan.unit is not None], most, request)
     return groups * rows if most is None else min(groups * rows, most)
 
 
@@ -250,31 +256,6 @@ def _aggregator(call: AggregateCall) -> Aggregator:
 def is_count(measure: Measure) -> bool:
     inner = measure.inner if isinstance(measure, OverDistinct) else measure
     return isinstance(inner, CountRows | CountValues)
-
-
-def _contribution(release: TrackedRelease, request: QueryRequest) -> tuple[int, int]:
-    if release.one_row_per_unit:
-        return 1, 1
-    (most,) = release.rows_per_unit
-    groups, rows = _groups_and_rows(release.scans, most, request)
-    if not release.aggregate.grouped:
-        return 1, rows
-    # Fewer public groups than a unit may reach: it cannot reach more than there are.
-    return (min(groups, max(1, release.domain.size)) if release.domain else groups), rows
-
-
-def _groups_and_rows(scans: Collection[Scan], most: int | None, request: QueryRequest) -> tuple[int, int]:
-    """What may count of one unit, which has no more than `most` rows if that is known.
-
-    Tables that meet in a query may declare different bounds: the widest count. A table with one row per unit has none
-    of its own; where a join multiplies its rows and no other table says how often, the schema's hold.
-    """
-    declared = [scan.contribution for scan in [scan for scan in scans if not scan.declared_unique] or scans]
-    groups = max(contribution.max_groups for contribution in declared)
-    rows = max(contribution.max_rows_per_group for contribution in declared)
-    if most is not None:
-        groups, rows = min(groups, most), min(rows, most)
-    return request.max_groups or groups, request.max_rows_per_group or rows
 
 
 def _lines(release: Release) -> Iterator[str]:

@@ -26,7 +26,7 @@ from dpsql.relation.write_scan import scan_sql
 from dpsql.resolve.chosen_rows import chooses_by_noise, is_made_of
 from dpsql.resolve.inner import reads_release, release_name, reports_name
 from dpsql.resolve.public_columns import only_read_columns
-from dpsql.resolve.syntax import DUCKDB, is_interval_end
+from dpsql.resolve.syntax import is_interval_end, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -109,6 +109,8 @@ class PlannedRelease:
         }
         stored |= dict.fromkeys((f"_{end}{i}" for i in range(len(self.ends)) for end in ("low", "high")), "DOUBLE")
         made = {name: (kind, quoted(name)) for name, kind in stored.items()} | answers
+        if self.totals:
+            made |= {f"_g{number}": ("BIGINT", f"_g{number}") for number in range(len(keys))}
         stored |= dict.fromkeys(map(noise_of, self.weighed), "DOUBLE")
         return PostProcessingTable(self.name, stored, made, self.totals)
 
@@ -200,7 +202,7 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
         for number, part in enumerate(measured.releases)
     )
     outputs = _outputs(post_processing, measured)
-    sql = post_processing.sql(DUCKDB, copy=False)
+    sql = written(post_processing)
     read = tuple(_public(measured, public))
     # What the engine has no words for, or too many, is refused here, while nothing is charged.
     asked = tuple(release.shown for release in releases), tuple(table.sql for table in read)

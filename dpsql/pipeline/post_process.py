@@ -12,7 +12,7 @@ import numpy as np
 
 from dpsql.errors import SealedExecutionError
 from dpsql.intervals import ends
-from dpsql.pipeline.notes import bounding_notes, choice_note, mostly_noise
+from dpsql.pipeline.notes import bounding_notes, choice_note, diagnosis_notes, mostly_noise
 from dpsql.result import LEVEL, Receipt, Result, ResultColumn
 
 if TYPE_CHECKING:
@@ -62,7 +62,13 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
         budget=environment.ledger.budget,
     )
     faint = list(mostly_noise(columns, finished.cells, receipt.epsilon or calibrated.cost.epsilon))
-    notes = (*calibrated.request.notes, *bounding_notes(calibrated.releases), *choice_note(columns), *map(str, faint))
+    notes = (
+        *calibrated.request.notes,
+        *bounding_notes(calibrated.releases),
+        *diagnosis_notes(calibrated.releases, estimated.columns),
+        *choice_note(columns),
+        *map(str, faint),
+    )
     return Result(columns, finished.cells, receipt, notes, frozenset(column.name for column in faint))
 
 

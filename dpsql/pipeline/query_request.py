@@ -54,10 +54,16 @@ class QueryRequest:
     """Groups with fewer units are not shown."""
     weights: tuple[tuple[str, Fraction], ...] | None = None
     """How much columns of the answer matter, where the analyst says so; the others have a weight of 1."""
+    diagnose: bool = False
+    """Whether to ask, for a part of the cost, how much bounding left out."""
     named: frozenset[str] = frozenset()
     """The fields that execute() was given by name; the others are defaults."""
     options: SqlOptions = NO_OPTIONS
     """The options clause of the SQL, for what later stages have to check."""
+    parameter_names: tuple[str, ...] = ()
+    """What the parameters are called, where they have names."""
+    dialect: str = "duckdb"
+    """Whose words the SQL uses."""
     notes: tuple[str, ...] = ()
     """What the analyst should know about it, and may: it follows from the question and the schema alone."""
 

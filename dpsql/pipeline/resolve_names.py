@@ -19,7 +19,7 @@ from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.relation.readable import readable_aggregate, readable_call
 from dpsql.resolve.declared_values import undeclared_constants
 from dpsql.resolve.query import Resolver
-from dpsql.resolve.syntax import DUCKDB
+from dpsql.resolve.syntax import shown
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -49,7 +49,7 @@ class Resolved:
             [
                 *about_releases([readable_aggregate(part), *map(readable_call, part.calls)] for part in self.releases),
                 *((answer.table.name, [answer.sql]) for answer in self.adaptive),
-                ("post-processing", [self.post_processing.sql(DUCKDB)]),
+                ("post-processing", [shown(self.post_processing)]),
             ]
         )
 

@@ -12,9 +12,11 @@ from sqlglot import exp
 
 from dpsql.aggregates.table import ways_to_ask
 from dpsql.errors import ProgrammingError, Unsupported
+from dpsql.expressions.casts import cast_to
 from dpsql.expressions.constants import as_beside
 from dpsql.expressions.elsewhere import INSTEAD
 from dpsql.expressions.refusals import IN_AGGREGATE, spoken
+from dpsql.expressions.tree import Call
 from dpsql.relation import per_unit
 from dpsql.relation.per_unit import check_per_unit, result_type
 from dpsql.relation.relation import AggregateCall
@@ -22,6 +24,7 @@ from dpsql.resolve.bounds import take_bounds, with_bounds
 from dpsql.resolve.names import argument_counts, function_name
 from dpsql.resolve.quantiles import is_quantile, read_quantiles
 from dpsql.resolve.syntax import extra_clauses, has_aggregate, is_star
+from dpsql.schema.types import Boolean, Integer
 
 if TYPE_CHECKING:
     from dpsql.expressions.lower import Lowering
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
     from dpsql.source import Place
 
+OF_NUMBERS = ("SUM", "AVG")
+"""Aggregates that take conditions too."""
 ARGUMENTS = ("this", "expression", "offset", "default")
 HINT = f"the aggregates are {', '.join(ways_to_ask())}"
 
@@ -95,8 +100,15 @@ def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> Aggr
         takes = "one column there" if possible[-1] == 1 else f"{' or '.join(map(str, possible))} arguments"
         raise Unsupported(f"{asked.name} takes {takes}", at=place, hint="ask about one column at a time")
     values = [_argument(part, lowering, place) for part in asked.arguments]
+    if asked.name in OF_NUMBERS:
+        values = [_counted(value) for value in values]
     arguments = (*values[:1], *(as_beside(part, values[:1]) for part in values[1:]))
     return AggregateCall(name=asked.name, arguments=arguments, distinct=asked.distinct, at=place, wide=asked.wide)
+
+
+def _counted(value: Expression) -> Expression:
+    """A condition as 1 where it holds and 0 where it does not: SUM(paid)."""
+    return Call(cast_to(Integer()), (value,), Integer(), value.at) if isinstance(value.type, Boolean) else value
 
 
 def _argument(node: exp.Expr, lowering: Lowering, place: Place | None) -> Expression:

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, UnknownName
 from dpsql.expressions.lower import Lowering
+from dpsql.expressions.tree import Literal
 from dpsql.resolve.inner import INNER
 from dpsql.resolve.syntax import from_nodes, text_of
 from dpsql.resolve.unknown_names import elsewhere
@@ -103,6 +104,8 @@ class Scope:
 
     def condition(self, node: exp.Expr, clause: str) -> Expression:
         condition = self.lowering.lower(node)
+        if isinstance(condition, Literal) and condition.value is None:
+            condition = Literal(None, Boolean(), condition.at)
         if not isinstance(condition.type, Boolean):
             raise ProgrammingError(
                 f"{clause} takes a condition, not {condition.type.name}",

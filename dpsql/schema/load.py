@@ -82,8 +82,9 @@ def _read(path: Path) -> str:
     except FileNotFoundError:
         raise SchemaError(f"{path}: there is no such file", hint="pass the path of a YAML or JSON schema") from None
     except UnicodeDecodeError:
-        problem = _no_schema(str(path))
-        raise problem from None
+        if path.name.lower().endswith(DATA):
+            raise _no_schema(str(path)) from None
+        raise SchemaError(f"{path}: the file is not UTF-8 text", hint="save the schema as UTF-8") from None
     except (OSError, ValueError) as error:
         raise SchemaError(
             f"{path}: the file cannot be read ({error})", hint="pass the path of a YAML or JSON schema"

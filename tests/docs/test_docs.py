@@ -31,6 +31,7 @@ from dpsql.expressions.tree import Column
 from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.pipeline import stages as pipeline
 from dpsql.pipeline.candidates import coarse
+from dpsql.resolve.reference import with_reference as with_words
 from dpsql.schema.types import Integer
 from dpsql.statistics.mechanism_table import MECHANISMS
 
@@ -111,6 +112,7 @@ def test_the_aggregates_are_those_that_can_be_asked() -> None:
     page = read(DOCS / "sql.md")
     assert "| `COUNT` |" in page
     assert with_reference(page) == page, "make reference writes it"
+    assert with_words(page) == page, "make reference writes it"
 
 
 def test_the_words_of_frames_are_those_of_the_aggregates() -> None:

@@ -14,7 +14,6 @@ from dpsql.engines.duckdb.practice import practice_database
 from dpsql.schema import load_schema
 
 ROOT = Path(__file__).parents[2]
-REPORTS = {"epsilon": 1}
 SCHEMAS = {
     "shop": ROOT / "schemas" / "shop.yaml",
     "every type": {

@@ -12,7 +12,7 @@ import pytest
 import dpsql
 
 GROUPS = 2000
-MANY_STEPS = 10
+MANY_STEPS = 30
 LINEAR = ("COUNT(*)", "COUNT(DISTINCT u)", "COUNT(x)", "SUM(x)", "3 * COUNT(*) - SUM(x) / 100")
 RATIOS = ("AVG(x)", "SUM(x) / COUNT(*)")
 
@@ -71,7 +71,7 @@ def test_coverage(equal: dpsql.Connection, expression: str, mechanism: str, epsi
     share = held(equal, sql, **options)
     assert share >= 0.935
     if expression in LINEAR and (equal.explain(sql, **options).columns[1].half_width or 0) > MANY_STEPS:
-        assert share <= 0.965
+        assert share <= 0.968
 
 
 @pytest.mark.long
@@ -81,4 +81,4 @@ def test_coverage_where_keys_are_not_public(mechanism: str) -> None:
     for connection in opened(500):
         for expression in LINEAR[:4]:
             sql = f"SELECT 'k' || k AS k, {expression} AS x FROM t GROUP BY ALL ORDER BY k"
-            assert 0.935 <= held(connection, sql, epsilon=1, mechanism=mechanism) <= 0.965
+            assert 0.935 <= held(connection, sql, epsilon=1, mechanism=mechanism) <= 0.968

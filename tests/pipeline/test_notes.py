@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -81,3 +83,71 @@ def test_notes_are_told_at_every_door(shop: dpsql.Connection) -> None:
     report = ask(shop, sql, epsilon=3)
     assert report.document["notes"] == ("at most 2 rows of one unit count",)
     assert "at most 2 rows of one unit count" in (shop.execute(sql, epsilon=3)._repr_html_() or "")
+
+
+# -- diagnose=True -----------------------------------------------------------------------------------------------------
+
+VISITS: dict[str, Any] = {
+    "dataset": "visits",
+    "contribution": {"max_groups": 2, "max_rows_per_group": 2},
+    "tables": {
+        "visits": {
+            "unit": "person",
+            "columns": {
+                "person": "integer",
+                "ward": {"type": "integer", "bounds": [0, 9]},
+                "cost": {"type": "integer", "bounds": [0, 50]},
+            },
+        }
+    },
+}
+
+
+@pytest.fixture
+def visits() -> Iterator[dpsql.Connection]:
+    """2 000 people with six visits each, to one ward, and 20 with 200, to all."""
+    with duckdb.connect() as raw:
+        raw.execute(
+            "CREATE TABLE visits AS SELECT i % 2000 AS person, i % 10 AS ward, 5 AS cost FROM range(12000) AS r(i)"
+        )
+        raw.execute("INSERT INTO visits SELECT 2000 + i % 20, i // 20 % 10, 5 FROM range(4000) AS r(i)")
+        with dpsql.connect(raw, schema=VISITS, epsilon=1e6, delta=1e-6) as connection:
+            yield connection
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT COUNT(*) FROM visits", 8000 + 20 * 198),
+        ("SELECT ward, SUM(cost) FROM visits GROUP BY ward", 8000 + 20 * 196),
+        ("SELECT MEDIAN(cost) FROM visits", 8000 + 20 * 198),
+    ],
+)
+def test_how_much_was_left_out(visits: dpsql.Connection, sql: str, rows: int) -> None:
+    notes = " ".join(visits.execute(sql, epsilon=5000, diagnose=True).notes)
+    found = re.search(r"about ([\d,]+) rows of ([\d,]+) units out \(5% of the cost", notes)
+    assert found is not None
+    assert int(found[1].replace(",", "")) == pytest.approx(rows, rel=0.25)
+    assert int(found[2].replace(",", "")) == 2020
+    assert "max_rows_per_group=8 would count all rows of 99% of the units" in notes
+
+
+def test_nothing_was_left_out(visits: dpsql.Connection) -> None:
+    notes = visits.execute("SELECT COUNT(*) FROM visits", epsilon=50, max_rows_per_group=1000, diagnose=True).notes
+    assert "bounding left next to nothing out (5% of the cost was for this)" in notes
+    assert not any("would count" in note for note in notes)
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian", None])
+@pytest.mark.parametrize("sql", ["SELECT COUNT(*) FROM visits", "SELECT COUNT(*), MEDIAN(cost) FROM visits"])
+def test_it_is_a_twentieth_of_the_cost(visits: dpsql.Connection, sql: str, mechanism: str | None) -> None:
+    explained = visits.explain(sql, epsilon=1, mechanism=mechanism, diagnose=True)
+    asked, *diagnosing = explained.releases
+    assert explained.cost.epsilon == 1
+    assert asked.epsilon == pytest.approx(0.95)
+    assert [release.epsilon for release in diagnosing] == pytest.approx([0.025] * 2)
+    assert {(measure.l1, measure.linf) for release in diagnosing for measure in release.measures} == {(1, 1)}
+    before = visits.budget.tally.totals
+    visits.execute(sql, epsilon=1, mechanism=mechanism, diagnose=True)
+    if mechanism == "laplace":
+        assert visits.budget.tally.totals.epsilon - before.epsilon == 1

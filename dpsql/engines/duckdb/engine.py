@@ -247,7 +247,7 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
             (name, column.lower()): table.columns[column] for name, table in declared.items() for column in table.unique
         }
         present = _columns(schema, lambda table, column: is_present(column, declared[table.name.lower()]))
-        guarantees = Guarantees(unique, present)
+        guarantees = Guarantees(unique, present, (place.database.lower(), place.schema.lower()))
         watched = SharedTables(place, created, declared) if shared else None
         return DuckDBEngine(connection, guarantees=guarantees, shared=watched)
     except duckdb.Error:
