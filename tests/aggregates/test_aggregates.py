@@ -104,8 +104,8 @@ def test_every_name_is_answered_as_its_own_aggregate(
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT FAVG(x) FROM t",
-        "SELECT FAVG(x) FILTER (WHERE x > 20) FROM t",
+        "SELECT ENTROPY(x) FROM t",
+        "SELECT ENTROPY(x) FILTER (WHERE x > 20) FROM t",
         "SELECT COUNT(*) FROM (SELECT PRODUCT(x) OVER (PARTITION BY u) AS p FROM t) WHERE p > 5",
         "SELECT COUNT(*) FROM (SELECT u, FSUM(x) FILTER (WHERE x > 2) AS p FROM t GROUP BY u) WHERE p > 5",
         "SELECT COUNT(*) FROM (SELECT ROW_NUMBER() FILTER (WHERE x > 2) OVER (PARTITION BY u) AS p FROM t)",
@@ -150,7 +150,7 @@ def test_the_bounds_that_it_takes_and_no_others(
     if bounds in row.bounds:
         people.explain(sql)
     else:
-        with pytest.raises(dpsql.ProgrammingError if row.arguments == (2,) else dpsql.Unsupported):
+        with pytest.raises((dpsql.ProgrammingError, dpsql.Unsupported)):
             people.explain(sql)
 
 
