@@ -3,17 +3,28 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/.ready
+# One .venv in two steps: what dpsql itself needs, which is enough for the demo, and then what its tests need.
+RUN := .venv/.run
+TEST := .venv/.test
+# Which package pip is at, on one line. Errors go to stderr as they are; pip's own exit code is kept beside the pipe.
+PIP = { $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off $(1) || touch .venv/.failed; } \
+	| awk '/^ *(Collecting|Installing)/ {printf "\r\033[K  %.70s", $$0; fflush()} END {printf "\r\033[K"}'; \
+	! rm .venv/.failed 2>/dev/null
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP)  ## create .venv with everything in it; instantaneous when nothing changed
+setup: $(TEST)  ## create .venv with everything in it; instantaneous when nothing changed
 
-$(STAMP): pyproject.toml
-	@echo "setting up .venv ..."
+$(RUN): pyproject.toml
+	@echo "setting up .venv with what dpsql needs (about 320 MB) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,oracles]'
+	@$(call PIP,-e .)
+	@touch $@
+
+$(TEST): $(RUN)
+	@echo "adding what the tests need (about 1 GB) ..."
+	@$(call PIP,-e '.[dev,oracles]')
 	@touch $@
 
 engines: setup  ## install PostgreSQL and Spark, so that their tests are not skipped
@@ -22,7 +33,7 @@ engines: setup  ## install PostgreSQL and Spark, so that their tests are not ski
 	@$(BIN)/python -c "import pyspark, grpc" 2>/dev/null || \
 		$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[spark]'
 
-demo: setup  ## ask a small shop some private questions
+demo: $(RUN)  ## ask a small shop some private questions
 	@$(BIN)/python examples/demo.py
 
 test: setup  ## run the whole suite
@@ -55,8 +66,9 @@ bench: setup  ## run every benchmark; fails if one of them missed its goal
 schemas: setup  ## rewrite the JSON Schema that editors use
 	@$(BIN)/python -m dpsql.schema.export schemas/dpsql.schema.json
 
-reference: setup  ## rewrite the list of aggregates in docs/sql.md
+reference: setup  ## rewrite the lists of aggregates and words in docs/sql.md
 	@$(BIN)/python -m dpsql.aggregates.reference docs/sql.md
+	@$(BIN)/python -m dpsql.resolve.reference docs/sql.md
 
 docs: setup  ## build the documentation in build/site; a warning is an error
 	@$(BIN)/python -c "import material" 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[docs]'
@@ -67,9 +79,10 @@ screenshots: setup  ## take the pictures in docs/images again; installs Chromium
 	@command -v chromium >/dev/null || apt-get install -y -qq chromium
 	@$(BIN)/python docs/screenshots.py
 
-plots: setup  ## measure the mechanisms and draw the plots of docs/mechanisms.md and docs/local.md
+plots: setup  ## measure the mechanisms and draw the plots of the documentation
 	@$(BIN)/python benchmarks/plot_mechanisms.py
 	@$(BIN)/python benchmarks/plot_local.py
+	@$(BIN)/python benchmarks/plot_choosing.py
 
 clean:  ## remove everything that can be made again
 	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -1,4 +1,4 @@
-"""Takes the pictures in docs/images: what a notebook shows, in light and dark, by a headless Chromium.
+"""Takes the pictures in docs/images: what a notebook and a console show, in light and dark, by a headless Chromium.
 
     python docs/screenshots.py
 
@@ -7,10 +7,13 @@ Noise is drawn anew each time, so the numbers differ from picture to picture; th
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +24,7 @@ from shop_data import make_shop  # noqa: E402 - it lies beside the examples
 import dpsql  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
+SCHEMA = ROOT / "schemas" / "shop.yaml"
 BY_REGION = """\
 SELECT region, COUNT(*) AS customers, AVG(age) AS avg_age, SUM(age) AS years
 FROM customers GROUP BY region ORDER BY customers DESC"""
@@ -31,6 +35,11 @@ OTHERS = (
     ("SELECT COUNT(*), AVG(amount) FROM orders", 0.3),
     ("SELECT age // 10 AS decade, COUNT(*) FROM customers GROUP BY decade", 0.4),
     ("SELECT region, SUM(amount) FROM orders JOIN customers ON customer_id = customers.id GROUP BY region", 0.6),
+)
+COMMANDS = (
+    'dpsql query "SELECT region, COUNT(*) AS n, AVG(age) AS mean_age FROM customers GROUP BY region" --epsilon 0.3',
+    'dpsql query "SELECT region, AVG(agee) FROM customers GROUP BY region"',
+    'dpsql query "DESCRIBE customers"',
 )
 THEMES = {"light": "background:#fff;color:#1f2328", "dark": "background:#111418;color:#dfe3e8"}
 PAGE = '<!doctype html><meta charset="utf-8"><body data-theme="{theme}" style="margin:14px;{colours}">{content}'
@@ -56,6 +65,17 @@ def pictures(conn: dpsql.Connection) -> dict[str, tuple[str, int, int]]:
     }
 
 
+def console(shop: Path) -> str:
+    """What these commands print, as a terminal shows it."""
+    settings = {"DPSQL_DB": str(shop), "DPSQL_SCHEMA": str(SCHEMA), "DPSQL_BUDGET": "1", "DPSQL_DELTA": "1e-6"}
+    lines = []
+    for command in COMMANDS:
+        words = [sys.executable, "-c", "from dpsql.cli.app import main; main()", *shlex.split(command)[1:]]
+        ran = subprocess.run(words, env={**os.environ, **settings}, capture_output=True, text=True, check=False)
+        lines += [f"<b>$ {escape(command)}</b>", escape(ran.stdout + ran.stderr)]
+    return f'<pre style="font:13px/1.5 ui-monospace,Menlo,Consolas,monospace;margin:0">{"<br>".join(lines)}</pre>'
+
+
 def _svg(cursor: dpsql.Cursor) -> str:
     figure = cursor.plot("matplotlib")
     with tempfile.TemporaryDirectory() as folder:
@@ -79,8 +99,9 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         shop = make_shop(Path(folder) / "shop.duckdb")
-        with dpsql.connect(shop, schema=ROOT / "schemas" / "shop.yaml", epsilon=3, delta=1e-6) as conn:
-            found = pictures(conn)
+        terminal = console(make_shop(Path(folder) / "asked.duckdb"))
+        with dpsql.connect(shop, schema=SCHEMA, epsilon=3, delta=1e-6) as conn:
+            found = {**pictures(conn), "console": (terminal, 960, 410)}
     for name, (content, width, height) in found.items():
         for theme, colours in THEMES.items():
             path = IMAGES / f"{name}-{theme}.png"

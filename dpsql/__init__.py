@@ -46,14 +46,24 @@ from dpsql.errors import (
     Warning,  # noqa: A004 - the name is fixed by PEP 249
 )
 from dpsql.register_accessors import register_accessors
-from dpsql.schema import Schema
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from dpsql.schema import Schema
+
 register_accessors()
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """Schema, when it is first named: what checks declarations takes most of the time that an import would."""
+    if name != "Schema":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dpsql.schema import Schema
+
+    return Schema
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

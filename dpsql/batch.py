@@ -20,6 +20,7 @@ from dpsql.accounting.filters import Basic, Filter, filter_named
 from dpsql.accounting.ledger.tally import Tally
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.display.card import card, figures, grid
+from dpsql.display.numbers import significant
 from dpsql.errors import ProgrammingError
 from dpsql.explanation import cost_figures
 from dpsql.pipeline.calibrate_noise import with_noise
@@ -174,7 +175,7 @@ class PlannedQuery:
     def errors(self) -> str:
         """The columns with what is known of their errors."""
         return "; ".join(
-            f"{column.name} ± {column.half_width:,.4g}"
+            f"{column.name} ± {significant(column.half_width)}"
             if column.half_width is not None
             else f"{column.name}: {column.note}"
             for column in self.explanation.columns

@@ -9,6 +9,7 @@ from datetime import time as time_of_day
 from typing import TYPE_CHECKING, Any
 
 from dpsql import errors
+from dpsql.listing import list_asked, list_schema, list_tables
 from dpsql.source import split_explain
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.ledger.ledger import OnFailure
     from dpsql.batch import Plan
     from dpsql.explanation import Explanation
+    from dpsql.listing import Listing
     from dpsql.pipeline.trace import Trace
     from dpsql.promise import Promise
     from dpsql.result import Receipt, Result
@@ -91,6 +93,7 @@ def connect(
     analyst: str | None = None,
     analyst_epsilon: object = None,
     on_failure: OnFailure = "suspend",
+    dialect: str = "duckdb",
 ) -> Connection:
     """Opens a private session on a database.
 
@@ -106,6 +109,7 @@ def connect(
         analyst, analyst_epsilon: whose account it is, and what this analyst may spend of the session's.
         on_failure: a query that fails after its charge suspends its analyst until the data owner resumes; "warn", for
             those who own the data that they ask, only says so.
+        dialect: whose words queries use: "duckdb", "bigquery", "snowflake" or "postgres".
 
     Returns:
         A `Connection` as in PEP 249.
@@ -140,6 +144,7 @@ def connect(
             analyst=analyst,
             analyst_epsilon=analyst_epsilon,
             on_failure=on_failure,
+            dialect=dialect,
         )
     )
 
@@ -211,6 +216,16 @@ class Connection:
         """What may be spent, is spent and is left."""
         return self.session.budget
 
+    @property
+    def tables(self) -> Listing:
+        """The declared tables: whose rows they hold, and how much of one person counts."""
+        return list_tables(self.session.environment.schema)
+
+    @property
+    def schema(self) -> Listing:
+        """Every declared column, with its type and all that is known of it."""
+        return list_schema(self.session.environment.schema)
+
     def resume(self) -> None:
         """Lifts the suspension that a failed question left behind: the data owner's word, once it is known why."""
         self.session.resume()
@@ -220,6 +235,17 @@ class Connection:
         from dpsql.promise import promise_of
 
         return promise_of(self.budget, self.session.environment.schema)
+
+    def practice(self, *, people: int = 1000, seed: int = 0) -> Connection:
+        """A session over made-up people with the same schema and the same budget, to develop questions on.
+
+        No private value is read and nothing of this session's budget is spent; the answers mean nothing.
+        """
+        from dpsql.engines.duckdb.practice import practice_database
+
+        schema, budget = self.session.environment.schema, self.budget
+        made = practice_database(schema, people, seed)
+        return connect(made, schema=schema, epsilon=budget.epsilon, delta=budget.delta)
 
     def history(self) -> pd.DataFrame:
         """Every entry of the ledger, oldest first."""
@@ -242,6 +268,13 @@ class Connection:
             self._session.close()
             self._session = None
 
+    def __repr__(self) -> str:
+        if self._session is None:
+            return "<dpsql connection, closed>"
+        budget, dataset = self.budget, self._session.environment.schema.dataset
+        left = f"epsilon {budget.remaining.epsilon:.4g} of {budget.epsilon:.4g} left"
+        return f"<dpsql connection to {dataset}: {left}>"
+
     def __enter__(self) -> Connection:
         _ = self.session
         return self
@@ -257,19 +290,22 @@ class Cursor:
         self._closed = False
         self._result: Result | None = None
         self._explanation: Explanation | None = None
+        self._listing: Listing | None = None
         self._position = 0
 
     def execute(self, sql: str, parameters: object = None, **options: Any) -> Cursor:
-        """Asks the question and pays for it. `EXPLAIN <query>` shows what the query would do, free.
+        """Asks the question and pays for it. `EXPLAIN <query>` is free, and so are SHOW TABLES and DESCRIBE.
 
         Args:
             sql: one SELECT over declared tables.
-            parameters: values for the `?` in it.
+            parameters: values for the `?` in it, or a dict of values for `$name`.
             epsilon, delta: the cost of the whole query.
             accuracy: instead of epsilon, how wide the error bars may be: 50, or "5%" of the total in the first answer.
             mechanism: such as "gaussian" or "smooth"; the best one is chosen if left out.
             propose: for propose-test-release: how far one unit can move the answer.
             max_groups, max_rows_per_group: how much of one unit counts.
+            weights: by name, which columns matter more; twice the weight is half the error.
+            diagnose: with True, a twentieth of the cost tells how much bounding left out: see `notes`.
             fresh: draw again instead of recalling the same answer.
 
         Returns:
@@ -281,7 +317,11 @@ class Cursor:
             SealedExecutionError: it failed after its charge, for a reason that only the data owner may know.
         """
         session = self._session()
-        self._result, self._explanation, self._position = None, None, 0
+        self._result = self._explanation = self._listing = None
+        self._position = 0
+        self._listing = list_asked(sql, session.environment.schema)
+        if self._listing is not None:
+            return self
         explaining, query = split_explain(sql) if isinstance(sql, str) else (False, sql)
         if explaining:
             self._explanation = session.explain(query, parameters, options)
@@ -300,13 +340,15 @@ class Cursor:
     def description(self) -> list[tuple[str, str, None, None, None, None, None]] | None:
         if self._explanation is not None:
             return [("explain", "VARCHAR", None, None, None, None, None)]
+        if self._listing is not None:
+            return [(name, "VARCHAR", None, None, None, None, None) for name in self._listing.names]
         if self._result is None:
             return None
         return [(column.name, column.type, None, None, None, None, None) for column in self._result.columns]
 
     @property
     def rowcount(self) -> int:
-        return -1 if self._result is None and self._explanation is None else len(self._rows())
+        return -1 if self._shown is None else len(self._rows())
 
     def fetchone(self) -> tuple[Any, ...] | None:
         rows = self.fetchmany(1)
@@ -338,12 +380,23 @@ class Cursor:
         return self._result
 
     @property
+    def messages(self) -> list[tuple[type[errors.Warning], errors.Warning]]:
+        """What the analyst should know about the question, as PEP 249 suggests: a list of classes and warnings."""
+        asked = self._explanation or self._result
+        return [(errors.Warning, errors.Warning(note)) for note in (() if asked is None else asked.notes)]
+
+    @property
     def receipt(self) -> Receipt:
         """What the answer cost."""
         return self.result.receipt
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What bounding left out, how rows were chosen, which columns are mostly noise."""
+        return self.result.notes
+
     def df(self) -> pd.DataFrame:
-        return self.result.df()
+        return self.result.df() if self._listing is None else self._listing.df()
 
     def pl(self) -> pl.DataFrame:
         return self.result.pl()
@@ -368,9 +421,16 @@ class Cursor:
 
         return plot(self.result, library)
 
+    @property
+    def _shown(self) -> Result | Explanation | Listing | None:
+        """What was asked for last: an answer, or what is free."""
+        return next((each for each in (self._explanation, self._listing, self._result) if each is not None), None)
+
+    def __repr__(self) -> str:
+        return "<dpsql cursor, nothing asked yet>" if self._shown is None else str(self._shown)
+
     def _repr_html_(self) -> str | None:
-        shown = self._explanation or self._result
-        return None if shown is None else shown._repr_html_()
+        return None if self._shown is None else self._shown._repr_html_()
 
     def setinputsizes(self, sizes: object) -> None:
         """Required by PEP 249; does nothing."""
@@ -380,7 +440,7 @@ class Cursor:
 
     def close(self) -> None:
         self._closed = True
-        self._result = self._explanation = None
+        self._result = self._explanation = self._listing = None
 
     def __enter__(self) -> Cursor:
         return self
@@ -396,4 +456,6 @@ class Cursor:
     def _rows(self) -> list[tuple[Any, ...]]:
         if self._explanation is not None:
             return [(line,) for line in str(self._explanation).splitlines()]
+        if self._listing is not None:
+            return list(self._listing.rows)
         return self.result.rows

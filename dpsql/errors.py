@@ -30,6 +30,8 @@ from decimal import ROUND_FLOOR, Context
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dpsql.source import Place
 
 # What a hint says to ask for must fit: three digits, never more than is there.
@@ -37,7 +39,7 @@ DOWN = Context(prec=3, rounding=ROUND_FLOOR)
 
 
 class Warning(Exception):  # noqa: A001 - the name is fixed by PEP 249
-    """Required by PEP 249; dpsql raises none."""
+    """What an analyst should know about a question that is answered all the same; see Cursor.messages."""
 
 
 class Error(Exception):
@@ -48,6 +50,10 @@ class Error(Exception):
         self.problem = problem
         self.at = at
         self.hint = hint
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows: the error's own words say enough, and the cell stops all the same."""
+        return [f"{type(self).__name__}: {self}"]
 
     def __str__(self) -> str:
         lines = [self.problem]
@@ -104,6 +110,7 @@ class BudgetExhausted(OperationalError):
         )
         self.requested = requested
         self.remaining = remaining
+        self.fitting = fitting
 
 
 class AccountSuspended(OperationalError):
@@ -137,7 +144,18 @@ class UnboundedColumn(ProgrammingError):
 
 
 class SchemaError(ProgrammingError):
-    pass
+    """`others` are what else is wrong, so that an owner can mend all of it at once."""
+
+    others: tuple[SchemaError, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([super().__str__(), *(f"also: {other.problem}" for other in self.others)])
+
+    @classmethod
+    def of(cls, problems: Iterable[SchemaError]) -> SchemaError:
+        first, *others = problems
+        first.others = tuple(others)
+        return first
 
 
 class Unsupported(NotSupportedError):

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Ratio, Reported
-from dpsql.aggregates.readable import quantum_of
+from dpsql.aggregates.readable import quantum_of, readable_measure, readable_statistic
 from dpsql.aggregates.statistic import Matched
 from dpsql.display.card import card, code, facts, figures, folded, grid
-from dpsql.intervals import half_width
+from dpsql.display.numbers import significant
+from dpsql.intervals import for_all, half_width
 from dpsql.pipeline.counted_reports import CountedReports
 from dpsql.result import LEVEL
 
@@ -111,9 +112,11 @@ class ExplainedColumn:
     note: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation:
     cost: Cost
+    share: float
+    """The part of the session that it takes."""
     cost_if_refused: Cost
     """The same, unless a test may refuse: what is spent when every test does."""
     remaining: Cost
@@ -125,9 +128,13 @@ class Explanation:
     post_processing: str
     reports: tuple[ExplainedReports, ...] = ()
     """Where collected columns are read."""
+    notes: tuple[str, ...] = ()
+    """What the analyst should know about the question."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return explanation_card(self)
@@ -136,6 +143,7 @@ class Explanation:
 def explain_calibrated(calibrated: Calibrated, after: Cost) -> Explanation:
     return Explanation(
         cost=calibrated.cost,
+        share=calibrated.candidate.share,
         cost_if_refused=calibrated.cost_if_refused,
         remaining=after,
         mechanism=calibrated.mechanism,
@@ -144,6 +152,7 @@ def explain_calibrated(calibrated: Calibrated, after: Cost) -> Explanation:
         releases=tuple(_release(release) for release in calibrated.releases),
         post_processing=calibrated.post_processing,
         reports=tuple(_reports(calibrated)),
+        notes=calibrated.request.notes,
     )
 
 
@@ -168,8 +177,15 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     if output.estimate is None or output.release is None:
         return ExplainedColumn(output.name, None, "")
     release = calibrated.releases[output.release]
-    width = half_width(output.estimate, release.noises, LEVEL)
-    return ExplainedColumn(output.name, width, "" if width is not None else _note(output.estimate, release))
+    domain = release.planned.release.domain
+    rows = domain.size if output.chosen and domain is not None else 1
+    width = half_width(output.estimate, release.noises, for_all(LEVEL, rows))
+    if width is None:
+        return ExplainedColumn(output.name, width, _note(output.estimate, release))
+    if output.chosen and domain is None:
+        note = f"more than ± {width:.4g} at 95 %, since rows are chosen by their noise: see intervals()"
+        return ExplainedColumn(output.name, None, note)
+    return ExplainedColumn(output.name, width, "for all groups at once" if rows > 1 else "")
 
 
 def _note(estimate: Linear | Ratio, release: CalibratedRelease) -> str:
@@ -194,38 +210,41 @@ def _release(release: CalibratedRelease) -> ExplainedRelease:
         pairs=any(isinstance(drawn.statistic, Matched) for drawn in plan.statistics),
         epsilon=float(release.epsilon),
         reads=tuple(sorted({number for part in release.planned.adaptive for number in part.releases})),
-        measures=tuple(_measure(measure) for measure in release.measures),
+        measures=tuple(_measure(measure, plan.rows) for measure in release.measures),
         statistics=tuple(
-            ExplainedStatistic(drawn.column, type(drawn.statistic).__name__, draw.name, draw.note)
+            ExplainedStatistic(drawn.column, readable_statistic(drawn.statistic), draw.name, draw.note)
             for drawn, draw in release.statistics
         ),
         tests=tuple(ExplainedTest(part.test.clipped, part.most) for part in release.tests),
     )
 
 
-def _measure(measure: NoisyMeasure) -> ExplainedMeasure:
+def _measure(measure: NoisyMeasure, rows: int) -> ExplainedMeasure:
     bounded = measure.bounded
     return ExplainedMeasure(
         column=bounded.column,
-        what=type(bounded.measure).__name__,
+        what=readable_measure(bounded.measure),
         l0=bounded.l0,
         l1=bounded.l1,
         l2=bounded.l2,
         linf=bounded.linf,
         mechanism=measure.noise.name,
         std=measure.std,
-        quantum=float(quantum_of(bounded.measure)),
+        quantum=float(quantum_of(bounded.measure, rows)),
     )
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
     cost, left = explanation.cost, explanation.remaining
-    yield f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}; after it epsilon {left.epsilon:.6g} is left"
+    yield (
+        f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}: {explanation.share:.2%} of the session; "
+        f"after it epsilon {left.epsilon:.6g} is left"
+    )
     for name, fact in _cost_facts(explanation):
         yield f"{name:<10} {fact}"
     for column in explanation.columns:
         if column.half_width is not None:
-            yield f"column     {column.name}: ± {column.half_width:.4g} at 95 %"
+            yield f"column     {column.name}: ± {significant(column.half_width)} at 95 % {column.note}".rstrip()
         elif column.note:
             yield f"column     {column.name}: {column.note}"
     for reports in explanation.reports:
@@ -248,14 +267,16 @@ def _release_lines(release: ExplainedRelease) -> Iterator[str]:
         yield f"{name:<10} {fact}"
     for measure in release.measures:
         yield (
-            f"measure    {measure.what}: one unit moves it by {measure.linf * measure.quantum:.6g} in a group, "
-            f"{measure.l1 * measure.quantum:.6g} in all; the noise's standard deviation is "
-            f"{measure.std * measure.quantum:.6g}"
+            f"measure    {measure.what}: one unit moves it by "
+            f"{significant(measure.linf * measure.quantum, 6)} in a group, "
+            f"{significant(measure.l1 * measure.quantum, 6)} in all; the noise's standard deviation is "
+            f"{significant(measure.std * measure.quantum)}"
         )
     yield f"sql        {release.sql}"
 
 
 def _cost_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
+    yield from (("note", note) for note in explanation.notes)
     yield "noise", f"{explanation.mechanism or 'none'}: {explanation.reason}"
     yield from (("reports", str(reports)) for reports in explanation.reports)
     if explanation.cost_if_refused != explanation.cost:
@@ -275,7 +296,7 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
             yield "cut", f"the join gives a unit up to {most} rows: those beyond the bounds do not count"
     if release.threshold is not None:
         why = "as asked for" if release.public_keys else "the keys are not public"
-        yield "groups", f"shown from a noisy {release.threshold} units on: {why}"
+        yield "groups", f"shown where the noisy number of units is at least {release.threshold:,}: {why}"
     elif release.keys:
         yield "groups", "public: every one is returned, even when empty"
     for statistic in release.statistics:
@@ -294,7 +315,7 @@ def cost_figures(cost: Cost, left: Cost) -> Iterator[tuple[str, str]]:
 
 def explanation_card(explanation: Explanation) -> str:
     columns = [
-        (column.name, f"± {column.half_width:,.4g}" if column.half_width is not None else column.note)
+        (column.name, f"± {significant(column.half_width)}" if column.half_width is not None else column.note)
         for column in explanation.columns
         if column.half_width is not None or column.note
     ]
@@ -311,7 +332,7 @@ def _release_part(release: ExplainedRelease) -> str:
     measures = [
         (
             measure.what,
-            *(f"{units * measure.quantum:,.6g}" for units in (measure.linf, measure.l1, measure.std)),
+            *(significant(units * measure.quantum, 6) for units in (measure.linf, measure.l1, measure.std)),
         )
         for measure in release.measures
     ]

@@ -30,6 +30,11 @@ HALVINGS = 40
 FARTHEST = 2.0**60
 
 
+def for_all(level: float, rows: int) -> float:
+    """The level at which each of so many intervals holds, so that all of them do at `level`: Bonferroni's."""
+    return 1 - (1 - level) / max(1, rows)
+
+
 def half_width(estimate: Estimate | None, noises: NoisyColumns, level: float) -> float | None:
     """The same for every row, so known before the query runs; None for a ratio, or where no error is known."""
     return _linear(estimate, noises, level) if isinstance(estimate, Linear) and _known(estimate, noises) else None

@@ -6,6 +6,7 @@
     %dpsql --explain SELECT COUNT(*) FROM customers
     %dpsql budget
     %dpsql promise
+    %dpsql tables
 
 A database or a schema may also be the name of a variable: a frame, a dict, a Schema, an open Connection. `--as` gives
 the answer, or the connection, a name. Every option of `execute` and `connect` is understood, with dashes for
@@ -21,18 +22,25 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from dpsql.dbapi import Connection, connect
-from dpsql.errors import Error, InterfaceError, ProgrammingError
+from dpsql.errors import InterfaceError, ProgrammingError
 from dpsql.session import OPTIONS
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from IPython.core.interactiveshell import InteractiveShell
 
 WORD = r"""(?:"[^"]*"|'[^']*'|\S+)"""
 OPTION = re.compile(rf"\s*--([\w-]+)(?:=|\s+|$)({WORD})?")
 FLAGS = frozenset({"explain", "fresh"})
+SHOWN: dict[str, Callable[[Connection], Any]] = {
+    "budget": lambda connection: connection.budget,
+    "promise": lambda connection: connection.promise(),
+    "tables": lambda connection: connection.tables,
+    "schema": lambda connection: connection.schema,
+}
+"""What is shown of a connection without a question."""
 CONNECTING = frozenset(inspect.signature(connect).parameters) - {"database"}
 
 
@@ -48,18 +56,14 @@ class DpsqlMagics(Magics):
     @line_cell_magic
     def dpsql(self, line: str, cell: str | None = None) -> Any:
         """Asks a private database: `%dpsql connect ...` first, then `%%dpsql --epsilon 0.2` above a query."""
-        try:
-            return self._run(line.strip(), cell)
-        except Error as error:
-            _leave_out_traceback(error)
-            raise
+        return self._run(line.strip(), cell)
 
     def _run(self, line: str, cell: str | None) -> Any:
         command, _, rest = line.partition(" ")
         if cell is None and command == "connect":
             return self._connect(rest)
-        if cell is None and line in ("budget", "promise"):
-            return self._opened().budget if line == "budget" else self._opened().promise()
+        if cell is None and line in SHOWN:
+            return SHOWN[line](self._opened())
         return self._ask(line, cell)
 
     def _connect(self, text: str) -> None:
@@ -159,8 +163,3 @@ def _read(word: str) -> int | float | str:
 
 def _unquoted(word: str) -> str:
     return word[1:-1] if word[0] in "'\"" and word[-1] == word[0] and len(word) > 1 else word
-
-
-def _leave_out_traceback(error: Error) -> None:
-    """IPython asks an error how it is to be drawn. Its own words say enough, and the cell stops all the same."""
-    error._render_traceback_ = lambda: [f"{type(error).__name__}: {error}"]  # type: ignore[attr-defined]

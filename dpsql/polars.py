@@ -11,6 +11,9 @@ from dpsql.frames.accessor import PrivateFrame
 if TYPE_CHECKING:
     import numpy as np
 
+    from dpsql.frames.answer import Answer
+    from dpsql.frames.vocabulary import Vocabulary
+
 
 @pl.api.register_dataframe_namespace("dp")
 @pl.api.register_lazyframe_namespace("dp")
@@ -26,6 +29,22 @@ class PolarsFrame(PrivateFrame):
     @_note.setter
     def _note(self, note: str | None) -> None:
         self._frame._dpsql = note
+
+    def group_by(self, *keys: str) -> Vocabulary:
+        """Count, sum, mean and so on for each group."""
+        return self.groupby(keys)
+
+    def group_by_dynamic(self, on: str, *, every: str) -> Vocabulary:
+        """The same for each period of a date: group_by_dynamic("day", every="1mo")."""
+        return self.resample(every, on=on)
+
+    def n_unique(self, column: str, **options: Any) -> Answer:
+        """The number of different values."""
+        return self._aggregated("nunique", column, options)
+
+    def len(self, **options: Any) -> Answer:
+        """The number of rows."""
+        return self.count(**options)
 
     def _labels(self) -> list[str]:
         return list(self._frame.collect_schema())

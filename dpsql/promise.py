@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.display.card import bullets, card, figures, grid, paragraph
+from dpsql.display.numbers import significant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 PRIORS = (0.01, 0.1, 0.5)
 RARE = 0.001
 WIDTH = 100
+NOT_PROMISED_TITLE = "What is not promised:"
 NOT_PROMISED = (
     "that nothing is learnt about people in general: what is true of many is true of each of them",
     "the same for a group: for k people together the factor is raised to the power of k",
@@ -75,7 +77,7 @@ class Limits:
         return Limits(2 * self.epsilon, min(1.0, (1 + self.factor) * self.delta) if self.delta else 0.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Promise:
     dataset: str
     units: tuple[str, ...]
@@ -91,7 +93,9 @@ class Promise:
         table = "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
         missing = "\n".join(f"- {item}" for item in NOT_PROMISED)
         before, after = (map(_wrapped, words) for words in (self.introduction(), self.explanation()))
-        return "\n\n".join((*before, table, *after, f"Not promised is\n{missing}"))
+        return "\n\n".join((*before, table, *after, f"{NOT_PROMISED_TITLE}\n{missing}"))
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return card(
@@ -105,13 +109,13 @@ class Promise:
             *map(paragraph, self.introduction()),
             grid(("", "so far", "whole budget"), self.rows()),
             *map(paragraph, self.explanation()),
-            paragraph("Not promised is"),
+            paragraph(NOT_PROMISED_TITLE),
             bullets(NOT_PROMISED),
         )
 
     def introduction(self) -> tuple[str, ...]:
         return (
-            f"Protected is everything about one unit of {self.dataset}: all rows with the same {_listed(self.units)}.",
+            f"Everything about one unit of {self.dataset} is protected: all rows with the same {_listed(self.units)}.",
             "Whatever somebody concludes from all answers together, they would have concluded with nearly the same "
             "probability had the unit's rows not been there.",
             *([_about_reports(self.reported)] if self.reported else []),
@@ -213,4 +217,4 @@ def _up(value: float) -> str:
 
 
 def _rounded(value: float, direction: str) -> str:
-    return f"{float(Context(prec=3, rounding=direction).create_decimal(repr(value))):g}"
+    return significant(float(Context(prec=3, rounding=direction).create_decimal(repr(value))), 3)

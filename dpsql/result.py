@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.display import numbers
 from dpsql.display.table import MOST_ROWS, Cell, table
+from dpsql.engines.cells import plain_numbers
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.intervals import NoisyColumns, half_width, interval
+from dpsql.intervals import NoisyColumns, for_all, half_width, interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import numpy as np
     import pandas as pd
     import polars as pl
     import pyarrow as pa
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.privacy_loss import Cost
     from dpsql.aggregates.estimate import Estimate
+    from dpsql.engines.cells import Cells
 
 LEVEL = 0.95
 TIMES = ("DATE", "TIMESTAMP")
@@ -77,25 +80,36 @@ class ResultColumn:
     """Where a row keeps the measures that this column's error depends on."""
     is_key: bool | None = None
     """Whether it is made of keys alone; None where that is not known."""
+    chosen_from: int = 1
+    """Where rows were chosen by their noise, so many there were: intervals hold for all of them at once."""
 
     @property
     def half_width(self) -> float | None:
         """+- at 95 %, where it is the same for all rows."""
-        return half_width(self.estimate, self.noises, LEVEL)
+        return half_width(self.estimate, self.noises, for_all(LEVEL, self.chosen_from))
 
     def interval(self, row: tuple[Any, ...], value: Any, level: float) -> tuple[float, float] | None:
         if self.estimate is None or value is None:
             return None
         measures = {name: row[position] for name, position in self.hidden.items()}
-        return interval(self.estimate, float(value), measures, self.noises, level)
+        return interval(self.estimate, float(value), measures, self.noises, for_all(level, self.chosen_from))
 
 
 @dataclass(frozen=True)
 class Result:
     columns: tuple[ResultColumn, ...]
-    full_rows: list[tuple[Any, ...]] = field(repr=False)
-    """Rows with hidden measures behind the visible columns."""
+    cells: Cells = field(repr=False)
+    """With hidden measures behind the visible columns."""
     receipt: Receipt
+    notes: tuple[str, ...] = ()
+    """What the analyst should know: of the question, what bounding left out, which columns are mostly noise."""
+    faint: frozenset[str] = frozenset()
+    """The columns that are mostly noise."""
+
+    @property
+    def full_rows(self) -> list[tuple[Any, ...]]:
+        """Rows with hidden measures behind the visible columns."""
+        return self.cells.rows
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
@@ -109,14 +123,26 @@ class Result:
     def df(self) -> pd.DataFrame:
         import pandas as pd
 
-        frame = pd.DataFrame.from_records(self.rows, columns=self.names)
+        frame = self._plain_frame()
         for position, column in enumerate(self.columns):
             if column.type.startswith(TIMES):
                 frame.isetitem(position, pd.to_datetime(frame.iloc[:, position]).array)
         return frame
 
+    def _plain_frame(self) -> pd.DataFrame:
+        import pandas as pd
+
+        columns = self.cells.columns
+        if columns is None or not len(columns[0]):
+            return pd.DataFrame.from_records(self.rows, columns=self.names)
+        parts = {position: _values(pd, columns[position]) for position in range(len(self.columns))}
+        return pd.DataFrame(parts).set_axis(self.names, axis="columns")
+
     def pl(self) -> pl.DataFrame:
-        import polars as pl
+        try:
+            import polars as pl
+        except ImportError:
+            raise NotSupportedError("polars is not installed", hint="pip install polars pyarrow") from None
 
         return pl.DataFrame(self.arrow())
 
@@ -124,7 +150,7 @@ class Result:
         try:
             import pyarrow as pa
         except ImportError:
-            raise NotSupportedError("Arrow tables need pyarrow", hint="pip install 'dpsql[arrow]'") from None
+            raise NotSupportedError("Arrow tables need pyarrow", hint="pip install pyarrow") from None
         columns = list(zip(*self.rows, strict=True)) or [()] * len(self.columns)
         arrays = [
             pa.array(list(values), _arrow_type(pa, column.type))
@@ -147,12 +173,25 @@ class Result:
         frame = pd.DataFrame({position: values for position, (_, values) in enumerate(data)})
         return frame.set_axis([name for name, _ in data], axis="columns")
 
+    def __str__(self) -> str:
+        """Each value with its error; of many rows the first."""
+        lines = [self.names]
+        for row in self.full_rows[:MOST_ROWS]:
+            cells = zip(row, self.columns, strict=False)
+            lines.append([with_error(value, column.interval(row, value, LEVEL)) for value, column in cells])
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        more = [f"... {len(self.full_rows):,} rows in all"] if len(self.full_rows) > MOST_ROWS else []
+        return "\n".join([*("  ".join(map(str.rjust, line, widths)) for line in lines), *more, *self.notes])
+
     def _repr_html_(self) -> str:
         rows = [
-            [Cell(value, column.interval(row, value, LEVEL)) for value, column in zip(row, self.columns, strict=False)]
+            [
+                Cell(value, column.interval(row, value, LEVEL), column.name in self.faint)
+                for value, column in zip(row, self.columns, strict=False)
+            ]
             for row in self.full_rows[:MOST_ROWS]
         ]
-        return table(self.names, rows, len(self.full_rows), list(self.receipt.lines()))
+        return table(self.names, rows, len(self.full_rows), [*self.receipt.lines(), *self.notes])
 
 
 def with_error(value: Any, ends: tuple[float, float] | None) -> str:
@@ -168,6 +207,12 @@ def _check_level(level: float) -> None:
         raise ProgrammingError(
             f"a confidence level lies between 0 and 1, unlike {level!r}", hint="write intervals(0.95)"
         )
+
+
+def _values(pd: Any, column: np.ndarray) -> Any:
+    """Numbers as they are; at other values pandas looks one by one, as if they stood in rows."""
+    found = plain_numbers(column)
+    return pd.DataFrame.from_records([(value,) for value in column.tolist()])[0] if found is None else found
 
 
 def _arrow_type(pa: Any, kind: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from fractions import Fraction
@@ -29,23 +30,34 @@ from dpsql.pipeline.query_request import (
     mechanism_named,
     positive,
     query_delta,
+    weights_named,
 )
 from dpsql.pipeline.trace import Trace, trace_question
+from dpsql.resolve.other_words import dialect_named
 from dpsql.schema import load_schema
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.ledger.ledger import OnFailure
     from dpsql.result import Result
     from dpsql.schema import Schema
 
 DEFAULT_SHARE = Fraction(1, 10)
-"""A query that names no cost spends a tenth of the session's epsilon."""
+"""A query that names no cost takes a tenth of the session, in its own currency."""
 OPTIONS = frozenset(
-    {"epsilon", "delta", "accuracy", "mechanism", "max_groups", "max_rows_per_group", "propose", "fresh"}
+    {
+        "epsilon",
+        "delta",
+        "accuracy",
+        "mechanism",
+        "max_groups",
+        "max_rows_per_group",
+        "propose",
+        "weights",
+        "diagnose",
+        "fresh",
+    }
 )
 
 
@@ -63,7 +75,9 @@ class Session:
         analyst: str | None,
         analyst_epsilon: object,
         on_failure: OnFailure,
+        dialect: str = "duckdb",
     ) -> None:
+        self.dialect = dialect_named(dialect)
         loaded = load_schema(schema)
         new = epsilon is not None
         total = positive(epsilon, "epsilon") if new else None
@@ -86,7 +100,7 @@ class Session:
             engine.close()
             raise
         self.environment = Environment(loaded, engine, opened, PostProcessor())
-        self.query_epsilon = share or opened.budget.filter.epsilon * DEFAULT_SHARE
+        self.query_epsilon = share
 
     def over(self, frames: Mapping[str, object], schema: Schema) -> Session:
         """The same account, over other rows of the same people or another declaration of them."""
@@ -118,7 +132,7 @@ class Session:
         batch = plan_batch(
             questions,
             weigh(weights, len(questions)),
-            self.query_epsilon if epsilon is None else positive(epsilon, "epsilon"),
+            self._default_epsilon if epsilon is None else positive(epsilon, "epsilon"),
             None if delta is None else query_delta(delta, budget.filter.delta),
             public,
         )
@@ -144,10 +158,11 @@ class Session:
             raise ProgrammingError(
                 "epsilon= and accuracy= both say how exact the answer is", hint="say one, and the other follows"
             )
+        values = parameter_values(parameters)
         return QueryRequest(
             sql=sql,
-            parameters=parameter_values(parameters),
-            epsilon=positive(given["epsilon"], "epsilon") if "epsilon" in given else self.query_epsilon,
+            parameters=tuple(values.values()) if isinstance(values, dict) else values,
+            epsilon=positive(given["epsilon"], "epsilon") if "epsilon" in given else self._default_epsilon,
             delta=query_delta(given["delta"], self.budget.filter.delta) if "delta" in given else None,
             mechanism=mechanism_named(given["mechanism"]) if "mechanism" in given else None,
             propose=positive(given["propose"], "propose") if "propose" in given else None,
@@ -157,8 +172,17 @@ class Session:
             else None,
             fresh=bool(given.get("fresh", False)),
             accuracy=accuracy_named(given["accuracy"]) if "accuracy" in given else None,
+            share=None if self.query_epsilon or {"epsilon", "accuracy"} & given.keys() else DEFAULT_SHARE,
+            weights=weights_named(given["weights"]) if "weights" in given else None,
+            diagnose=bool(given.get("diagnose", False)),
             named=frozenset(given),
+            parameter_names=tuple(values) if isinstance(values, dict) else (),
+            dialect=self.dialect,
         )
+
+    @property
+    def _default_epsilon(self) -> Fraction:
+        return self.query_epsilon or self.budget.filter.currency.epsilon_of(DEFAULT_SHARE)
 
     @property
     def budget(self) -> Budget:
@@ -217,12 +241,19 @@ def planned_queries(queries: object) -> list[tuple[Any, Any]]:
     return [(sql, parameters) for sql, parameters in pairs]
 
 
-def parameter_values(parameters: object) -> tuple[object, ...]:
+def parameter_values(parameters: object) -> dict[str, object] | tuple[object, ...]:
+    """Values in order, or by name; a list of values is a tuple here."""
     if parameters is None:
         return ()
+    if isinstance(parameters, Mapping) and all(isinstance(name, str) for name in parameters):
+        return {name: _listed(value) for name, value in parameters.items()}
     if isinstance(parameters, str | bytes | dict) or not hasattr(parameters, "__iter__"):
         raise InterfaceError(
-            f"parameters are a list or tuple of values, not {type(parameters).__name__}",
-            hint='write execute("... ?", [10])',
+            f"parameters are a list or tuple of values, or a dict, not {type(parameters).__name__}",
+            hint='write execute("... ?", [10]), or execute("... $low", {"low": 10})',
         )
-    return tuple(parameters)
+    return tuple(map(_listed, parameters))
+
+
+def _listed(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value

@@ -7,6 +7,7 @@ schema, and nothing else of the database.
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import types
@@ -18,6 +19,8 @@ import dpsql
 import dpsql.schema as declared
 from dpsql import dbapi
 from dpsql.accounting.ledger.file import MEMORY
+from dpsql.engines.quoting import quoted
+from dpsql.listing import counts, declared_facts, person_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
 PREFIX = "dpsql_"
+SCHEMA = "main"
+"""The name of the one database schema that there is."""
 IN_URL = (
     "schema",
     "epsilon",
@@ -89,8 +94,15 @@ class DpsqlDialect(DefaultDialect):
     @reflection.cache
     def get_columns(self, connection: Connection, table_name: str, schema: str | None = None, **_: Any) -> list[Any]:
         return [
-            {"name": column.name, "type": _type(column.type), "nullable": column.nullable, "default": None}
-            for column in _table(connection, table_name).columns.values()
+            {
+                "name": column.name,
+                "type": _type(column.type),
+                "nullable": column.nullable,
+                "default": None,
+                "comment": declared_facts(table, column) or None,
+            }
+            for table in [_table(connection, table_name)]
+            for column in table.columns.values()
         ]
 
     @reflection.cache
@@ -115,7 +127,48 @@ class DpsqlDialect(DefaultDialect):
             }
         ]
 
+    @reflection.cache
+    def get_table_comment(self, connection: Connection, table_name: str, schema: str | None = None, **_: Any) -> Any:
+        table = _table(connection, table_name)
+        whose = person_of(_declared(connection), table.name)
+        return {"text": "public" if table.is_public else f"people by {whose}: {counts(table)}"}
+
+    @reflection.cache
+    def get_check_constraints(
+        self, connection: Connection, table_name: str, schema: str | None = None, **_: Any
+    ) -> list[Any]:
+        return [
+            {"name": f"{column.name}_bounds", "sqltext": f"{quoted(column.name)} BETWEEN {low!r} AND {high!r}"}
+            for column in _table(connection, table_name).columns.values()
+            if column.bounds is not None
+            for low, high in [[str(end) if isinstance(end, date) else end for end in column.bounds]]
+        ]
+
+    def _get_default_schema_name(self, connection: Connection) -> str:
+        return SCHEMA
+
+    def get_schema_names(self, connection: Connection, **_: Any) -> list[str]:
+        return [SCHEMA]
+
     def get_indexes(self, connection: Connection, table_name: str, schema: str | None = None, **_: Any) -> list[Any]:
+        return []
+
+    def get_unique_constraints(
+        self, connection: Connection, table_name: str, schema: str | None = None, **_: Any
+    ) -> list[Any]:
+        """One row per unit is the primary key."""
+        return []
+
+    def get_sequence_names(self, connection: Connection, schema: str | None = None, **_: Any) -> list[str]:
+        return []
+
+    def get_temp_table_names(self, connection: Connection, schema: str | None = None, **_: Any) -> list[str]:
+        return []
+
+    def get_temp_view_names(self, connection: Connection, schema: str | None = None, **_: Any) -> list[str]:
+        return []
+
+    def get_materialized_view_names(self, connection: Connection, schema: str | None = None, **_: Any) -> list[str]:
         return []
 
 

@@ -54,7 +54,7 @@ def test_explanation_shows_everything(shop: dpsql.Connection) -> None:
         assert piece in text
     assert "threshold" in text or "shown from" not in text
     hidden = str(shop.explain("SELECT note, COUNT(*) FROM orders GROUP BY note"))
-    assert "shown from a noisy" in hidden
+    assert "shown where the noisy number of units is at least" in hidden
     assert "<pre>" in shop.explain(SQL)._repr_html_()
 
 

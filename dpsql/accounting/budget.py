@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from dpsql.accounting.events import Event
 from dpsql.accounting.exact import exact, rounded_down
 from dpsql.display.card import Step, card, facts, figures, folded, grid, meter, paragraph, staircase
+from dpsql.display.numbers import several
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +48,7 @@ def _not_on_record(after: int, count: int) -> Sequence[Entry]:
     return ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Budget:
     filter: Filter
     tally: Tally
@@ -102,12 +103,14 @@ class Budget:
         spent, remaining, advanced = self.spent, self.remaining, self.advanced
         beside = "" if advanced is None else f", advanced composition {advanced.epsilon:.4g}"
         return (
-            f"epsilon: {spent.epsilon:.4g} of {self.epsilon:.4g} spent in {self.queries} queries, "
+            f"epsilon: {spent.epsilon:.4g} of {self.epsilon:.4g} spent in {several(self.queries, 'query', 'queries')}, "
             f"{remaining.epsilon:.4g} left for the next\n"
             f"delta: {spent.delta:.3g} of {self.delta:.3g} spent\n"
             f"basic composition would have said {self.basic.epsilon:.4g}{beside}"
             + "".join(f"\nsuspended: {suspension}" for suspension in self.suspended)
         )
+
+    __repr__ = __str__
 
     def __reduce__(self) -> tuple[type[Budget], tuple[object, ...]]:
         """A pickled budget is what was counted; the ledger stays where it is."""
@@ -136,7 +139,7 @@ def budget_card(budget: Budget, past: Sequence[Entry]) -> str:
             (
                 (f"ε {spent.epsilon:.4g}", f"of {budget.epsilon:.4g} spent"),
                 (f"ε {remaining.epsilon:.4g}", "left for the next query"),
-                (f"{budget.queries:,}", "queries charged"),
+                (f"{budget.queries:,}", "query charged" if budget.queries == 1 else "queries charged"),
             )
         ),
         *drawn,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dpsql.accounting.events import ApproximateRelease, Composed, Event
 from dpsql.accounting.exact import rounded_down, rounded_up
 from dpsql.accounting.privacy_loss import Cost, PrivacyLoss, privacy_loss
-from dpsql.accounting.rules import Concentrated, GaussianSum, MixedSum, PureSum, Rule
+from dpsql.accounting.rules import Concentrated, Currency, GaussianSum, MixedSum, PureSum, Rule
 from dpsql.errors import ProgrammingError
 
 if TYPE_CHECKING:
@@ -60,6 +60,11 @@ class Filter(ABC):
     def mu_budget(self) -> Fraction | None:
         """The mu that all Gaussian noise together may have; None where Gaussian DP is not what counts."""
         return None
+
+    @property
+    def currency(self) -> Currency:
+        """The rule that most sessions of this kind end by, in which parts of a session are told."""
+        return PureSum(self.epsilon, self.reserved_delta)
 
     @property
     @abstractmethod
@@ -111,7 +116,7 @@ class Basic(Filter):
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        return (PureSum(self.epsilon, self.reserved_delta),)
+        return (self.currency,)
 
 
 class Zcdp(Filter):
@@ -120,10 +125,14 @@ class Zcdp(Filter):
     name = "zcdp"
 
     @property
-    def rules(self) -> tuple[Rule, ...]:
+    def currency(self) -> Currency:
         if self.delta == 0:
-            return (PureSum(self.epsilon, self.reserved_delta),)
-        return (Concentrated(self.epsilon, self.curve_delta, self.reserved_delta),)
+            return super().currency
+        return Concentrated(self.epsilon, self.curve_delta, self.reserved_delta)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return (self.currency,)
 
 
 class Gdp(Filter):
@@ -136,8 +145,12 @@ class Gdp(Filter):
         return self._gaussian_sum.mu if self.delta else None
 
     @property
+    def currency(self) -> Currency:
+        return self._gaussian_sum if self.delta else super().currency
+
+    @property
     def rules(self) -> tuple[Rule, ...]:
-        return (self._gaussian_sum,) if self.delta else (PureSum(self.epsilon, self.reserved_delta),)
+        return (self.currency,)
 
     @property
     def _gaussian_sum(self) -> GaussianSum:

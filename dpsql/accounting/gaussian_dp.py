@@ -118,6 +118,18 @@ def mu_of_pure(epsilon: Fraction) -> Fraction:
         return Fraction(_bisect(enough, proven, 0.0))
 
 
+def pure_epsilon_at(mu: float) -> float:
+    """About the largest epsilon such that epsilon-DP implies mu-GDP: ln(Phi(mu/2) / Phi(-mu/2)). Infinite far out.
+
+    >>> f"{pure_epsilon_at(0.125309):.5f}"
+    '0.10000'
+    """
+    within, beyond = math.erf(mu / math.sqrt(8)), math.erfc(mu / math.sqrt(8))
+    if within < 1 / 2:
+        return 2 * math.atanh(within)
+    return math.log((1 + within) / beyond) if beyond else math.inf
+
+
 def _delta_above(mu: float, epsilon: Decimal) -> Decimal:
     """delta(epsilon) = density(a) (mills(a) - mills(b)): no factor overflows and the difference keeps its digits."""
     exact_mu = Decimal(mu)

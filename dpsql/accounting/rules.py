@@ -49,6 +49,18 @@ class Rule(Protocol):
         ...
 
 
+class Currency(Rule, Protocol):
+    """A rule by which parts of a session can be told, since one sum decides."""
+
+    def epsilon_of(self, part: Fraction) -> Fraction:
+        """Of a query that takes this part of the session, or slightly less."""
+        ...
+
+    def pure_epsilon_of(self, part: Fraction) -> Fraction:
+        """The same of a pure release."""
+        ...
+
+
 @dataclass(frozen=True)
 class PureSum:
     epsilon: Fraction
@@ -67,6 +79,12 @@ class PureSum:
 
     def query(self, epsilon: Fraction) -> Event:
         return PureRelease(epsilon)
+
+    def epsilon_of(self, part: Fraction) -> Fraction:
+        return self.epsilon * part
+
+    def pure_epsilon_of(self, part: Fraction) -> Fraction:
+        return self.epsilon * part
 
 
 @dataclass(frozen=True)
@@ -99,6 +117,14 @@ class GaussianSum:
     def query(self, epsilon: Fraction) -> Event:
         return Gaussian(1 / gaussian_dp.mu_for(epsilon, self.curve_delta))
 
+    def epsilon_of(self, part: Fraction) -> Fraction:
+        found = gaussian_dp.epsilon_at(root_down(self.mu**2 * part), self.curve_delta)
+        return Fraction(SHY * found) if math.isfinite(found) else self.epsilon * part
+
+    def pure_epsilon_of(self, part: Fraction) -> Fraction:
+        found = gaussian_dp.pure_epsilon_at(root_down(self.mu**2 * part))
+        return Fraction(SHY * found) if math.isfinite(found) else self.epsilon * part
+
 
 @dataclass(frozen=True)
 class Concentrated:
@@ -130,6 +156,13 @@ class Concentrated:
         rho = zcdp.rho_for(epsilon, self.curve_delta)
         # An epsilon so small that no rho is known for it is as small as a pure release.
         return Gaussian(Fraction(root_up(1 / (2 * rho)))) if rho else PureRelease(epsilon)
+
+    def epsilon_of(self, part: Fraction) -> Fraction:
+        return Fraction(SHY * zcdp.epsilon_at(self.rho * part, self.curve_delta))
+
+    def pure_epsilon_of(self, part: Fraction) -> Fraction:
+        """A pure release has a rho of epsilon^2/2."""
+        return Fraction(SHY * root_down(2 * self.rho * part))
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def avg(call: AggregateCall, context: Context) -> Answer:
         grid = Grid(measure.quantum / finer, measure.low * finer, measure.high * finer)
         return Answer(Linear(((context.drawn_as(Average(argument, grid, finer)), grid.quantum),)), Double())
     count = count_linear(call, context)
-    centred = Linear(((context.column_of(over_distinct(call, measure)), measure.quantum),))
+    centred = context.linear_of(over_distinct(call, measure)).times(measure.quantum)
     low, high = (end * measure.quantum for end in (measure.low, measure.high))
     above = centred.plus(count, measure.centre * measure.quantum)
     return Answer(Ratio(above, count, low, high), Double())

@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.clip import check_clip, clipped
-from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.final import Answer, Context
 from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct
@@ -17,6 +16,7 @@ from dpsql.expressions.tree import Call, Column, Expression, Known, Literal
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
+    from dpsql.aggregates.estimate import Linear
     from dpsql.relation.relation import AggregateCall
 
 
@@ -26,7 +26,7 @@ def count(call: AggregateCall, context: Context) -> Answer:
         return _clipped(call, measure, context)
     if call.group_bounds is not None:
         measure = _clamped(measure, call)
-    return Answer(Linear(((context.column_of(measure), Fraction(1)),)), Integer(), wide=call.wide)
+    return Answer(context.linear_of(measure), Integer(), wide=call.wide)
 
 
 def _clipped(call: AggregateCall, measure: CountRows | CountValues, context: Context) -> Answer:
@@ -56,7 +56,7 @@ def _clamped(measure: Measure, call: AggregateCall) -> Measure:
 
 def count_linear(call: AggregateCall, context: Context) -> Linear:
     """The number of rows or values that the call is about."""
-    return Linear(((context.column_of(count_measure(call, context)), Fraction(1)),))
+    return context.linear_of(count_measure(call, context))
 
 
 def count_measure(call: AggregateCall, context: Context) -> Measure:

@@ -64,6 +64,8 @@ class Formula:
     """Anything else, computed from the measures: its error is not known."""
 
     sql: Term
+    parts: tuple[Linear, ...] = ()
+    """The sums and counts that it is made of."""
     weighed: frozenset[str] = frozenset()
     """The measures whose noise it asks about, each by the column `noise_of`."""
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
 
 
+HALF = Fraction(1, 2)
+
+
 def answer_type(answer: Answer) -> str:
     """In the engine's words."""
     return type_name(WIDE if answer.wide and isinstance(answer.type, Integer) else answer.type)
@@ -53,11 +56,17 @@ def linear_sql(estimate: Linear, kind: ColumnType) -> Term:
     whole, unit = _whole_part(estimate)
     match kind:
         case Integer():
-            return apply("*", whole, integer(int(unit)), kind=WIDE)
+            return _halved(whole) if unit == HALF else apply("*", whole, integer(int(unit)), kind=WIDE)
         case Decimal():
             return _decimal(whole, unit, kind.scale)
         case _:
             return apply("*", cast(whole, Double()), double(unit), kind=Double())
+
+
+def _halved(whole: Term) -> Term:
+    """To the nearest whole number, and half-way to the even one, so that many together are neither more nor less."""
+    half = apply(">>", whole, integer(1), kind=WIDE)
+    return apply("+", half, apply("&", apply("&", half, whole, kind=WIDE), wide(integer(1)), kind=WIDE), kind=WIDE)
 
 
 def _whole_part(linear: Linear) -> tuple[Term, Fraction]:
@@ -127,6 +136,8 @@ class Context:
     counted: frozenset[Measure]
     column_of: Callable[[Measure], str]
     """Gives the measure a column of the release; the same measure always the same one."""
+    linear_of: Callable[[Measure], Linear]
+    """The measure as it is found from columns of the release: its own, or that and the number of units."""
     drawn_as: Callable[[Statistic], str]
     """The same for a statistic."""
     drawn: frozenset[type[Statistic]]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from dpsql.engine_sql.build import WIDE, apply, count, integer, test, total, when
+from dpsql.engine_sql.build import WIDE, apply, count, integer, test, total, when, wide
 from dpsql.engine_sql.tree import Field, Named
 from dpsql.expressions.fixed_point import in_fixed_point
 from dpsql.schema.types import Integer
@@ -71,6 +71,10 @@ class _Count:
     def linf(self, rows: int) -> int:
         return rows if self.most is None else min(rows, self.most)
 
+    def reach(self, rows: int) -> tuple[int, int]:
+        """The least and the most that a unit with rows in a group adds to it."""
+        return 0, self.linf(rows)
+
     def unclipped(self, rows: int) -> int:
         """What a unit could add if the aggregate had no bound of its own."""
         return rows
@@ -84,6 +88,9 @@ class CountRows(_Count):
 
     def partial(self, name: str) -> list[Named]:
         return [Named(count(), name)]
+
+    def reach(self, rows: int) -> tuple[int, int]:
+        return 1, self.linf(rows)
 
 
 @dataclass(frozen=True)
@@ -111,10 +118,14 @@ class SumValues:
     centre: int
     group: tuple[int, int] | None = None
     """What a unit adds to a group is clamped to these quanta; then nothing is counted from the middle."""
+    null_is_zero: bool = False
+    """Whether a row without a value counts as a value of 0, so that there are as many values as rows."""
 
     def input(self, argument: Term) -> Term:
         """One row's value as a whole number of quanta; NULL, NaN and infinity are no values."""
         fixed_point = in_fixed_point(argument, self.argument.type, self.quantum, self.low, self.high)
+        if self.null_is_zero:
+            fixed_point = apply("coalesce", fixed_point, integer(0), kind=Integer())
         return apply("-", fixed_point, integer(self.centre), kind=Integer()) if self.centre else fixed_point
 
     def partial(self, name: str) -> list[Named]:
@@ -147,7 +158,8 @@ class SumValues:
 
     def reach(self, rows: int) -> tuple[int, int]:
         """The least and the most that a unit with values adds to a group."""
-        low, high = self.low - self.centre, self.high - self.centre
+        low, high = (min(self.low, 0), max(self.high, 0)) if self.null_is_zero else (self.low, self.high)
+        low, high = low - self.centre, high - self.centre
         low, high = min(low, rows * low), max(high, rows * high)
         if self.group is None:
             return low, high
@@ -187,6 +199,45 @@ class UnitsBeyond:
 
 
 @dataclass(frozen=True)
+class Centred:
+    """What a unit adds to a group, counted from the middle of what it can add; twice, where that is a half.
+
+    The inner measure is this plus the middle times the number of units: one that is counted anyway takes a part of
+    the inner measure's noise upon itself. docs/proofs/weights.md.
+    """
+
+    inner: CountRows | CountValues | SumValues
+
+    def times(self, rows: int) -> int:
+        """Sums are of quanta so fine that half of one does not matter."""
+        return 1 if isinstance(self.inner, SumValues) else 1 + sum(self._ends(rows)) % 2
+
+    def middle(self, rows: int) -> int:
+        """In the units of this measure."""
+        return self.times(rows) * sum(self._ends(rows)) // 2
+
+    def _ends(self, rows: int) -> tuple[int, int]:
+        """A unit that has no values adds nothing, which is one of the things that it can add."""
+        low, high = self.inner.reach(rows)
+        return (low, high) if isinstance(self.inner, CountRows) else (min(low, 0), max(high, 0))
+
+    def partial(self, name: str) -> list[Named]:
+        return self.inner.partial(name)
+
+    def bounded(self, name: str, rows: int) -> Term:
+        return self.moved(self.inner.bounded(name, rows), integer(1), rows)
+
+    def moved(self, summed: Term, units: Term, rows: int) -> Term:
+        """What so many units add together, counted from the middle."""
+        middle = apply("*", wide(units), integer(self.middle(rows)), kind=WIDE)
+        return apply("-", apply("*", wide(summed), integer(self.times(rows)), kind=WIDE), middle, kind=WIDE)
+
+    def linf(self, rows: int) -> int:
+        low, high = (self.times(rows) * end - self.middle(rows) for end in self._ends(rows))
+        return max(-low, high)
+
+
+@dataclass(frozen=True)
 class OverDistinct:
     """A count or sum over the distinct values of `base` in a group, of which a unit may bring at most `rows`.
 
@@ -200,12 +251,12 @@ class OverDistinct:
         return self.inner.linf(rows)
 
 
-ByUnit: TypeAlias = CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | UnitsBeyond
+ByUnit: TypeAlias = CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Centred | UnitsBeyond
 """Measures that are sums of what each unit contributes."""
 Measure: TypeAlias = ByUnit | OverDistinct
 
 
 def read_by(measure: ByUnit) -> CountUnitsWith | CountValues | SumValues | None:
     """The part of a measure that reads a value of every row, if it does."""
-    part = measure.inner if isinstance(measure, UnitsBeyond) else measure
+    part = measure.inner if isinstance(measure, UnitsBeyond | Centred) else measure
     return part if isinstance(part, CountUnitsWith | CountValues | SumValues) else None

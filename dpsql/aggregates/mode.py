@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Formula
 from dpsql.aggregates.final import Answer, Context
-from dpsql.aggregates.function import AggregateFunction, ErrorBars
+from dpsql.aggregates.function import AggregateFunction, ErrorBars, Word
 from dpsql.aggregates.statistic import Mode
 from dpsql.engine_sql.build import NULL, integer, test
 from dpsql.engine_sql.tree import Case, Constant, Field
@@ -34,4 +34,10 @@ def mode(call: AggregateCall, context: Context) -> Answer:
     return Answer(Formula(Case(cases, NULL) if values else NULL), value.type)
 
 
-MODE = AggregateFunction(name="MODE", of="columns with public values", error=ErrorBars.UNKNOWN, answer=mode)
+MODE = AggregateFunction(
+    name="MODE",
+    of="columns with public values",
+    error=ErrorBars.UNKNOWN,
+    answer=mode,
+    words=(Word("mode", "MODE({})", "The most frequent value."),),
+)

@@ -47,13 +47,13 @@ def variance(asked: AggregateCall, context: Context, *, sample: bool, root: bool
     result = _do("/", clamped, _divisor(_double(count), sample))
     if root:
         result = _do("sqrt", result)
-    return Answer(Formula(when(_enough(_double(count), sample), result)), Double())
+    return Answer(Formula(when(_enough(_double(count), sample), result), (count, total, squares)), Double())
 
 
 def covariance(asked: AggregateCall, context: Context, *, sample: bool) -> Answer:
     pairs = _pair_sums(asked, context)
     divided = _do("/", pairs.together.sql, _divisor(pairs.count, sample))
-    return Answer(Formula(when(_enough(pairs.count, sample), divided)), Double())
+    return Answer(Formula(when(_enough(pairs.count, sample), divided), pairs.parts), Double())
 
 
 def correlation(asked: AggregateCall, context: Context, *, squared: bool) -> Answer:
@@ -82,7 +82,7 @@ def _over(pairs: Pairs, result: Term, *divisors: Spread) -> Answer:
     """The result where there are pairs, and what it is divided by is more than noise."""
     varied = [test(">", divisor.sql, divisor.noise) for divisor in divisors]
     weighed = frozenset[str]().union(*(divisor.measures for divisor in divisors))
-    return Answer(Formula(when(test("and", _enough(pairs.count), *varied), result), weighed), Double())
+    return Answer(Formula(when(test("and", _enough(pairs.count), *varied), result), pairs.parts, weighed), Double())
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,8 @@ class Pairs:
     of_x: Spread
     mean_y: Term
     mean_x: Term
+    parts: tuple[Linear, ...]
+    """The number, the sums, and the sums of products."""
 
 
 def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
@@ -152,6 +154,7 @@ def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
         of_x=Spread(of_x, sum_x, sum_x, count),
         mean_y=mean_y,
         mean_x=mean_x,
+        parts=(count, sum_y, sum_x, together, of_y, of_x),
     )
 
 

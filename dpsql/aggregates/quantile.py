@@ -15,7 +15,8 @@ from dpsql.aggregates.estimate import Formula, Linear
 from dpsql.aggregates.final import Answer, Context
 from dpsql.aggregates.function import AggregateFunction, ErrorBars, Word, number_as_double
 from dpsql.aggregates.statistic import Grid, Quantile
-from dpsql.aggregates.sum import finite_range, unbounded
+from dpsql.aggregates.sum import finite_range
+from dpsql.aggregates.unbounded import unbounded
 from dpsql.errors import Unsupported
 from dpsql.expressions.fixed_point import from_fixed_point, quantum_for
 from dpsql.expressions.narrow import kept_properties
@@ -24,7 +25,7 @@ from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, T
 
 if TYPE_CHECKING:
     from dpsql.expressions.properties import Properties
-    from dpsql.expressions.tree import Expression
+    from dpsql.expressions.tree import Expression, Known
     from dpsql.relation.relation import AggregateCall
     from dpsql.schema.types import ColumnType
 
@@ -70,18 +71,20 @@ def grid_of(call: AggregateCall, value: Expression, context: Context) -> Grid:
     """The points between which the answer is chosen, from what is declared of the value."""
     properties = kept_properties(value, context.known)
     if isinstance(properties.type, Date | Timestamp):
-        return Grid(Fraction(1), *_days_or_microseconds(call, value, properties))
-    low, high = finite_range(call, value, properties)
+        return Grid(Fraction(1), *_days_or_microseconds(call, value, properties, context.known))
+    low, high = finite_range(call, value, properties, context.known)
     quantum = quantum_for(value.type, low, high)
     if quantum is None:
-        raise unbounded(call, value)
+        raise unbounded(call, value, context.known)
     return Grid(quantum, low // quantum, -(-high // quantum))
 
 
-def _days_or_microseconds(call: AggregateCall, value: Expression, properties: Properties) -> tuple[int, int]:
+def _days_or_microseconds(
+    call: AggregateCall, value: Expression, properties: Properties, known: Known
+) -> tuple[int, int]:
     low, high = properties.low, properties.high
     if not isinstance(low, date) or not isinstance(high, date):
-        raise unbounded(call, value)
+        raise unbounded(call, value, known)
     unit = timedelta(days=1) if isinstance(properties.type, Date) else timedelta(microseconds=1)
     return (midnight(low) - EPOCH) // unit, (midnight(high) - EPOCH) // unit
 
@@ -91,7 +94,7 @@ def _continuous(kind: ColumnType) -> ColumnType:
 
 
 RANGED = "bounded numbers, dates, timestamps"
-INSIDE = f"{RANGED}; a value that lies some people inside"
+INSIDE = f"{RANGED}; the value after leaving out a few people at that end"
 
 QUANTILES = (
     AggregateFunction(
@@ -112,6 +115,18 @@ QUANTILES = (
         spellings=("QUANTILE(x, p)", "APPROX_QUANTILE(x, p)", "APPROX_QUANTILES(x, n)"),
         by_fraction=True,
     ),
-    AggregateFunction(name="MIN", of=INSIDE, error=ErrorBars.RANKS, answer=partial(extreme, fraction=Fraction(0))),
-    AggregateFunction(name="MAX", of=INSIDE, error=ErrorBars.RANKS, answer=partial(extreme, fraction=Fraction(1))),
+    AggregateFunction(
+        name="MIN",
+        of=INSIDE,
+        error=ErrorBars.RANKS,
+        answer=partial(extreme, fraction=Fraction(0)),
+        words=(Word("min", "MIN({})", "The smallest value, a few people left out."),),
+    ),
+    AggregateFunction(
+        name="MAX",
+        of=INSIDE,
+        error=ErrorBars.RANKS,
+        answer=partial(extreme, fraction=Fraction(1)),
+        words=(Word("max", "MAX({})", "The largest value, a few people left out."),),
+    ),
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Formula, Linear, Ratio, Reported
 from dpsql.aggregates.measure import (
+    Centred,
     CountRows,
     CountUnits,
     CountUnitsWith,
@@ -43,16 +44,19 @@ def readable_measure(measure: Measure) -> str:
                 + (f", {_range(group, quantum)} for each unit" if group is not None else "")
                 + (f", in units of {quantum}" if quantum != 1 else "")
             )
+        case Centred(inner):
+            return f"from the middle of what a unit can add: {readable_measure(inner)}"
         case UnitsBeyond(inner):
             return f"units beyond the bound of: {readable_measure(inner)}"
         case OverDistinct(base, inner):
             return f"over distinct {readable(base)}: {readable_measure(inner)}"
 
 
-def quantum_of(measure: Measure) -> Fraction:
-    """What one unit of the measure's column is worth."""
-    inner = measure.inner if isinstance(measure, OverDistinct) else measure
-    return inner.quantum if isinstance(inner, SumValues) else Fraction(1)
+def quantum_of(measure: Measure, rows: int) -> Fraction:
+    """What one unit of the measure's column is worth, where one unit may bring so many rows to a group."""
+    inner = measure.inner if isinstance(measure, OverDistinct | Centred) else measure
+    worth = inner.quantum if isinstance(inner, SumValues) else Fraction(1)
+    return worth / measure.times(rows) if isinstance(measure, Centred) else worth
 
 
 def readable_statistic(statistic: Statistic) -> str:

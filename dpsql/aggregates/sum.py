@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.clip import check_clip, clipped
 from dpsql.aggregates.count import count_measure
-from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.final import Answer, Context
 from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
-from dpsql.aggregates.measure import Measure, OverDistinct, SumValues
+from dpsql.aggregates.measure import CountRows, Measure, OverDistinct, SumValues
+from dpsql.aggregates.unbounded import unbounded
 from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
 from dpsql.expressions.fixed_point import quantum_for
 from dpsql.expressions.narrow import kept_properties
-from dpsql.expressions.tree import Column, names_read
-from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Timestamp
+from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Double, Integer
 
 if TYPE_CHECKING:
+    from dpsql.aggregates.estimate import Linear
     from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression, Known
     from dpsql.relation.relation import AggregateCall
@@ -50,7 +50,7 @@ def _clipped(call: AggregateCall, value: Expression, context: Context) -> Answer
     """What one unit adds to a group is clamped to the proposal, if only few units would add more."""
     check_clip(call)
     # However wide, there must be a range: a test of values that were cut off at the proposal would see nothing.
-    finite_range(call, value, kept_properties(value, context.known))
+    finite_range(call, value, kept_properties(value, context.known), context.known)
     assert context.propose is not None
     measure = summed(replace(call, group_bounds=(-context.propose, context.propose)), value, context, centred=False)
     return replace(clipped(measure, measure.quantum, sum_type(value.type), context), wide=True)
@@ -58,13 +58,28 @@ def _clipped(call: AggregateCall, value: Expression, context: Context) -> Answer
 
 def sum_linear(call: AggregateCall, value: Expression, context: Context) -> Linear:
     """The sum of `value` over the rows (or the distinct arguments) that the call is about."""
-    counted = count_measure(call, context)
-    shared = counted in context.counted and call.group_bounds is None
-    measure = summed(call, value, context, centred=shared)
-    weights = [(context.column_of(over_distinct(call, measure)), measure.quantum)]
-    if shared and measure.centre:
-        weights.append((context.column_of(counted), measure.quantum * measure.centre))
-    return Linear(tuple(weights))
+    counted = _counted_beside(call, context)
+    measure = summed(call, value, context, centred=counted is not None)
+    if counted is not None and counted != count_measure(call, context):
+        measure = _over_rows(measure)
+    linear = context.linear_of(over_distinct(call, measure)).times(measure.quantum)
+    if counted is None or not measure.centre:
+        return linear
+    return linear.plus(context.linear_of(counted), measure.quantum * measure.centre)
+
+
+def _counted_beside(call: AggregateCall, context: Context) -> Measure | None:
+    """A count that is taken anyway, and that the sum can lean on: of the same values, or of the rows."""
+    if call.group_bounds is not None:
+        return None
+    counts: list[Measure] = [count_measure(call, context), *([] if call.distinct else [CountRows()])]
+    return next((count for count in counts if count in context.counted), None)
+
+
+def _over_rows(measure: SumValues) -> SumValues:
+    """A row without a value adds 0, which then is among what it can add."""
+    low, high = min(measure.low, 0), max(measure.high, 0)
+    return replace(measure, centre=(low + high) // 2, null_is_zero=True)
 
 
 def over_distinct(call: AggregateCall, measure: SumValues) -> Measure:
@@ -74,7 +89,7 @@ def over_distinct(call: AggregateCall, measure: SumValues) -> Measure:
 def summed(call: AggregateCall, value: Expression, context: Context, *, centred: bool) -> SumValues:
     """The measure of a sum: its range in quanta, from the middle if that is wanted."""
     properties = kept_properties(value, context.known)
-    low, high = finite_range(call, value, _clamped_by_group(properties, call))
+    low, high = finite_range(call, value, _clamped_by_group(properties, call), context.known)
     quantum = quantum_for(value.type, low, high)
     if quantum is None:
         raise UnboundedColumn(
@@ -114,7 +129,9 @@ def _in_fixed_point(call: AggregateCall, quantum: Fraction) -> tuple[int, int] |
     return first, last
 
 
-def finite_range(call: AggregateCall, value: Expression, properties: Properties) -> tuple[Fraction, Fraction]:
+def finite_range(
+    call: AggregateCall, value: Expression, properties: Properties, known: Known
+) -> tuple[Fraction, Fraction]:
     if not properties.is_number:
         raise ProgrammingError(
             f"{call.said} takes a number, not {properties.type.name}",
@@ -125,29 +142,7 @@ def finite_range(call: AggregateCall, value: Expression, properties: Properties)
         return Fraction(0), Fraction(0)
     if isinstance(properties.low, int | Fraction) and isinstance(properties.high, int | Fraction):
         return Fraction(properties.low), Fraction(properties.high)
-    raise unbounded(call, value)
-
-
-def unbounded(call: AggregateCall, value: Expression) -> UnboundedColumn:
-    place = call.at if value.at is None else value.at
-    if isinstance(value, Column):
-        return UnboundedColumn(
-            f'{call.said} needs bounds on "{value.name}", and the schema declares none',
-            at=place,
-            hint=f"the data owner can add  bounds: {_sample(value)}  to columns.{value.name} in the schema",
-            columns=(value.name,),
-        )
-    names = tuple(sorted(names_read(value)))
-    return UnboundedColumn(
-        f"{call.said} needs a bounded value, and this expression has no bounds",
-        at=place,
-        hint=f"declare bounds on {', '.join(names)}, or hold it: LEAST(GREATEST(..., 0), 500)",
-        columns=names,
-    )
-
-
-def _sample(value: Expression) -> str:
-    return "[2024-01-01, 2026-12-31]" if isinstance(value.type, Date | Timestamp) else "[0, 500]"
+    raise unbounded(call, value, known)
 
 
 def sum_type(kind: ColumnType) -> ColumnType:
@@ -158,10 +153,10 @@ def sum_type(kind: ColumnType) -> ColumnType:
 
 def summed_pairs(call: AggregateCall, known: Known) -> SumValues:
     (value,) = call.arguments
-    low, high = finite_range(call, value, kept_properties(value, known))
+    low, high = finite_range(call, value, kept_properties(value, known), known)
     quantum = quantum_for(value.type, low, high)
     if quantum is None:
-        raise unbounded(call, value)
+        raise unbounded(call, value, known)
     return SumValues(argument=value, quantum=quantum, low=low // quantum, high=-(-high // quantum), centre=0)
 
 

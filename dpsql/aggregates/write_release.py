@@ -18,6 +18,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import (
+    Centred,
     CountRows,
     CountUnits,
     CountUnitsWith,
@@ -33,6 +34,7 @@ from dpsql.engine_sql.tree import Blank, Derived, Field, Fold, Joined, Named, Or
 from dpsql.expressions.emit import emit, emit_into, emit_value
 from dpsql.expressions.fixed_point import saturated
 from dpsql.expressions.tree import Column, names_read, substituted
+from dpsql.relation.unlisted import without_lists
 from dpsql.relation.write import relation_sql
 from dpsql.relation.write_domain import domain_sql
 from dpsql.schema.types import Double, Integer
@@ -112,7 +114,10 @@ class Writer:
         names = zip(aggregate.keys, self.release.key_names, strict=True)
         keys = [Named(emit_value(key, known), name) for key, name in names]
         used = names_read(*aggregate.keys, *reading)
-        return select([*fields([UNIT]), *keys, *values], relation_sql(aggregate.source, used))
+        source = aggregate.source
+        if self.release.domain is not None and not self.release.ranked and aggregate.reports is None:
+            source = without_lists(source, aggregate.keys, reading)
+        return select([*fields([UNIT]), *keys, *values], relation_sql(source, used))
 
     def group_rank(self, rank: str) -> Named:
         """The order in which a unit's groups count: by a keyed hash."""
@@ -216,6 +221,8 @@ def row_total(name: str, measure: ByUnit) -> Term:
         case SumValues():
             value = Field(name, kind=Integer())
             return total(when(test("is not null", value), measure.clamped(value, 1)) if measure.group else value)
+        case Centred(inner):
+            return measure.moved(apply("coalesce", row_total(name, inner), integer(0)), count(), 1)
         case UnitsBeyond(SumValues()):
             return total(measure.outside(Field(name, kind=Integer()), 1))
         case UnitsBeyond():

@@ -1,7 +1,11 @@
 """All commands of `dpsql`, and the way out of each: a report and 0, or an error and its code."""
 
+import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -9,16 +13,15 @@ from dpsql.cli.accounts import budget, ledger_app
 from dpsql.cli.audit import audit
 from dpsql.cli.certify import certify
 from dpsql.cli.errors import exit_code, show_error
-from dpsql.cli.questions import explain, query
+from dpsql.cli.practice import practice
+from dpsql.cli.questions import explain, query, shell
 from dpsql.cli.randomize import randomize
 from dpsql.cli.schemas import check, init
-from dpsql.cli.shell import shell
 from dpsql.errors import Error
 
 # Plain help and plain tracebacks: the same on every terminal, and in docs/cli.md.
 app = typer.Typer(
     name="dpsql",
-    help="Ask SQL questions about people, and learn (almost) nothing about any one of them.",
     epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 budget exhausted, 4 failed after the charge, "
     "5 suspended.",
     add_completion=False,
@@ -29,17 +32,44 @@ app = typer.Typer(
 )
 
 
-@app.command()
-def demo() -> None:
-    """Watch a made-up shop being asked private questions."""
-    from dpsql.demo.ask import main as run_demo
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"dpsql {version('dpsql')}")
+        raise typer.Exit
 
-    run_demo()
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Ask SQL questions about people, and learn (almost) nothing about any one of them."""
+
+
+@app.command()
+def demo(
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", metavar="<folder>", help="Write the shop and its schema there, and ask nothing."),
+    ] = None,
+) -> None:
+    """Watch a made-up shop being asked private questions."""
+    from dpsql.demo.ask import (
+        main as run_demo,
+    )  # late: it loads the parser and the engine, and --help waits for neither
+    from dpsql.demo.ask import save_shop
+
+    if save is None:
+        run_demo()
+    else:
+        print(save_shop(save))
 
 
 app.command()(init)
 app.command()(check)
 app.command()(audit)
+app.command()(practice)
 app.command()(certify)
 app.command()(randomize)
 app.command()(query)
@@ -56,3 +86,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Error as problem:
         show_error(problem, as_json="--json" in given)
         sys.exit(exit_code(problem))
+    except BrokenPipeError:  # whoever reads has seen enough, as in `dpsql demo | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -16,7 +16,7 @@ import json
 import re
 import sys
 
-from dpsql.errors import AccountSuspended, BudgetExhausted, Error, SealedExecutionError
+from dpsql.errors import AccountSuspended, BudgetExhausted, Error, SchemaError, SealedExecutionError
 
 FAILED = 1
 CODES: dict[type[Error], int] = {BudgetExhausted: 3, SealedExecutionError: 4, AccountSuspended: 5}
@@ -50,6 +50,7 @@ def _document(problem: Error) -> dict[str, object]:
         "hint": _respelled(problem.hint),
         **place,
         **known,
+        **({"also": [other.problem for other in problem.others]} if isinstance(problem, SchemaError) else {}),
     }
 
 

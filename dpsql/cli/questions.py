@@ -1,6 +1,7 @@
-"""`dpsql query` and `dpsql explain`."""
+"""`dpsql query`, `dpsql explain` and `dpsql shell`."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -103,3 +104,26 @@ def _accuracy(asked: str | None) -> str | float | None:
         return None if asked is None else float(asked)
     except ValueError:
         return asked
+
+
+def shell(
+    db: Database,
+    schema: SchemaFile,
+    epsilon: Epsilon = None,
+    budget: BudgetEpsilon = None,
+    delta: BudgetDelta = 0.0,
+    ledger: LedgerFile = None,
+) -> None:
+    """Ask question after question, with completion, history and what is left in sight."""
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("the shell needs a terminal; for a file use  dpsql query - < file.sql")
+    # Late: what draws a prompt takes long to load, and other commands wait for nothing.
+    from prompt_toolkit.history import FileHistory
+
+    from dpsql.cli.shell import HISTORY, WELCOME, Shell
+
+    history = Path.home() / HISTORY
+    history.touch(mode=0o600)
+    with open_session(db, schema, budget=budget, delta=delta, ledger=ledger, epsilon=epsilon) as connection:
+        print(WELCOME)
+        Shell(connection, FileHistory(str(history))).run()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.accounting.ledger.entries import SHOWN
 from dpsql.cli.output import Report, table
+from dpsql.listing import list_asked
 from dpsql.result import LEVEL, with_error
 from dpsql.source import split_explain
 
@@ -18,14 +19,23 @@ if TYPE_CHECKING:
     from dpsql.accounting.ledger.entries import Entry
     from dpsql.dbapi import Connection
     from dpsql.explanation import Explanation
+    from dpsql.listing import Listing
     from dpsql.result import Receipt, Result
 
 
 def ask(connection: Connection, sql: str, **options: Any) -> Report:
-    """The answer, paid for; that of EXPLAIN is free."""
+    """The answer, paid for; EXPLAIN, SHOW TABLES and DESCRIBE are free."""
+    listing = list_asked(sql, connection.session.environment.schema)
+    if listing is not None:
+        return listed(listing)
     if split_explain(sql)[0]:
         return explained(connection.explain(sql, **{**options, "fresh": None}))
     return answered(connection.execute(sql, **options).result, connection.budget)
+
+
+def listed(listing: Listing) -> Report:
+    document = {"rows": [dict(zip(listing.names, row, strict=True)) for row in listing]}
+    return Report(document, listing.names, listing.rows, table(listing.names, listing.rows))
 
 
 def answered(result: Result, budget: Budget) -> Report:
@@ -49,6 +59,7 @@ def answered(result: Result, budget: Budget) -> Report:
             "refused": result.receipt.refused,
             "entry": result.receipt.number,
         },
+        "notes": result.notes,
         "remaining": budget.remaining,
     }
     return Report(
@@ -56,7 +67,7 @@ def answered(result: Result, budget: Budget) -> Report:
         names,
         [list(_flat(row, pairs, noisy)) for row, pairs in zip(result.rows, ends, strict=True)],
         table(result.names, cells, numbers=noisy),
-        paid(result.receipt, budget),
+        "\n".join((paid(result.receipt, budget), *result.notes)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING
 
 from dpsql.engines.duckdb.types import declared_type
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
 PUBLIC = "-"
 """Stands for the unit of a table that is about nobody."""
 PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+WHO = re.compile(r"(?i)person|patient|customer|user|client|member|household|employee|student|(^|_)id$")
+"""Names of columns that often say who."""
 READ_OTHERWISE = {"true", "false", "null"}
 HEADER = """\
-# What everybody may know about this data. `dpsql init` wrote down names and types; the rest is yours to fill in, from
-# what you know about the subject and never by looking at the data. A column that nobody needs: delete its line. What is
-# not declared does not exist. Where a cell may be empty, write {type: ..., nullable: true}; `dpsql check` counts them.
+# What everybody may know about this data. `dpsql init` wrote down names and types. Fill in the rest from what you know
+# about the subject, never by looking at the data. Delete the line of a column that nobody needs: what is not declared
+# does not exist. Where a cell may be empty, write {type: ..., nullable: true}; `dpsql check` counts them.
 """
 COUNTS = """\
 # How much of one person counts: in how many groups of a GROUP BY, and how many rows in each. More keeps more of busy
@@ -96,11 +99,24 @@ def _unit_lines(name: str, tables: Mapping[str, Described], chosen: Chosen) -> I
     if chosen.units.get(name) == PUBLIC:
         yield "    public: true"
     elif unit is None:
-        yield "    # FILL IN  unit: the column that identifies the person; or  public: true  if it is about nobody"
+        yield f"    # FILL IN  unit: {_guess(name, tables, chosen)}"
     else:
         yield f"    unit: {unit}"
         if chosen.units.get(name) in tables[name].unique:
             yield "    unique: true             # the database has one row per person"
+
+
+def _guess(name: str, tables: Mapping[str, Described], chosen: Chosen) -> str:
+    """A proposal in words: the way over a column that another table has too, or the column that may be a person's."""
+    likely = [column for column in tables[name].columns if WHO.search(column)]
+    owned = [other for other in tables if chosen.units.get(other, PUBLIC) != PUBLIC]
+    for column, other in product(likely, owned):
+        target = column if column in tables[other].columns else "id"
+        known_as = (target, f"{other}_id", f"{other.removesuffix('s')}_id")
+        if target in tables[other].columns and column in known_as:
+            path = f"{{through: {_scalar(column)}, to: {_scalar(f'{other}.{target}')}}}"
+            return f"{path}, if that leads to the person"
+    return "the column that identifies the person" + (f": {' or '.join(likely[:2])}?" if likely else "")
 
 
 def _source_lines(table: Described) -> Iterator[str]:

@@ -15,6 +15,7 @@ from dpsql.engines.duckdb.describe import Described, describe
 from dpsql.engines.duckdb.types import declared_type
 from dpsql.engines.opened import describe_server, names_server, open_engine, without_password
 from dpsql.errors import OperationalError, SchemaError, UnknownName
+from dpsql.listing import counts, person_of
 from dpsql.schema import Schema, Table, load_schema, parse_type
 from dpsql.schema.read_yaml import read_yaml
 from dpsql.source import did_you_mean
@@ -138,8 +139,8 @@ def describe_schema(schema: Schema) -> Report:
     rows = [
         (
             name,
-            _path_to_unit(schema, name),
-            _counts(declared),
+            person_of(schema, name),
+            counts(declared),
             ", ".join(declared.columns),
             ", ".join(_unbounded(declared)),
         )
@@ -147,22 +148,6 @@ def describe_schema(schema: Schema) -> Report:
     ]
     document = {"dataset": schema.dataset, "tables": [dict(zip(names, row, strict=True)) for row in rows]}
     return Report(document, names, rows, table(names, rows))
-
-
-def _path_to_unit(schema: Schema, name: str) -> str:
-    hops = schema.unit_path(name)
-    last = schema.table(hops[-1].to_table if hops else name)
-    steps = [f"{hop.column} -> {hop.to_table}" for hop in hops]
-    return " -> ".join([*steps, (last and last.unit_column) or "public"])
-
-
-def _counts(declared: Table) -> str:
-    if declared.is_public:
-        return "everything"
-    if declared.unique:
-        return "one row per person"
-    groups, rows = declared.contribution.max_groups, declared.contribution.max_rows_per_group
-    return f"{rows} row{'s' * (rows > 1)} in {'each of ' * (groups > 1)}{groups} group{'s' * (groups > 1)}"
 
 
 def _unbounded(declared: Table) -> list[str]:

@@ -1,23 +1,21 @@
-"""`dpsql shell`: a prompt that completes names, remembers what was typed, and always shows what is left."""
+"""The prompt of `dpsql shell`: it completes names, remembers what was typed, and always shows what is left.
+
+A question ends with a semicolon, a command begins with a dot.
+"""
 
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import Completer, Completion
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from dpsql.aggregates.table import ways_to_ask
 from dpsql.cli.errors import drawn
-from dpsql.cli.options import BudgetDelta, BudgetEpsilon, Database, Epsilon, LedgerFile, SchemaFile, open_session
 from dpsql.cli.output import Report, publish, waiting
-from dpsql.cli.reports import account, ask, explained, left
-from dpsql.cli.schemas import describe_schema
+from dpsql.cli.reports import account, ask, explained, left, listed
 from dpsql.errors import Error, ProgrammingError
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.pipeline.query_request import positive
@@ -36,37 +34,14 @@ if TYPE_CHECKING:
 
 HISTORY = ".dpsql_history"
 WELCOME = "A question ends with a semicolon. EXPLAIN before it is free. Tab completes, .help helps, .quit leaves."
-
-
-def shell(
-    db: Database,
-    schema: SchemaFile,
-    epsilon: Epsilon = None,
-    budget: BudgetEpsilon = None,
-    delta: BudgetDelta = 0.0,
-    ledger: LedgerFile = None,
-) -> None:
-    """Ask question after question, with completion, history and what is left in sight."""
-    if not sys.stdin.isatty():
-        raise typer.BadParameter("the shell needs a terminal; for a file use  dpsql query - < file.sql")
-    from prompt_toolkit.history import FileHistory
-
-    history = Path.home() / HISTORY
-    history.touch(mode=0o600)
-    with open_session(db, schema, budget=budget, delta=delta, ledger=ledger, epsilon=epsilon) as connection:
-        print(WELCOME)
-        Shell(connection, FileHistory(str(history))).run()
-
-
-# The prompt of `dpsql shell`: a question ends with a semicolon, a command begins with a dot.
-
 HELP = """\
 SELECT ...;           asks, and pays
 EXPLAIN SELECT ...;   shows what it would cost and how exact it would be, free
 .explain SELECT ...   the same
 .epsilon 0.1          what a question costs from now on
 .budget               what is spent and left
-.tables               what is declared
+.tables               the declared tables
+.schema               every declared column, with what is known of it
 .quit                 leaves (so does Ctrl-D)"""
 
 
@@ -79,7 +54,8 @@ class Shell:
             ".explain": lambda sql: explained(connection.explain(sql, epsilon=self.epsilon)),
             ".epsilon": self._set_epsilon,
             ".budget": lambda _: account(connection.budget),
-            ".tables": lambda _: describe_schema(connection.session.environment.schema),
+            ".tables": lambda _: listed(connection.tables),
+            ".schema": lambda _: listed(connection.schema),
         }
         self.prompt: PromptSession[str] = PromptSession(
             history=history,
@@ -127,7 +103,8 @@ class Shell:
         return Report({}, (), (), f"a question costs epsilon {float(self.epsilon):g}")
 
     def _toolbar(self) -> str:
-        return f" left: {left(self.connection.budget)}   a question costs {float(self.epsilon):.4g}"
+        price = "a tenth of the session" if self.epsilon is None else f"epsilon {float(self.epsilon):.4g}"
+        return f" left: {left(self.connection.budget)}   a question costs {price}"
 
 
 def _bindings() -> KeyBindings:

@@ -17,7 +17,7 @@ import duckdb
 
 from dpsql.dbapi import Connection, Cursor, connect
 from dpsql.demo.shop_data import make_shop
-from dpsql.errors import Error
+from dpsql.errors import Error, OperationalError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,9 +27,9 @@ EPSILON, DELTA = 3.0, 1e-6
 WIDTH = 100
 BAR = 50
 INTRODUCTION = f"""\
-A shop with 20,000 customers, and a budget of epsilon {EPSILON:g}, delta {DELTA:g} for all that is asked below.
-After each ± stands the half-width of a 95 % interval. The truth is printed beside it because
-this data is made up; an analyst of real data never sees it."""
+A made-up shop with 20,000 customers is asked questions. All of them together may spend epsilon {EPSILON:g},
+delta {DELTA:g}. The ± after an answer covers the noise, with a probability of 95 %. The truth is
+printed beside it because the data is made up; an analyst of real data never sees it."""
 COLOURED = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
@@ -76,8 +76,9 @@ QUESTIONS = (
         "How many orders, and how large?",
         COUNT_ORDERS,
         0.3,
-        remark="At most 5 orders of one customer count (shop.yaml), so heavy buyers are scaled down; the ± speaks of "
-        "the noise alone. With max_rows_per_group=20 nearly all orders would count, at four times the noise.",
+        remark="The count is lower than the truth by more than its ±, and on purpose: at most 5 orders of one "
+        "customer count (shop.yaml), and the ± covers the noise alone. With max_rows_per_group=20 nearly all orders "
+        "would count, at four times the noise.",
     ),
     Question(
         "Customers by region",
@@ -99,8 +100,9 @@ QUESTIONS = (
         0.5,
         keys=1,
         truth=BY_PRODUCT.partition(" ORDER")[0],
-        remark="Products are not declared: the name of one that few people bought could tell about them. A product is "
-        "shown from a noisy {threshold} customers on, which hides six of the 28. One customer counts in at most 4.",
+        remark="Lower than the truth again: one customer counts in at most 4 products, with 5 lines each. Products are "
+        "not declared, and the name of one that few people bought could tell about them: a product is shown where the "
+        "noisy number of its customers is at least {threshold}, which hides six of the 28.",
     ),
     Question(
         "Busy months of 2026",
@@ -108,7 +110,8 @@ QUESTIONS = (
         0.3,
         keys=1,
         truth=BUSY_MONTHS.partition(" HAVING")[0],
-        remark="HAVING, ORDER BY and LIMIT work on the noisy values, so they cost nothing.",
+        remark="HAVING, ORDER BY and LIMIT work on the noisy values, so they cost nothing. Orders of one customer "
+        "beyond 5 in a month, or beyond 4 months, do not count.",
     ),
     Question("The same question again", BY_REGION, 0.3, keys=1, remark="Same question, same answer, free."),
 )
@@ -131,6 +134,18 @@ def main() -> None:
                 show(number, question, conn, truths[question.sql])
             show_refusals(conn)
             show_explain(conn)
+
+
+def save_shop(folder: Path) -> str:
+    """Writes the shop and its schema, for whoever wants to ask it by hand; says what was written."""
+    database, schema = folder / "shop.duckdb", folder / SCHEMA.name
+    for path in (database, schema):
+        if path.exists():
+            raise OperationalError(f"{path} is there already", hint="name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    make_shop(database)
+    schema.write_bytes(SCHEMA.read_bytes())
+    return f"wrote {database} and {schema}: 20,000 made-up customers, their orders, and the schema that declares them"
 
 
 def exact_answers(path: Path) -> dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]:
@@ -205,7 +220,8 @@ def show_refusals(conn: Connection) -> None:
         try:
             conn.execute(sql, **options)
         except Error as error:
-            print(indented(f"{type(error).__name__}: {error}", 6))
+            said = f"{type(error).__name__}: {error}".splitlines()
+            print(indented("\n".join(line for part in said for line in textwrap.wrap(part, WIDTH - 6)), 6))
         print()
     assert conn.budget.spent == before
     print(indented(budget_bar(conn)))

@@ -17,8 +17,8 @@ def card(title: str, *parts: str) -> str:
 
 
 def figures(pairs: Iterable[tuple[str, str]]) -> str:
-    """Large numbers, each over the words that say what it is."""
-    shown = (f'<div class="dp-figure"><b>{text(number)}</b>{text(what)}</div>' for number, what in pairs)
+    """Large numbers, each over the words that say what it is; beside them where a notebook leaves our style out."""
+    shown = (f'<div class="dp-figure"><b>{text(number)}</b> {text(what)}</div>' for number, what in pairs)
     return f'<div class="dp-figures">{"".join(shown)}</div>'
 
 
@@ -31,6 +31,13 @@ def grid(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A plain table: its first column is text, the others are numbers."""
     head = "".join(_td("th", at, name) for at, name in enumerate(names))
     body = "".join(f"<tr>{''.join(_td('td', at, value) for at, value in enumerate(row))}</tr>" for row in rows)
+    return f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def words(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A plain table of text."""
+    head = "".join(_td("th", 0, name) for name in names)
+    body = "".join(f"<tr>{''.join(_td('td', 0, value) for value in row)}</tr>" for row in rows)
     return f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 

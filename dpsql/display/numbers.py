@@ -23,6 +23,25 @@ def plain(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def significant(value: float, digits: int = 4) -> str:
+    """So many significant digits, but no zeros in the place of known ones.
+
+    >>> significant(0.123456), significant(9470.4), significant(135796.2), significant(1e300)
+    ('0.1235', '9,470', '135,796', '1e+300')
+    """
+    if 10**digits <= abs(value) < LONG:
+        return f"{value:,.0f}"
+    return f"{value:,.{digits}g}"
+
+
+def several(number: int, one: str, more: str) -> str:
+    """
+    >>> several(1, "query", "queries"), several(1200, "query", "queries")
+    ('1 query', '1,200 queries')
+    """
+    return f"{number:,} {one if number == 1 else more}"
+
+
 def number(value: object) -> float:
     """NaN for what is none."""
     return float(value) if isinstance(value, int | float | Decimal) else math.nan
@@ -34,7 +53,7 @@ def with_error(value: object, ends: Ends | None) -> tuple[str, str]:
     >>> with_error(1204, (1180.0, 1228.0)), with_error(40.59298669, (40.314794, 40.870705)), with_error("north", None)
     (('1,204', '± 24'), ('40.59', '± 0.28'), ('north', ''))
     >>> with_error(6.25, (0.0, 120.0)), with_error(2.5, (-math.inf, math.inf)), with_error(1e300, (0.0, 2e300))
-    (('6', '0 to 120'), ('2.5', '± ∞'), ('1e+300', '± 1e+300'))
+    (('6', '[0, 120]'), ('2.5', '± ∞'), ('1e+300', '± 1e+300'))
     """
     if ends is None or not isinstance(value, int | float | Decimal):
         return plain(value), ""
@@ -42,10 +61,11 @@ def with_error(value: object, ends: Ends | None) -> tuple[str, str]:
     half, middle = high / 2 - low / 2, float(value)
     if not math.isfinite(half):
         return plain(value), "± ∞" if math.isinf(half) else ""
-    digits = max(0, 1 - math.floor(math.log10(half))) if half else 6
+    whole = isinstance(value, int) and half.is_integer()
+    digits = 0 if whole else max(0, 1 - math.floor(math.log10(half))) if half else 6
     shown = f"{value:,}" if isinstance(value, int) else _written(middle, digits)
     if abs(middle - low - half) > OFF_CENTRE * half:
-        return shown, f"{_written(low, digits)} to {_written(high, digits)}"
+        return shown, f"[{_written(low, digits)}, {_written(high, digits)}]"
     return shown, f"± {_written(half, digits) if half else 0}"
 
 

@@ -36,6 +36,7 @@ body[data-jp-theme-light=false] .dpsql,body.vscode-dark .dpsql,[data-theme=dark]
 .dpsql .dp-scroll td.dp-number:has(+.dp-error){{padding-right:.4em}}
 .dpsql .dp-scroll td.dp-error{{color:var(--dp-error)}}
 .dpsql .dp-muted{{opacity:.68}}
+.dpsql .dp-faint{{opacity:.45}}
 .dpsql .dp-null{{opacity:.55;font-style:italic;font-size:.88em;letter-spacing:.04em}}
 .dpsql .dp-bar{{position:relative;display:inline-block;width:8em;height:1em;vertical-align:middle}}
 .dpsql .dp-bar>*{{position:absolute;display:block}}
@@ -45,7 +46,6 @@ body[data-jp-theme-light=false] .dpsql,body.vscode-dark .dpsql,[data-theme=dark]
  border-top:1.5px solid var(--dp-error)}}
 .dpsql .dp-bar u{{top:0;bottom:0;width:0;border-left:1px solid rgba(128,128,128,.6)}}
 .dpsql .dp-foot{{margin-top:.5em;font-size:.92em}}
-.dpsql .dp-foot>*+*::before{{content:"·";opacity:.5;padding:0 .5em}}
 .dpsql .dp-card{{border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:.9em 1.1em}}
 .dpsql .dp-title{{font-size:.85em;letter-spacing:.04em;opacity:.68;margin-bottom:.5em}}
 .dpsql .dp-figures{{display:flex;flex-wrap:wrap;gap:.4em 2.4em;margin-bottom:.7em}}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from dpsql.display.numbers import NULL, Ends, number, with_error
+from dpsql.display.numbers import NULL, Ends, number, significant, with_error
 from dpsql.display.style import framed, text
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ class Cell:
     value: object
     ends: Ends | None = None
     """Where the value without noise lies, with 95 % probability; None where nothing is known of it."""
+    faint: bool = False
+    """Whether its column is mostly noise."""
 
     @property
     def is_number(self) -> bool:
@@ -57,7 +59,7 @@ def table(names: Sequence[str], rows: Sequence[Sequence[Cell]], total: int, rece
     head = "".join(map(_heading, names, scales, numeric))
     body = "".join(f"<tr>{''.join(map(_cell, row, scales, numeric))}</tr>" for row in rows)
     notes = [f"{len(rows)} of {total:,} rows are shown"] if total > len(rows) else []
-    foot = "".join(f"<span>{text(part)}</span>" for part in (*notes, *receipt))
+    foot = " · ".join(text(part) for part in (*notes, *receipt))
     return framed(
         f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
         f'<div class="dp-foot dp-muted">{foot}</div>'
@@ -72,6 +74,7 @@ def _heading(name: str, scale: Scale | None, numeric: bool) -> str:
 def _cell(cell: Cell, scale: Scale | None, numeric: bool) -> str:
     value, error = with_error(cell.value, cell.ends)
     shown = f'<span class="dp-null">{NULL}</span>' if cell.value is None else text(value)
+    shown = f'<span class="dp-faint">{shown}</span>' if cell.faint else shown
     written = f"<td{_aligned(numeric)}{_hint(cell)}>{shown}</td>"
     return f'{written}<td class="dp-error">{error}</td><td>{_bar(cell, scale)}</td>' if scale else written
 
@@ -83,7 +86,7 @@ def _aligned(numeric: bool) -> str:
 def _hint(cell: Cell) -> str:
     if cell.ends is None:
         return ""
-    return f' title="{text(cell.value)}; 95 %: {cell.ends[0]:.6g} to {cell.ends[1]:.6g}"'
+    return f' title="{text(cell.value)}; 95 %: [{significant(cell.ends[0], 6)}, {significant(cell.ends[1], 6)}]"'
 
 
 def _bar(cell: Cell, scale: Scale) -> str:

@@ -30,6 +30,7 @@ OPERATIONS: dict[str, str] = {
     "/": "doubles: nearest even; the divisor is not zero",
     "//": "whole numbers, cut off towards zero; the divisor is not zero",
     "%": "the remainder of //, with the sign of the dividend; also of decimals",
+    "double %": "the remainder of a division of doubles, exact, with the sign of the dividend; the divisor is not zero",
     "negate": "doubles and decimals",
     **dict.fromkeys(("&", "|", "xor"), "bits of whole numbers"),
     ">>": "a wide number divided by a power of two, rounded down",

@@ -78,4 +78,6 @@ def describe_server(database: str) -> tuple[str, dict[str, Described]]:
 def _check_driver(package: str) -> None:
     if find_spec(package) is None:
         name, extra = DRIVERS[package]
-        raise InterfaceError(f"the driver of {name} is not installed", hint=f"pip install 'dpsql[{extra}]'")
+        raise InterfaceError(
+            f"the driver of {name} is not installed", hint=f"pip install '.[{extra}]' in a clone of dpsql"
+        )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from dpsql.engines.cells import Cells, fetch_cells
 from dpsql.engines.duckdb.lock import lock
 from dpsql.errors import ProgrammingError
 
@@ -37,11 +38,15 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 
 @dataclass(frozen=True)
 class PostProcessed:
-    """The finished columns: their names, the engine's names of their types, and the rows."""
+    """The finished columns: their names, the engine's names of their types, and the cells."""
 
     names: tuple[str, ...]
     types: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
+    cells: Cells
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        return self.cells.rows
 
 
 class PostProcessor:
@@ -72,11 +77,8 @@ class PostProcessor:
                     if columns is not None:
                         cursor.register(f"_raw{table.name}", dict(columns))
                     cursor.execute(_view(table, filled=columns is not None))
-                cursor.execute(sql)
-                described = cursor.description or []
-                return PostProcessed(
-                    tuple(item[0] for item in described), tuple(str(item[1]) for item in described), cursor.fetchall()
-                )
+                described, cells = fetch_cells(cursor, sql)
+                return PostProcessed(tuple(name for name, _ in described), tuple(kind for _, kind in described), cells)
             except duckdb.Error as error:
                 problem = _complaint(error)
             finally:
@@ -98,6 +100,9 @@ def _view(table: PostProcessingTable, *, filled: bool) -> str:
     # Registered dates arrive as timestamps, decimals as text.
     typed = ", ".join(f'CAST({_total(table, name)} AS {kind}) AS "{name}"' for name, kind in table.stored.items())
     made = ", ".join(f'CAST({sql} AS {kind}) AS "{name}"' for name, (kind, sql) in table.columns.items())
+    if table.totals:
+        keys = [name for name in table.stored if name.startswith("_k")]
+        typed += "".join(f', GROUPING("{name}") AS _g{number}' for number, name in enumerate(keys))
     rows = f'SELECT {typed} FROM "_raw{table.name}"{table.totals}'
     return f'CREATE TEMP VIEW "{table.name}" AS SELECT {made or "NULL"} FROM ({rows})'
 

@@ -22,6 +22,8 @@ class Guarantees:
     """Table and column -> the type in which the database keeps every value apart."""
     present: Collection[tuple[str, str]] = frozenset()
     """The tables and columns that are NULL in no row."""
+    place: tuple[str, str] = ("memory", "main")
+    """The database and the schema in which the declared tables are."""
 
     def is_unique(self, table: str, column: str, kind: ColumnType) -> bool:
         """Whether the database itself guarantees that no two rows have the same value there, read as `kind`."""

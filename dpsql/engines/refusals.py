@@ -6,6 +6,7 @@ from dpsql.errors import Unsupported
 
 PATTERNS = "use LIKE, STARTS_WITH, ENDS_WITH, CONTAINS or SPLIT_PART"
 REFUSED: dict[str, tuple[str, str]] = {
+    "double %": ("% of doubles", "CAST both sides to DECIMAL(18, 6)"),
     "reverse": ("REVERSE", "compare the text as it is, or store it reversed"),
     "levenshtein": ("LEVENSHTEIN", "use LIKE or CONTAINS"),
     "glob": ("GLOB", PATTERNS),

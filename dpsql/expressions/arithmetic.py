@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.build import apply, arithmetic, double, integer, nonzero
+from dpsql.engine_sql.build import apply, arithmetic, double, integer, nonzero, test, when
 from dpsql.engine_sql.tree import Constant
 from dpsql.expressions.decimals import largest, operation_sql, product_decimal, sum_decimal
 from dpsql.expressions.function import Function, Misfit, Written
@@ -121,7 +121,7 @@ def divide_sql(arguments: Sequence[Written]) -> Term:
 def whole_divide_properties(arguments: Sequence[Properties]) -> Properties:
     need_numbers("//", arguments, 2)
     if not all(isinstance(properties.type, Integer) for properties in arguments):
-        raise Misfit("// takes two integers; use FLOOR(a / b) for other numbers")
+        return divide_properties(arguments)
     left, right = (range_of(properties) for properties in arguments)
     low_high = corners(lambda a, b: int(Fraction(a) / b), left, divisors(arguments[1], right))
     return number(arguments, Integer(), low_high, whole=True, nullable=_may_be_zero(arguments[1]))
@@ -130,12 +130,9 @@ def whole_divide_properties(arguments: Sequence[Properties]) -> Properties:
 def remainder_properties(arguments: Sequence[Properties]) -> Properties:
     need_numbers("%", arguments, 2)
     kind = number_type(arguments)
-    if isinstance(kind, Double):
-        raise Misfit("% takes integers and decimals")
     left, right = arguments
     whole = left.whole and right.whole
-    low, high = range_of(left)
-    ends = range_of(right)
+    (low, high), ends = argument_ranges(arguments)
     if None in ends:
         return number(arguments, kind, UNKNOWN, whole=whole, nullable=True)
     # The remainder takes the sign of the dividend and stays below the divisor and within the dividend.
@@ -146,12 +143,20 @@ def remainder_properties(arguments: Sequence[Properties]) -> Properties:
 
 
 def by_nonzero(operator: str, arguments: Sequence[Written]) -> Term:
-    """// and % with zero made NULL; the least integer divided by -1 leaves 64 bits."""
+    """// and % with zero made NULL; the least integer divided by -1 leaves 64 bits.
+
+    Of numbers that are not whole // is /, as it is in DuckDB.
+    """
     kind = number_type([argument.properties for argument in arguments])
+    if operator == "//" and not isinstance(kind, Integer):
+        return divide_sql(arguments)
     left, right = (written_as(kind, argument) for argument in arguments)
     divisor = nonzero(right, Constant(0, kind))
     if isinstance(kind, Integer):
         return arithmetic(operator, left, divisor)
+    if isinstance(kind, Double):
+        # What is left of an infinity is no number.
+        return when(test("is finite", left), apply("double %", left, divisor, kind=kind))
     return apply(operator, left, divisor, kind=kind)
 
 

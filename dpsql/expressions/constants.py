@@ -7,6 +7,7 @@ here, exactly, so that it narrows what it is compared with. What does not fit it
 from __future__ import annotations
 
 import operator
+import re
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from dpsql.expressions.properties import INT64
 from dpsql.expressions.ranges import EXACT_DECIMAL_DIGITS
 from dpsql.expressions.temporal.constants import OF_ONE_TYPE
 from dpsql.expressions.tree import Call, Literal
-from dpsql.schema.types import Decimal, Double, Integer
+from dpsql.schema.types import Boolean, Decimal, Double, Integer, Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,12 +27,98 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
 
 OPERATORS = ("+", "-", "*", "/", "%")
+NUMERIC = {
+    *OPERATORS,
+    *("//", "negate", "&", "|", "XOR", "ABS", "SIGN", "SQRT", "CBRT", "LN", "LOG10", "LOG2", "EXP", "POWER"),
+    *("SIN", "COS", "TAN", "ASIN", "ACOS", "ATAN", "ATAN2", "DEGREES", "RADIANS"),
+    *("FLOOR", "CEIL", "ROUND", "TRUNC"),
+}
+"""Functions of numbers."""
 EXACT: dict[str, Callable[..., int | Fraction]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
     "negate": operator.neg,
 }
+
+
+COMPARISONS = {"=", "<>", "<", "<=", ">", ">=", "IS NOT DISTINCT FROM", "IS DISTINCT FROM", "IN"}
+ONE_KIND = {*COMPARISONS, "COALESCE", "NULLIF", "LEAST", "GREATEST", "+", "-"}
+"""Where a text literal is read as what it stands beside."""
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+TRUTHS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+
+def read_texts(function: str, arguments: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    """A text literal beside numbers or booleans is read as one: n = '3'; a 1 beside booleans is true."""
+    kinds = [argument.type for argument in arguments if not isinstance(argument.type, Text)]
+    known = [kind for kind in kinds if isinstance(kind, Integer | Decimal | Double | Boolean)]
+    if function not in ONE_KIND or not known or len(known) < len(kinds):
+        return arguments
+    if any(isinstance(argument.type, Text) and not _is_text(argument) for argument in arguments):
+        return arguments
+    kept = arguments[:1] if function == "NULLIF" else ()  # whose answer is of its first argument's type
+    booleans = [isinstance(kind, Boolean) for kind in known]
+    if all(booleans):
+        read = [_as_truth(argument) if _is_text(argument) else argument for argument in arguments]
+    elif any(booleans):
+        read = [_as_truth(argument) if function in COMPARISONS else argument for argument in arguments]
+    else:
+        read = [_as_number(argument, known) if _is_text(argument) else argument for argument in arguments]
+    return (*kept, *read[len(kept) :])
+
+
+def _is_text(argument: Expression) -> bool:
+    return isinstance(argument, Literal) and isinstance(argument.value, str)
+
+
+def _as_truth(argument: Expression) -> Expression:
+    if not isinstance(argument, Literal) or isinstance(argument.value, bool) or argument.value is None:
+        return argument
+    if isinstance(argument.value, str) or argument.value in (0, 1):
+        truth = TRUTHS.get(str(argument.value).lower())
+        if truth is not None:
+            return Literal(truth, Boolean(), argument.at)
+    raise ProgrammingError(
+        f"{argument.value!r} is no boolean", at=argument.at, hint="write TRUE or FALSE, or leave the comparison out"
+    )
+
+
+def _as_number(argument: Expression, kinds: Iterable[ColumnType]) -> Expression:
+    """A whole number beside integers; a decimal with as many digits as there are; a double beside doubles."""
+    assert isinstance(argument, Literal)
+    assert isinstance(argument.value, str)
+    text, kind = argument.value.strip(), _widest(kinds)
+    number = Fraction(text) if NUMBER.fullmatch(text) else None
+    if number is not None and isinstance(kind, Double):
+        number = Fraction(float(number))
+    scale = kind.scale if isinstance(kind, Decimal) else 0
+    whole = number is not None and (number * 10**scale).denominator == 1
+    if number is None or not (isinstance(kind, Double) or (whole and _fits(number, kind))):
+        raise ProgrammingError(
+            f"{argument.value!r} is no {kind.name}", at=argument.at, hint="write the number itself, without quotes"
+        )
+    return Literal(int(number) if isinstance(kind, Integer) else number, kind, argument.at)
+
+
+def _widest(kinds: Iterable[ColumnType]) -> ColumnType:
+    found = list(kinds)
+    if any(isinstance(kind, Double) for kind in found):
+        return Double()
+    decimals = [kind for kind in found if isinstance(kind, Decimal)]
+    return max(decimals, key=lambda kind: kind.scale) if decimals else Integer()
+
+
+def read_nulls(function: str, arguments: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    """NULL among numbers is one of them."""
+    if function not in NUMERIC or not any(map(_is_null, arguments)):
+        return arguments
+    known = next((argument.type for argument in arguments if not _is_null(argument)), Integer())
+    return tuple(Literal(None, known, argument.at) if _is_null(argument) else argument for argument in arguments)
+
+
+def _is_null(argument: Expression) -> bool:
+    return isinstance(argument, Literal) and argument.value is None
 
 
 def read_numbers(function: str, arguments: tuple[Expression, ...]) -> tuple[Expression, ...]:

@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, Unsupported
-from dpsql.expressions import lower_special
+from dpsql.expressions import comparison, lower_positions, lower_special, lower_words
 from dpsql.expressions.arithmetic import DECIMAL_RULES
-from dpsql.expressions.constants import folded, read_numbers
+from dpsql.expressions.constants import folded, read_nulls, read_numbers, read_texts
 from dpsql.expressions.decimals import is_certain
 from dpsql.expressions.emit import check_depth, check_parts
 from dpsql.expressions.function import Function, Misfit
+from dpsql.expressions.mismatches import mismatch
+from dpsql.expressions.refusals import refusal
 from dpsql.expressions.table import FUNCTIONS as FUNCTIONS
 from dpsql.expressions.table import NODES, PARSER_NOTES
 from dpsql.expressions.temporal import lower as lower_dates
 from dpsql.expressions.temporal.constants import read_dates
+from dpsql.expressions.temporal.formats import lower_format
 from dpsql.expressions.tree import Call, Expression, reads_adaptive, type_properties
 from dpsql.schema.types import Decimal
 from dpsql.source import Place
@@ -30,7 +32,14 @@ from dpsql.source import Place
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-SPECIAL = {**lower_special.SPECIAL, **lower_dates.SPECIAL}
+COMPARISONS = {function.name for function in comparison.FUNCTIONS} - {"AND", "OR", "NOT", "IS NULL"}
+SPECIAL = {
+    **lower_special.SPECIAL,
+    **lower_positions.SPECIAL,
+    **lower_words.SPECIAL,
+    **lower_dates.SPECIAL,
+    exp.TimeToStr: lower_format,
+}
 
 
 @dataclass(frozen=True)
@@ -58,11 +67,15 @@ class Lowering:
     def build(self, name: str | Function, node: exp.Expr, arguments: tuple[Expression, ...]) -> Expression:
         function = name if isinstance(name, Function) else FUNCTIONS[name]
         place = self.place(node)
-        arguments = read_numbers(function.name, read_dates(function.name, arguments))
+        for read in (read_nulls, read_dates, read_texts, read_numbers):
+            arguments = read(function.name, arguments)
         try:
             properties = function.properties([type_properties(argument) for argument in arguments])
-        except Misfit as problem:
-            raise ProgrammingError(str(problem), at=place, hint=f"write it like  {function.takes}") from None
+        except Misfit as misfit:
+            problem, hint = str(misfit), f"write it like  {function.takes}"
+            if function.name in COMPARISONS:
+                problem, hint = mismatch(function.name, arguments) or (problem, hint)
+            raise ProgrammingError(problem, at=place, hint=hint) from None
         call = Call(function, arguments, properties.type, place)
         check_depth(call)
         check_parts(call.parts, place)
@@ -115,43 +128,3 @@ def _only_place(node: exp.Expr, source: str) -> Place | None:
         return None
     found = list(re.finditer(rf"\b{node.sql_name()}\b", source, re.IGNORECASE))
     return Place(source, found[0].start(), found[0].end() - 1) if len(found) == 1 else None
-
-
-# Why a function is not in the table, said so that the analyst knows what to write instead.
-
-CHANCE = ("the answer would depend on chance", "leave it out; dpsql adds the noise itself")
-CLOCK = ("the answer would depend on when it is asked", "write the date itself: DATE '2024-01-31'")
-STATE = ("the answer would depend on what was asked before", "leave it out")
-SESSION = ("the answer would depend on who asks and where", "write the value itself")
-TIMES = (
-    "an interval is only added to a date or taken from one",
-    "write  day + INTERVAL 3 MONTH  or  DATE_DIFF('day', a, b)",
-)
-NO_OTHER = "the functions that can be are listed in docs/sql.md"
-
-VOLATILE = {
-    CHANCE: "RAND RANDOM UUID GEN_RANDOM_UUID UUIDV4 UUIDV7 SETSEED",
-    CLOCK: "NOW TODAY CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_DATETIME LOCALTIME LOCALTIMESTAMP AGE "
-    "GET_CURRENT_TIME GET_CURRENT_TIMESTAMP TRANSACTION_TIMESTAMP",
-    STATE: "NEXTVAL CURRVAL TXID_CURRENT GETVARIABLE",
-    SESSION: "CURRENT_USER CURRENT_VERSION CURRENT_SCHEMA CURRENT_DATABASE CURRENT_SETTING GETENV VERSION",
-    TIMES: "INTERVAL",
-}
-REASONS = {name: reason for reason, names in VOLATILE.items() for name in names.split()}
-
-
-def refusal(node: exp.Expr, place: Place | None) -> Unsupported:
-    name = spoken(node)
-    if name in REASONS:
-        reason, hint = REASONS[name]
-        return Unsupported(f"{name} cannot be used below an aggregate: {reason}", at=place, hint=hint)
-    close = get_close_matches(name, FUNCTIONS, n=3, cutoff=0.5)
-    hint = "close to it: " + ", ".join(FUNCTIONS[match].takes for match in close) if close else NO_OTHER
-    return Unsupported(f"{name} cannot be used below an aggregate", at=place, hint=hint)
-
-
-def spoken(node: exp.Expr) -> str:
-    """The name that the analyst wrote, as far as the parser has kept it."""
-    if isinstance(node, exp.Anonymous):
-        return node.name.upper()
-    return node.sql_name() if isinstance(node, exp.Func) else node.key.upper()

@@ -10,6 +10,7 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError, SchemaError, SqlSyntaxError, Unsupported
 from dpsql.expressions.casts import NARROW_INTEGERS, cast_to
 from dpsql.expressions.temporal.constants import read_dates, read_moment
+from dpsql.expressions.temporal.intervals import is_interval
 from dpsql.expressions.tree import Expression, Literal
 from dpsql.schema.types import WIDEST_DECIMAL, Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
 
 TRIMS = {None: "TRIM", "BOTH": "TRIM", "LEADING": "LTRIM", "TRAILING": "RTRIM"}
-LOGARITHMS = {"2": "LOG2", "10": "LOG10"}
 PADS = {True: "LPAD", False: "RPAD"}
 
+UNSIGNED = {"UTINYINT": 8, "USMALLINT": 16, "UINT": 32, "UBIGINT": 64}
 TYPES: dict[str, ColumnType] = {
-    "BIGINT": Integer(),
+    **dict.fromkeys(("BIGINT", "INT128"), Integer()),
     "DOUBLE": Double(),
     **dict.fromkeys(("TEXT", "VARCHAR"), Text()),
     "BOOLEAN": Boolean(),
@@ -61,6 +62,10 @@ def lower_negative(lowering: Lowering, node: exp.Expr) -> Expression:
 
 def lower_between(lowering: Lowering, node: exp.Expr) -> Expression:
     lowering.only(node, ("this", "low", "high", "symmetric"))
+    low, high = node.args["low"], node.args["high"]
+    if is_interval(low) and is_interval(high) and not node.args.get("symmetric"):
+        ends = exp.GTE(this=node.this, expression=low), exp.LTE(this=node.this, expression=high)
+        return lowering.call("AND", node, ends)
     value, low, high = read_dates("IN", tuple(lowering.lower(node.args[key]) for key in ("this", "low", "high")))
 
     def within(first: Expression, last: Expression) -> Expression:
@@ -112,12 +117,24 @@ def lower_if(lowering: Lowering, node: exp.Expr) -> Expression:
 
 def lower_cast(lowering: Lowering, node: exp.Expr) -> Expression:
     lowering.only(node, ("this", "to"))
+    if node.args["to"].this.value in UNSIGNED:
+        return _unsigned(lowering, node, UNSIGNED[node.args["to"].this.value])
     function = cast_function(lowering, node)
     value = lowering.lower(node.this)
     kind = TYPES.get(node.args["to"].this.value)
     if isinstance(value, Literal) and isinstance(value.value, str) and isinstance(kind, Date | Timestamp):
         return read_moment(value, kind)
     return lowering.build(function, node, (value,))
+
+
+def _unsigned(lowering: Lowering, node: exp.Expr, bits: int) -> Expression:
+    """What does not fit is NULL, as it is for all casts."""
+    value = lowering.build(cast_to(Integer()), node, (lowering.lower(node.this),))
+    least, most = Literal(0, Integer()), Literal((1 << min(bits, 63)) - 1, Integer())
+    inside = lowering.build(
+        "AND", node, (lowering.build(">=", node, (value, least)), lowering.build("<=", node, (value, most)))
+    )
+    return lowering.build("CASE", node, (inside, value, Literal(None, Text())))
 
 
 def cast_function(lowering: Lowering, node: exp.Expr) -> Function:
@@ -127,13 +144,19 @@ def cast_function(lowering: Lowering, node: exp.Expr) -> Function:
         return _decimal_cast(lowering, node)
     if name in NARROW_INTEGERS and not to.expressions:
         return cast_to(Integer(), name)
-    if name in TYPES and not to.expressions:
+    # VARCHAR(10) holds longer texts too.
+    if name in TYPES and (not to.expressions or isinstance(TYPES[name], Text)):
         return cast_to(TYPES[name])
     raise Unsupported(
-        f"there is no cast to {to.sql('duckdb')}",
+        f"there is no cast to {_type_name(to)}",
         at=lowering.place(node),
         hint="cast to BIGINT, DOUBLE, DECIMAL(p, s), VARCHAR, BOOLEAN, DATE or TIMESTAMP",
     )
+
+
+def _type_name(to: exp.Expr) -> str:
+    """FLOAT, and not REAL, which the parser would write for it."""
+    return "FLOAT" if to.this.value == "FLOAT" else to.sql("duckdb")
 
 
 def _decimal_cast(lowering: Lowering, node: exp.Expr) -> Function:
@@ -181,25 +204,6 @@ def lower_pad(lowering: Lowering, node: exp.Expr) -> Expression:
     return lowering.call(name, node, (node.this, node.expression, *([fill] if fill else [])))
 
 
-def lower_log(lowering: Lowering, node: exp.Expr) -> Expression:
-    """LOG(x) is the logarithm to base 10."""
-    lowering.only(node, ("this", "expression"))
-    if node.args.get("expression") is None:
-        return lowering.call("LOG10", node, (node.this,))
-    if isinstance(node.this, exp.Literal) and node.this.name in LOGARITHMS:
-        return lowering.call(LOGARITHMS[node.this.name], node, (node.expression,))
-    raise lowering.refuse(node)
-
-
-def lower_bracket(lowering: Lowering, node: exp.Expr) -> Expression:
-    """text[2] is its second character."""
-    lowering.only(node, ("this", "expressions"))
-    index = node.expressions[0]
-    if len(node.expressions) != 1 or not isinstance(index, exp.Literal) or not index.is_int:
-        raise lowering.refuse(node)
-    return lowering.call("SUBSTRING", node, (node.this, index, exp.Literal.number(1)))
-
-
 def lower_in(lowering: Lowering, node: exp.Expr) -> Expression:
     if node.args.get("query") is not None:
         return lower_subquery(lowering, node)
@@ -235,8 +239,6 @@ SPECIAL: dict[type[exp.Expr], Callable[[Lowering, exp.Expr], Expression]] = {
     exp.RegexpILike: lower_insensitive,
     exp.Trim: lower_trim,
     exp.Pad: lower_pad,
-    exp.Log: lower_log,
     **dict.fromkeys((exp.Subquery, exp.Select, exp.Union, exp.Exists), lower_subquery),
     exp.In: lower_in,
-    exp.Bracket: lower_bracket,
 }

@@ -88,6 +88,12 @@ def length_properties(arguments: Sequence[Properties]) -> Properties:
     return bounded(Integer(), min(sizes, default=0), max(sizes, default=None), nullable=arguments[0].nullable)
 
 
+def bytes_properties(arguments: Sequence[Properties]) -> Properties:
+    need_text("STRLEN", arguments[0])
+    sizes = [len(str(value).encode()) for value in arguments[0].values or ()]
+    return bounded(Integer(), min(sizes, default=0), max(sizes, default=None), nullable=arguments[0].nullable)
+
+
 def cut_properties(name: str, least: int, arguments: Sequence[Properties]) -> Properties:
     """A piece of a text, by constant positions and lengths."""
     need_count(name, arguments, *((2, 3) if name == "SUBSTRING" else (2,)))
@@ -96,7 +102,7 @@ def cut_properties(name: str, least: int, arguments: Sequence[Properties]) -> Pr
     need_constants(name, positions, int)
     start, *length = (int(properties.constant) for properties in positions)  # type: ignore[arg-type]
     if not least <= start <= FARTHEST or not all(0 <= size <= FARTHEST for size in length):
-        raise Misfit(f"{name} takes positions from {least} and lengths from 0, both up to {FARTHEST}")
+        raise Misfit(f"{name} takes positions and lengths between {least} and {FARTHEST}")
     return grown(text.nullable, text.growth)
 
 
@@ -116,7 +122,7 @@ def split_properties(arguments: Sequence[Properties]) -> Properties:
     need_constants("SPLIT_PART", [delimiter], str)
     if not delimiter.constant:
         raise Misfit("SPLIT_PART takes a delimiter that is not empty")
-    return cut_properties("SPLIT_PART", 1, [text, index])
+    return cut_properties("SPLIT_PART", -FARTHEST, [text, index])
 
 
 def position_properties(arguments: Sequence[Properties]) -> Properties:
@@ -212,9 +218,10 @@ FUNCTIONS = (
     _text("RTRIM", "RTRIM(text [, 'characters'])", 1, 2),
     _text("REPLACE", "REPLACE(text, 'from', 'to')", 3),
     Function("LENGTH", "LENGTH(text)", length_properties, partial(call_sql, "length")),
+    Function("STRLEN", "STRLEN(text)", bytes_properties, partial(call_sql, "bytes")),
     _cut("SUBSTRING", 1, "SUBSTRING(text, start [, length])"),
-    _cut("LEFT", 0, "LEFT(text, length)"),
-    _cut("RIGHT", 0, "RIGHT(text, length)"),
+    _cut("LEFT", -FARTHEST, "LEFT(text, length)"),
+    _cut("RIGHT", -FARTHEST, "RIGHT(text, length)"),
     _pad("LPAD"),
     _pad("RPAD"),
     Function("SPLIT_PART", "SPLIT_PART(text, 'delimiter', index)", split_properties, partial(call_sql, "split_part")),

@@ -17,13 +17,22 @@ from typing import TYPE_CHECKING, Any
 from dpsql.accounting.exact import exact
 from dpsql.accounting.ledger.store import whole_path
 from dpsql.dbapi import Connection, connect
-from dpsql.errors import InterfaceError, LedgerError, ProgrammingError, SchemaError, UnboundedColumn, UnknownName
+from dpsql.errors import (
+    BudgetExhausted,
+    InterfaceError,
+    LedgerError,
+    ProgrammingError,
+    SchemaError,
+    UnboundedColumn,
+    UnknownName,
+)
 from dpsql.frames.accounts import MEMORY, Account, enter, find
 from dpsql.frames.answer import Answer
 from dpsql.frames.declare import bounds_hint, declare, narrowed
 from dpsql.frames.randomized import Randomized, randomized
 from dpsql.frames.vocabulary import Vocabulary
-from dpsql.frames.write_sql import ROWS, TABLE, bin_edges, histogram, select
+from dpsql.frames.write_sql import ROWS, TABLE, bin_edges, column_key, histogram, period_key, select
+from dpsql.listing import list_columns
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
@@ -35,9 +44,12 @@ if TYPE_CHECKING:
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.ledger.ledger import OnFailure
     from dpsql.explanation import Explanation
+    from dpsql.frames.write_sql import Key
+    from dpsql.listing import Listing
     from dpsql.schema.types import ColumnType
     from dpsql.session import Session
 
+EXAMPLE = 'df.dp.protect(unit="customer_id", bounds={"amount": (0, 500)}, epsilon=1.0, delta=1e-6)'
 UNDECLARED = (
     "the frame has it, but protect() did not declare it: protect again if it is new, which keeps the account; "
     "else give it a name and a type that SQL has"
@@ -162,6 +174,16 @@ class PrivateFrame(Vocabulary):
         """What may be spent, is spent and is left, for this frame and all that share its account."""
         return self._account().session.budget
 
+    def describe_schema(self) -> Listing:
+        """The declared columns: types, bounds, values, and who the unit is."""
+        return list_columns(self._account().schema, TABLE)
+
+    def __repr__(self) -> str:
+        if self._note is None:
+            return f"<df.dp of a frame that is not protected yet: {EXAMPLE}>"
+        budget, unit = self.budget, self._account().schema.tables[TABLE].unit_column
+        return f'<df.dp: people by "{unit}", epsilon {budget.remaining.epsilon:.4g} of {budget.epsilon:.4g} left>'
+
     def resume(self) -> None:
         """Lifts the suspension that a failed question left behind, once it is known why it failed."""
         self._account().session.resume()
@@ -169,14 +191,22 @@ class PrivateFrame(Vocabulary):
     def groupby(self, keys: str | Sequence[str]) -> Vocabulary:
         """Count, sum, mean and so on for each group."""
         several = (keys,) if isinstance(keys, str) else tuple(keys) if isinstance(keys, list | tuple) else ()
-        if not several:
+        if not several or not all(isinstance(key, str) for key in several):
             raise ProgrammingError(f"groups are made by columns, not by {keys!r}", hint='write groupby("region")')
-        return Groups(self, several)
+        return Groups(self, tuple(map(column_key, several)))
+
+    def resample(self, period: str, *, on: str) -> Vocabulary:
+        """Count, sum, mean and so on for each month, week or another period of a date: resample("MS", on="day")."""
+        return Groups(self, (period_key(on, period),))
+
+    def crosstab(self, rows: str, columns: str, **options: Any) -> Answer:
+        """The number of rows for each pair of values, one pair below the other."""
+        return self.groupby([rows, columns]).count(**options)
 
     def value_counts(self, column: str, **options: Any) -> Answer:
         """The number of rows with each value, most frequent first."""
         self._check_columns([column])
-        return self._ask(select(ROWS, [column], largest_first=True), None, options)
+        return self._ask(select(ROWS, [column_key(column)], largest_first=True), None, options)
 
     def hist(self, column: str, bins: int | Sequence[Any] = 10, **options: Any) -> Answer:
         """The number of rows in each bin, which is named by its lower edge; the last bin holds its upper edge too.
@@ -214,6 +244,10 @@ class PrivateFrame(Vocabulary):
         except UnboundedColumn as error:
             error.hint = bounds_hint(error.columns[0]) if error.columns else error.hint
             raise
+        except BudgetExhausted as error:
+            if not error.fitting:
+                error.hint = "nothing is left of what protect() allowed: keep the answers that you have"
+            raise
         except UnknownName as error:
             if error.at is not None and error.at.marked.strip('"') in self._labels():
                 error.hint = UNDECLARED
@@ -223,7 +257,7 @@ class PrivateFrame(Vocabulary):
         if self._note is None:
             raise InterfaceError(
                 "this frame is not protected",
-                hint='first df.dp.protect(unit="customer_id", bounds={"amount": (0, 500)}, epsilon=1.0, delta=1e-6); '
+                hint=f"first {EXAMPLE}; "
                 "a frame made from a protected one takes over its account with dp.protect_like(that_one)",
             )
         return find(self._note, self._labels(), self._empty)
@@ -292,7 +326,7 @@ class PrivateFrame(Vocabulary):
 class Groups(Vocabulary):
     """The groups of a frame by its keys."""
 
-    def __init__(self, door: PrivateFrame, keys: tuple[str, ...]) -> None:
+    def __init__(self, door: PrivateFrame, keys: tuple[Key, ...]) -> None:
         self._door = door
         self._keys = keys
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from dpsql.dbapi import Cursor
 from dpsql.errors import InterfaceError
-from dpsql.result import LEVEL, with_error
 
 
 class Answer(Cursor):
@@ -25,13 +24,3 @@ class Answer(Cursor):
 
     def __float__(self) -> float:
         return float(self.value)
-
-    def __repr__(self) -> str:
-        if self._result is None:  # EXPLAIN answers in lines
-            return "\n".join(line for (line,) in self._rows())
-        table = [self.result.names]
-        for row in self.result.full_rows:
-            cells = zip(row, self.result.columns, strict=False)
-            table.append([with_error(value, column.interval(row, value, LEVEL)) for value, column in cells])
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        return "\n".join("  ".join(map(str.rjust, line, widths)) for line in table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpsql.aggregates.table import WORDS
 from dpsql.engines import quoting
@@ -37,14 +37,70 @@ def aggregate(function: object, column: object, name: str | None = None) -> str:
     return f"{call} AS {quoted(f'{column}_{function}' if name is None else name)}"
 
 
-def quantile(column: object, q: object) -> str:
+class Key(NamedTuple):
+    """By what rows are grouped: a column, or an expression over one."""
+
+    column: str
+    sql: str
+
+
+def column_key(column: str) -> Key:
+    return Key(column, quoted(column))
+
+
+def period_key(column: str, period: object) -> Key:
     """
-    >>> quantile("age", 0.9)
+    >>> period_key("day", "MS").sql, period_key("day", "1w").sql
+    ('DATE_TRUNC(\'month\', "day")', 'DATE_TRUNC(\'week\', "day")')
+    """
+    unit = PERIODS.get(str(period)) or PERIODS.get(str(period).lower())
+    if unit is None:
+        raise ProgrammingError(f"{period!r} is not a period", hint="write day, week, month, quarter or year")
+    return Key(column, f"DATE_TRUNC('{unit}', {quoted(column)})")
+
+
+PERIODS = {
+    name: unit
+    for unit, names in {
+        "hour": "hour h H 1h",
+        "day": "day d D 1d",
+        "week": "week w W 1w",
+        "month": "month M MS ME 1mo",
+        "quarter": "quarter Q QS QE 1q",
+        "year": "year Y YS YE A 1y",
+    }.items()
+    for name in names.split()
+}
+"""As pandas and polars write them, and in words."""
+
+
+def quantiles(column: object, q: object) -> str:
+    """
+    >>> quantiles("age", 0.9)
     'QUANTILE_CONT("age", 0.9) AS "age_quantile"'
+    >>> quantiles("age", [0.1, 0.9])
+    'QUANTILE_CONT("age", 0.1) AS "age_0.1", QUANTILE_CONT("age", 0.9) AS "age_0.9"'
     """
+    if isinstance(q, Sequence) and not isinstance(q, str) and q:
+        return ", ".join(_quantile(column, part, f"{column}_{part}") for part in q)
+    return _quantile(column, q, f"{column}_quantile")
+
+
+def _quantile(column: object, q: object, name: str) -> str:
     if isinstance(q, bool) or not isinstance(q, int | float) or not 0 <= q <= 1:
         raise ProgrammingError(f"a quantile lies between 0 and 1, unlike {q!r}", hint='write quantile("age", 0.9)')
-    return f"QUANTILE_CONT({quoted(column)}, {float(q)!r}) AS {quoted(f'{column}_quantile')}"
+    return f"QUANTILE_CONT({quoted(column)}, {float(q)!r}) AS {quoted(name)}"
+
+
+def correlation(column: str, other: str) -> str:
+    return f"CORR({quoted(column)}, {quoted(other)}) AS {quoted(f'{column}_{other}_corr')}"
+
+
+def described(column: str) -> str:
+    """What pandas' describe() says of a column, in its words."""
+    plain = [aggregate(word, column, word) for word in ("count", "mean", "std", "min")]
+    quartiles = [_quantile(column, part, f"{100 * part:g}%") for part in (0.25, 0.5, 0.75)]
+    return ", ".join([*plain, *quartiles, aggregate("max", column, "max")])
 
 
 def aggregates(by_column: object, named: Mapping[str, tuple[Any, ...]]) -> tuple[str, list[str]]:
@@ -69,17 +125,17 @@ def aggregates(by_column: object, named: Mapping[str, tuple[Any, ...]]) -> tuple
     return written, [column for column, _, _ in calls]
 
 
-def select(written: str, keys: Sequence[str], *, largest_first: bool = False) -> str:
+def select(written: str, keys: Sequence[Key], *, largest_first: bool = False) -> str:
     """As in pandas, rows without a key are in no group, and groups are in the order of their keys.
 
-    >>> select(ROWS, ["region"])
+    >>> select(ROWS, [column_key("region")])
     'SELECT "region", COUNT(*) AS "count" FROM df WHERE "region" IS NOT NULL GROUP BY 1 ORDER BY 1'
     """
-    names = [quoted(key) for key in keys]
+    names = [key.sql if key.sql == quoted(key.column) else f"{key.sql} AS {quoted(key.column)}" for key in keys]
     query = f"SELECT {', '.join([*names, written])} FROM {TABLE}"
     if not names:
         return query
-    known = " AND ".join(f"{name} IS NOT NULL" for name in names)
+    known = " AND ".join(f"{quoted(key.column)} IS NOT NULL" for key in keys)
     places = ", ".join(str(place) for place in range(1, len(names) + 1))
     order = f"{len(names) + 1} DESC" if largest_first else places
     return f"{query} WHERE {known} GROUP BY {places} ORDER BY {order}"

@@ -14,7 +14,7 @@ from dpsql.local.subset_selection import SubsetSelection
 from dpsql.local.unary import BitReports, OptimizedUnaryEncoding
 from dpsql.schema.model import Collected
 from dpsql.schema.model import Column as DeclaredColumn
-from dpsql.schema.problems import Document, first_problem
+from dpsql.schema.problems import Document, all_problems
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _checked(entry: dict[str, Any]) -> Collected:
     try:
         column = DeclaredColumn.model_validate(entry)
     except ValidationError as error:
-        problem = first_problem(error, Document())
+        problem = all_problems(error, Document())
     else:
         assert column.collected is not None
         return column.collected

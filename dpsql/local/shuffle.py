@@ -31,6 +31,8 @@ BEYOND = 2 * math.exp(-(REACH**2) / 2)
 ROUNDING = 1e-9
 """Relative error of all sums below, with much to spare."""
 HALVINGS = 40
+MOST_PEOPLE = 10**8
+"""What holds for so many holds for more, who hide each other better."""
 
 
 def shuffled_epsilon(epsilon: object, n: int, delta: object) -> float:
@@ -46,7 +48,7 @@ def shuffled_epsilon(epsilon: object, n: int, delta: object) -> float:
         raise ProgrammingError(f"n is how many people report, not {n!r}", hint="write n=10_000, for example")
     if not 0 < most < 1:
         raise ProgrammingError("delta lies between 0 and 1", hint="write delta=1e-6, for example")
-    clones = _clones(local, n)
+    clones = _clones(local, min(n, MOST_PEOPLE))
     low, high = 0.0, local
     if _delta(high, clones) > most:
         return local
@@ -104,18 +106,29 @@ def _delta(central: float, clones: list[tuple[float, _Coins]]) -> float:
 
 
 def _log_binomial(n: int, k: NDArray[np.int64], chance: float) -> Floats:
-    ways = _log_factorial(np.array([n])) - _log_factorial(k) - _log_factorial(n - k)
-    if chance == 1.0:
+    """Loader 2000: by how far k is from its mean, so that no large terms cancel, however many people there are."""
+    if n == 0 or chance == 1.0:
         return np.where(k == n, 0.0, -np.inf)
-    return np.asarray(ways + k * math.log(chance) + (n - k) * math.log1p(-chance))
+    inner = np.clip(k, 1, max(1, n - 1)).astype(float)
+    others = np.maximum(n - inner, 1.0)
+    found = _stirling(np.array([float(n)])) - _stirling(inner) - _stirling(others)
+    found -= _deviance(inner, n * chance) + _deviance(others, n * (1 - chance))
+    found -= np.log(2 * math.pi * inner * others / n) / 2
+    return np.select([k == 0, k == n], [n * math.log1p(-chance), n * math.log(chance)], found)
 
 
-SMALL = np.array([math.lgamma(number + 1) for number in range(64)])
+def _deviance(x: Floats, mean: float) -> Floats:
+    """x ln(x / mean) + mean - x."""
+    distance = (x - mean) / mean
+    return np.asarray(mean * ((1 + distance) * np.log1p(distance) - distance))
 
 
-def _log_factorial(numbers: NDArray[np.int64]) -> Floats:
-    """Stirling's series; from 64 on the first term left out is below 1e-19."""
-    x = np.maximum(numbers, 64).astype(float) + 1
-    series = 1 / (12 * x) - 1 / (360 * x**3) + 1 / (1260 * x**5) - 1 / (1680 * x**7)
-    large = (x - 0.5) * np.log(x) - x + 0.5 * math.log(2 * math.pi) + series
-    return np.where(numbers < 64, SMALL[np.minimum(numbers, 63)], large)
+SMALL = np.array([0.0, *(math.lgamma(x + 1) - (x + 0.5) * math.log(x) + x for x in range(1, 64))])
+SMALL -= 0.5 * math.log(2 * math.pi)
+
+
+def _stirling(x: Floats) -> Floats:
+    """ln x! - ln(sqrt(2 pi x) (x / e)^x). From 64 on the first term of the series that is left out is below 1e-19."""
+    large = np.maximum(x, 64)
+    series = 1 / (12 * large) - 1 / (360 * large**3) + 1 / (1260 * large**5) - 1 / (1680 * large**7)
+    return np.where(x < 64, SMALL[np.minimum(x, 63).astype(np.int64)], series)

@@ -70,7 +70,7 @@ def _arrow() -> Any:
     try:
         import pyarrow as pa
     except ImportError:
-        raise NotSupportedError("files are read with pyarrow", hint="pip install 'dpsql[arrow]'") from None
+        raise NotSupportedError("files are read with pyarrow", hint="pip install pyarrow") from None
     return pa
 
 

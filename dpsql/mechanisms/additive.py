@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dpsql.accounting.events import Composed, Event, PureRelease, Repeated
 
@@ -26,30 +26,38 @@ class Allowance:
 
     epsilon: Fraction
     delta: Fraction
-    measures: int
     filter: Filter
 
 
 @dataclass(frozen=True)
-class Dose:
-    """What the measures of one release get."""
+class Share:
+    """A measure that one unit moves in at most so many groups, and its part of the allowance."""
 
-    noise: Callable[[int, int], Noise]
-    """For a measure that one unit moves in at most so many groups, in each by at most so much."""
-    event: Event
-    """All of them together."""
-    alone: Callable[[int], Event]
-    """One of them by itself, by its groups; Free where they have one price as a whole."""
-    alone_epsilon: Fraction
-    """By how much the query's epsilon falls if one of them is not released."""
+    groups: int
+    part: Fraction
+
+
+@dataclass(frozen=True)
+class Dose:
+    """What one measure gets."""
+
+    noise: Callable[[int], Noise]
+    """For a measure that one unit moves in each group by at most so much."""
+    alone: Event
+    """The measure by itself; Free where those of a release have one price as a whole."""
+    epsilon: Fraction
+    """By how much the query's epsilon falls if it is not released."""
 
 
 class AdditiveMechanism(ABC):
     """One kind of noise for all measures of a query."""
 
+    falloff: ClassVar[int]
+    """The variance of a measure is inverse to this power of its part of the allowance."""
+
     @abstractmethod
-    def calibrate(self, allowance: Allowance, groups: Sequence[int]) -> Dose:
-        """For a release with some (at least one) of the measures, by the number of groups that one unit moves."""
+    def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Dose], Event]:
+        """For a release with some (at least one) of the measures: what each gets, and all of them together."""
 
     @abstractmethod
     def epsilon_at(self, precision: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
@@ -63,6 +71,8 @@ class AdditiveMechanism(ABC):
 class PureMechanism(AdditiveMechanism):
     """Each measure is epsilon-DP by itself, and each group of it epsilon/groups; its error falls as 1/epsilon."""
 
+    falloff = 2
+
     @abstractmethod
     def noise(self, groups: int, linf: int, epsilon: Fraction) -> Noise:
         """Makes a measure that one unit moves in so many groups, in each by at most linf, epsilon/groups-DP in each."""
@@ -70,15 +80,14 @@ class PureMechanism(AdditiveMechanism):
     def event(self, epsilon: Fraction) -> Event:
         return PureRelease(epsilon)
 
-    def calibrate(self, allowance: Allowance, groups: Sequence[int]) -> Dose:
-        each = allowance.epsilon / allowance.measures
+    def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Dose], Event]:
+        doses = [self._dose(allowance.epsilon * share.part, max(1, share.groups)) for share in shares]
+        return doses, Composed(tuple(dose.alone for dose in doses))
 
-        def alone(groups: int) -> Event:
-            """Every group has noise of its own, so that curves count what each of them loses."""
-            return Repeated((self.event(each / max(1, groups)),), Fraction(max(1, groups)))
-
-        together = Composed(tuple(map(alone, groups)))
-        return Dose(lambda groups, linf: self.noise(groups, linf, each), together, alone, each)
+    def _dose(self, epsilon: Fraction, groups: int) -> Dose:
+        """Every group has noise of its own, so that curves count what each of them loses."""
+        alone = Repeated((self.event(epsilon / groups),), Fraction(groups))
+        return Dose(lambda linf: self.noise(groups, linf, epsilon), alone, epsilon)
 
     def epsilon_at(self, precision: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
         return precision

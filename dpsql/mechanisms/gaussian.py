@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dpsql.accounting.events import ApproximateRelease, Composed, Free, Gaussian
+from dpsql.accounting.events import ApproximateRelease, Composed, Event, Free, Gaussian
 from dpsql.accounting.exact import root_up
 from dpsql.accounting.filters import Basic, Filter, Zcdp, filter_named
 from dpsql.accounting.gaussian_dp import mu_for
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.accounting.zcdp import rho_for
-from dpsql.mechanisms.additive import AdditiveMechanism, Allowance, Dose
+from dpsql.mechanisms.additive import AdditiveMechanism, Allowance, Dose, Share
 from dpsql.mechanisms.noise import Noise
 from dpsql.sampling import rounded_gaussian
 
@@ -85,18 +85,19 @@ def calibrated(l2_squared: int | Fraction, noise_multiplier: Fraction) -> Gaussi
 class GaussianMechanism(AdditiveMechanism):
     """Squared mus add up, so the measures of a query share one mu. docs/proofs/calibration.md."""
 
-    def calibrate(self, allowance: Allowance, groups: Sequence[int]) -> Dose:
-        measures = len(groups)
+    falloff = 1
+
+    def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Dose], Event]:
         if isinstance(allowance.filter, Basic):
             # Basic composition knows (epsilon, delta) only: a release gets its part of both, as one price.
-            part = Fraction(measures, allowance.measures)
+            part = sum((share.part for share in shares), Fraction(0))
             epsilon, delta = allowance.epsilon * part, allowance.delta * part
-            multiplier = _multiplier(mu_for(epsilon, delta) ** 2 / measures)
-            return Dose(_noise(multiplier), ApproximateRelease(epsilon, delta), lambda groups: Free(), Fraction(0))
-        multiplier = _multiplier(_mu_squared(allowance) / allowance.measures)
-        alone, less = Gaussian(multiplier), _less_without_one(allowance.measures)
-        together = Composed((alone,) * measures)
-        return Dose(_noise(multiplier), together, lambda groups: alone, allowance.epsilon * less)
+            mu_squared = mu_for(epsilon, delta) ** 2 / part
+            doses = [Dose(_noise(share, mu_squared * share.part), Free(), Fraction(0)) for share in shares]
+            return doses, ApproximateRelease(epsilon, delta)
+        mu_squared = _mu_squared(allowance)
+        doses = [_dose(share, mu_squared * share.part, allowance.epsilon) for share in shares]
+        return doses, Composed(tuple(dose.alone for dose in doses))
 
     def epsilon_at(self, precision: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
         """Precision is mu; basic composition knows nothing better than the mu itself."""
@@ -110,8 +111,13 @@ class GaussianMechanism(AdditiveMechanism):
         return limit.mu_budget / Fraction(sqrt(sum(weight**2 for weight in weights))) * SHY
 
 
-def _noise(multiplier: Fraction) -> Callable[[int, int], GaussianNoise]:
-    return lambda groups, linf: calibrated(groups * linf**2, multiplier)
+def _dose(share: Share, mu_squared: Fraction, epsilon: Fraction) -> Dose:
+    less = epsilon * _less_without(share.part)
+    return Dose(_noise(share, mu_squared), Gaussian(_multiplier(mu_squared)), less)
+
+
+def _noise(share: Share, mu_squared: Fraction) -> Callable[[int], GaussianNoise]:
+    return lambda linf: calibrated(share.groups * linf**2, _multiplier(mu_squared))
 
 
 def _mu_squared(allowance: Allowance) -> Fraction:
@@ -125,9 +131,9 @@ def _multiplier(mu_squared: Fraction) -> Fraction:
     return Fraction(root_up(1 / mu_squared))
 
 
-def _less_without_one(count: int) -> Fraction:
-    """By which part epsilon falls when one of the measures is not released: 1 - sqrt(1 - 1/count), or a bit less.
+def _less_without(part: Fraction) -> Fraction:
+    """By which part epsilon falls when a measure with this part of it is not released: 1 - sqrt(1 - part), or less.
 
     Without it mu falls by that factor, and epsilon, at the same delta, by at least as much.
     """
-    return 1 - Fraction(root_up(1 - Fraction(1, count)))
+    return 1 - Fraction(root_up(1 - part))

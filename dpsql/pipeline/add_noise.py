@@ -9,7 +9,6 @@ together are stored together or, if one of them failed, not at all: so none tell
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import numpy as np
 
 from dpsql.accounting.ledger.answers import Stored
 from dpsql.aggregates.release import quantiles_in_order
+from dpsql.pipeline.stored_answers import as_text, from_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,7 @@ def add_noise(fetched: Fetched, environment: Environment) -> Noisy:
         noisy = None if exact is None else _noisy_or_none(exact, release)
         columns.append(noisy)
         if noisy is not None:
-            stored.append(Stored(release.fingerprint, release.subject, _stored(noisy)))
+            stored.append(Stored(release.fingerprint, release.subject, as_text(noisy)))
     if any(column is None for column in columns) or (stored and not environment.ledger.keep(stored)):
         return Noisy(charged, (None,) * len(columns))
     return Noisy(charged, tuple(columns), _refused(charged, columns))
@@ -141,19 +141,8 @@ def noised(values: NDArray[Any], measure: NoisyMeasure) -> NDArray[np.int64]:
     return (coarse + measure.noise.sample(len(coarse))) << shift
 
 
-def _stored(columns: Mapping[str, np.ndarray]) -> str:
-    return json.dumps({name: _plain(column) for name, column in columns.items()})
-
-
-def _plain(column: np.ndarray) -> list[Any]:
-    if column.dtype.kind == "M":
-        column = np.ma.masked_array(column.astype("datetime64[us]").astype(str), mask=np.ma.getmaskarray(column))
-    values: list[Any] = column.tolist()
-    return values
-
-
 def _revived(answer: str, release: CalibratedRelease) -> dict[str, np.ndarray]:
-    columns = json.loads(answer)
+    columns = from_text(answer)
     keys = release.planned.release.key_names
     return {name: _keys(values) if name in keys else _numbers(values) for name, values in columns.items()}
 

@@ -26,17 +26,19 @@ from dpsql.pipeline.candidates import (
     Candidate,
     NoisyMeasure,
     candidate,
-    each_epsilon,
     measure_count,
+    measures_epsilon,
     noisy_columns,
     possible_noises,
     reserved_delta,
+    statistic_epsilon,
 )
+from dpsql.pipeline.default_share import ways_within
 from dpsql.pipeline.fingerprint import fingerprint_of, subject_of
 from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.pipeline.target_accuracy import ways_to_meet
 from dpsql.statistics.draw import Refund, Terms
-from dpsql.statistics.mechanism_table import draw_for, drawing
+from dpsql.statistics.mechanism_table import draw_for, mechanism_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -108,7 +110,7 @@ class CalibratedRelease:
         """For people to read."""
         yield f"cost     epsilon {float(self.epsilon):.6g}, delta {float(self.delta):.3g}"
         for measure in self.measures:
-            std = measure.std * float(quantum_of(measure.bounded.measure))
+            std = measure.std * float(quantum_of(measure.bounded.measure, self.planned.release.rows))
             yield f"noise    {measure.bounded.column} + {measure.noise.name}, standard deviation {std:.6g}"
         yield from (f"drawn    {drawn.column} by {draw.name}: {draw.note}" for drawn, draw in self.statistics)
         yield from (
@@ -178,11 +180,15 @@ def calibrate_noise(planned: Planned, public: PublicEnvironment) -> Calibrated:
 
 def _ways(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Candidate, str]]:
     """The kinds of noise at the price that was named, the best first."""
-    noises = possible_noises(planned, public.budget.filter)
-    candidates = [candidate(noise, planned, public.budget) for noise in noises]
+    budget, share = public.budget, planned.request.share
+    if share is None:
+        found = [(planned, candidate(noise, planned, budget)) for noise in possible_noises(planned, budget.filter)]
+    else:
+        found = ways_within(planned, budget, share)
     # What still fits comes first. Then error weighed by what it costs the session: variance times share.
-    candidates.sort(key=lambda way: (not way.fits, way.spread + math.log(max(way.share, 1e-300))))
-    return [(planned, way, _reason(way, candidates, planned)) for way in candidates]
+    found.sort(key=lambda way: (not way[1].fits, way[1].spread + math.log(max(way[1].share, 1e-300))))
+    candidates = [way for _, way in found]
+    return [(asked, way, _reason(way, candidates, asked)) for asked, way in found]
 
 
 def _answered(way: Calibrated, answers: GivenAnswers) -> bool:
@@ -227,7 +233,8 @@ def _release(
     statistics = tuple(_drawn(drawn, release.release, planned, reserved) for drawn in release.release.statistics)
     drawings = [Repeated((draw.event,), Fraction(release.release.groups)) for _, draw in statistics]
     event = Composed((candidate.events[number], *drawings))
-    delta = candidate.delta * Fraction(len(measures), max(1, measure_count(planned)))
+    part = sum(candidate.parts[number], Fraction(0))
+    delta = candidate.delta * part
     delta += sum((Fraction(privacy_loss(drawing).delta) for drawing in drawings), Fraction(0))
     # Where keys are public, hiding small groups by their noisy number of units needs no delta.
     threshold = release.release.min_units
@@ -249,7 +256,7 @@ def _release(
         tests=tuple(_test(answer.test, measures) for answer in release.release.answers if answer.test is not None),
         threshold=threshold,
         event=event,
-        epsilon=each_epsilon(planned) * (len(measures) + len(statistics)),
+        epsilon=measures_epsilon(planned) * part + statistic_epsilon(planned) * len(statistics),
         delta=delta,
         fingerprint=fingerprint_of(planned, number, how, dataset, [part.fingerprint for part in before]),
         subject=subject_of(planned, number, dataset),
@@ -264,11 +271,10 @@ def _test(test: Test, measures: tuple[NoisyMeasure, ...]) -> CalibratedTest:
 
 def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction) -> tuple[Drawn, Draw]:
     """One unit reaches several groups, so each group has its part of the statistic's epsilon and delta."""
-    asked, possible = planned.request.mechanism, drawing(type(drawn.statistic))
     terms = Terms(
-        asked if asked in possible else possible[0],
+        mechanism_for(type(drawn.statistic), planned.request.mechanism),
         planned.request.propose,
-        each_epsilon(planned) / release.groups,
+        statistic_epsilon(planned) / release.groups,
         reserved / release.groups,
         release.rows,
     )
@@ -289,7 +295,7 @@ def _reason(best: Candidate, candidates: list[Candidate], planned: Planned) -> s
     if not measure_count(planned):
         return "the answer is chosen, since no fixed noise fits it"
     if len(candidates) == 1:
-        return "the session has no delta"
+        return "the least error for a part of the session" if best.budget.filter.delta else "the session has no delta"
     other = next(way for way in candidates if way is not best)
     times = math.exp((other.spread - best.spread) / 2)
     more = max(times, 1 / times)

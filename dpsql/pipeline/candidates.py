@@ -15,12 +15,13 @@ from dpsql.accounting.events import Composed, Event, PureRelease, Repeated
 from dpsql.accounting.filters import RESERVED_SHARE, Basic
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.additive import Allowance
+from dpsql.mechanisms.additive import Allowance, Share
+from dpsql.pipeline.allocate import allocated, asked_count, diagnosing_part, statistic_count, wanted
 from dpsql.statistics.draw import Refund
 from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.filters import Filter
@@ -59,8 +60,12 @@ class Candidate:
     mechanism: str
     measures: tuple[tuple[NoisyMeasure, ...], ...]
     events: tuple[Event, ...]
+    parts: tuple[tuple[Fraction, ...], ...]
+    """Of the budget for measures, what each has."""
     delta: Fraction
     """The delta at which the query's epsilon holds, partition selection apart."""
+    spread: float
+    """The log of the variance, on average over the columns: how much error there is."""
     statistics: Event
     budget: Budget = field(repr=False)
 
@@ -77,12 +82,6 @@ class Candidate:
     @cached_property
     def _taken(self) -> tuple[float, bool]:
         return share_of(privacy_loss(Composed((*self.events, self.statistics))), self.budget)
-
-    @property
-    def spread(self) -> float:
-        """The log of the variance, on average over the measures: how much error there is."""
-        stds = [measure.std for release in self.measures for measure in release if measure.bounded.linf]
-        return 2 * sum(math.log(max(std, 1e-300)) for std in stds) / max(1, len(stds))
 
 
 def possible_noises(planned: Planned, filter_: Filter) -> list[str]:
@@ -108,31 +107,40 @@ def noisy_columns(measures: Iterable[NoisyMeasure]) -> NoisyColumns:
 
 def candidate(mechanism: str, planned: Planned, budget: Budget) -> Candidate:
     """The query with this kind of noise."""
-    count = measure_count(planned)
+    kind = ADDITIVE[mechanism]
     delta = curve_delta(planned, budget.filter) if MECHANISMS[mechanism].needs_delta else Fraction(0)
-    allowance = Allowance(each_epsilon(planned) * count, delta, count, budget.filter)
+    allowance = Allowance(measures_epsilon(planned), delta, budget.filter)
+    parts = allocated(planned, kind.falloff)
     measures: list[tuple[NoisyMeasure, ...]] = []
     events: list[Event] = []
-    for release in planned.releases:
+    for release, shared in zip(planned.releases, parts, strict=True):
         bounds = release.release.measures
-        groups = [bounded.l0 for bounded in bounds]
-        dose = ADDITIVE[mechanism].calibrate(allowance, groups) if bounds else None
-        measures.append(tuple(_noisy(bounded, dose, planned) for bounded in bounds if dose is not None))
-        events.append(Composed(()) if dose is None else dose.event)
+        shares = [Share(bounded.l0, part) for bounded, part in zip(bounds, shared, strict=True)]
+        doses, event = kind.calibrate(allowance, shares) if shares else ([], Composed(()))
+        measures.append(tuple(_noisy(bounded, dose, planned) for bounded, dose in zip(bounds, doses, strict=True)))
+        events.append(event)
     return Candidate(
         mechanism=mechanism,
         measures=tuple(measures),
         events=tuple(events),
+        parts=parts,
         delta=delta,
+        spread=_spread(planned, measures),
         statistics=_drawing(planned),
         budget=budget,
     )
 
 
+def _spread(planned: Planned, measures: Sequence[Sequence[NoisyMeasure]]) -> float:
+    stds = {(n, part.bounded.column): part.std for n, release in enumerate(measures) for part in release}
+    columns = wanted(planned)
+    logs = math.fsum(column.importance * column.log_variance(stds) for column in columns)
+    return logs / (math.fsum(column.importance for column in columns) or 1)
+
+
 def _noisy(bounded: Bounded, dose: Dose, planned: Planned) -> NoisyMeasure:
-    shift = _shift(bounded, dose.noise(bounded.l0, bounded.linf).std, planned)
-    noise = dose.noise(bounded.l0, coarse(bounded.linf, shift))
-    return NoisyMeasure(bounded, noise, shift, Refund(dose.alone(bounded.l0), dose.alone_epsilon))
+    shift = _shift(bounded, dose.noise(bounded.linf).std, planned)
+    return NoisyMeasure(bounded, dose.noise(coarse(bounded.linf, shift)), shift, Refund(dose.alone, dose.epsilon))
 
 
 def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
@@ -149,7 +157,7 @@ def coarse(linf: int, shift: int) -> int:
 
 def _drawing(planned: Planned) -> Event:
     """All statistics, at most."""
-    return Repeated((PureRelease(each_epsilon(planned)),), Fraction(statistic_count(planned)))
+    return Repeated((PureRelease(statistic_epsilon(planned)),), Fraction(statistic_count(planned)))
 
 
 def share_of(cost: PrivacyLoss, budget: Budget) -> tuple[float, bool]:
@@ -169,20 +177,24 @@ def _fraction(amount: Fraction | float, limit: Fraction | float) -> float:
     return float(amount / limit) if limit else math.inf
 
 
-# How a query's epsilon and delta are shared: equally by all measures, with partition selection, and statistics.
+# How a query's epsilon and delta are shared: statistics have an equal part each, and measures the rest.
 
 
 def measure_count(planned: Planned) -> int:
     return sum(len(release.release.measures) for release in planned.releases)
 
 
-def statistic_count(planned: Planned) -> int:
-    return sum(len(release.release.statistics) for release in planned.releases)
+def statistic_epsilon(planned: Planned) -> Fraction:
+    """The epsilon of one statistic."""
+    request = planned.request
+    if request.statistic_epsilon is not None:
+        return request.statistic_epsilon
+    return request.epsilon * (1 - diagnosing_part(planned)) / max(1, asked_count(planned) + statistic_count(planned))
 
 
-def each_epsilon(planned: Planned) -> Fraction:
-    """The epsilon of one measure or statistic."""
-    return planned.request.epsilon / max(1, measure_count(planned) + statistic_count(planned))
+def measures_epsilon(planned: Planned) -> Fraction:
+    """The epsilon of all measures together; allocate.py says how they share it."""
+    return planned.request.epsilon - statistic_epsilon(planned) * statistic_count(planned)
 
 
 def curve_delta(planned: Planned, filter_: Filter) -> Fraction:

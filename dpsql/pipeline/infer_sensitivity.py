@@ -7,25 +7,31 @@ group moves by at most  L0 = groups, Linf = c, L1 = groups * c, L2 = sqrt(groups
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.clip import check_proposal
 from dpsql.aggregates.cross_unit import matched
+from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.final import Answer, Context
+from dpsql.aggregates.from_middle import from_middle
 from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct
 from dpsql.aggregates.readable import quantum_of, readable_answer, readable_measure, readable_statistic
 from dpsql.aggregates.release import Bounded, Drawn, Release
 from dpsql.aggregates.statistic import Matched, Statistic
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import Unsupported
+from dpsql.expressions.elsewhere import INSTEAD
 from dpsql.expressions.readable import readable_value
 from dpsql.pipeline.readable import about_releases, laid_out
+from dpsql.pipeline.track_units import contribution_bounds
+from dpsql.relation.expected import expected_of
 from dpsql.relation.readable import readable_call
 from dpsql.relation.units import different_units, one_row_per_unit, scans_of
 from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS, drawing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from sqlglot import exp
 
@@ -56,6 +62,8 @@ def infer_sensitivity(tracked: Tracked, public: PublicEnvironment) -> Measured:
 
 
 def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
+    if release.aggregate.diagnosis is not None:
+        request = replace(request, propose=None, min_units=None)
     if release.across is not None:
         return _matched(release, release.across, request)
     if release.aggregate.reports is not None:
@@ -64,6 +72,8 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     statistics: dict[Statistic, str] = {}
     is_single = release.one_row_per_unit
     counts_alone = all(call.name == "COUNT" for call in release.aggregate.calls)
+
+    expected = expected_of(release.aggregate.source, _groups_and_rows(release.scans, None, request)[1])
 
     def column_of(measure: Measure) -> str:
         if is_single and isinstance(measure, CountUnits):
@@ -75,14 +85,21 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     def drawn_as(statistic: Statistic) -> str:
         return statistics.setdefault(statistic, f"s{len(statistics)}")
 
+    groups, rows = release.contribution(request)
+    units_counted = False
+
+    def linear_of(measure: Measure) -> Linear:
+        return from_middle(measure, rows, column_of) if units_counted else Linear(((column_of(measure), Fraction(1)),))
+
     def answered(counted: frozenset[Measure]) -> tuple[Answer, ...]:
         columns.clear()
-        known, drawn = release.knowledge.kept, _drawn_by(request)
+        known, drawn = expected, _drawn_by(request)
         context = Context(
             known=known,
             unit_columns=release.unit_columns,
             counted=counted,
             column_of=column_of,
+            linear_of=linear_of,
             drawn_as=drawn_as,
             drawn=drawn,
             propose=request.propose,
@@ -92,13 +109,12 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
         calls = release.aggregate.calls
         return tuple(_aggregator(call)(call, beside if call.name == "COUNT" else context) for call in calls)
 
-    # Twice: once to see which counts are taken anyway, so that sums of the same values can lean on them.
-    answered(frozenset())
-    answers = answered(frozenset(measure for measure in columns if is_count(measure)))
-    _check_totals(release, [*columns, *statistics], answers)
+    # Twice: once to see which counts are taken anyway, so that sums and other counts can lean on them.
+    _check_totals(release, answered(frozenset()), [*columns, *statistics])
     selecting = release.domain is None or request.min_units is not None
+    units_counted = selecting or CountUnits() in columns
+    answers = answered(frozenset(measure for measure in columns if is_count(measure)))
     partition_selection = column_of(CountUnits()) if selecting else None
-    groups, rows = _contribution(release, request)
     for answer, call in zip(answers, release.aggregate.calls, strict=True):
         check_proposal(answer, columns, rows, call)
     return _release(release, request, groups, rows, columns, statistics, answers, partition_selection)
@@ -159,7 +175,7 @@ def _rows_of(relation: Relation, most: int | None, request: QueryRequest) -> int
     """How many rows of a side one unit may have in all."""
     if one_row_per_unit(relation):
         return 1
-    groups, rows = _groups_and_rows([scan for scan in scans_of(relation) if scan.unit is not None], most, request)
+    groups, rows = contribution_bounds([scan for scan in scans_of(relation) if scan.unit is not None], most, request)
     return groups * rows if most is None else min(groups * rows, most)
 
 
@@ -196,7 +212,7 @@ def _check_mechanism(request: QueryRequest, releases: tuple[Release, ...]) -> No
         )
 
 
-def _check_totals(release: TrackedRelease, parts: list[Measure | Statistic], answers: tuple[Answer, ...]) -> None:
+def _check_totals(release: TrackedRelease, answers: tuple[Answer, ...], parts: list[Measure | Statistic]) -> None:
     """A total is the sum of its groups, which for people, distinct values and quantiles is not the total."""
     if not release.aggregate.totals or not release.aggregate.calls:
         return
@@ -232,7 +248,8 @@ def _aggregator(call: AggregateCall) -> Aggregator:
     raise Unsupported(
         f"{call.name} over many people cannot be asked",
         at=call.at,
-        hint="these can: " + ", ".join(AGGREGATES) + f"; {call.name} can be taken within one unit (GROUP BY the unit)",
+        hint=f"write  {INSTEAD.get(call.name, 'COUNT, SUM or AVG')}; "
+        f"{call.name} can be taken within one unit (GROUP BY the unit)",
     )
 
 
@@ -241,36 +258,11 @@ def is_count(measure: Measure) -> bool:
     return isinstance(inner, CountRows | CountValues)
 
 
-def _contribution(release: TrackedRelease, request: QueryRequest) -> tuple[int, int]:
-    if release.one_row_per_unit:
-        return 1, 1
-    (most,) = release.rows_per_unit
-    groups, rows = _groups_and_rows(release.scans, most, request)
-    if not release.aggregate.grouped:
-        return 1, rows
-    # Fewer public groups than a unit may reach: it cannot reach more than there are.
-    return (min(groups, max(1, release.domain.size)) if release.domain else groups), rows
-
-
-def _groups_and_rows(scans: Collection[Scan], most: int | None, request: QueryRequest) -> tuple[int, int]:
-    """What may count of one unit, which has no more than `most` rows if that is known.
-
-    Tables that meet in a query may declare different bounds: the widest count. A table with one row per unit has none
-    of its own; where a join multiplies its rows and no other table says how often, the schema's hold.
-    """
-    declared = [scan.contribution for scan in [scan for scan in scans if not scan.declared_unique] or scans]
-    groups = max(contribution.max_groups for contribution in declared)
-    rows = max(contribution.max_rows_per_group for contribution in declared)
-    if most is not None:
-        groups, rows = min(groups, most), min(rows, most)
-    return request.max_groups or groups, request.max_rows_per_group or rows
-
-
 def _lines(release: Release) -> Iterator[str]:
     """For people to read."""
     yield f"bounds   groups of a unit: {release.groups}, rows in each: {release.rows}"
     for part in release.measures:
-        one, every = (readable_value(moved * quantum_of(part.measure)) for moved in (part.linf, part.l1))
+        one, every = (readable_value(moved * quantum_of(part.measure, release.rows)) for moved in (part.linf, part.l1))
         yield f"measure  {part.column} = {readable_measure(part.measure)}"
         yield f"         one unit moves a group by {one}, all groups together by {every}"
     yield from (f"drawn    {part.column} = {readable_statistic(part.statistic)}" for part in release.statistics)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
-from itertools import count, pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
-from dpsql.errors import ProgrammingError, SqlSyntaxError, Unsupported
+from dpsql.errors import SqlSyntaxError, Unsupported
 from dpsql.limits import (
     DEEPEST,
     LONGEST_LIST,
     LONGEST_NUMBER,
-    LONGEST_PARAMETER,
-    LONGEST_PARAMETERS,
     LONGEST_QUERY,
     MOST_NODES,
     MOST_PARTS,
@@ -27,18 +23,22 @@ from dpsql.limits import (
 )
 from dpsql.pipeline.query_request import with_options, with_proposal
 from dpsql.pipeline.readable import laid_out
+from dpsql.pipeline.syntax_hints import syntax_hint
 from dpsql.resolve.options import SqlOptions, read_options
-from dpsql.resolve.syntax import DUCKDB
+from dpsql.resolve.other_words import respell
+from dpsql.resolve.parameters import Parameters, bind, check_parameters, check_text, marked
+from dpsql.resolve.pivots import unpivoted
+from dpsql.resolve.syntax import GRAMMARS, shown
 from dpsql.source import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from dpsql.pipeline.public_environment import PublicEnvironment
     from dpsql.pipeline.query_request import QueryRequest
 
-MARK = "?"
-LARGEST_BITS = 1024
+UNIT_FIRST = ("DATE_TRUNC", "DATETRUNC", "DATE_DIFF", "DATEDIFF")
+"""Functions whose first argument is a unit of time."""
 CHAINS = (exp.And, exp.Or, exp.SetOperation)
 """Operators whose chains are read link by link."""
 
@@ -49,7 +49,7 @@ class Parsed:
     tree: exp.Query
 
     def __str__(self) -> str:
-        return laid_out([("sql", [self.tree.sql(DUCKDB)]), ("asked", [str(self.request)])])
+        return laid_out([("sql", [shown(self.tree)]), ("asked", [str(self.request)])])
 
 
 def parse_sql(request: QueryRequest, public: PublicEnvironment) -> Parsed:
@@ -58,24 +58,30 @@ def parse_sql(request: QueryRequest, public: PublicEnvironment) -> Parsed:
     >>> parse_sql(Question("SELECT COUNT(*) FROM orders WHERE amount > ?", (10,)), None).tree.sql()
     'SELECT COUNT(*) FROM orders WHERE amount > 10'
     """
-    tree, options = _one_query(request.sql)
+    tree, options = _one_query(request)
     _check_size(tree)
     _check_aliases(tree)
-    _check_parameters(request.parameters)
+    check_parameters(request.parameters)
     if options.options:
         request = with_options(request, options, public.budget.filter.delta)
     request = with_proposal(request)
-    _bind(tree, request)
+    bind(tree, _given(request), options.parameters, request.sql)
+    respell(tree, request.dialect, request.sql)
     _check_numbers(tree, request.sql)
     _check_fetch(tree)
     return Parsed(request, tree)
 
 
-def _one_query(sql: str) -> tuple[exp.Query, SqlOptions]:
-    _check_text(sql)
+def _given(request: QueryRequest) -> Parameters:
+    return Parameters(request.parameters, request.parameter_names)
+
+
+def _one_query(request: QueryRequest) -> tuple[exp.Query, SqlOptions]:
+    sql = request.sql
+    check_text(sql)
     if len(sql) > LONGEST_QUERY:
         raise SqlSyntaxError(f"the query is longer than {LONGEST_QUERY:,} characters", hint="ask it in several queries")
-    found, options = _statements(sql)
+    found, options = _statements(request)
     statements = [statement for statement in found if statement is not None]
     if not statements:
         raise SqlSyntaxError("the query is empty", hint="write one, such as SELECT COUNT(*) FROM a_table")
@@ -83,28 +89,32 @@ def _one_query(sql: str) -> tuple[exp.Query, SqlOptions]:
         raise SqlSyntaxError(
             f"there are {len(statements)} statements, and one can be asked at a time", hint="ask them one by one"
         )
-    (tree,) = statements
+    tree = unpivoted(statements[0], sql)
     if not isinstance(tree, exp.Query):
-        raise Unsupported(
-            f"{tree.key.upper()} cannot be asked: dpsql only answers questions",
-            hint="write a SELECT; the data itself is changed with the database's own tools",
-        )
+        raise no_question(tree)
     if any(not any(group.args.values()) for group in tree.find_all(exp.Group)):
         raise SqlSyntaxError("nothing stands behind GROUP BY", hint="name a key, or leave GROUP BY out")
     return tree, options
 
 
-def _check_text(text: str) -> None:
-    """Refuses what no database could read: half characters, and the character that ends texts in C."""
-    problem = None
-    try:
-        text.encode()
-        if "\0" in text:
-            problem = "the text holds a NUL character"
-    except UnicodeEncodeError:
-        problem = "the text holds half of a character (a lone surrogate)"
-    if problem is not None:
-        raise SqlSyntaxError(problem, hint="write the character itself")
+def no_question(tree: exp.Expr) -> SqlSyntaxError | Unsupported:
+    """What is said to a statement that is not a query."""
+    if isinstance(tree, exp.Column | exp.Placeholder | exp.Literal | exp.Alias):
+        return SqlSyntaxError("this is not a question", hint="write one, such as  SELECT COUNT(*) FROM a_table")
+    word = tree.this if isinstance(tree, exp.Command) else tree.key
+    if isinstance(tree, exp.Pivot):
+        return Unsupported("PIVOT cannot be asked", hint="write a column for each: COUNT_IF(x = 'a') AS a")
+    if isinstance(tree, exp.Summarize):
+        return Unsupported(
+            "SUMMARIZE cannot be asked",
+            hint="DESCRIBE a_table lists its columns; ask for COUNT, AVG, MIN, MAX and STDDEV of those you need",
+        )
+    if isinstance(tree, exp.Describe | exp.Show):
+        return Unsupported(f"{word.upper()} cannot be asked of that", hint="write SHOW TABLES, or DESCRIBE a_table")
+    return Unsupported(
+        f"{str(word).upper()} cannot be asked: dpsql only answers questions",
+        hint="write a SELECT; the data itself is changed with the database's own tools",
+    )
 
 
 def _check_size(tree: exp.Query) -> None:
@@ -160,25 +170,16 @@ def too_deep() -> SqlSyntaxError:
     return SqlSyntaxError("the query is nested too deeply", hint="use WITH to name its parts, or IN for long lists")
 
 
-def _check_parameters(parameters: Sequence[object]) -> None:
-    lengths = [len(value) for value in parameters if isinstance(value, str)]
-    if max(lengths, default=0) > LONGEST_PARAMETER:
-        raise ProgrammingError(
-            f"a parameter is longer than {LONGEST_PARAMETER:,} characters", hint="compare with a shorter text"
-        )
-    if sum(lengths) > LONGEST_PARAMETERS:
-        raise ProgrammingError(
-            f"all parameters together are longer than {LONGEST_PARAMETERS:,} characters",
-            hint="ask it in several queries",
-        )
-
-
-def _statements(sql: str) -> tuple[Sequence[exp.Expr | None], SqlOptions]:
+def _statements(request: QueryRequest) -> tuple[Sequence[exp.Expr | None], SqlOptions]:
+    sql, grammar = request.sql, GRAMMARS[request.dialect]
     problem: SqlSyntaxError
     try:
-        tokens, options = read_options(DUCKDB.tokenize(sql), sql)
+        marks = list(marked(grammar.tokenize(sql), request.parameter_names))
+        tokens, options = read_options(marks, sql, _given(request).by_any_name)
         _check_lists(tokens, sql)
-        return DUCKDB.parser().parse(list(_numbered(tokens)), sql), options
+        if request.dialect == "duckdb":
+            _check_units(tokens, sql)
+        return grammar.parser().parse(tokens, sql), options
     except ParseError as error:
         problem = _syntax_error(sql, error)
     except TokenError:
@@ -190,23 +191,33 @@ def _statements(sql: str) -> tuple[Sequence[exp.Expr | None], SqlOptions]:
 
 def _check_lists(tokens: Sequence[Token], sql: str) -> None:
     """x IN [1, NULL] passes over NULL where x IN (1, NULL) does not; the parser makes them one."""
-    for word, bracket in pairwise(tokens):
-        if word.token_type is TokenType.IN and bracket.token_type is TokenType.L_BRACKET:
+    for position, (word, bracket) in enumerate(pairwise(tokens)):
+        listed = word.token_type is TokenType.IN and bracket.token_type is TokenType.L_BRACKET
+        if listed and not _is_plain_list(tokens[position + 2 :]):
             raise Unsupported(
                 "IN takes a list in parentheses", at=Place(sql, bracket.start, bracket.end), hint="write x IN (1, 2)"
             )
 
 
-def _numbered(tokens: Iterable[Token]) -> Iterator[Token]:
-    """Each ? as $?0, $?1, ...: in the tree they no longer stand in the order of the text (LIMIT comes before WHERE)."""
-    number = count()
-    for token in tokens:
-        if token.token_type is not TokenType.PLACEHOLDER:
-            yield token
-            continue
-        place = (token.line, token.col, token.start, token.end)
-        yield Token(TokenType.PARAMETER, "$", *place)
-        yield Token(TokenType.VAR, f"{MARK}{next(number)}", *place)
+def _check_units(tokens: Sequence[Token], sql: str) -> None:
+    """DATE_TRUNC(month, day) reads a column called month, which the parser takes for the unit."""
+    for name, parenthesis, unit, comma in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
+        called = name.text.upper() in UNIT_FIRST and parenthesis.token_type is TokenType.L_PAREN
+        bare = unit.token_type is not TokenType.STRING and comma.token_type is TokenType.COMMA
+        if called and bare and unit.text.isidentifier():
+            raise Unsupported(
+                f"the unit of {name.text.upper()} is a constant text",
+                at=Place(sql, unit.start, unit.end),
+                hint=f"write {name.text.upper()}('{unit.text.lower()}', ...)",
+            )
+
+
+def _is_plain_list(tokens: Sequence[Token]) -> bool:
+    """Whether numbers and texts alone stand before the bracket is closed."""
+    inside = takewhile(lambda token: token.token_type is not TokenType.R_BRACKET, tokens)
+    return all(
+        token.token_type in (TokenType.NUMBER, TokenType.STRING, TokenType.COMMA, TokenType.DASH) for token in inside
+    )
 
 
 def _syntax_error(sql: str, error: ParseError) -> SqlSyntaxError:
@@ -219,10 +230,8 @@ def _syntax_error(sql: str, error: ParseError) -> SqlSyntaxError:
     if highlight and found >= 0:
         begin = sql.find(highlight, found + min(40, start))
         place = Place(sql, begin, begin + len(highlight) - 1)
-        return SqlSyntaxError(
-            f'the query cannot be read at "{highlight}"', at=place, hint="check the words before and at the mark"
-        )
-    return SqlSyntaxError("the query cannot be read", hint="check for a missing word at its end")
+        return SqlSyntaxError(f'the query cannot be read at "{highlight}"', at=place, hint=syntax_hint(sql, begin))
+    return SqlSyntaxError("the query cannot be read", hint=syntax_hint(sql, len(sql)))
 
 
 def _line_start(sql: str, line: int) -> int:
@@ -230,26 +239,6 @@ def _line_start(sql: str, line: int) -> int:
     for _ in range(line - 1):
         position = sql.find("\n", position) + 1
     return position
-
-
-def _bind(tree: exp.Query, request: QueryRequest) -> None:
-    """Each ? becomes a literal of the tree: a value is never pasted into text."""
-    marks = list(tree.find_all(exp.Placeholder, exp.Parameter))
-    if not all(node.name.startswith(MARK) for node in marks):
-        raise Unsupported("named parameters are not understood", hint="write ? and give the values in order")
-    if len(marks) != len(request.parameters):
-        raise ProgrammingError(
-            f"the query has {len(marks)} parameters, and {len(request.parameters)} values were given"
-        )
-    for node in marks:
-        node.replace(_literal(request.parameters[int(node.name.removeprefix(MARK))]))
-
-
-def _is_writable(value: int | float | Decimal) -> bool:
-    """Whether the number has few enough digits to be written down."""
-    if isinstance(value, int):
-        return value.bit_length() < LARGEST_BITS
-    return math.isfinite(value) and len(str(value)) <= LONGEST_NUMBER
 
 
 def _check_fetch(tree: exp.Query) -> None:
@@ -266,33 +255,3 @@ def _check_numbers(tree: exp.Query, sql: str) -> None:
         if not node.is_string and (len(node.this) > LONGEST_NUMBER or math.isinf(float(node.this))):
             place = Place(sql, node.meta["start"], node.meta["end"]) if "start" in node.meta else None
             raise SqlSyntaxError("the number is too large", at=place, hint="write one below 1e308")
-
-
-def _digits(value: int | float | Decimal) -> str:
-    """The number without its sign, as a literal of its own type: floats have an exponent, decimals have none."""
-    if isinstance(value, float):
-        digits = repr(abs(float(value)))
-        return digits if "e" in digits else f"{digits}e0"
-    return format(value.copy_abs(), "f") if isinstance(value, Decimal) else str(abs(value))
-
-
-def _literal(value: object) -> exp.Expr:
-    match value:
-        case None:
-            return exp.Null()
-        case bool():
-            return exp.Boolean(this=value)
-        case str():
-            _check_text(value)
-            return exp.Literal.string(value)
-        case datetime():
-            return exp.cast(exp.Literal.string(value.isoformat(" ")), "TIMESTAMP")
-        case date():
-            return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
-        case int() | float() | Decimal() if _is_writable(value):
-            number = exp.Literal.number(_digits(value))
-            return exp.Paren(this=exp.Neg(this=number)) if value < 0 else number
-    raise ProgrammingError(
-        f"a parameter cannot be {type(value).__name__} {value!r}"[:120],
-        hint="give numbers, texts, booleans, dates, timestamps or None",
-    )

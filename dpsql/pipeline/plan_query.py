@@ -23,9 +23,10 @@ from dpsql.relation.adaptive_subquery import with_adaptive
 from dpsql.relation.relation import Aggregate
 from dpsql.relation.write_reports import answers_sql
 from dpsql.relation.write_scan import scan_sql
+from dpsql.resolve.chosen_rows import chooses_by_noise, is_made_of
 from dpsql.resolve.inner import reads_release, release_name, reports_name
 from dpsql.resolve.public_columns import only_read_columns
-from dpsql.resolve.syntax import DUCKDB, is_interval_end
+from dpsql.resolve.syntax import is_interval_end, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,7 +86,7 @@ class PlannedRelease:
     @cached_property
     def canonical(self) -> str:
         """The same on whatever engine: what a stored answer is found by."""
-        return render(self.with_adaptive, self.zeros)
+        return self.shown if self.render is render else render(self.with_adaptive, self.zeros)
 
     @property
     def zeros(self) -> dict[str, int]:
@@ -108,6 +109,8 @@ class PlannedRelease:
         }
         stored |= dict.fromkeys((f"_{end}{i}" for i in range(len(self.ends)) for end in ("low", "high")), "DOUBLE")
         made = {name: (kind, quoted(name)) for name, kind in stored.items()} | answers
+        if self.totals:
+            made |= {f"_g{number}": ("BIGINT", f"_g{number}") for number in range(len(keys))}
         stored |= dict.fromkeys(map(noise_of, self.weighed), "DOUBLE")
         return PostProcessingTable(self.name, stored, made, self.totals)
 
@@ -159,6 +162,8 @@ class Output:
     """Measures that the post-processing returns behind the visible columns: name and position."""
     is_key: bool | None = None
     """Whether it is made of keys alone; None where that is not known."""
+    chosen: bool = False
+    """Whether rows are left out by what is noisy, so that those which are left are not any rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +202,7 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
         for number, part in enumerate(measured.releases)
     )
     outputs = _outputs(post_processing, measured)
-    sql = post_processing.sql(DUCKDB, copy=False)
+    sql = written(post_processing)
     read = tuple(_public(measured, public))
     # What the engine has no words for, or too many, is refused here, while nothing is charged.
     asked = tuple(release.shown for release in releases), tuple(table.sql for table in read)
@@ -250,11 +255,12 @@ def _outputs(post_processing: exp.Query, measured: Measured) -> tuple[Output, ..
         return tuple(Output(item.alias_or_name, None, None) for item in items)
     release = measured.releases[number]
     answers = _estimates(release)
+    chosen = chooses_by_noise(post_processing, release.key_names)
     outputs = _with_hidden(
         post_processing, [(item.alias_or_name, estimate_of(item, answers)) for item in items], number
     )
     return tuple(
-        replace(output, is_key=all(column.name in release.key_names for column in item.find_all(exp.Column)))
+        replace(output, is_key=is_made_of(item, release.key_names), chosen=chosen)
         for output, item in zip(outputs, items, strict=True)
     )
 
@@ -263,9 +269,10 @@ def _outputs_of_reports(post_processing: exp.Select, reports: Reports) -> tuple[
     items, keys = post_processing.expressions, [f"_k{number}" for number in range(len(reports.keys))]
     answers = _estimates_of(reports)
     found = [(item.alias_or_name, estimate_of(item, answers)) for item in items]
+    chosen = chooses_by_noise(post_processing, keys)
     outputs = _with_hidden(post_processing, found, None)
     return tuple(
-        replace(output, is_key=all(column.name in keys for column in item.find_all(exp.Column)))
+        replace(output, is_key=is_made_of(item, keys), chosen=chosen)
         for output, item in zip(outputs, items, strict=True)
     )
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from dpsql.errors import SealedExecutionError
 from dpsql.intervals import ends
+from dpsql.pipeline.notes import bounding_notes, choice_note, diagnosis_notes, mostly_noise
 from dpsql.result import LEVEL, Receipt, Result, ResultColumn
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
             noises=_noises(output, calibrated),
             hidden=dict(output.hidden),
             is_key=output.is_key,
+            chosen_from=_chosen_from(output, estimated),
         )
         for name, kind, output in zip(finished.names[:visible], finished.types, calibrated.outputs, strict=False)
     )
@@ -59,7 +61,15 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
         number=noisy.charged.entry.number if noisy.charged.entry else None,
         budget=environment.ledger.budget,
     )
-    return Result(columns, finished.rows, receipt)
+    faint = list(mostly_noise(columns, finished.cells, receipt.epsilon or calibrated.cost.epsilon))
+    notes = (
+        *calibrated.request.notes,
+        *bounding_notes(calibrated.releases),
+        *diagnosis_notes(calibrated.releases, estimated.columns),
+        *choice_note(columns),
+        *map(str, faint),
+    )
+    return Result(columns, finished.cells, receipt, notes, frozenset(column.name for column in faint))
 
 
 def _sealed(ledger: Ledger) -> SealedExecutionError:
@@ -89,6 +99,14 @@ def _refused(noisy: Noisy) -> bool:
 def _noises(output: Output, calibrated: Calibrated) -> NoisyColumns:
     """The noise of each measure that the output may be made of, in the column's units."""
     return {} if output.release is None else calibrated.releases[output.release].noises
+
+
+def _chosen_from(output: Output, estimated: Estimated) -> int:
+    """How many rows there were to choose from, if they were chosen by their noise."""
+    if not output.chosen:
+        return 1
+    tables = estimated.public if output.release is None else [estimated.columns[output.release]]
+    return max((len(column) for table in tables if table for column in table.values()), default=1)
 
 
 def _interval_ends(columns: Mapping[str, np.ndarray], release: CalibratedRelease) -> Mapping[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -45,15 +46,31 @@ class QueryRequest:
     fresh: bool = False
     accuracy: Accuracy | None = None
     """Where it is named, epsilon is found from it."""
+    share: Fraction | None = None
+    """Where nothing says how much to spend: this part of the session, and epsilon is found from it."""
+    statistic_epsilon: Fraction | None = None
+    """What each statistic has of epsilon, where that is not the same as for each measure."""
     min_units: int | None = None
     """Groups with fewer units are not shown."""
+    weights: tuple[tuple[str, Fraction], ...] | None = None
+    """How much columns of the answer matter, where the analyst says so; the others have a weight of 1."""
+    diagnose: bool = False
+    """Whether to ask, for a part of the cost, how much bounding left out."""
     named: frozenset[str] = frozenset()
     """The fields that execute() was given by name; the others are defaults."""
     options: SqlOptions = NO_OPTIONS
     """The options clause of the SQL, for what later stages have to check."""
+    parameter_names: tuple[str, ...] = ()
+    """What the parameters are called, where they have names."""
+    dialect: str = "duckdb"
+    """Whose words the SQL uses."""
+    notes: tuple[str, ...] = ()
+    """What the analyst should know about it, and may: it follows from the question and the schema alone."""
 
     def __str__(self) -> str:
         privacy_loss = f"epsilon {float(self.epsilon):g}" if self.accuracy is None else str(self.accuracy)
+        if self.share is not None:
+            privacy_loss = f"{float(100 * self.share):g}{PERCENT} of the session"
         named = [
             f"{name} {_shown(self, name)}"
             for name in ("delta", "mechanism", "propose", "max_groups", "max_rows_per_group", "min_units")
@@ -75,6 +92,8 @@ def with_options(request: QueryRequest, options: SqlOptions, largest_delta: Frac
                     at=option.at,
                     hint="say it in one place",
                 )
+    if "epsilon" in changed:
+        changed["share"] = None
     return replace(request, options=options, **changed)
 
 
@@ -147,6 +166,17 @@ def accuracy_named(value: object) -> Accuracy:
         return Accuracy(amount / 100 if relative else amount, relative)
     except ProgrammingError as error:
         problem = ProgrammingError(error.problem, hint='write accuracy=50, or accuracy="5%"')
+    raise problem
+
+
+def weights_named(value: object) -> tuple[tuple[str, Fraction], ...]:
+    hint = 'write weights={"n": 2, "total": 1}: a column of twice the weight has half the error'
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise ProgrammingError(f"weights= says by name how much columns matter, not {value!r}", hint=hint)
+    try:
+        return tuple((name, positive(weight, "a weight")) for name, weight in value.items())
+    except ProgrammingError as error:
+        problem = ProgrammingError(error.problem, hint=hint)
     raise problem
 
 

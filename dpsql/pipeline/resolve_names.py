@@ -12,13 +12,14 @@ Every name is looked up in the declared schema; what is not declared does not ex
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.relation.readable import readable_aggregate, readable_call
+from dpsql.resolve.declared_values import undeclared_constants
 from dpsql.resolve.query import Resolver
-from dpsql.resolve.syntax import DUCKDB
+from dpsql.resolve.syntax import shown
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -48,7 +49,7 @@ class Resolved:
             [
                 *about_releases([readable_aggregate(part), *map(readable_call, part.calls)] for part in self.releases),
                 *((answer.table.name, [answer.sql]) for answer in self.adaptive),
-                ("post-processing", [self.post_processing.sql(DUCKDB)]),
+                ("post-processing", [shown(self.post_processing)]),
             ]
         )
 
@@ -64,7 +65,7 @@ def resolve_names(parsed: Parsed, public: PublicEnvironment) -> Resolved:
     releases, unit_columns = zip(*resolver.releases, strict=True) if resolver.releases else ((), ())
     scans, adaptive = tuple(resolver.public_scans(post_processing)), tuple(resolver.adaptive)
     return Resolved(
-        request=parsed.request,
+        request=replace(parsed.request, notes=undeclared_constants(parsed.tree, public.schema)),
         releases=releases,
         unit_columns=unit_columns,
         public=scans,

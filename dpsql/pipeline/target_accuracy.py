@@ -10,7 +10,6 @@ session is taken. docs/proofs/accuracy.md.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -18,14 +17,16 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Linear, Ratio
 from dpsql.errors import ProgrammingError, Unsupported
-from dpsql.intervals import half_width
+from dpsql.intervals import for_all, half_width
 from dpsql.pipeline.candidates import Candidate, candidate, noisy_columns, possible_noises
 from dpsql.pipeline.fingerprint import subject_of
 from dpsql.pipeline.query_request import refuse_options
+from dpsql.pipeline.stored_answers import from_text
 from dpsql.result import LEVEL
 
 if TYPE_CHECKING:
     from dpsql.accounting.budget import Budget
+    from dpsql.aggregates.release import Release
     from dpsql.pipeline.plan_query import Output, Planned
     from dpsql.pipeline.public_environment import PublicEnvironment
     from dpsql.pipeline.query_request import Accuracy
@@ -44,6 +45,7 @@ class Target:
     estimate: Linear
     release: int
     width: float
+    level: float
 
 
 def ways_to_meet(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Candidate, str]]:
@@ -96,7 +98,7 @@ def _epsilon(step: int) -> Fraction:
 
 
 def _width(target: Target, way: Candidate) -> float:
-    width = half_width(target.estimate, noisy_columns(way.measures[target.release]), LEVEL)
+    width = half_width(target.estimate, noisy_columns(way.measures[target.release]), target.level)
     assert width is not None
     return width
 
@@ -115,14 +117,27 @@ def _target(output: Output, accuracy: Accuracy, planned: Planned, public: Public
             hint=f"accuracy= is for COUNT and SUM, and their sums and differences, in one SELECT; {PRICE}",
         )
     amount = accuracy.amount * (_total(output, linear, output.release, planned, public) if accuracy.relative else 1)
-    return Target(linear, output.release, float(amount))
+    level = _level(output, accuracy, planned.releases[output.release].release)
+    return Target(linear, output.release, float(amount), level)
+
+
+def _level(output: Output, accuracy: Accuracy, release: Release) -> float:
+    """Where rows are chosen by their noise, every group has to be as exact as that."""
+    if not output.chosen:
+        return LEVEL
+    if release.domain is None:
+        raise Unsupported(
+            f"rows are chosen by their noise from groups that are not public, so {accuracy} cannot be promised",
+            hint=f"leave HAVING, QUALIFY or LIMIT out and choose from the answer, {PRICE}",
+        )
+    return for_all(LEVEL, release.domain.size)
 
 
 def _total(output: Output, estimate: Linear, release: int, planned: Planned, public: PublicEnvironment) -> Fraction:
     """The column's sum over all groups in the first answer that was given: known to everybody, so free to use."""
     subject = subject_of(planned, release, public.schema.dataset)
     answer = None if planned.request.fresh else public.answers.first(subject)
-    columns = {} if answer is None else json.loads(answer)
+    columns = {} if answer is None else from_text(answer)
     rows = len(next(iter(columns.values()), ()))
     total = sum((_value(estimate, columns, row) for row in range(rows)), Fraction(0))
     if not total:

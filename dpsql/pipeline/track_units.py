@@ -12,17 +12,19 @@ from dpsql.expressions.readable import readable_properties
 from dpsql.expressions.tree import names_read
 from dpsql.limits import MOST_PUBLIC_GROUPS
 from dpsql.pipeline.readable import about_releases, laid_out
+from dpsql.relation.diagnosis import diagnosing
 from dpsql.relation.domain import Domain, ListedKeys, public_domain
 from dpsql.relation.knowledge import Knowledge, knowledge_of
 from dpsql.relation.multiplicity import rows_per_unit
 from dpsql.relation.relation import CrossUnitJoin, Filter, Project
 from dpsql.relation.units import different_units, one_row_per_unit, parts_of, reads_unit, scans_of
+from dpsql.relation.write import relation_sql
 from dpsql.relation.write_domain import listed_keys_sql
 from dpsql.resolve.inner import reads_release
 from dpsql.resolve.syntax import aggregates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from sqlglot import exp
 
@@ -53,6 +55,16 @@ class TrackedRelease:
     """The public groups; None when the keys are people's own and must be selected privately."""
     across: CrossUnitJoin | None
     """The join of different people that the rows come from, if they do."""
+
+    def contribution(self, request: QueryRequest) -> tuple[int, int]:
+        """How many groups of one unit count, and how many of its rows in each."""
+        if self.one_row_per_unit:
+            return 1, 1
+        groups, rows = contribution_bounds(self.scans, self.rows_per_unit[0], request)
+        if not self.aggregate.grouped:
+            return 1, rows
+        # Fewer public groups than a unit may reach: it cannot reach more than there are.
+        return (min(groups, max(1, self.domain.size)) if self.domain else groups), rows
 
     def lines(self) -> Iterator[str]:
         """For people to read."""
@@ -87,6 +99,13 @@ def track_units(resolved: Resolved, public: PublicEnvironment) -> Tracked:
     for number, release in enumerate(releases):
         if release.domain is None and _is_asked_again(number, resolved):
             _check_keys(release.aggregate)
+    if resolved.request.diagnose:
+        releases += tuple(
+            _track(aggregate, frozenset(), resolved, public)
+            for release in releases
+            if not release.one_row_per_unit and release.across is None and release.aggregate.reports is None
+            for aggregate in diagnosing(release.aggregate, *release.contribution(resolved.request))
+        )
     return Tracked(resolved.request, releases, resolved.public, resolved.adaptive, resolved.post_processing)
 
 
@@ -114,6 +133,20 @@ def _track(
         domain=domain,
         across=across,
     )
+
+
+def contribution_bounds(scans: Collection[Scan], most: int | None, request: QueryRequest) -> tuple[int, int]:
+    """What may count of one unit, which has no more than `most` rows if that is known.
+
+    Tables that meet in a query may declare different bounds: the widest count. A table with one row per unit has none
+    of its own; where a join multiplies its rows and no other table says how often, the schema's hold.
+    """
+    declared = [scan.contribution for scan in [scan for scan in scans if not scan.declared_unique] or scans]
+    groups = max(contribution.max_groups for contribution in declared)
+    rows = max(contribution.max_rows_per_group for contribution in declared)
+    if most is not None:
+        groups, rows = min(groups, most), min(rows, most)
+    return request.max_groups or groups, request.max_rows_per_group or rows
 
 
 def _is_asked_again(number: int, resolved: Resolved) -> bool:
@@ -175,10 +208,20 @@ def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, publ
             "an outer join cannot keep the rows of an answer that is not there yet",
             hint="use an inner join, or list the keys: VALUES or a public table",
         )
-    if public.public_rows.number(select([Named(count(), "n")], keys), lists) > MOST_PUBLIC_GROUPS:
+    number = public.public_rows.number(select([Named(count(), "n")], keys), lists)
+    if aggregate.listed_once and number < public.public_rows.number(_count_rows(listed), lists):
+        raise Unsupported(
+            "the outer join keeps public rows, several in a group, and COUNT(*) counts those that no person matches",
+            hint="aggregate a column of the private table: COUNT(v.id), not COUNT(*)",
+        )
+    if number > MOST_PUBLIC_GROUPS:
         raise Unsupported(
             f"the outer join lists more than {MOST_PUBLIC_GROUPS:,} groups", hint="keep fewer public rows with WHERE"
         )
+
+
+def _count_rows(listed: Relation) -> Query:
+    return select([Named(count(), "n")], relation_sql(listed, ()))
 
 
 def _check_options(options: SqlOptions, releases: tuple[TrackedRelease, ...]) -> None:

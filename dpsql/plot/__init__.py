@@ -1,4 +1,4 @@
-"""Answers as pictures, with their uncertainty: bars, lines, heat maps, by altair or matplotlib, whichever is there."""
+"""Answers as pictures, with their uncertainty: bars, lines, heat maps, by matplotlib or altair, whichever is there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from dpsql.plot.chart import chart_of
 if TYPE_CHECKING:
     from dpsql.result import Result
 
-LIBRARIES = ("altair", "matplotlib")
+LIBRARIES = ("matplotlib", "altair")
+"""The first that is installed draws. Figures of matplotlib are pictures; a chart of altair fetches what draws it."""
 
 
 def plot(result: Result, library: str | None = None) -> Any:
@@ -28,9 +29,9 @@ def plot(result: Result, library: str | None = None) -> Any:
 
 def _chosen(library: str | None) -> str:
     if library is not None and library not in LIBRARIES:
-        raise ProgrammingError(f"plots are not drawn by {library!r}", hint='library is "altair" or "matplotlib"')
+        raise ProgrammingError(f"plots are not drawn by {library!r}", hint='library is "matplotlib" or "altair"')
     wanted = LIBRARIES if library is None else (library,)
     for name in wanted:
         if find_spec(name) is not None:
             return name
-    raise NotSupportedError(f"plots need {' or '.join(wanted)}", hint=f"pip install 'dpsql[{wanted[0]}]'")
+    raise NotSupportedError(f"plots need {' or '.join(wanted)}", hint=f"pip install {wanted[0]}")

@@ -46,6 +46,11 @@ class Point:
     high: float | None
     shown: str
 
+    @property
+    def is_noise(self) -> bool:
+        """Whether the value may as well be 0."""
+        return self.low is not None and self.high is not None and self.low <= 0 <= self.high
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -205,6 +210,8 @@ def _unlimited(panels: Sequence[Panel]) -> list[str]:
 # Colours that can be read on white and on black: blue for values, orange for uncertainty, grey for the rest.
 
 VALUE = "#6f9fec"
+NOISE = "#a9adb3"
+"""For a value that may as well be 0."""
 ERROR = "#e07b2e"
 INK = "#80868f"
 FAINT = 0.25

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from dpsql.plot.chart import ERROR, FAINT, INK, MOST_WRITTEN, ON_DARK, ON_LIGHT, SHADES, VALUE
+from dpsql.plot.chart import ERROR, FAINT, INK, MOST_WRITTEN, NOISE, ON_DARK, ON_LIGHT, SHADES, VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,8 @@ def _bars(chart: Chart, panel: Panel) -> Any:
     base = _base(chart, panel)
     keys, values, end = (alt.X, alt.Y, alt.Y2) if chart.upright else (alt.Y, alt.X, alt.X2)
     place = keys("key:N", sort=None, title=chart.axes[0], axis=_axis(chart, panel))
-    bars = base.mark_bar(color=VALUE).encode(place, values("value:Q", title=panel.name))
+    colour = alt.condition("datum.is_noise", alt.value(NOISE), alt.value(VALUE))
+    bars = base.mark_bar().encode(place, values("value:Q", title=panel.name), color=colour)
     errors = base.mark_errorbar(color=ERROR, ticks=len(chart.places) <= 2 * MOST_WRITTEN, thickness=2).encode(
         place, values("low:Q", title=panel.name), end("high:Q")
     )
@@ -87,7 +88,7 @@ def _records(chart: Chart, panel: Panel) -> Iterator[dict[str, Any]]:
     for place, point in zip(chart.places, panel.points, strict=True):
         key, *across = map(_read, place)
         record = {"key": key, "across": across[0] if across else None, "shown": "NULL"}
-        yield record if point is None else record | vars(point)
+        yield record if point is None else record | vars(point) | {"is_noise": point.is_noise}
 
 
 def _read(key: Any) -> Any:

@@ -19,6 +19,7 @@ from dpsql.expressions.tree import properties_of
 from dpsql.relation.once import once_per_node
 from dpsql.relation.per_unit import per_unit_properties
 from dpsql.relation.relation import (
+    OF_THE_LEFT,
     CrossUnitJoin,
     Distinct,
     Filter,
@@ -65,8 +66,8 @@ def knowledge_of(relation: Relation) -> Knowledge:
         return _scanned(relation)
     return Knowledge(
         _properties(relation),
-        _surviving(relation, lambda below: knowledge_of(below).kept),
-        _surviving(relation, lambda below: knowledge_of(below).listed),
+        surviving(relation, lambda below: knowledge_of(below).kept),
+        surviving(relation, lambda below: knowledge_of(below).listed),
     )
 
 
@@ -95,7 +96,7 @@ def _properties(relation: Relation) -> Known:
             return _combined(relation, lambda below: knowledge_of(below).properties)
 
 
-def _surviving(relation: Relation, known_of: Below) -> Known:
+def surviving(relation: Relation, known_of: Below) -> Known:
     """What holds for the rows that are left, by what holds for those below."""
     match relation:
         case Project(source, columns):
@@ -112,7 +113,7 @@ def _surviving(relation: Relation, known_of: Below) -> Known:
             return {name: kept_properties(key, known) for name, key in keys} | _called(relation, known)
         case SetOp(kind, left, right):
             first = known_of(left)
-            return first if kind in ("INTERSECT", "EXCEPT") else _either(first, known_of(right))
+            return first if kind in OF_THE_LEFT else _either(first, known_of(right))
         case _:
             return _combined(relation, known_of)
 

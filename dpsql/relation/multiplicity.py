@@ -20,6 +20,7 @@ from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.tree import Call, names_read
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import (
+    OF_THE_LEFT,
     CrossUnitJoin,
     Distinct,
     Filter,
@@ -66,7 +67,7 @@ def rows_per_unit(relation: Relation, count: CountPublic, given: tuple[Expressio
             return _joined(relation, count, given)
         case SetOp(kind, left, right):
             mine, its = rows_per_unit(left, count), rows_per_unit(right, count)
-            if kind in ("INTERSECT", "EXCEPT"):
+            if kind in OF_THE_LEFT:
                 return mine
             return None if mine is None or its is None else mine + its
 

@@ -50,12 +50,15 @@ def check_per_unit(asked: AggregateCall, known: tuple[str, ...]) -> None:
             at=asked.at,
             hint="give bounds to the aggregate outside, or per row: contribution_bounds_per_row",
         )
-    if asked.distinct and asked.name != "COUNT":
+    kind = asked.arguments[0].type if asked.arguments else None
+    summed = asked.name in ("SUM", "AVG") and isinstance(kind, Integer) and known is AGGREGATES
+    if asked.distinct and asked.name not in ("COUNT", "MIN", "MAX") and not summed:
         raise Unsupported(
-            f"{asked.name}(DISTINCT ...) cannot be taken within one unit", at=asked.at, hint="leave DISTINCT out"
+            f"{asked.name}(DISTINCT ...) cannot be taken within one unit",
+            at=asked.at,
+            hint="of whole numbers it can; or leave DISTINCT out",
         )
     _check_constants(asked)
-    kind = asked.arguments[0].type if asked.arguments else None
     if asked.name.startswith("BOOL") and not isinstance(kind, Boolean):
         raise ProgrammingError(f"{asked.name} takes a condition", at=asked.at, hint="compare the value with something")
     if asked.name in ("SUM", "AVG") and not isinstance(kind, Integer | Double | Decimal):

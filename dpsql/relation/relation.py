@@ -1,17 +1,17 @@
 """Relations whose every row belongs to one unit (to two in CrossUnitJoin), and public ones whose rows belong to nobody.
 
-    Scan           a declared table, its declared properties enforced on every row
-    ValuesTable    public rows that are known before the release runs: constants, or an adaptive subquery
-    Filter         the rows that satisfy a condition
-    Project        the same rows with other columns
-    Window         the same rows with columns computed from all rows of the same unit
-    Join           rows of the same unit, side by side; or rows of a unit beside public rows
-    CrossUnitJoin  rows of different units, side by side: of these only totals can be asked, by special mechanisms
-    SemiJoin       the rows whose unit has (or has not) rows in another relation, or whose values are in a public one
-    Mark           the same rows with a column that says whether such a match is there
-    SetOp          UNION ALL, UNION, INTERSECT, EXCEPT of rows with their units
-    Distinct       every different row of every unit once
-    PerUnit        one row per unit and keys: aggregates within one unit
+    Scan       a declared table, its declared properties enforced on every row
+    ValuesTable     public rows that are known before the release runs: constants, or an earlier answer
+    Filter     the rows that satisfy a condition
+    Project    the same rows with other columns
+    Window     the same rows with columns computed from all rows of the same unit
+    Join       rows of the same unit, side by side; or rows of a unit beside public rows
+    CrossUnitJoin     rows of different units, side by side: of these only totals can be asked, by special mechanisms
+    SemiJoin   the rows whose unit has (or has not) rows in another relation, or whose values are in a public one
+    Mark       the same rows with a column that says whether such a match is there
+    SetOp      UNION, INTERSECT, EXCEPT, each with or without ALL, of rows with their units
+    Distinct   every different row of every unit once
+    PerUnit    one row per unit and keys: aggregates within one unit
 
 and on top of them the one thing that may leave: an `Aggregate`, which merges the rows of many units into groups. What
 has no node here has no private meaning and is refused. In all of them but CrossUnitJoin the rows of one unit depend on
@@ -159,11 +159,16 @@ class Mark:
         return self.test.source
 
 
+SetKind: TypeAlias = Literal["UNION ALL", "UNION", "INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL"]
+OF_THE_LEFT = ("INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL")
+"""Those whose rows are all of the left side."""
+
+
 @dataclass(frozen=True)
 class SetOp:
     """Both sides have the columns of the same names and types."""
 
-    kind: Literal["UNION ALL", "UNION", "INTERSECT", "EXCEPT"]
+    kind: SetKind
     left: Relation
     right: Relation
 
@@ -247,6 +252,14 @@ Relation: TypeAlias = (
 )
 
 
+@dataclass(frozen=True)
+class Diagnosis:
+    """What an aggregate tells about bounding (diagnosis.py): units by the first step that is not below their number."""
+
+    what: Literal["rows", "groups", "lost"]
+    steps: tuple[int, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Aggregate:
     """Groups of a relation's rows by keys. A bare aggregate has no keys, and one group whatever the data."""
@@ -259,5 +272,9 @@ class Aggregate:
     """ROLLUP, CUBE, GROUPING SETS: which keys each row of the answer keeps. Totals are sums of released groups."""
     listed: Relation | None = None
     """Public rows whose keys are the groups, where an outer join names them."""
+    listed_once: bool = False
+    """Whether each of them must be a group of its own."""
     reports: Reports | None = None
     """What is asked of the answers behind randomised reports, which are the last keys."""
+    diagnosis: Diagnosis | None = None
+    """Where it is asked about the bounds of another release."""

@@ -7,7 +7,7 @@ is itself, and comparisons, bins and keys are those of the correctly rounded sum
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -50,7 +50,8 @@ def sum_parts(asked: AggregateCall, value: Term, properties: Properties) -> Part
     average = asked.name == "AVG"
     match properties.type:
         case Integer():
-            return _average_parts(total(value), value, 1) if average else Parts((total(value),), _as_integer)
+            parts = _average_parts(total(value), value, 1) if average else Parts((total(value),), _as_integer)
+            return replace(parts, calls=tuple(replace(call, distinct=asked.distinct) for call in parts.calls))
         case Decimal():
             _check_digits(asked, properties)
             return _decimal_parts(value, properties.type, average)

@@ -9,6 +9,7 @@ from dpsql.errors import Unsupported
 from dpsql.expressions.tree import names_read
 from dpsql.relation.once import once_per_node
 from dpsql.relation.relation import (
+    OF_THE_LEFT,
     CrossUnitJoin,
     Distinct,
     Filter,
@@ -119,4 +120,4 @@ def one_row_per_unit(relation: Relation) -> bool:
             sides = (left, right)
             return kind != "FULL" and all(is_tracked(side) and one_row_per_unit(side) for side in sides)
         case SetOp(kind, left, right):
-            return kind in ("INTERSECT", "EXCEPT") and one_row_per_unit(left)
+            return kind in OF_THE_LEFT and one_row_per_unit(left)

@@ -13,7 +13,15 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError
 from dpsql.expressions.tree import Column
 from dpsql.resolve.inner import INNER, inner_column
-from dpsql.resolve.syntax import is_aggregate, is_interval_end, text_of, unaliased
+from dpsql.resolve.syntax import (
+    INTERVAL_ENDS,
+    is_aggregate,
+    is_grouping,
+    is_interval_end,
+    is_report,
+    text_of,
+    unaliased,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +55,10 @@ class Above:
             return self.subquery(node)
         if is_interval_end(node):
             return self._interval_end(node)
+        if is_grouping(node):
+            return self._grouping(node)
+        if is_report(node):
+            return self._report(node)
         if is_aggregate(node):
             return self._answer(self.groups.asked[id(node)])
 
@@ -110,6 +122,49 @@ class Above:
             hint=f"add {node.name} to GROUP BY, or write COUNT({node.name}), SUM({node.name}), ...",
         )
 
+    def _grouping(self, node: exp.Expr) -> exp.Expr:
+        """The bits of the keys that a total leaves out, the last one's the lowest."""
+        bits: exp.Expr = exp.Literal.number(0)
+        for part in node.expressions or self.groups.items:
+            number = self._key(part, aliases_first=False)
+            if number is None:
+                raise ProgrammingError(
+                    "GROUPING takes keys of the GROUP BY",
+                    at=self.scope.resolver.place(node),
+                    hint="name one of them",
+                )
+            left_out = self.left_out(number)
+            bits = exp.Add(this=exp.Mul(this=bits, expression=exp.Literal.number(2)), expression=left_out)
+        return exp.Paren(this=bits)
+
+    def _report(self, node: exp.Expr) -> exp.Expr:
+        """The aggregate, its 95 % interval, and the bounds in which its values are held, as JSON."""
+        (call,) = node.expressions
+        asked = self.groups.asked.get(id(call))
+        if asked is None or isinstance(asked, list):
+            raise self.scope.resolver.refuse(
+                "a report is about one aggregate", node, "write COUNT(*, report_format => JSON)"
+            )
+        low, high = self.groups.bounds(asked)
+        ends = [exp.Anonymous(this=end, expressions=[call]) for end in INTERVAL_ENDS]
+        parts = {
+            "value": self._answer(asked),
+            "interval": exp.Struct(
+                expressions=[_named("low", self._interval_end(ends[0])), _named("high", self._interval_end(ends[1]))]
+            ),
+            "bounds": exp.Struct(expressions=[_named("low", low), _named("high", high)]),
+        }
+        report = exp.Struct(expressions=[_named(name, value) for name, value in parts.items()])
+        return exp.cast(exp.Anonymous(this="to_json", expressions=[report]), "VARCHAR")
+
+    def left_out(self, number: int) -> exp.Expr:
+        """1 in the totals that leave the key out, 0 elsewhere."""
+        if not self.groups.totals:
+            return exp.Literal.number(0)
+        column = exp.column(f"_g{number}")
+        column.meta[INNER] = True
+        return column
+
     def _interval_end(self, node: exp.Expr) -> exp.Expr:
         """DP_INTERVAL_LOW(alias), of what the alias stands for; plan_query makes a column of it."""
         (named, *more) = node.expressions or [None]
@@ -120,3 +175,7 @@ class Above:
         end = exp.Anonymous(this=node.name.upper(), expressions=[self.rewritten(unaliased(item))])
         end.meta.update(node.meta | {INNER: True})
         return end
+
+
+def _named(name: str, value: exp.Expr) -> exp.Expr:
+    return exp.PropertyEQ(this=exp.to_identifier(name), expression=value)

@@ -27,8 +27,9 @@ from dpsql.limits import LONGEST_LIST
 from dpsql.relation.adaptive_subquery import AdaptiveTable, known_rows
 from dpsql.relation.relation import Scan, ValuesTable
 from dpsql.resolve.inner import reads_release, release_name, reports_name
+from dpsql.resolve.qualified import is_qualified
 from dpsql.resolve.rows import Answer, Rows, inner_name
-from dpsql.resolve.syntax import DUCKDB
+from dpsql.resolve.syntax import is_defined, written
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class AdaptiveSubquery:
 
     @property
     def sql(self) -> str:
-        return self.query.sql(DUCKDB)
+        return written(self.query)
 
 
 def adaptive_value(resolver: Resolver, query: exp.Expr, named: Named, node: exp.Expr) -> Expression:
@@ -108,7 +109,8 @@ def _refuse_estimates(resolver: Resolver, query: exp.Expr, node: exp.Expr) -> No
 
 def _collect(query: exp.Expr, named: Named, needed: dict[str, exp.CTE]) -> None:
     """The WITH queries that a query reads, each once and behind those that it reads itself."""
-    for name in dict.fromkeys(table.name.lower() for table in query.find_all(exp.Table)):
+    read = [table for table in query.find_all(exp.Table) if not is_qualified(table)]
+    for name in dict.fromkeys(table.name.lower() for table in read):
         item = named.get(name)
         if not isinstance(item, Answer) or item.definition is None:
             continue
@@ -121,7 +123,7 @@ def _collect(query: exp.Expr, named: Named, needed: dict[str, exp.CTE]) -> None:
 
 
 def _adaptive(resolver: Resolver, query: exp.Expr, node: exp.Expr, *, single: bool) -> AdaptiveSubquery:
-    sql = query.sql(DUCKDB)
+    sql = written(query)
     for known in resolver.adaptive:
         if known.sql == sql:
             return known
@@ -133,7 +135,9 @@ def _adaptive(resolver: Resolver, query: exp.Expr, node: exp.Expr, *, single: bo
     if len({name for name, _ in columns}) < len(columns):
         raise resolver.refuse("two columns of the answer have the same name", node, "rename one with AS")
     table = AdaptiveTable(f"_adaptive_{len(resolver.adaptive)}", columns, single)
-    if not any(isinstance(source.this, exp.Identifier) for source in query.find_all(exp.Table)):
+    if not any(
+        isinstance(source.this, exp.Identifier) and not is_defined(source) for source in query.find_all(exp.Table)
+    ):
         table = replace(table, rows=_constants(resolver, sql, [kind for _, kind in columns], node))
     resolver.adaptive.append(AdaptiveSubquery(table, len(resolver.releases), public, query))
     return resolver.adaptive[-1]
@@ -171,6 +175,8 @@ def _release_tables(resolver: Resolver) -> Iterator[PostProcessingTable]:
 
 def _columns(aggregate: Aggregate) -> dict[str, tuple[str, str]]:
     keys = {f"_k{number}": (type_name(key.type), "") for number, key in enumerate(aggregate.keys)}
+    if aggregate.totals:
+        keys |= {f"_g{number}": ("BIGINT", "") for number in range(len(aggregate.keys))}
     return keys | {f"_a{number}": (_call_type(call), "") for number, call in enumerate(aggregate.calls)}
 
 

@@ -16,6 +16,7 @@ from dpsql.resolve.rows import Answer
 from dpsql.resolve.syntax import is_star, output_name, unaliased
 
 if TYPE_CHECKING:
+    from dpsql.relation.relation import AggregateCall
     from dpsql.resolve.apply_where import Filtered
     from dpsql.resolve.groups import Groups
     from dpsql.resolve.rows import Item
@@ -56,9 +57,18 @@ def refuse_equal_keys(groups: Groups) -> None:
 
 def _release(groups: Groups, select: exp.Select) -> Answer:
     below, scope = groups.below, groups.below.scope
+    kept = below.rows.kept
+    keeps_rows = kept is not None and not kept.is_inner(below.conditions)
+
+    def column(call: AggregateCall) -> exp.Expr:
+        answer = _answer_column(groups.answer_name(call))
+        return (
+            exp.Greatest(this=answer, expressions=[exp.Literal.number(1)]) if keeps_rows and _is_star(call) else answer
+        )
+
     above = Above(
         groups,
-        column=lambda call: _answer_column(groups.answer_name(call)),
+        column=column,
         subquery=lambda node: scope.resolver.answer(
             node.copy(), scope.named, refusal="a subquery would show rows of people"
         ),
@@ -67,7 +77,6 @@ def _release(groups: Groups, select: exp.Select) -> Answer:
     calls = groups.calls
     if not groups.keys and not calls:
         raise scope.resolver.refuse("there is no aggregate", select, "write COUNT(*), SUM(x) or AVG(x)")
-    kept = below.rows.kept
     listed = None if kept is None else kept.groups(groups.keys, calls, below.conditions)
     released = Aggregate(
         source=below.rows.relation,
@@ -76,7 +85,10 @@ def _release(groups: Groups, select: exp.Select) -> Answer:
         grouped=bool(groups.keys),
         totals=groups.totals,
         listed=listed if groups.keys else None,
+        listed_once=keeps_rows and any(map(_is_star, calls)),
     )
+    if kept is not None and released.listed_once and not groups.keys:
+        raise kept.refuse("COUNT(*) counts these too", "write COUNT(v.id), or group by the key")
     released = as_reports(released)
     # Subqueries in the SELECT list have been numbered by now.
     if released.reports is not None and released.reports.is_free:
@@ -85,6 +97,10 @@ def _release(groups: Groups, select: exp.Select) -> Answer:
         name = release_name(scope.resolver.number_of(released, below.rows.all_units))
     post_processing.set("from_", exp.From(this=exp.to_table(name)))
     return Answer(post_processing)
+
+
+def _is_star(call: AggregateCall) -> bool:
+    return call.name == "COUNT" and not call.arguments
 
 
 def _answer_column(name: str) -> exp.Expr:

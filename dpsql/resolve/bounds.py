@@ -38,20 +38,25 @@ if TYPE_CHECKING:
 
 
 def is_wrapper(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and node.name.startswith(MARK)
+    return isinstance(node, exp.Anonymous) and node.name in (PER_GROUP, PER_ROW)
 
 
 def without_bounds(node: exp.Expr) -> exp.Expr:
     """The node as if no bounds were written."""
-    if not any(map(is_wrapper, node.find_all(exp.Anonymous))):
+    if not any(map(_is_ours, node.find_all(exp.Anonymous))):
         return node
 
     def unwrapped(part: exp.Expr) -> exp.Expr:
-        while is_wrapper(part):
+        while _is_ours(part):
             part = part.expressions[0]
         return part
 
     return node.transform(unwrapped)
+
+
+def _is_ours(node: exp.Expr) -> bool:
+    """Bounds and reports, which stand around what they are about."""
+    return isinstance(node, exp.Anonymous) and node.name.startswith(MARK)
 
 
 def take_bounds(node: exp.Expr, text: str) -> tuple[exp.Expr, Given]:

@@ -12,7 +12,11 @@ from sqlglot import exp
 
 from dpsql.aggregates.table import ways_to_ask
 from dpsql.errors import ProgrammingError, Unsupported
+from dpsql.expressions.casts import cast_to
 from dpsql.expressions.constants import as_beside
+from dpsql.expressions.elsewhere import INSTEAD
+from dpsql.expressions.refusals import IN_AGGREGATE, spoken
+from dpsql.expressions.tree import Call
 from dpsql.relation import per_unit
 from dpsql.relation.per_unit import check_per_unit, result_type
 from dpsql.relation.relation import AggregateCall
@@ -20,6 +24,7 @@ from dpsql.resolve.bounds import take_bounds, with_bounds
 from dpsql.resolve.names import argument_counts, function_name
 from dpsql.resolve.quantiles import is_quantile, read_quantiles
 from dpsql.resolve.syntax import extra_clauses, has_aggregate, is_star
+from dpsql.schema.types import Boolean, Integer
 
 if TYPE_CHECKING:
     from dpsql.expressions.lower import Lowering
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
     from dpsql.source import Place
 
+OF_NUMBERS = ("SUM", "AVG")
+"""Aggregates that take conditions too."""
 ARGUMENTS = ("this", "expression", "offset", "default")
 HINT = f"the aggregates are {', '.join(ways_to_ask())}"
 
@@ -64,7 +71,9 @@ def _quantile_calls(node: exp.Expr, lowering: Lowering, place: Place | None) -> 
     asked = read_quantiles(plain)
     if asked is None or extra_clauses(plain, {"this", "expression", "quantile"}):
         raise Unsupported(
-            f"{_spoken(node)} cannot be asked in this form", at=place, hint="write MEDIAN(x) or QUANTILE_CONT(x, 0.9)"
+            f"{_spoken(node, place)} cannot be asked in this form",
+            at=place,
+            hint="write MEDIAN(x) or QUANTILE_CONT(x, 0.9)",
         )
     for fraction in asked.fractions:
         if not 0 <= fraction <= 1:
@@ -83,21 +92,28 @@ def _quantile_calls(node: exp.Expr, lowering: Lowering, place: Place | None) -> 
 def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> AggregateCall:
     asked = _spelled(node)
     if asked is None:
-        raise Unsupported(f"{_spoken(node)} cannot be asked", at=place, hint=HINT)
+        name = _spoken(node, place)
+        hint = f"write  {INSTEAD[name]}" if name in INSTEAD else HINT
+        raise Unsupported(f"{name} over many people cannot be asked", at=place, hint=hint)
     possible = argument_counts(asked.name)
     if len(asked.arguments) not in possible:
         takes = "one column there" if possible[-1] == 1 else f"{' or '.join(map(str, possible))} arguments"
         raise Unsupported(f"{asked.name} takes {takes}", at=place, hint="ask about one column at a time")
     values = [_argument(part, lowering, place) for part in asked.arguments]
+    if asked.name in OF_NUMBERS:
+        values = [_counted(value) for value in values]
     arguments = (*values[:1], *(as_beside(part, values[:1]) for part in values[1:]))
     return AggregateCall(name=asked.name, arguments=arguments, distinct=asked.distinct, at=place, wide=asked.wide)
 
 
+def _counted(value: Expression) -> Expression:
+    """A condition as 1 where it holds and 0 where it does not: SUM(paid)."""
+    return Call(cast_to(Integer()), (value,), Integer(), value.at) if isinstance(value.type, Boolean) else value
+
+
 def _argument(node: exp.Expr, lowering: Lowering, place: Place | None) -> Expression:
     if has_aggregate(node):
-        raise ProgrammingError(
-            "an aggregate cannot stand inside another", at=place, hint="aggregate in a subquery, then again outside"
-        )
+        raise ProgrammingError("an aggregate cannot stand inside another", at=place, hint=IN_AGGREGATE[1])
     return lowering.lower(node)
 
 
@@ -142,12 +158,8 @@ def _where(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
     return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
 
 
-def _spoken(node: exp.Expr) -> str:
-    if isinstance(node, exp.Filter | exp.IgnoreNulls):
-        return _spoken(node.this)
-    if isinstance(node, exp.Anonymous):
-        return node.name.upper()
-    return node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
+def _spoken(node: exp.Expr, place: Place | None) -> str:
+    return spoken(node.this if isinstance(node, exp.Filter | exp.IgnoreNulls) else node, place)
 
 
 def per_unit_type(call: AggregateCall) -> ColumnType:

@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.expressions.tree import Call, Column, Expression, names_read
-from dpsql.relation.relation import Filter, Join, PerUnit
-from dpsql.relation.units import different_units
+from dpsql.relation.relation import Join, PerUnit
+from dpsql.resolve.adaptive_subqueries import adaptive_rows
 from dpsql.resolve.calls import aggregate_call, per_unit_type
-from dpsql.resolve.constant_subqueries import read_constants
+from dpsql.resolve.constant_subqueries import outside_columns, read_constants
 from dpsql.resolve.inner import INNER, inner_column
-from dpsql.resolve.joins import all_of, equal, same_unit, same_unit_said
-from dpsql.resolve.read_from import from_items, read_from
+from dpsql.resolve.joins import all_of, equal
+from dpsql.resolve.per_key import PublicTables, grouped_by_key
+from dpsql.resolve.rows import Answer
 from dpsql.resolve.scope import READS_OUTSIDE
+from dpsql.resolve.semi_joins import Inside, other_people, read_inside
 from dpsql.resolve.syntax import (
-    conditions_of,
-    copy_in_place,
-    extra_clauses,
-    from_nodes,
     has_aggregate,
     is_aggregate,
     unaliased,
@@ -32,11 +30,10 @@ from dpsql.resolve.syntax import (
 )
 
 if TYPE_CHECKING:
-    from dpsql.relation.relation import AggregateCall
+    from dpsql.relation.relation import AggregateCall, Relation
     from dpsql.resolve.rows import Rows
     from dpsql.resolve.scope import Scope
 
-CLAUSES = {"expressions", "from_", "joins", "where"}
 OVER_EVERYBODY = "to compare with everybody, join a subquery: (SELECT key, AVG(x) FROM t GROUP BY key)"
 VALUE_HINT = (
     "write (SELECT COUNT(*) FROM t WHERE t.unit = outside.unit), with nothing but equalities across; a public table is "
@@ -45,47 +42,14 @@ VALUE_HINT = (
 
 
 @dataclass(frozen=True)
-class Inside:
-    """The subquery's own rows, and the conditions that also read the row outside."""
-
-    scope: Scope
-    rows: Rows
-    linking: list[Expression]
-
-
-@dataclass(frozen=True)
 class JoinedColumns:
-    """Aggregates within the person, beside each row that they are of."""
+    """Aggregates, beside each row that they are of."""
 
-    per_unit: PerUnit
+    values: Relation
     meets: Expression | None
 
     def added_to(self, rows: Rows) -> Rows:
-        return replace(rows, relation=Join(rows.relation, self.per_unit, "LEFT", self.meets))
-
-
-def read_inside(query: exp.Expr, outer: Scope, node: exp.Expr, otherwise: str | None = None) -> Inside:
-    """`otherwise` is said too where the subquery reads other people's rows."""
-    resolver = outer.resolver
-    select = copy_in_place(query)
-    if not isinstance(select, exp.Select) or not from_nodes(select) or extra_clauses(select, CLAUSES):
-        raise resolver.refuse(
-            "a subquery that reads the row outside takes a plain SELECT", node, "put the rest into a WITH query"
-        )
-    scope = read_from(select, from_items(select, outer.named, resolver), outer.named, resolver, outer)
-    conditions = conditions_of(select.args.get("where"))
-    scope = read_constants(scope, [*conditions, *scope.source.conditions])
-    parts = [scope.condition(part, "WHERE") for part in conditions]
-    own = {column.name for column in scope.source.columns.values() if column is not None} | scope.source.inner_names
-    inside = [part for part in parts if names_read(part) <= own]
-    rows = scope.source.joined(scope.condition, inside)
-    whole = all_of(inside)
-    if whole is not None:
-        rows = replace(rows, relation=Filter(rows.relation, whole))
-    linking = [part for part in parts if part not in inside]
-    if rows.is_private and not any(same_unit(part, outer.outside, rows) for part in linking):
-        raise different_units(same_unit_said(outer.outside, rows), resolver.place(node), otherwise)
-    return Inside(scope, rows, linking)
+        return replace(rows, relation=Join(rows.relation, self.values, "LEFT", self.meets))
 
 
 def correlated_value(node: exp.Expr, outer: Scope) -> tuple[Expression, JoinedColumns]:
@@ -94,7 +58,9 @@ def correlated_value(node: exp.Expr, outer: Scope) -> tuple[Expression, JoinedCo
     refusal = outer.resolver.refuse(READS_OUTSIDE, node, VALUE_HINT)
     if not isinstance(select, exp.Select) or len(select.selects) != 1 or not has_aggregate(select.selects[0]):
         raise refusal
-    inside = read_inside(select, outer, node, OVER_EVERYBODY)
+    inside = read_inside(select, outer, node)
+    if not inside.is_of_one_unit:
+        return _over_everybody(inside, select, outer, node)
     lowering = read_constants(inside.scope, select.selects).lowering
     own = {column.name for column in inside.rows.columns.values()}
     keys = [key for part in inside.linking if (key := _key(part, own)) is not None]
@@ -123,6 +89,27 @@ def correlated_value(node: exp.Expr, outer: Scope) -> tuple[Expression, JoinedCo
     )
     meets = all_of([equal(Column(f"{name}_k{i}", mine.type), its) for i, (mine, its) in enumerate(keys)])
     return lowering.lower(value), JoinedColumns(per_unit, meets)
+
+
+def _over_everybody(
+    inside: Inside, select: exp.Select, outer: Scope, node: exp.Expr
+) -> tuple[Expression, JoinedColumns]:
+    """An aggregate of each key, joined to the rows that have it."""
+    resolver, columns = outer.resolver, list(outside_columns(select, outer))
+    public = PublicTables(node.find_ancestor(exp.Select), resolver.schema)
+    found = grouped_by_key(select, {id(column) for column in columns}, public, outer.new_name)
+    if found is None:
+        raise other_people(inside, outer, node, OVER_EVERYBODY)
+    answer = resolver.query(found.grouped, outer.named)
+    assert isinstance(answer, Answer)
+    assert answer.tree is not None
+    rows = adaptive_rows(resolver, exp.Subquery(this=answer.tree), outer.named).apart_from(outer.source.inner_names)
+    meets = [outer.lowering.build("=", node, (rows.columns[key], outer.lowering.lower(its))) for key, its in found.keys]
+
+    def replaced(part: exp.Expr) -> exp.Expr:
+        return inner_column(rows.columns[part.name]) if isinstance(part, exp.Column) else part
+
+    return outer.lowering.lower(found.value.transform(replaced)), JoinedColumns(rows.relation, all_of(meets))
 
 
 def _key(part: Expression, own: set[str]) -> tuple[Column, Expression] | None:

@@ -7,47 +7,47 @@ x IN (VALUES (1), (2))                         x IN (1, 2)
 (a, b) IN ((1, 2), (3, 4))                     the same with IS NOT DISTINCT FROM
 t SEMI JOIN u ON c, t ANTI JOIN u ON c         WHERE [NOT] EXISTS (SELECT 1 FROM u WHERE c)
 FROM (t JOIN u ON c)                           FROM t JOIN u ON c
+FROM (t JOIN u ON c) AS j                      FROM (SELECT * FROM t JOIN u ON c) AS j
 FROM t, LATERAL (SELECT COUNT(*) AS n ...) l   l.n is (SELECT COUNT(*) ...)
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlglot import exp
 
-from dpsql.resolve.syntax import extra_clauses, from_nodes, has_aggregate, output_name, unaliased
+from dpsql.resolve.quantified import COMPARED, unquantified
+from dpsql.resolve.syntax import (
+    extra_clauses,
+    from_nodes,
+    has_aggregate,
+    output_name,
+    typed_text,
+    unaliased,
+    with_marks,
+)
+
+if TYPE_CHECKING:
+    from dpsql.resolve.quantified import IsPublic
 
 
-def desugar(tree: exp.Expr) -> None:
-    """Rewrites the tree in place."""
-    for node in list(tree.find_all(exp.EQ, exp.NEQ, exp.In)):
-        plain = _listed_tuples(node) if isinstance(node, exp.In) else _quantified_as_in(node)
+def desugar(tree: exp.Expr, is_public: IsPublic) -> None:
+    """Rewrites the tree in place. `is_public` tells the queries that read public tables alone."""
+    for node in list(tree.find_all(*COMPARED, exp.In)):
+        plain = _listed_tuples(node) if isinstance(node, exp.In) else unquantified(node, is_public)
         if plain is not node:
             node.replace(plain)
     for select in list(tree.find_all(exp.Select)):
         _open_parentheses(select)
+        _name_joins(select)
+        _open_joins(select)
+        _name_series(select)
         for join in list(select.args.get("joins") or ()):
-            if join.kind in ("SEMI", "ANTI") and not extra_clauses(join, {"this", "kind", "on"}):
+            if join.kind in ("SEMI", "ANTI") and not extra_clauses(join, {"this", "kind", "on", "using"}):
                 _as_exists(select, join)
             elif isinstance(join.this, exp.Lateral):
                 _as_values(select, join)
-
-
-def _quantified_as_in(node: exp.Expr) -> exp.Expr:
-    """An empty array stays as it is: NULL = ANY ([]) is false, NULL IN () is not."""
-    if isinstance(node, exp.NEQ):
-        query = node.expression.this if isinstance(node.expression, exp.All) else None
-        return exp.Not(this=_with_marks(exp.In(this=node.this, query=query), node)) if _is_query(query) else node
-    choices = node.expression.this if isinstance(node.expression, exp.Any) else None
-    if _is_query(choices):
-        return _with_marks(exp.In(this=node.this, query=choices), node)
-    choices = unaliased(choices) if choices is not None else None
-    if isinstance(choices, exp.Array) and choices.expressions:
-        return _with_marks(exp.In(this=node.this, expressions=list(map(_typed, choices.expressions))), node)
-    return node
-
-
-def _is_query(node: exp.Expr | None) -> bool:
-    return isinstance(node.this if isinstance(node, exp.Subquery) else node, exp.Query)
 
 
 def _listed_tuples(node: exp.Expr) -> exp.Expr:
@@ -57,7 +57,9 @@ def _listed_tuples(node: exp.Expr) -> exp.Expr:
     if len(rows) == 1 and isinstance(rows[0], exp.Values):
         equal, rows = exp.EQ, rows[0].expressions
         if all(len(row.expressions) == 1 for row in rows):
-            return _with_marks(exp.In(this=node.this, expressions=[_typed(row.expressions[0]) for row in rows]), node)
+            return with_marks(
+                exp.In(this=node.this, expressions=[typed_text(row.expressions[0]) for row in rows]), node
+            )
     if not isinstance(value, exp.Tuple) or not rows or not all(isinstance(row, exp.Tuple) for row in rows):
         return node
     if any(len(row.expressions) != len(value.expressions) for row in rows):
@@ -66,19 +68,47 @@ def _listed_tuples(node: exp.Expr) -> exp.Expr:
     for row in rows:
         pairs = zip(value.expressions, row.expressions, strict=True)
         same.append(
-            exp.and_(*(equal(this=part.copy(), expression=_typed(wanted)) for part, wanted in pairs), copy=False)
+            exp.and_(*(equal(this=part.copy(), expression=typed_text(wanted)) for part, wanted in pairs), copy=False)
         )
     return exp.Paren(this=exp.or_(*same, copy=False))
 
 
-def _typed(value: exp.Expr) -> exp.Expr:
-    """A text in an array or a tuple has its type already, and is not read as the date that it is compared with."""
-    return exp.cast(value, "VARCHAR") if isinstance(value, exp.Literal) and value.is_string else value
+def _name_joins(select: exp.Select) -> None:
+    """(t JOIN u ON c) AS j is (SELECT * FROM t JOIN u ON c) AS j."""
+    for node in from_nodes(select):
+        alias = node.args.get("alias")
+        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and alias is not None:
+            table = node.this
+            joins = table.args.get("joins") or []
+            table.set("joins", None)
+            node.set("this", exp.Select(expressions=[exp.Star()], from_=exp.From(this=table), joins=joins))
 
 
-def _with_marks(new: exp.Expr, old: exp.Expr) -> exp.Expr:
-    new.meta.update(old.meta)
-    return new
+def _open_joins(select: exp.Select) -> None:
+    """t JOIN (u JOIN v ON c) ON d, where all are inner joins, is t, u, v WHERE c AND d."""
+    joins = select.args.get("joins") or []
+    opened: list[exp.Join] = []
+    conditions: list[exp.Expr] = []
+    for place, join in enumerate(joins):
+        inner = join.this
+        if not isinstance(inner, exp.Subquery) or not isinstance(inner.this, exp.Table):
+            opened.append(join)
+            continue
+        table, parts = inner.this, [join, *(inner.this.args.get("joins") or [])]
+        outer = any(part.side in ("RIGHT", "FULL") for part in joins[place:])
+        if outer or extra_clauses(inner, {"this"}) or not all(map(_is_inner, parts)):
+            opened.append(join)
+            continue
+        table.set("joins", None)
+        conditions += [part.args["on"] for part in parts if part.args.get("on") is not None]
+        opened += [exp.Join(this=item, kind="CROSS") for item in (table, *(part.this for part in parts[1:]))]
+    select.set("joins", opened)
+    if conditions:
+        select.where(*conditions, copy=False)
+
+
+def _is_inner(join: exp.Join) -> bool:
+    return not join.side and join.kind in ("", "INNER", "CROSS") and not extra_clauses(join, {"this", "kind", "on"})
 
 
 def _open_parentheses(select: exp.Select) -> None:
@@ -93,14 +123,43 @@ def _open_parentheses(select: exp.Select) -> None:
         select.set("joins", [*joins, *(select.args.get("joins") or [])])
 
 
+def _name_series(select: exp.Select) -> None:
+    """RANGE(5) AS g has one column, which is g; g.range is the same."""
+    for node in from_nodes(select):
+        alias = node.args.get("alias")
+        if not isinstance(node.this, exp.GenerateSeries) or alias is None or alias.columns:
+            continue
+        name = alias.name
+        alias.set("columns", [exp.to_identifier(name)])
+        for column in select.find_all(exp.Column):
+            if column.table.lower() == name.lower() and column.name.lower() in ("range", "generate_series"):
+                column.set("this", exp.to_identifier(name))
+
+
 def _as_exists(select: exp.Select, join: exp.Join) -> None:
     meets = join.args.get("on")
+    if join.args.get("using"):
+        meets = _used(select, join)
+        if meets is None:
+            return
     join.pop()
     inner = exp.Select(expressions=[exp.Literal.number(1)], from_=exp.From(this=join.this))
     if meets is not None:
         inner.set("where", exp.Where(this=meets))
     exists: exp.Expr = exp.Exists(this=inner)
     select.where(exp.Not(this=exists) if join.kind == "ANTI" else exists, copy=False)
+
+
+def _used(select: exp.Select, join: exp.Join) -> exp.Expr | None:
+    """What USING says, where the left side is one table, whose columns can be told from those of the right one."""
+    left, right = from_nodes(select)[0].alias_or_name, join.this.alias_or_name
+    if select.args["joins"][0] is not join or not left or left == right:
+        return None
+    if not right:
+        right = "_matched"
+        join.this.set("alias", exp.TableAlias(this=exp.to_identifier(right)))
+    names = [name.name for name in join.args["using"]]
+    return exp.and_(*(exp.EQ(this=exp.column(name, left), expression=exp.column(name, right)) for name in names))
 
 
 def _as_values(select: exp.Select, join: exp.Join) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sqlglot import exp
 
+from dpsql.resolve.qualified import is_qualified
 from dpsql.resolve.rows import Rows
-from dpsql.resolve.syntax import from_nodes, output_name
+from dpsql.resolve.syntax import free_name, from_nodes, output_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,10 +36,10 @@ class _Tables:
     named: Named
     own: Mapping[str, Names]
 
-    def names(self, table: str) -> Names:
-        if table in self.own:
+    def names(self, table: str, *, qualified: bool) -> Names:
+        if table in self.own and not qualified:
             return self.own[table]
-        if table in self.named:
+        if table in self.named and not qualified:
             item = self.named[table]
             rows = item if isinstance(item, Rows) else item.rows
             return None if rows is None else tuple(rows.plain_columns)
@@ -91,7 +92,7 @@ def _has(alias: str, names: Names, column: exp.Column) -> bool:
 def _item_names(node: exp.Expr, tables: _Tables) -> Names:
     """The columns of an item of FROM."""
     if isinstance(node, exp.Table):
-        return _renamed(tables.names(node.name.lower()), node)
+        return _renamed(tables.names(node.name.lower(), qualified=is_qualified(node)), node)
     return _renamed(_outputs(node.this, tables), node) if isinstance(node, exp.Subquery) else None
 
 
@@ -115,8 +116,9 @@ def _outputs(query: exp.Expr, tables: _Tables) -> Names:
         shown = _star(item, query, tables) if item.is_star else (output_name(item).lower(),)
         if shown is None:
             return None
-        found += shown
-    return tuple(dict.fromkeys(found))
+        for name in shown:
+            found.append(free_name(name, found))
+    return tuple(found)
 
 
 def _star(item: exp.Expr, select: exp.Select, tables: _Tables) -> Names:

@@ -148,9 +148,9 @@ def all_of(parts: list[Expression]) -> Expression | None:
 
 def _together(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Rows:
     right = step.rows
-    if left.kept is not None:
-        raise left.kept.refuse("is joined again", "let this join be the last one, or use an inner join")
-    public = _kept_public_side(left, step)
+    if right.kept is not None:
+        raise right.kept.refuse("is joined again", "let it be the first item of FROM, or use an inner join")
+    public = _kept_public_side(left, step) if left.kept is None else _kept_again(left.kept, step, condition, where)
     by_unit_alone = False
     if left.is_private and right.is_private:
         within = _within_units(left, step, condition, where)
@@ -158,7 +158,8 @@ def _together(left: Rows, step: Step, condition: Expression | None, where: list[
             return _cross_unit_join(left, step, condition, where)
         condition = within
         by_unit_alone = all(_is_by_unit(part, left, right) for part in conjuncts(condition))
-    relation = Join(left.relation, right.relation, "INNER" if public else step.kind, condition, by_unit_alone)
+    kind = "INNER" if public and left.kept is None else step.kind
+    relation = Join(left.relation, right.relation, kind, condition, by_unit_alone)
     if relation.kind == "FULL" and step.using:
         return _merged(relation, left, step)
     return Rows(
@@ -290,6 +291,15 @@ def _told_alike(part: Expression, left: Rows, right: Rows) -> Iterator[tuple[Exp
 def _is_by_unit(part: Expression, left: Rows, right: Rows) -> bool:
     """Whether the part says nothing more than that the units are the same."""
     return any(left.is_unit(mine) and right.is_unit(its) for mine, its in _told_alike(part, left, right))
+
+
+def _kept_again(kept: Kept, step: Step, condition: Expression | None, where: list[Expression]) -> Kept | None:
+    """The public rows that are kept through one more join of private rows, which none of them matches."""
+    meets = [*([condition] if condition is not None else []), *(where if step.kind == "INNER" else [])]
+    private = step.rows.is_private and step.kind in ("INNER", "LEFT")
+    if not private or not any(map(kept.never_true, meets)):
+        raise kept.refuse("is joined again", "let this join be the last one, or use an inner join")
+    return kept if step.kind == "LEFT" else None
 
 
 def _kept_public_side(left: Rows, step: Step) -> Kept | None:

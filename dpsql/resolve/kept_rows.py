@@ -4,7 +4,8 @@
 
 Below the release it is an inner join: the rows that nobody matches belong to nobody. They come back as groups, so what
 is asked of a group must be what it is without them: keys are public columns, and an aggregate passes over the NULLs
-that stand for the missing private row. docs/proofs/tracking.md.
+that stand for the missing private row. COUNT(*) does not: where each group is one public row, it is 1 of an empty
+group, and else the number of its pairs. docs/proofs/tracking.md.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING
 
 from dpsql.errors import Unsupported
 from dpsql.expressions.tree import Call, Column, Expression, Literal, names_read
-from dpsql.relation.relation import Filter, Relation
+from dpsql.relation.relation import Filter, Project, Relation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from dpsql.relation.relation import AggregateCall
+    from dpsql.schema.types import ColumnType
     from dpsql.source import Place
 
 STRICT = frozenset(
@@ -42,27 +44,49 @@ class Kept:
     def refuse(self, why: str, hint: str) -> Unsupported:
         return Unsupported(f"the outer join keeps public rows that no person matches, and {why}", at=self.at, hint=hint)
 
+    def renamed(self, names: Mapping[str, str], types: Mapping[str, ColumnType]) -> Kept:
+        """The same rows, whose columns have these names."""
+        columns = tuple((names[name], Column(name, types[name])) for name in sorted(self.columns & names.keys()))
+        return Kept(Project(self.relation, columns), frozenset(name for name, _ in columns), self.at)
+
+    def projected(self, columns: Mapping[str, Expression], conditions: Iterable[Expression]) -> Kept | None:
+        """The public rows that are kept below a subquery's columns; None if its WHERE leaves none of them."""
+        relation = self._filtered(conditions)
+        if self.is_inner(conditions):
+            return None
+        public = {name: value for name, value in columns.items() if self._is_public(value)}
+        if not all(name in public or self._vanishes(value) for name, value in columns.items()):
+            raise self.refuse("a column is made of both sides", "compute it outside, or use an inner join")
+        return Kept(Project(relation, tuple(public.items())), frozenset(public), self.at)
+
     def groups(
         self, keys: Iterable[Expression], calls: Iterable[AggregateCall], conditions: Iterable[Expression]
     ) -> Relation:
         """The public rows whose keys are the groups of a release over the inner join."""
         if not all(self._is_public(key) for key in keys):
             raise self.refuse("a key is not theirs", "group by columns of the public side, or use an inner join")
-        relation, inner = self.relation, False
+        relation = self._filtered(conditions)
+        counted = [call for call in calls if not any(map(self._vanishes, call.arguments))]
+        if not self.is_inner(conditions) and any(call.name != "COUNT" or call.arguments for call in counted):
+            raise self.refuse(
+                "an aggregate counts these too", "aggregate a column of the private table: SUM(v.minutes), COUNT(v.id)"
+            )
+        return relation
+
+    def _filtered(self, conditions: Iterable[Expression]) -> Relation:
+        relation = self.relation
         for condition in conditions:
             if self._is_public(condition):
                 relation = Filter(relation, condition)
-            elif self._never_true(condition):
-                inner = True
-            else:
+            elif not self.never_true(condition):
                 raise self.refuse(
                     "the WHERE may choose these", "compare columns of the private table, or use an inner join"
                 )
-        if not inner and not all(any(map(self._vanishes, call.arguments)) for call in calls):
-            raise self.refuse(
-                "an aggregate counts these too", "aggregate a column of the private table: COUNT(v.id), not COUNT(*)"
-            )
         return relation
+
+    def is_inner(self, conditions: Iterable[Expression]) -> bool:
+        """Whether the WHERE leaves none of these rows."""
+        return any(not self._is_public(condition) and self.never_true(condition) for condition in conditions)
 
     def _is_public(self, expression: Expression) -> bool:
         return all(name in self.columns for name in names_read(expression))
@@ -78,13 +102,14 @@ class Kept:
                 return self._vanishes(value)
             case Call(function, (*branches, otherwise)) if function.name == "CASE":
                 pairs = zip(branches[::2], branches[1::2], strict=True)
-                taken = all(self._never_true(condition) or self._vanishes(value) for condition, value in pairs)
+                taken = all(self.never_true(condition) or self._vanishes(value) for condition, value in pairs)
                 return taken and self._vanishes(otherwise)
             case Call(function, arguments):
                 return function.name in STRICT and any(map(self._vanishes, arguments))
         return False
 
-    def _never_true(self, condition: Expression) -> bool:
+    def never_true(self, condition: Expression) -> bool:
+        """Whether it holds for none of these rows, where the private columns are NULL."""
         if isinstance(condition, Call) and condition.function.name == "AND":
-            return any(map(self._never_true, condition.arguments))
+            return any(map(self.never_true, condition.arguments))
         return self._vanishes(condition)

@@ -3,6 +3,7 @@
     SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.2) region, ...   ->  SELECT region, ...  and the options
     SUM(x, contribution_bounds_per_group => (0, 600))                     ->  SUM(<per group>(x, 0, 600))
     ANON_AVG(x CLAMPED BETWEEN 0 AND 500)                                 ->  AVG(<per row>(x, 0, 500))
+    COUNT(*, report_format => JSON)                                       ->  <report>(COUNT(*))
 
 Tokens keep their offsets, so carets still point into the analyst's text. The names of the wrapping functions start with
 a character that no query may contain, so nobody else can write them.
@@ -10,25 +11,45 @@ a character that no query may contain, so nobody else can write them.
 
 from __future__ import annotations
 
+import operator
 import re
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from sqlglot import Token, TokenType
+from sqlglot import Dialect, Token, TokenType, exp
+from sqlglot.errors import ParseError
 
 from dpsql.aggregates.function import Bounds
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import SqlSyntaxError, UnknownName, Unsupported
 from dpsql.source import Place, did_you_mean
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+DUCKDB = Dialect.get_or_raise("duckdb")
+ARITHMETIC: dict[type[exp.Expr], Callable[[Fraction, Fraction], Fraction]] = {
+    exp.Add: operator.add,
+    exp.Sub: operator.sub,
+    exp.Mul: operator.mul,
+    exp.Div: operator.truediv,
+}
 MARK = "\0"
 PER_GROUP = MARK + Bounds.PER_GROUP.value
 PER_ROW = MARK + Bounds.PER_ROW.value
+REPORT = MARK + "report"
 ARGUMENTS = {name.removeprefix(MARK): name for name in (PER_GROUP, PER_ROW)}
+REPORT_FORMAT = "report_format"
 # A function of the older dialect -> ours, and what CLAMPED BETWEEN holds there.
 ANONYMIZED = {
     f"ANON_{name}": (name, MARK + function.clamped.value)
     for name, function in AGGREGATES.items()
     if function.clamped is not None
+} | {
+    "ANON_PERCENTILE_CONT": ("PERCENTILE_CONT", PER_ROW),
+    "ANON_QUANTILES": ("APPROX_QUANTILES", PER_ROW),
 }
 OPTIONS = (
     "epsilon",
@@ -41,13 +62,20 @@ OPTIONS = (
     "mechanism",
     "propose",
 )
-OLDER_NAMES = {"kappa": "max_groups_contributed"}
+OLDER_NAMES = {"kappa": "max_groups_contributed", "k_threshold": "min_privacy_units_per_group"}
 CLAUSES = {
     "DIFFERENTIAL_PRIVACY": {name: name for name in OPTIONS},
     "ANONYMIZATION": {name: name for name in OPTIONS} | OLDER_NAMES,
 }
-VALUE_ENDS = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.R_PAREN, TokenType.STAR, TokenType.NUMBER)
-CONSTANT = re.compile(r"-?[\w.]+(e[+-]?\d+)?", re.IGNORECASE)
+VALUE_ENDS = (TokenType.IDENTIFIER, TokenType.R_PAREN, TokenType.STAR, TokenType.NUMBER, TokenType.R_BRACKET)
+BEFORE_A_VALUE = frozenset(
+    (
+        *("SELECT", "DISTINCT", "WHERE", "HAVING", "QUALIFY", "ON", "BY", "AND", "OR", "NOT", "IN", "LIKE", "IS"),
+        *("BETWEEN", "CASE", "WHEN", "THEN", "ELSE"),
+    )
+)
+"""Words behind which a value begins."""
+NAME = re.compile(r"[^\W\d][\w.]*")
 
 
 @dataclass(frozen=True)
@@ -65,6 +93,8 @@ class SqlOptions:
     at: Place | None = None
     outermost: bool = True
     """Whether it stands in the outermost SELECT."""
+    parameters: frozenset[str] = frozenset()
+    """The parameters that stand in it."""
 
     def get(self, name: str) -> Option | None:
         return next((option for option in self.options if option.name == name), None)
@@ -73,10 +103,10 @@ class SqlOptions:
 NO_OPTIONS = SqlOptions()
 
 
-def read_options(tokens: list[Token], text: str) -> tuple[list[Token], SqlOptions]:
+def read_options(tokens: list[Token], text: str, parameters: Mapping[str, object]) -> tuple[list[Token], SqlOptions]:
     """The tokens that the stock parser understands, and the options that were cut out of them."""
-    tokens, options = _without_clause(tokens, text)
-    tokens = _clamped(tokens, text)
+    tokens, options = _without_clause(tokens, text, parameters)
+    tokens = _clamped(_reported(tokens, text), text)
     tokens = _with_arguments(tokens, text)
     return _renamed(tokens, text), options
 
@@ -92,7 +122,7 @@ def _is(tokens: list[Token], position: int, kind: TokenType) -> bool:
 # -- SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) --------------------------------------------------------------------
 
 
-def _without_clause(tokens: list[Token], text: str) -> tuple[list[Token], SqlOptions]:
+def _without_clause(tokens: list[Token], text: str, parameters: Mapping[str, object]) -> tuple[list[Token], SqlOptions]:
     starts = [i for i in range(len(tokens)) if _is(tokens, i, TokenType.SELECT) and _is(tokens, i + 1, TokenType.WITH)]
     if not starts:
         return tokens, NO_OPTIONS
@@ -105,9 +135,12 @@ def _without_clause(tokens: list[Token], text: str) -> tuple[list[Token], SqlOpt
             hint="write it in the outermost SELECT alone",
         )
     known = _clause_options(tokens, first, text)
-    found, after = _listed(tokens, first + 2, known, text)
+    found, after = _listed(tokens, first + 2, known, text, parameters)
     depth = sum(_is(tokens, i, TokenType.L_PAREN) - _is(tokens, i, TokenType.R_PAREN) for i in range(first))
-    options = SqlOptions(tuple(found), _place(tokens[first], tokens[after - 1], text), depth == 0)
+    inside = tokens[first:after]
+    used = frozenset(name.text for sign, name in pairwise(inside) if sign.token_type is TokenType.PARAMETER)
+    given = tuple(option for option in found if option.value != "NULL")
+    options = SqlOptions(given, _place(tokens[first], tokens[after - 1], text), depth == 0, used)
     return tokens[:first] + tokens[after:], options
 
 
@@ -123,7 +156,9 @@ def _clause_options(tokens: list[Token], start: int, text: str) -> dict[str, str
     )
 
 
-def _listed(tokens: list[Token], start: int, known: dict[str, str], text: str) -> tuple[list[Option], int]:
+def _listed(
+    tokens: list[Token], start: int, known: dict[str, str], text: str, parameters: Mapping[str, object]
+) -> tuple[list[Option], int]:
     """OPTIONS(name = value, ...), and where the query goes on."""
     if not (_is(tokens, start + 1, TokenType.L_PAREN) and tokens[start].text.upper() == "OPTIONS"):
         return [], start
@@ -131,8 +166,8 @@ def _listed(tokens: list[Token], start: int, known: dict[str, str], text: str) -
     found: list[Option] = []
     position = start + 2
     while position < end:
-        stop = next((i for i in range(position, end) if _is(tokens, i, TokenType.COMMA)), end)
-        option = _option(tokens[position:stop], tokens[position], known, text)
+        stop = _argument_end(tokens, position, end)
+        option = _option(tokens[position:stop], tokens[position], known, text, parameters)
         if any(option.name == other.name for other in found):
             raise SqlSyntaxError(f"{option.name} is given twice", at=option.at, hint="write it once")
         found.append(option)
@@ -140,21 +175,62 @@ def _listed(tokens: list[Token], start: int, known: dict[str, str], text: str) -
     return found, end + 1
 
 
-def _option(part: list[Token], first: Token, known: dict[str, str], text: str) -> Option:
+def _option(
+    part: list[Token], first: Token, known: dict[str, str], text: str, parameters: Mapping[str, object]
+) -> Option:
     place = _place(first, part[-1] if part else first, text)
     name = first.text.lower()
     if part and name not in known:
         raise UnknownName(
             f'there is no option "{first.text}"', at=_place(first, first, text), hint=did_you_mean(name, known)
         )
-    values = part[2:]
-    value = "".join(token.text for token in values)
-    quoted = len(values) == 1 and values[0].token_type in (TokenType.STRING, TokenType.IDENTIFIER)
-    if not _is(part, 1, TokenType.EQ) or not (quoted or CONSTANT.fullmatch(value)):
+    value = _value(part[2:], parameters) if _is(part, 1, TokenType.EQ) else None
+    if value is None:
         raise SqlSyntaxError(
             "an option is written  name = constant", at=place, hint="for example OPTIONS(epsilon = 0.2, delta = 1e-7)"
         )
     return Option(known[name], value, place)
+
+
+def _value(tokens: list[Token], parameters: Mapping[str, object]) -> str | None:
+    """A name or a text as it is; of numbers and parameters what they come to. None if it is neither."""
+    written = "".join(token.text for token in tokens)
+    if not tokens:
+        return None
+    if len(tokens) == 1 and tokens[0].token_type in (TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER):
+        return written
+    if NAME.fullmatch(written):
+        return "NULL" if written.upper() == "NULL" else written
+    try:
+        tree = DUCKDB.parser().parse([*tokens], written)[0]
+        number = None if tree is None else _computed(tree, parameters)
+    except (ParseError, ArithmeticError, ValueError):
+        return None
+    return "NULL" if number is None else str(number)
+
+
+def _computed(node: exp.Expr, parameters: Mapping[str, object]) -> Fraction | str | None:
+    """The number that constants and parameters come to."""
+    match node:
+        case exp.Paren():
+            return _computed(node.this, parameters)
+        case exp.Neg():
+            return -_number(node.this, parameters)
+        case exp.Literal() if not node.is_string:
+            return Fraction(node.this)
+        case exp.Placeholder() | exp.Parameter() if node.name in parameters:
+            value = parameters[node.name]
+            return value if value is None or isinstance(value, str) else Fraction(str(value))
+    if type(node) not in ARITHMETIC:
+        raise ValueError
+    return ARITHMETIC[type(node)](_number(node.this, parameters), _number(node.expression, parameters))
+
+
+def _number(node: exp.Expr, parameters: Mapping[str, object]) -> Fraction:
+    value = _computed(node, parameters)
+    if not isinstance(value, Fraction):
+        raise ValueError
+    return value
 
 
 # -- bounds of an aggregate --------------------------------------------------------------------------------------------
@@ -163,7 +239,7 @@ def _option(part: list[Token], first: Token, known: dict[str, str], text: str) -
 def _clamped(tokens: list[Token], text: str) -> list[Token]:
     for position in reversed(range(1, len(tokens))):
         # Behind a value it is a word of ours; anywhere else it is a column of that name.
-        behind = tokens[position].text.upper() == "CLAMPED" and tokens[position - 1].token_type in VALUE_ENDS
+        behind = tokens[position].text.upper() == "CLAMPED" and _ends_value(tokens[position - 1])
         if behind and _is(tokens, position + 1, TokenType.BETWEEN):
             tokens = _clamped_at(position, tokens, text)
     return tokens
@@ -181,10 +257,12 @@ def _clamped_at(position: int, tokens: list[Token], text: str) -> list[Token]:
             at=_place(word, tokens[position + 1], text),
             hint="write ANON_SUM(x CLAMPED BETWEEN 0 AND 500)",
         )
-    comma = _instead(word, TokenType.COMMA, ",")
     low, high = tokens[position + 2 : middle], tokens[middle + 1 : closing]
-    arguments = [*tokens[opening + 1 : position], comma, *low, comma, *high, _instead(word, TokenType.R_PAREN, ")")]
-    return [*_wrapped(tokens, opening, ANONYMIZED[function][1], arguments, word), *tokens[closing:]]
+    arguments = tokens[opening + 1 : position]
+    return [
+        *_wrapped(tokens, opening, ANONYMIZED[function][1], arguments, (low, high), word),
+        *tokens[closing:],
+    ]
 
 
 def _with_arguments(tokens: list[Token], text: str) -> list[Token]:
@@ -207,16 +285,77 @@ def _with_argument_at(position: int, tokens: list[Token], text: str) -> list[Tok
         raise SqlSyntaxError(
             f"{name.text} cannot be read here", at=place, hint=f"write SUM(x, {name.text} => (0, 500))"
         )
-    # The pair's own parenthesis closes the wrapper.
-    wrapper, arguments = ARGUMENTS[name.text.lower()], tokens[opening + 1 : position]
-    return [*_wrapped(tokens, opening, wrapper, arguments, name), *tokens[position + 3 :]]
+    end = _closing(tokens, position + 2, text)
+    middle = _argument_end(tokens, position + 3, end)
+    pair = tokens[position + 3 : middle], tokens[middle + 1 : end]
+    arguments = tokens[opening + 1 : position - 1]
+    return [*_wrapped(tokens, opening, ARGUMENTS[name.text.lower()], arguments, pair, name), *tokens[end + 1 :]]
 
 
-def _wrapped(tokens: list[Token], opening: int, wrapper: str, arguments: list[Token], at: Token) -> list[Token]:
-    """The tokens up to a call's arguments, and these as arguments of the wrapper; DISTINCT stays outside."""
+def _wrapped(
+    tokens: list[Token],
+    opening: int,
+    wrapper: str,
+    arguments: list[Token],
+    pair: tuple[list[Token], list[Token]],
+    at: Token,
+) -> list[Token]:
+    """The tokens up to a call's arguments, and these: the first in the wrapper, with its bounds, but for DISTINCT."""
     outside = arguments[:1] if _is(arguments, 0, TokenType.DISTINCT) else []
+    comma, (low, high) = _instead(at, TokenType.COMMA, ","), pair
+    end = _argument_end(arguments, len(outside), len(arguments))
     call = [_instead(at, TokenType.VAR, wrapper), _instead(at, TokenType.L_PAREN, "(")]
-    return [*tokens[: opening + 1], *outside, *call, *arguments[len(outside) :]]
+    value, rest = arguments[len(outside) : end], arguments[end:]
+    bounds = [comma, *low, comma, *high, _instead(at, TokenType.R_PAREN, ")")]
+    return [*tokens[: opening + 1], *outside, *call, *value, *bounds, *rest]
+
+
+def _argument_end(tokens: list[Token], start: int, end: int) -> int:
+    """Where the argument that begins there ends: at the next comma that stands in no parentheses."""
+    depth = 0
+    for i in range(start, end):
+        depth += _is(tokens, i, TokenType.L_PAREN) - _is(tokens, i, TokenType.R_PAREN)
+        if depth == 0 and _is(tokens, i, TokenType.COMMA):
+            return i
+    return end
+
+
+def _ends_value(token: Token) -> bool:
+    """Whether a value may end there; a column may be called like a type."""
+    word = NAME.fullmatch(token.text) is not None and token.text.upper() not in BEFORE_A_VALUE
+    return word or token.token_type in VALUE_ENDS
+
+
+# -- reports ----------------------------------------------------------------------------------------------------------
+
+
+def _reported(tokens: list[Token], text: str) -> list[Token]:
+    """COUNT(*, report_format => JSON) and ANON_COUNT(* WITH REPORT(FORMAT = JSON)) -> <report>(COUNT(*))"""
+    position = 0
+    while position < len(tokens):
+        named = tokens[position].text.lower() == REPORT_FORMAT and _is(tokens, position + 1, TokenType.FARROW)
+        older = _is(tokens, position, TokenType.WITH) and tokens[position + 1 : position + 2]
+        if named and position + 2 < len(tokens):
+            tokens = _report_at(tokens, position - 1, position + 3, tokens[position + 2], text)
+        elif older and older[0].text.upper() == "REPORT" and _is(tokens, position + 2, TokenType.L_PAREN):
+            end = _closing(tokens, position + 2, text)
+            tokens = _report_at(tokens, position, end + 1, tokens[end - 1], text)
+        position += 1
+    return tokens
+
+
+def _report_at(tokens: list[Token], start: int, end: int, form: Token, text: str) -> list[Token]:
+    """The call around a position in a report, without what asks for it."""
+    opening = _opening(tokens, start)
+    if form.text.upper() != "JSON" or opening < 1:
+        raise Unsupported("a report is given as JSON", at=_place(form, form, text), hint="write report_format => JSON")
+    closing = _closing(tokens, opening, text)
+    report = [_instead(form, TokenType.VAR, REPORT), _instead(form, TokenType.L_PAREN, "(")]
+    call = [*tokens[opening - 1 : start], *tokens[end : closing + 1]]
+    return [*tokens[: opening - 1], *report, *call, _instead(form, TokenType.R_PAREN, ")"), *tokens[closing + 1 :]]
+
+
+# -- positions --------------------------------------------------------------------------------------------------------
 
 
 def _instead(token: Token, kind: TokenType, text: str) -> Token:

@@ -54,8 +54,8 @@ def _refuse_clauses(groups: Groups, select: exp.Select) -> None:
     refuse_order(
         groups.below,
         select,
-        "groups of one person each",
-        "group by what people share, or ask about all of them: SELECT AVG(n) FROM (SELECT ... GROUP BY the unit)",
+        "groups of one person each: the first of them would be people",
+        "count them: SELECT COUNT(*) FROM (SELECT ... GROUP BY the unit) WHERE n > 300; or group by what people share",
     )
     refuse_kept(groups.below)
     for clause in ("qualify", "distinct"):

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import ProgrammingError
 from dpsql.expressions.tree import Column, Expression
 from dpsql.relation.relation import Distinct, Filter, Project, Relation, Window
+from dpsql.resolve.people_shown import SHOWS_ROWS, people_shown
 from dpsql.resolve.rows import Rows, inner_name
-from dpsql.resolve.syntax import output_name, unaliased
+from dpsql.resolve.syntax import free_name, output_name, unaliased
 from dpsql.resolve.windows import Windows, read_windows
 
 if TYPE_CHECKING:
     from dpsql.resolve.apply_where import Filtered
+    from dpsql.resolve.joins import Source
     from dpsql.resolve.scope import Scope
 
 
@@ -29,7 +30,8 @@ def project(below: Filtered, select: exp.Select) -> Rows:
         "use it above an aggregate, or keep some rows of each person: "
         f"QUALIFY ROW_NUMBER() OVER (PARTITION BY {unit} ORDER BY ...) <= 3",
     )
-    refuse_kept(below)
+    if chosen is not None or select.args.get("distinct"):
+        refuse_kept(below)
     nodes = [*select.expressions, *([chosen] if chosen is not None else [])]
     below = below.reading([*nodes, *(select.args.get("windows") or ())])
     windows = read_windows(nodes, select.args.get("windows") or [], below)
@@ -40,7 +42,12 @@ def project(below: Filtered, select: exp.Select) -> Rows:
     if chosen is not None:
         clause = "DISTINCT ON" if _distinct_on(select) else "QUALIFY"
         relation = Filter(relation, below.scope.condition(windows.replaced(chosen), clause))
+    if windows.calls:
+        refuse_kept(below)
     rows = output_rows(replace(below.rows, relation=relation), columns)
+    if below.rows.kept is not None:
+        inner = {inner_name(name): value for name, value in columns.items()}
+        rows = replace(rows, kept=below.rows.kept.projected(inner, below.conditions))
     if select.args.get("distinct") and not _distinct_on(select):
         return replace(rows, relation=Distinct(rows.relation))
     return rows
@@ -68,9 +75,12 @@ def _distinct_on(select: exp.Select) -> list[exp.Expr]:
 
 
 def refuse_order(below: Filtered, select: exp.Select, rows: str, hint: str) -> None:
-    """Which rows come first depends on other people's."""
-    for clause in ("order", "limit", "offset"):
-        if select.args.get(clause) and not (clause == "order" and _distinct_on(select)):
+    """Which rows come first depends on other people's. An order alone chooses none, and means nothing below."""
+    for clause in ("limit", "offset"):
+        if select.args.get(clause):
+            if select.parent is None:  # whatever the order, rows of people would be shown
+                resolver = below.scope.resolver
+                raise resolver.refuse(*people_shown(select, SHOWS_ROWS, resolver.schema))
             raise below.scope.resolver.refuse(f"{clause.upper()} cannot be used on {rows}", select.args[clause], hint)
 
 
@@ -99,44 +109,54 @@ def output_rows(rows: Rows, columns: dict[str, Expression]) -> Rows:
 def _columns(select: exp.Select, scope: Scope, windows: Windows) -> dict[str, Expression]:
     columns: dict[str, Expression] = {}
     for item in select.expressions:
-        for name, expression in _item(item, scope, windows).items():
-            if name in columns:
-                raise ProgrammingError(
-                    f'two columns are named "{name}"', at=scope.resolver.place(item), hint="rename one with AS"
-                )
-            columns[name] = expression
+        for name, expression in _item(item, scope, windows):
+            columns[free_name(name, columns)] = expression
     return columns
 
 
-def _item(item: exp.Expr, scope: Scope, windows: Windows) -> dict[str, Expression]:
+def _item(item: exp.Expr, scope: Scope, windows: Windows) -> list[tuple[str, Expression]]:
     if not item.is_star:
-        return {output_name(item).lower(): scope.lowering.lower(windows.replaced(unaliased(item)))}
+        return [(output_name(item).lower(), scope.lowering.lower(windows.replaced(unaliased(item))))]
     scope.resolver.only(item, {"this", "table", "except_", "replace"})
     star = item if isinstance(item, exp.Star) else item.this
     table = item.table if isinstance(item, exp.Column) else ""
-    prefix = f"{table.lower()}." if table else ""
-    found: dict[str, Expression] = {}
-    for name, column in scope.source.columns.items():
-        short = name.removeprefix(prefix)
-        if column is not None and name.startswith(prefix) and "." not in short:
-            found[short] = column
-        elif column is None and not prefix:
-            raise scope.resolver.refuse(f'two tables have a column "{name}"', item, "name the columns")
+    found = _of_table(scope.source, table.lower()) if table else _of_all(scope.source)
     if not found:
         raise scope.resolver.refuse(f'there is no table "{table}"', item, "use the alias of a table in FROM")
     return _changed(found, star, scope, windows)
 
 
-def _changed(columns: dict[str, Expression], star: exp.Expr, scope: Scope, windows: Windows) -> dict[str, Expression]:
+def _of_table(source: Source, table: str) -> list[tuple[str, Expression]]:
+    """t.*"""
+    own = [(name.partition("."), column) for name, column in source.columns.items()]
+    return [(name, column) for (alias, dot, name), column in own if dot and alias == table and column is not None]
+
+
+def _of_all(source: Source) -> list[tuple[str, Expression]]:
+    """*: the columns of each item in turn; those that USING merges stand once."""
+    found: list[tuple[str, Expression]] = []
+    merged = {name for step in source.steps for name in step.using}
+    for rows in source.items:
+        for name, column in rows.plain_columns.items():
+            if name not in merged:
+                found.append((name, column))
+            elif all(name != other for other, _ in found):
+                found.append((name, source.columns[name] or column))
+    return found
+
+
+def _changed(
+    columns: list[tuple[str, Expression]], star: exp.Expr, scope: Scope, windows: Windows
+) -> list[tuple[str, Expression]]:
     """* EXCLUDE (a) REPLACE (b + 1 AS b)"""
     scope.resolver.only(star, {"except_", "replace"})
     left_out = [part.name.lower() for part in star.args.get("except_") or ()]
     replaced = {part.alias.lower(): part.this for part in star.args.get("replace") or ()}
     for name in (*left_out, *replaced):
-        if name not in columns:
+        if all(name != other for other, _ in columns):
             raise scope.resolver.refuse(f'* has no column "{name}"', star, "name a column of the tables in FROM")
-    return {
-        name: scope.lowering.lower(windows.replaced(replaced[name])) if name in replaced else column
-        for name, column in columns.items()
+    return [
+        (name, scope.lowering.lower(windows.replaced(replaced[name])) if name in replaced else column)
+        for name, column in columns
         if name not in left_out
-    }
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -16,13 +17,25 @@ from dpsql.resolve.apply_where import apply_where
 from dpsql.resolve.bounds import is_wrapper
 from dpsql.resolve.collected import mentioned_columns
 from dpsql.resolve.desugar import desugar
+from dpsql.resolve.free_columns import free_columns
 from dpsql.resolve.inner import INNER, reports_name
+from dpsql.resolve.people_shown import AGGREGATE_FIRST, SHOWS_ROWS, people_shown
+from dpsql.resolve.per_key import PublicTables, grouped_by_key
 from dpsql.resolve.project import project
+from dpsql.resolve.qualified import is_qualified, read_qualified
 from dpsql.resolve.read_from import from_items, read_from
 from dpsql.resolve.rows import Answer, Item, Named, Rows, declared_rows, with_column_names
 from dpsql.resolve.select import resolve_select
 from dpsql.resolve.set_operations import combined
-from dpsql.resolve.syntax import extra_clauses, has_aggregate, is_defined, is_interval_end, nested_queries, stray_bounds
+from dpsql.resolve.syntax import (
+    extra_clauses,
+    has_aggregate,
+    is_defined,
+    is_interval_end,
+    nested_queries,
+    stray_bounds,
+    unwrapped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,8 +61,12 @@ SELECT_CLAUSES = {
     "distinct",
     "with_",
 }
+CLAUSES = {"pivots": "PIVOT", "sample": "SAMPLE"}
+WHOLE_TABLES = "read whole tables and choose with WHERE; above an aggregate all of SQL can be used"
+INSTEAD_OF = {
+    "pivots": "write a column for each value: COUNT_IF(x = 'a') AS a, COUNT_IF(x = 'b') AS b",
+}
 RESERVED = ("_release", "_reports")
-AGGREGATE_FIRST = "let it aggregate: COUNT(*), SUM(x), AVG(x)"
 
 
 @dataclass(kw_only=True)
@@ -89,12 +106,13 @@ class Resolver:
     def whole(self, tree: exp.Query) -> exp.Query:
         """The analyst's query as an answer. The tree is taken apart on the way: it must be nobody else's."""
         self.mentioned = mentioned_columns(tree)
-        desugar(tree)
+        read_qualified(tree, self.guarantees.place, self.schema.tables, self.text)
+        desugar(tree, self.is_public)
         for node in stray_bounds(tree):
             raise self.refuse(
                 "bounds are for an aggregate", node, "write SUM(x, contribution_bounds_per_row => (0, 5))"
             )
-        post_processing = self.answer(tree, {}, refusal="the query would show rows of people as they are")
+        post_processing = self.answer(tree, {}, refusal=SHOWS_ROWS)
         for node in post_processing.find_all(exp.Anonymous):
             if is_wrapper(node):
                 raise self.refuse(
@@ -107,6 +125,12 @@ class Resolver:
                     "write it beside the aggregate",
                 )
         return post_processing
+
+    def is_public(self, query: exp.Expr) -> bool:
+        """Whether a query reads public tables alone, by their names."""
+        tables = [table for table in query.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
+        declared = [None if is_defined(table) else self.schema.table(table.name) for table in tables]
+        return all(table is not None and table.is_public for table in declared)
 
     def query(self, node: exp.Expr, named: Named) -> Item:
         found = self.item_of(node, named)
@@ -121,7 +145,7 @@ class Resolver:
         if isinstance(node, exp.SetOperation):
             return self.set_operation(node, named)
         if not isinstance(node, exp.Select):
-            raise self.refuse(f"{node.key.upper()} cannot be asked", node, "write a SELECT")
+            raise self.refuse("this cannot be asked here", node, "write a SELECT")
         named = self.with_clause(node, named)
         items = from_items(node, named, self)
         if not any(isinstance(item, Rows) for item in items):
@@ -133,7 +157,7 @@ class Resolver:
         """The query, which must be an answer; rows of people are refused."""
         found = self.query(node, named)
         if isinstance(found, Rows):
-            raise self.refuse(refusal, node, AGGREGATE_FIRST)
+            raise self.refuse(*people_shown(node, refusal, self.schema))
         tree = found.tree or node
         return exp.Subquery(this=tree) if isinstance(node, exp.Subquery) and tree is not node else tree
 
@@ -180,8 +204,33 @@ class Resolver:
 
     def resolve_nested(self, node: exp.Expr, named: Named) -> None:
         """Subqueries of an answer must be answers too."""
-        for part in list(nested_queries(node)):
+        for part in map(partial(self._over_each_key, named=named), list(nested_queries(node))):
             part.replace(self.answer(part, named, refusal="a subquery would show rows of people"))
+
+    def _over_each_key(self, query: exp.Query, named: Named) -> exp.Query:
+        """A subquery over people that reads the public row outside becomes one over an answer for each of its keys."""
+        select, outside = unwrapped(query), [*free_columns(query, named, self.schema)]
+        people = [table for table in select.find_all(exp.Table) if self._is_of_people(table, named)]
+        if not outside or not people:
+            return query
+        name = f"_key{len(self.releases)}"
+        public = PublicTables(query.find_ancestor(exp.Select), self.schema)
+        found = grouped_by_key(select, {id(column) for column in outside}, public, name)
+        if found is None or not found.complete:
+            return query
+        rows = exp.Subquery(this=found.grouped, alias=exp.TableAlias(this=exp.to_identifier(f"{name}_rows")))
+        meets = [exp.EQ(this=exp.column(key, f"{name}_rows"), expression=its.copy()) for key, its in found.keys]
+        value = exp.Select(expressions=[found.value], from_=exp.From(this=rows), where=exp.Where(this=exp.and_(*meets)))
+        one = exp.Subquery(this=value)
+        query.replace(one)
+        return one
+
+    def _is_of_people(self, table: exp.Table, named: Named) -> bool:
+        name = table.name.lower()
+        if name in named and not is_qualified(table):
+            return isinstance(named[name], Rows)
+        declared = None if is_defined(table) else self.schema.table(name)
+        return declared is not None and not declared.is_public
 
     def over_answers(self, select: exp.Select, items: list[Item], named: Named) -> Answer:
         """A query that reads no rows of people: only its subqueries need a look."""
@@ -228,8 +277,9 @@ class Resolver:
         """Refuses TABLESAMPLE, PIVOT and whatever else stands beside what is understood."""
         for clause in extra_clauses(node, keys):
             value = node.args[clause]
+            word = CLAUSES.get(clause, clause.upper().rstrip("_"))
             raise self.refuse(
-                f"{clause.upper().rstrip('_')} cannot be used over rows of people",
+                f"{word} cannot be used over rows of people",
                 value if isinstance(value, exp.Expr) else node,
-                "read whole tables and choose with WHERE; above an aggregate all of SQL can be used",
+                INSTEAD_OF.get(clause, WHOLE_TABLES),
             )

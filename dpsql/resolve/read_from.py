@@ -10,6 +10,7 @@ from dpsql.errors import UnknownName
 from dpsql.resolve.adaptive_subqueries import adaptive_rows
 from dpsql.resolve.collected import reads_reports
 from dpsql.resolve.joins import Source, add_step, read_step
+from dpsql.resolve.qualified import is_qualified
 from dpsql.resolve.rows import Answer, Rows, declared_rows, with_column_names
 from dpsql.resolve.scope import Scope
 from dpsql.resolve.syntax import from_nodes
@@ -57,14 +58,14 @@ def _item(node: exp.Expr, named: Named, resolver: Resolver) -> Item:
         if isinstance(found, Answer) and found.tree is not None:
             node.this.replace(found.tree)
     elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-        resolver.only(node, {"this", "alias"})
+        resolver.only(node, {"this", "alias", "db"})
         found = _by_name(node, named, resolver)
     elif isinstance(node, exp.Values | exp.Unnest) or isinstance(node.this, exp.GenerateSeries):
         resolver.resolve_nested(node, named)
         return Answer(None)
     else:
         raise resolver.refuse(
-            f"FROM cannot read {node.key.upper()}", node, "read declared tables, and subqueries and joins of them"
+            "FROM cannot read this", node, "read declared tables (SHOW TABLES), and subqueries and joins of them"
         )
     alias = node.args.get("alias")
     return found if alias is None else with_column_names(found, alias, resolver.place(alias))
@@ -72,13 +73,14 @@ def _item(node: exp.Expr, named: Named, resolver: Resolver) -> Item:
 
 def _by_name(node: exp.Table, named: Named, resolver: Resolver) -> Item:
     name = node.name.lower()
-    if name in named:
+    if name in named and not is_qualified(node):
         return named[name]
     table = resolver.schema.table(name)
     if table is None:
-        known = {*resolver.schema.tables, *named}
+        known = {*resolver.schema.tables, *(() if is_qualified(node) else named)}
+        shown = ".".join(part.name for part in node.parts)
         raise UnknownName(
-            f'there is no table "{node.name}"', at=resolver.place(node.this), hint=did_you_mean(node.name, known)
+            f'there is no table "{shown}"', at=resolver.place(node.this), hint=did_you_mean(node.name, known)
         )
     if table.is_public and not reads_reports(table, resolver.mentioned):
         return Answer(None, declared_rows(table, resolver.schema, resolver.guarantees, reports=False))

@@ -118,6 +118,7 @@ class Rows:
             columns={seen: Column(new[column.name], column.type) for seen, column in self.columns.items()},
             unit_keys={new[name]: key for name, key in self.unit_keys.items()},
             present=frozenset(frozenset(new[name] for name in columns) for columns in self.present),
+            kept=None if self.kept is None else self.kept.renamed(new, types),
         )
 
 

@@ -10,8 +10,10 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, UnknownName
 from dpsql.expressions.lower import Lowering
+from dpsql.expressions.tree import Literal
 from dpsql.resolve.inner import INNER
 from dpsql.resolve.syntax import from_nodes, text_of
+from dpsql.resolve.unknown_names import elsewhere
 from dpsql.schema.types import Boolean
 from dpsql.source import did_you_mean
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 
 READS_OUTSIDE = "the subquery reads the row outside"
-COMPARE_UNITS = "use EXISTS and compare the units in it, or join a subquery that is grouped by what is compared"
+COMPARE_UNITS = "join the tables and GROUP BY what is compared; or use EXISTS, and compare the units in it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +104,8 @@ class Scope:
 
     def condition(self, node: exp.Expr, clause: str) -> Expression:
         condition = self.lowering.lower(node)
+        if isinstance(condition, Literal) and condition.value is None:
+            condition = Literal(None, Boolean(), condition.at)
         if not isinstance(condition.type, Boolean):
             raise ProgrammingError(
                 f"{clause} takes a condition, not {condition.type.name}",
@@ -123,6 +127,8 @@ class Scope:
         names = {name.rpartition(".")[2] for name in self.source.columns} | set(self.aliases)
         shown = ".".join(part.name for part in node.parts)
         hint = did_you_mean(node.name, names)
+        if hint is None or not hint.startswith("did you mean"):
+            hint = elsewhere(node, self.resolver.schema) or hint
         return UnknownName(f'there is no column "{shown}"', at=self.resolver.place(node), hint=hint)
 
 

@@ -11,14 +11,25 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import Unsupported
-from dpsql.relation.relation import Mark, SemiJoin
+from dpsql.expressions.tree import names_read
+from dpsql.relation.relation import Filter, Mark, SemiJoin
+from dpsql.relation.units import different_units
 from dpsql.resolve.adaptive_subqueries import adaptive_rows
-from dpsql.resolve.constant_subqueries import outside_columns
-from dpsql.resolve.correlated import read_inside
-from dpsql.resolve.joins import all_of, same_unit
+from dpsql.resolve.constant_subqueries import outside_columns, read_constants
+from dpsql.resolve.joins import all_of, same_unit, same_unit_said
+from dpsql.resolve.read_from import from_items, read_from
 from dpsql.resolve.rows import Rows
 from dpsql.resolve.scope import COMPARE_UNITS, READS_OUTSIDE
-from dpsql.resolve.syntax import copy_in_place, has_aggregate, is_test, unaliased, unwrapped
+from dpsql.resolve.syntax import (
+    conditions_of,
+    copy_in_place,
+    extra_clauses,
+    from_nodes,
+    has_aggregate,
+    is_test,
+    unaliased,
+    unwrapped,
+)
 
 if TYPE_CHECKING:
     from dpsql.expressions.tree import Expression
@@ -26,6 +37,7 @@ if TYPE_CHECKING:
     from dpsql.resolve.scope import Scope
     from dpsql.source import Place
 
+CLAUSES = {"expressions", "from_", "joins", "where"}
 MAYBE_NULL = "a unit that an outer join may have left NULL cannot stand beside [NOT] IN"
 MEMBERSHIP_HINT = "compare the unit with the unit: WHERE customer_id IN (SELECT customer_id FROM ...)"
 
@@ -84,6 +96,57 @@ class MarkColumn:
         return replace(rows, relation=Mark(self.match.of(rows, negated=False), self.name))
 
 
+@dataclass(frozen=True)
+class Inside:
+    """The subquery's own rows, and the conditions that also read the row outside."""
+
+    scope: Scope
+    rows: Rows
+    linking: list[Expression]
+
+    @property
+    def is_of_one_unit(self) -> bool:
+        """Whether its rows are public, or of the same unit as the row outside."""
+        assert self.scope.outer is not None
+        outside = self.scope.outer.outside
+        return not self.rows.is_private or any(same_unit(part, outside, self.rows) for part in self.linking)
+
+
+def read_inside(query: exp.Expr, outer: Scope, node: exp.Expr) -> Inside:
+    resolver = outer.resolver
+    select = copy_in_place(query)
+    if not isinstance(select, exp.Select) or not from_nodes(select) or extra_clauses(select, CLAUSES):
+        raise resolver.refuse(
+            "a subquery that reads the row outside takes a plain SELECT", node, "put the rest into a WITH query"
+        )
+    scope = read_from(select, from_items(select, outer.named, resolver), outer.named, resolver, outer)
+    parts_of_where = conditions_of(select.args.get("where"))
+    conditions = [part for part in parts_of_where if as_test(part) is None]
+    tests = [test for test in map(as_test, parts_of_where) if test is not None]
+    scope = read_constants(scope, [*conditions, *scope.source.conditions])
+    parts = [scope.condition(part, "WHERE") for part in conditions]
+    own = {column.name for column in scope.source.columns.values() if column is not None} | scope.source.inner_names
+    inside = [part for part in parts if names_read(part) <= own]
+    rows = scope.source.joined(scope.condition, inside)
+    whole = all_of(inside)
+    if whole is not None:
+        rows = replace(rows, relation=Filter(rows.relation, whole))
+    for test in tests:
+        rows = _tested(rows, test, scope)
+    return Inside(scope, rows, [part for part in parts if part not in inside])
+
+
+def _tested(rows: Rows, test: Test, scope: Scope) -> Rows:
+    """The rows inside for which a test of theirs holds."""
+    match = match_of(test, replace(scope, outer=None), is_open=test.negated)
+    return replace(rows, relation=match.of(rows, negated=test.negated))
+
+
+def other_people(inside: Inside, outer: Scope, node: exp.Expr, otherwise: str | None = None) -> Unsupported:
+    """`otherwise` is said too."""
+    return different_units(same_unit_said(outer.outside, inside.rows), outer.resolver.place(node), otherwise)
+
+
 def match_of(test: Test, scope: Scope, *, is_open: bool) -> Match:
     """What the test looks for. `is_open`: no match must be told from an unknown one, since a NOT stands before it."""
     if isinstance(test.node, exp.In):
@@ -93,6 +156,8 @@ def match_of(test: Test, scope: Scope, *, is_open: bool) -> Match:
             "EXISTS over an aggregate is always true", test.node, "compare the aggregate: (SELECT COUNT(*) ...) > 0"
         )
     inside = read_inside(test.query, scope, test.node)
+    if not inside.is_of_one_unit:
+        raise other_people(inside, scope, test.node)
     return Match(inside.rows.relation, all_of(inside.linking))
 
 
@@ -128,4 +193,6 @@ def _other_rows(test: Test, scope: Scope) -> Rows:
         rows = found
     else:
         rows = found.rows or adaptive_rows(scope.resolver, exp.Subquery(this=found.tree or query), scope.named)
+    if rows.kept is not None:
+        raise rows.kept.refuse("IN would compare with these", "use an inner join")
     return rows.apart_from(scope.source.inner_names)

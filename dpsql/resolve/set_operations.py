@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast
 
 from sqlglot import exp
 
 from dpsql.expressions.casts import cast_to
 from dpsql.expressions.tree import Call, Column, type_properties
 from dpsql.expressions.types import common_type
-from dpsql.relation.relation import Project, SetOp
+from dpsql.relation.relation import Project, SetKind, SetOp
 from dpsql.resolve.rows import Rows, inner_name
 from dpsql.resolve.syntax import extra_clauses
 
@@ -30,8 +30,11 @@ def combined(node: exp.SetOperation, left: Rows, right: Rows, refuse: Refuse) ->
         raise refuse(f"{word} of rows of people with more clauses cannot be asked", node, "leave them out")
     if not node.args.get("distinct"):
         word += " ALL"
-    if word in ("INTERSECT ALL", "EXCEPT ALL"):
-        raise refuse(f"{word} of rows of people cannot be asked", node, "leave ALL out")
+    for kept in (left.kept, right.kept):
+        if kept is not None:
+            raise kept.refuse(
+                f"{word} would combine these with rows of people", "aggregate first, or use an inner join"
+            )
     mine, its = list(left.plain_columns.items()), list(right.plain_columns.values())
     if node.args.get("by_name"):
         if right.plain_columns.keys() != left.plain_columns.keys():
@@ -57,7 +60,7 @@ def combined(node: exp.SetOperation, left: Rows, right: Rows, refuse: Refuse) ->
     kinds = [_kind(column, other, node, refuse) for (_, column), other in zip(mine, its, strict=True)]
     names = [inner_name(name) for name, _ in mine]
     relation = SetOp(
-        cast(Literal["UNION ALL", "UNION", "INTERSECT", "EXCEPT"], word),
+        cast(SetKind, word),
         _aligned(left, [column for _, column in mine], names, kinds),
         _aligned(right, its, names, kinds),
     )

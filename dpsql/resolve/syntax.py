@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from sqlglot import Dialect, exp
+from sqlglot.errors import ErrorLevel, UnsupportedError
 
+from dpsql.errors import Unsupported
 from dpsql.resolve.bounds import is_wrapper, without_bounds
 from dpsql.resolve.names import function_name
+from dpsql.resolve.options import REPORT
 from dpsql.resolve.quantiles import is_quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
+
+
+# What the parser has to say is said by our own errors, not on stderr.
+logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 
 def _duckdb() -> Dialect:
@@ -26,6 +34,8 @@ def _duckdb() -> Dialect:
 
 
 DUCKDB = _duckdb()
+GRAMMARS = {"duckdb": DUCKDB} | {name: Dialect.get_or_raise(name) for name in ("bigquery", "snowflake", "postgres")}
+"""Whose words a query may use."""
 
 INTERVAL_ENDS = ("DP_INTERVAL_LOW", "DP_INTERVAL_HIGH")
 
@@ -38,6 +48,8 @@ def extra_clauses(node: exp.Expr, known: set[str]) -> list[str]:
 def is_aggregate(node: exp.Expr) -> bool:
     """Whether the node itself aggregates the rows below; the function of a window does not."""
     named = isinstance(node, exp.Anonymous) and function_name(node) is not None
+    if is_grouping(node):
+        return False
     if isinstance(node, exp.IgnoreNulls):  # which the parser puts around ANY_VALUE
         return is_aggregate(node.this)
     if not (named or isinstance(node, exp.AggFunc | exp.Filter) or is_quantile(node)):
@@ -50,13 +62,28 @@ def has_aggregate(node: exp.Expr) -> bool:
     """Whether the node, or anything in it but a subquery, aggregates the rows below."""
     if isinstance(node, exp.Query):
         return False
-    return is_aggregate(node) or is_interval_end(node) or any(map(has_aggregate, node.iter_expressions()))
+    return (
+        is_aggregate(node)
+        or is_interval_end(node)
+        or is_grouping(node)
+        or any(map(has_aggregate, node.iter_expressions()))
+    )
 
 
 def aggregates(query: exp.Expr) -> bool:
     """Whether the query, or one inside of it, aggregates."""
     selects = query.find_all(exp.Select)
     return any(select.args.get("group") or any(map(has_aggregate, select.expressions)) for select in selects)
+
+
+def is_grouping(node: exp.Expr) -> bool:
+    """GROUPING(a, b): which of these keys a total leaves out."""
+    return isinstance(node, exp.Grouping | exp.GroupingId)
+
+
+def is_report(node: exp.Expr) -> bool:
+    """An aggregate with report_format => JSON."""
+    return isinstance(node, exp.Anonymous) and node.name == REPORT
 
 
 def is_interval_end(node: exp.Expr) -> bool:
@@ -92,9 +119,26 @@ def unwrapped(query: exp.Expr) -> exp.Expr:
     return query
 
 
+def written(tree: exp.Expr) -> str:
+    """The tree as a text for DuckDB; what that has no words for is refused, never left out."""
+    try:
+        return tree.sql(DUCKDB, unsupported_level=ErrorLevel.RAISE)
+    except UnsupportedError as error:
+        problem = Unsupported(
+            f"DuckDB has no words for a part of the query: {str(error).splitlines()[0]}",
+            hint="use functions of DuckDB above the aggregates",
+        )
+    raise problem
+
+
+def shown(tree: exp.Expr) -> str:
+    """The tree as a text for people, and to tell one from another."""
+    return tree.sql(DUCKDB, unsupported_level=ErrorLevel.IGNORE)
+
+
 def text_of(query: exp.Expr) -> str:
     """What tells a subquery from others: queries of the same text are the same."""
-    return unwrapped(query).sql(DUCKDB)
+    return shown(unwrapped(query))
 
 
 def outermost(node: exp.Expr, is_wanted: Callable[[exp.Expr], bool]) -> Iterator[exp.Expr]:
@@ -138,7 +182,7 @@ def from_nodes(select: exp.Expr) -> list[exp.Expr]:
 def is_defined(table: exp.Table) -> bool:
     """Whether a table is one that a WITH clause defines where it is read."""
     below: exp.Expr = table
-    above = table.parent
+    above = None if table.args.get("db") is not None else table.parent
     while above is not None:
         if isinstance(above, exp.With):
             adaptive = above.expressions[: above.expressions.index(below)] if below in above.expressions else []
@@ -179,4 +223,28 @@ def output_name(item: exp.Expr) -> str:
     if isinstance(item, exp.Alias | exp.Column):
         return str(item.alias_or_name)
     item = without_bounds(item)
-    return "count_star()" if is_star(item) else str(item.sql(DUCKDB, normalize_functions="lower"))
+    return (
+        "count_star()"
+        if is_star(item)
+        else str(item.sql(DUCKDB, normalize_functions="lower", unsupported_level=ErrorLevel.IGNORE))
+    )
+
+
+def typed_text(value: exp.Expr) -> exp.Expr:
+    """A text in an array or a tuple has its type already, and is not read as the date that it is compared with."""
+    return exp.cast(value, "VARCHAR") if isinstance(value, exp.Literal) and value.is_string else value
+
+
+def with_marks(new: exp.Expr, old: exp.Expr) -> exp.Expr:
+    """The new node, where the old one was written."""
+    new.meta.update(old.meta)
+    return new
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """A second column of the same name is called as DuckDB calls it: id, id_1, id_2."""
+    number, free = 0, name
+    while free in taken:
+        number += 1
+        free = f"{name}_{number}"
+    return free

@@ -18,6 +18,7 @@ from dpsql.schema.model import Schema
 if TYPE_CHECKING:
     from dpsql.schema.problems import Document
 
+DATA = (".csv", ".tsv", ".gz", ".parquet", ".duckdb", ".db", ".xlsx")
 # A file that cannot be parsed is taken for a schema if a line of it says so.
 NAMES_TABLES = re.compile(r"""^[\s{]*["']?tables["']?\s*:""", re.MULTILINE)
 
@@ -62,6 +63,12 @@ def _looks_like_a_schema(data: object) -> bool:
 
 
 def _no_schema(file: str) -> SchemaError:
+    if file.lower().endswith(DATA):
+        return SchemaError(
+            f"{file} is data, and the schema was expected in its place",
+            hint="the schema is a YAML file: connect(DATA, schema=SCHEMA), --db DATA --schema SCHEMA, "
+            "dpsql check SCHEMA DATA",
+        )
     return SchemaError(
         f"{file}: this is not a schema, which is a mapping with tables in it",
         hint="write  tables: {orders: {unit: customer_id, columns: {customer_id: integer}}};  or is this the data? "
@@ -75,9 +82,9 @@ def _read(path: Path) -> str:
     except FileNotFoundError:
         raise SchemaError(f"{path}: there is no such file", hint="pass the path of a YAML or JSON schema") from None
     except UnicodeDecodeError:
-        raise SchemaError(
-            f"{path}: the file is not UTF-8 text", hint="save the schema as UTF-8; or is this the data?"
-        ) from None
+        if path.name.lower().endswith(DATA):
+            raise _no_schema(str(path)) from None
+        raise SchemaError(f"{path}: the file is not UTF-8 text", hint="save the schema as UTF-8") from None
     except (OSError, ValueError) as error:
         raise SchemaError(
             f"{path}: the file cannot be read ({error})", hint="pass the path of a YAML or JSON schema"

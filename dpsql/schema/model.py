@@ -31,7 +31,7 @@ from pydantic import (
 )
 
 from dpsql.errors import SchemaError
-from dpsql.schema.problems import COLUMN_BRANCH, PATH_BRANCH, Document, complaint, first_problem
+from dpsql.schema.problems import COLUMN_BRANCH, PATH_BRANCH, Document, all_problems, complaint
 from dpsql.schema.types import PLAIN_TYPES, Boolean, ColumnType, Integer, Text, Value, misfit, parse_type, shown
 from dpsql.source import did_you_mean
 
@@ -436,7 +436,8 @@ class Table(Declared):
         elif self.unit is None:
             raise complaint(
                 "the table is private and names no unit",
-                hint="write  unit: customer_id  (the column that identifies the person), or  public: true",
+                hint=f"write  unit: {next(iter(self.columns))}  if that column identifies the person; a table without "
+                "one may reach it:  unit: {through: order_id, to: orders.id}",
             )
         return self
 
@@ -536,7 +537,7 @@ class Schema(Declared):
         try:
             return handler(data)
         except ValidationError as error:
-            problem = first_problem(error, info.context or Document())
+            problem = all_problems(error, info.context or Document())
         raise problem
 
 

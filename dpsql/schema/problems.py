@@ -1,6 +1,6 @@
 """What is wrong with a schema: which file, where in it, what, and what to write instead.
 
-A rule of the model raises `complaint(...)`, pydantic adds the path on the way up, `first_problem` makes the error:
+A rule of the model raises `complaint(...)`, pydantic adds the path on the way up, `all_problems` makes the error:
 
     shop.yaml: tables.orders.columns.amount.bounds: the lower bound 500 is above the upper bound 0
     LINE 17:       amount: {type: double, bounds: [500, 0]}
@@ -89,8 +89,11 @@ def complaint(problem: str, *at: str, hint: str | None) -> PydanticCustomError:
     return PydanticCustomError("schema", "a rule of dpsql", {"rule": (problem, at, hint)})
 
 
-def first_problem(error: ValidationError, document: Document) -> SchemaError:
-    details = error.errors(include_url=False)[0]
+def all_problems(error: ValidationError, document: Document) -> SchemaError:
+    return SchemaError.of([_problem(details, document) for details in error.errors(include_url=False)])
+
+
+def _problem(details: ErrorDetails, document: Document) -> SchemaError:
     path = tuple(str(part) for part in details["loc"] if part not in (COLUMN_BRANCH, PATH_BRANCH))
     if details["type"] == "schema":
         problem, at, hint = details["ctx"]["rule"]

@@ -73,6 +73,12 @@ def drawing(statistic: type[Statistic]) -> list[str]:
     return [name for name, mechanism in MECHANISMS.items() if statistic in mechanism.draws]
 
 
+def mechanism_for(statistic: type[Statistic], named: str | None) -> str:
+    """The mechanism that the analyst names, if it can draw this, or the usual one."""
+    possible = drawing(statistic)
+    return named if named in possible else possible[0]
+
+
 def draw_for(statistic: Statistic, terms: Terms) -> Draw:
     mechanism = MECHANISMS[terms.mechanism]
     if mechanism.needs_delta:

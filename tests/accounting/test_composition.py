@@ -2,17 +2,21 @@
 
 import math
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from statistics import NormalDist
 
 import dp_accounting
+import numpy as np
 import pytest
 
 from dpsql.accounting.events import ApproximateRelease, Composed, Gaussian, Laplace, PureRelease
+from dpsql.accounting.exact import root_up
 from dpsql.accounting.filters import FILTERS, Auto, Basic, Gdp, Mixed, Zcdp
 from dpsql.accounting.gaussian_dp import delta_at, mu_for
 from dpsql.accounting.ledger.tally import Tally
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
+from dpsql.accounting.rules import MixedSum
 
 DELTA = Fraction(1, 10**6)
 # The curve is to be read at 1e-6, so the session's delta is that much larger.
@@ -188,6 +192,71 @@ def test_pure_releases_beside_gaussians_scale_the_threshold(pure, c):
     mus = (0.3, 0.8)
     bound = gaussian_value(math.hypot(*mus), c * math.exp(-sum(pure)))
     assert adaptive_value(pure, mus, c) <= bound * (1 + 1e-12)
+
+
+STEP, FARTHEST = 0.05, 200
+"""Privacy losses in steps, those of Gaussian noise rounded down: an attack on a bit less than there is."""
+
+
+def best_attack(admits, menu, epsilon):
+    """The largest P(S) - e^epsilon Q(S) of all strategies that ask what is on the menu as long as it is admitted, each
+    question chosen by all answers before: by the loss so far, which is all that a best strategy looks at."""
+    places = np.arange(-FARTHEST, FARTHEST + 1)
+    stopping = np.maximum(0.0, 1 - np.exp(epsilon - places * STEP))
+
+    @cache
+    def value(spent):
+        best = stopping
+        for event in menu:
+            if admits(spent + privacy_loss(event)):
+                after = value(spent + privacy_loss(event))
+                moved = (
+                    chance * (after[np.clip(places + move, -FARTHEST, FARTHEST) + FARTHEST] if move is not None else 1)
+                    for move, chance in losses(event).items()
+                )
+                best = np.maximum(best, sum(moved))
+        return best
+
+    return value(PrivacyLoss())[FARTHEST]
+
+
+@cache
+def losses(event):
+    """How likely each step of the loss is; None is a leak that tells all."""
+    match event:
+        case PureRelease(epsilon):
+            true = 1 / (1 + math.exp(-epsilon))
+            return {round(epsilon / STEP): true, -round(epsilon / STEP): 1 - true}
+        case Gaussian(multiplier):
+            mu = 1 / float(multiplier)
+            below = NormalDist(mu * mu / 2, mu).cdf
+            reach = range(math.floor((mu * mu / 2 - 7 * mu) / STEP), math.ceil((mu * mu / 2 + 7 * mu) / STEP))
+            return {step: below((step + 1) * STEP) - below(step * STEP) for step in reach}
+        case ApproximateRelease(delta=delta):
+            return {0: 1 - float(delta), None: float(delta)}
+
+
+def menus(a_filter):
+    """Parts of the budget, and what just fits under one rule: of all noise, and beside half of epsilon."""
+    epsilon, third = a_filter.epsilon, Gaussian(3 / mu_for(a_filter.epsilon, a_filter.curve_delta))
+    whole = Gaussian(1 / mu_for(epsilon, a_filter.curve_delta))
+    mixed = [Gaussian(Fraction(root_up(1 / rule.limit.rest))) for rule in a_filter.rules if isinstance(rule, MixedSum)]
+    leak = ApproximateRelease(Fraction(0), a_filter.reserved_delta)
+    yield [PureRelease(epsilon / 4), third, leak]
+    yield [PureRelease(epsilon / 4), whole, *mixed[3:4], leak]
+
+
+@pytest.mark.parametrize("name", ["mixed", "auto", "gdp"])
+def test_no_strategy_breaks_the_promise(name):
+    a_filter = FILTERS[name](Fraction(1), Fraction(1, 50))
+    found = [best_attack(a_filter.admits, menu, 1.0) for menu in menus(a_filter)]
+    assert max(found) <= a_filter.delta
+    assert max(found) > a_filter.delta * 0.8, "the attack comes close"
+
+
+def test_a_filter_that_lets_more_pass_is_broken():
+    a_filter, wider = (FILTERS["mixed"](Fraction(epsilon, 4), Fraction(1, 50)) for epsilon in (4, 5))
+    assert max(best_attack(wider.admits, menu, 1.0) for menu in menus(a_filter)) > 1.4 * a_filter.delta
 
 
 def test_one_kind_of_noise_after_the_other_leaves_what_is_left():

@@ -177,7 +177,7 @@ def test_a_role_needs_no_more_than_the_page_grants(url: str) -> None:
     Ledger.open(url, dataset="shop", epsilon=1).close()
     base, _, name = url.rpartition("&schema=")
     page = (Path(__file__).parents[2] / "docs" / "owners.md").read_text(encoding="utf-8")
-    grants = page.partition("```sql\nGRANT USAGE ON SCHEMA shop_ledger")[2].partition("```")[0]
+    grants = page.partition("```text\nGRANT USAGE ON SCHEMA shop_ledger")[2].partition("```")[0]
     role = f"role_{name}"
     with psycopg.connect(base) as connection:
         connection.execute(f"CREATE ROLE {role} LOGIN")

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -214,7 +215,9 @@ MISTAKES = {
     "no such file": (("query", BY_TOWN), {"DPSQL_DB": "poeple.duckdb"}, 1, "there is no database poeple.duckdb"),
     "no such CSV file": (("query", BY_TOWN), {"DPSQL_DB": "poeple.csv"}, 1, "there is no file "),
     "no such schema": (("query", BY_TOWN), {"DPSQL_SCHEMA": "no.yaml"}, 1, "there is no such file"),
-    "a schema as data": (("query", BY_TOWN), {"DPSQL_DB": "people.yaml"}, 1, "cannot be opened as a DuckDB database"),
+    "a schema as data": (("query", BY_TOWN), {"DPSQL_DB": "people.yaml"}, 1, "people.yaml is a schema, it seems"),
+    "data as a schema": (("query", BY_TOWN), {"DPSQL_SCHEMA": "people.duckdb"}, 1, "people.duckdb is data"),
+    "no question": (("query", "people.duckdb"), {}, 1, "this is not a question"),
     "no data named": (("query", BY_TOWN), {"DPSQL_DB": None}, 2, "--db"),
     "no number": (("query", BY_TOWN, "--epsilon", "much"), {}, 2, "Invalid value for '--epsilon'"),
     "no ledger": (("budget",), {}, 1, "there is no ledger people.duckdb.ledger"),
@@ -240,6 +243,45 @@ def test_every_mistake_says_what_to_do(
     assert (ran.code, ran.out) == (code, "")
     assert said in ran.err
     assert "Traceback" not in ran.err
+
+
+FILES = {
+    "a spreadsheet": ("visits.xlsx", "PK", "save the sheet as a CSV file"),
+    "an empty file": ("visits.csv", "", "visits.csv is empty"),
+    "another delimiter": ("visits.csv", "id;day\n1;2024-05-03\n", 'csv: {delimiter: ";"}'),
+    "other dates": ("visits.csv", "id,day\n1,03.05.2024\n", "a date is written 2024-01-31"),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "said"), FILES.values(), ids=FILES)
+def test_every_file_that_does_not_fit_says_why(
+    name: str, text: str, said: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(text)
+    Path("visits.yaml").write_text("tables: {visits: {unit: id, columns: {id: integer, day: date}}}")
+    ran = run("check", "visits.yaml", name)
+    assert ran.code == 1
+    assert said in ran.err
+
+
+def test_what_is_declared_is_listed_for_free(run: Run, folder: Path) -> None:
+    assert run("query", "SHOW TABLES", "--csv").out.splitlines()[0] == "table,person,counts,columns"
+    described = run("query", "DESCRIBE people")
+    assert described.out.split()[:3] == ["column", "type", "declared"]
+    assert "identifies the person" in described.out
+    assert json.loads(run("budget", "--json").out)["queries"] == 0
+
+
+def test_the_version(run: Run) -> None:
+    assert run("--version").out == f"dpsql {version('dpsql')}\n"
+
+
+def test_the_shop_is_saved_once(run: Run, tmp_path: Path) -> None:
+    assert run("demo", "--save", str(tmp_path)).out.startswith("wrote ")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["shop.duckdb", "shop.yaml"]
+    assert run("check", str(tmp_path / "shop.yaml"), str(tmp_path / "shop.duckdb")).code == 0
+    assert run("demo", "--save", str(tmp_path)).code == 1
 
 
 # -- what stands on a terminal -----------------------------------------------------------------------------------------
@@ -463,7 +505,7 @@ def ledger(connection: dpsql.Connection, folder: Path) -> Path:
 
 
 def test_budget(run: Run, ledger: Path) -> None:
-    assert "0.25 of 2 spent in 1 queries" in run("budget").out
+    assert "0.25 of 2 spent in 1 query" in run("budget").out
     assert json.loads(run("budget", "--json").out)["queries"] == 1
     rows = {row["of"]: float(row["epsilon"]) for row in csv.DictReader(io.StringIO(run("budget", "--csv").out))}
     assert rows["budget"] == 2
@@ -528,7 +570,7 @@ def test_free_commands(typed: Callable[[str], str], connection: dpsql.Connection
     shown = typed(f".help\r.budget\r.tables\r.explain {BY_TOWN}\rEXPLAIN {BY_TOWN};\r\r")
     for piece in ("asks, and pays", "0 of 2 spent", "one row per person"):
         assert piece in shown
-    assert shown.count("cost       epsilon 0.2") == 2
+    assert shown.count("10.00% of the session") == 2
     assert connection.budget.queries == 0
 
 

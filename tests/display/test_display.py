@@ -74,7 +74,7 @@ def test_an_answer_has_values_errors_bars_and_a_receipt(shop: dpsql.Connection) 
     assert page.text.count(width) == 4
     assert [value for name, value in page.attributes if name == "class"].count("dp-bar") == 4
     left = f"ε {shop.budget.remaining.epsilon:.4g} left"
-    assert page.text.endswith(f"cost ε 2, δ 9.25e-07 {cur.receipt.mechanism} noise, ± at 95 % {left}")
+    assert page.text.endswith(f"cost ε 2, δ 9.25e-07 · {cur.receipt.mechanism} noise, ± at 95 % · {left}")
     assert shown(cur.result).text == page.text
 
 
@@ -145,7 +145,7 @@ def test_bars_share_a_scale_that_holds_zero() -> None:
         (Decimal("12.50"), (12.0, 13.0), ("12.50", "± 0.50")),
         (0.000123, (0.000023, 0.000223), ("0.00012", "± 0.00010")),
         (7, (7.0, 7.0), ("7", "± 0")),
-        (119.0, (0.0, 120.0), ("119", "0 to 120")),
+        (119.0, (0.0, 120.0), ("119", "[0, 120]")),
         (2.5, (-math.inf, math.inf), ("2.5", "± ∞")),
         (math.nan, (math.nan, math.nan), ("nan", "")),
         (None, None, ("NULL", "")),
@@ -169,7 +169,7 @@ def test_an_explanation_is_a_card(shop: dpsql.Connection) -> None:
     assert "its error depends on the answer" in page.text
     assert "orders.customer_id" in page.text
     assert "3 groups per unit, 2 rows per group" in page.text
-    assert f"shown from a noisy {explained.releases[0].threshold} units on" in page.text
+    assert f"the noisy number of units is at least {explained.releases[0].threshold}" in page.text
     assert "details" in page.tags
     assert " ".join(explained.releases[0].sql.split()) in page.text
 

@@ -31,6 +31,7 @@ from dpsql.expressions.tree import Column
 from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.pipeline import stages as pipeline
 from dpsql.pipeline.candidates import coarse
+from dpsql.resolve.reference import with_reference as with_words
 from dpsql.schema.types import Integer
 from dpsql.statistics.mechanism_table import MECHANISMS
 
@@ -111,6 +112,7 @@ def test_the_aggregates_are_those_that_can_be_asked() -> None:
     page = read(DOCS / "sql.md")
     assert "| `COUNT` |" in page
     assert with_reference(page) == page, "make reference writes it"
+    assert with_words(page) == page, "make reference writes it"
 
 
 def test_the_words_of_frames_are_those_of_the_aggregates() -> None:
@@ -282,18 +284,20 @@ def test_a_query_is_charged_no_more_than_it_says(sql: str, composition: str, emp
 
 @pytest.mark.parametrize("sql", QUESTIONS)
 def test_noise_fits_the_claims(sql: str, empty_shop: Any) -> None:
-    """Scale >= L1 k/epsilon and sigma >= L2 sqrt(k)/mu, in the column's units, for what explain claims."""
+    """Scale >= L1/(epsilon p) and sigma >= L2/(mu sqrt(p)), in the column's units, for what explain claims."""
     with connected(empty_shop) as conn:
         mu = float(mu_for(Fraction(1, 4), Fraction(95, 10**8)))
         for mechanism in ("laplace", "gaussian"):
             asked = calibrated(conn, sql, epsilon="1/4", mechanism=mechanism)
             measures = [measure for release in asked.releases for measure in release.measures]
-            for measure in measures:
+            parts = [part for release in asked.candidate.parts for part in release]
+            assert sum(parts) == 1
+            for measure, part in zip(measures, parts, strict=True):
                 bounded, step = measure.bounded, 2**measure.shift
                 if mechanism == "laplace":
-                    assert measure.noise.scale * step >= bounded.l1 * len(measures) * 4
+                    assert measure.noise.scale * step >= bounded.l1 * 4 / part
                 else:
-                    assert float(measure.noise.sigma * step) >= bounded.l2 * math.sqrt(len(measures)) / mu * (1 - 1e-9)
+                    assert float(measure.noise.sigma * step) >= bounded.l2 / math.sqrt(part) / mu * (1 - 1e-9)
                 assert measure.shift == 0 or measure.noise.std >= 2**25
 
 
@@ -394,14 +398,15 @@ def test_groups_are_chosen_fairly() -> None:
 
 
 def test_a_sum_beside_its_count_has_less_error(empty_shop: Any) -> None:
-    """SUM(age), in [0, 120], beside COUNT(*): 0.707 of the error that the uncentred sum would have."""
-    empty_shop.execute("ALTER TABLE customers ALTER age SET NOT NULL")
+    """SUM(age), in [0, 120], beside COUNT(*): 1.06 of the error that it would have alone, and not 1.41 of it."""
     with connected(empty_shop) as conn:
         options = {"epsilon": 0.3, "mechanism": "gaussian"}
-        (count, total) = conn.explain("SELECT COUNT(*), SUM(age) FROM customers", **options).columns
-        (apart, _) = conn.explain("SELECT COUNT(*), COUNT_IF(age > 3) FROM customers", **options).columns
-        assert count.half_width == apart.half_width
-        assert total.half_width == pytest.approx(120 * count.half_width * math.sqrt(0.5), rel=0.03)
+        (alone,) = conn.explain("SELECT SUM(age) FROM customers", **options).columns
+        for _ in range(2):  # whether a NULL is possible or not
+            (count, total) = conn.explain("SELECT COUNT(*), SUM(age) FROM customers", **options).columns
+            assert total.half_width == pytest.approx(1.06 * alone.half_width, rel=0.03)
+            assert 120 * count.half_width == pytest.approx(1.22 * alone.half_width, rel=0.03)
+            empty_shop.execute("ALTER TABLE customers ALTER age SET NOT NULL")
 
 
 def test_average_count_and_sum_agree(shop: dpsql.Connection) -> None:

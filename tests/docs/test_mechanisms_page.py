@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import doctest
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import dpsql
+from dpsql.demo.ask import save_shop
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "mechanisms.md"
@@ -21,10 +19,9 @@ LARGEST_PICTURE = 60_000
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the page's Python expects: shop.duckdb and schemas/."""
+    """What `dpsql demo --save` writes, which is the page's first command."""
     made = tmp_path_factory.mktemp("mechanisms")
-    shutil.copytree(ROOT / "schemas", made / "schemas")
-    subprocess.run([sys.executable, ROOT / "examples" / "shop_data.py"], cwd=made, check=True, capture_output=True)
+    save_shop(made)
     return made
 
 

@@ -102,6 +102,9 @@ def spent(frame: pd.DataFrame) -> float:
         (lambda dp: dp.count("age", **EXACTLY), lambda df: df["age"].count()),
         (lambda dp: dp.sum("amount", **EXACTLY), lambda df: df["amount"].sum()),
         (lambda dp: dp.mean("amount", **EXACTLY), lambda df: df["amount"].mean()),
+        (lambda dp: dp.size(**EXACTLY), lambda df: len(df)),
+        (lambda dp: dp["amount"].mean(**EXACTLY), lambda df: df["amount"].mean()),
+        (lambda dp: dp.corr("amount", "age", **EXACTLY), lambda df: df["amount"].corr(df["age"])),
         (lambda dp: dp.var("amount", **EXACTLY), lambda df: df["amount"].var()),
         (lambda dp: dp.std("amount", **EXACTLY), lambda df: df["amount"].std()),
         (lambda dp: dp.nunique("customer", **EXACTLY), lambda df: df["customer"].nunique()),
@@ -451,7 +454,7 @@ def test_what_protect_refuses(plain: pd.DataFrame, wrong: dict[str, Any], error:
         (lambda dp: dp.value_counts(["region"]), dpsql.UnknownName, "no column"),
         (lambda dp: dp.groupby(5), dpsql.ProgrammingError, "groups are made by columns"),
         (lambda dp: dp.agg("sum"), dpsql.ProgrammingError, r'write agg\(total=\("amount", "sum"\)\)'),
-        (lambda dp: dp.agg({"amount": "max"}), dpsql.Unsupported, "there is no aggregate 'max'"),
+        (lambda dp: dp.agg({"amount": "first"}), dpsql.Unsupported, "there is no aggregate 'first'"),
         (
             lambda dp: dp.agg(total=pd.NamedAgg("amount", "sum", min_count=1)),
             dpsql.ProgrammingError,
@@ -598,3 +601,54 @@ def test_every_frame_is_read_in_a_locked_engine(orders: pd.DataFrame) -> None:
     assert asked.fetchall() == [(False,) * 3]
     with pytest.raises(Exception, match="configuration has been locked"):
         engine._connection.execute("SET enable_external_access = true")
+
+
+# -- more words --------------------------------------------------------------------------------------------------------
+
+
+def test_a_column_of_groups(orders: pd.DataFrame) -> None:
+    found = orders.dp.groupby("region")["amount"].mean(**EXACTLY).df().set_index("region")["amount_mean"]
+    truth = orders.groupby("region")["amount"].mean()
+    assert found.to_dict() == pytest.approx(truth.to_dict(), rel=1e-3)
+
+
+def test_describe(orders: pd.DataFrame) -> None:
+    found, truth = orders.dp.describe("amount", **EXACTLY).df().iloc[0], orders["amount"].describe()
+    assert list(found.index) == list(truth.index)
+    assert found["mean"] == pytest.approx(truth["mean"], rel=1e-3)
+    assert found["50%"] == pytest.approx(truth["50%"], abs=1)
+
+
+def test_several_quantiles_and_a_table_of_two_columns(orders: pd.DataFrame) -> None:
+    assert list(orders.dp.quantile("amount", [0.1, 0.9], **EXACTLY).df()) == ["amount_0.1", "amount_0.9"]
+    assert list(orders.dp.crosstab("region", "age", **EXACTLY).df()) == ["region", "age", "count"]
+
+
+def test_periods() -> None:
+    days = pd.date_range("2024-01-01", "2024-03-31")
+    frame = pd.DataFrame({"person": range(len(days)), "day": days})
+    frame.dp.protect(unit="person", bounds={"day": ("2024-01-01", "2024-03-31")}, **ENOUGH)
+    found = frame.dp.resample("MS", on="day").count(**EXACTLY).df()
+    assert found["count"].tolist() == [31, 29, 31]
+    assert found["day"].tolist() == list(pd.date_range("2024-01-01", periods=3, freq="MS"))
+    with pytest.raises(dpsql.ProgrammingError, match="day, week, month, quarter or year"):
+        frame.dp.resample("3 moons", on="day")
+
+
+def test_a_word_that_is_not_there_is_answered_with_those_that_are(orders: pd.DataFrame) -> None:
+    with pytest.raises(AttributeError, match=r"df\.dp has no word 'head'; there is agg, budget, corr, count"):
+        orders.dp.head()
+    with pytest.raises(AttributeError, match='did you mean "median"'):
+        orders.dp.meadian("age")
+
+
+def test_the_accessor_says_what_it_is(plain: pd.DataFrame, unspent: pd.DataFrame) -> None:
+    assert "not protected yet: df.dp.protect(" in repr(plain.dp)
+    assert repr(unspent.dp) == '<df.dp: people by "customer", epsilon 2 of 2 left>'
+    assert ("customer", "integer", "identifies the person; may be NULL") in list(unspent.dp.describe_schema())
+
+
+def test_nothing_left_is_said_as_it_is(people: pd.DataFrame) -> None:
+    people.dp.count(epsilon=2, mechanism="laplace")
+    with pytest.raises(dpsql.BudgetExhausted, match="keep the answers that you have"):
+        people.dp.count(epsilon=1)

@@ -138,3 +138,12 @@ def test_public_frames_can_be_joined() -> None:
     orders.dp.protect(**PROTECT, public={"regions": regions}, **ENOUGH)
     sql = "SELECT country, COUNT(*) AS n FROM df JOIN regions USING (region) GROUP BY country ORDER BY country"
     assert orders.dp.sql(sql, **EXACTLY).fetchall() == [("A", 400), ("B", 400)]
+
+
+def test_the_words_of_polars(orders: Any) -> None:
+    truth = orders.lazy().collect()
+    assert orders.dp.len(**EXACTLY).value == len(truth)
+    assert orders.dp.n_unique("region", **EXACTLY).value == truth["region"].n_unique()
+    assert orders.dp.group_by("region").count(**EXACTLY).df()["count"].sum() == len(truth)
+    with pytest.raises(dpsql.UnknownName):
+        orders.dp.group_by_dynamic("dya", every="1mo").count()

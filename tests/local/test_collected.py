@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from typing import Any
 
 import duckdb
@@ -248,6 +249,58 @@ def test_prices(conn: dpsql.Connection, sql: str, price: str) -> None:
     answer = conn.execute(sql, fresh=True)
     assert (answer.receipt.epsilon == 0) == (conn.budget.spent.epsilon == before) == (price == FREE)
     assert (explained.cost.epsilon == 0) == (price == FREE)
+
+
+FROMS = [
+    "people",
+    "(SELECT * FROM people)",
+    "(SELECT id, smoker AS town, town AS smoker, drink, age, region FROM people)",
+    "(SELECT * FROM people WHERE {})",
+    "(SELECT *, age > 50 AS _r_smoker FROM people)",
+    "people JOIN bodies USING (id)",
+    "people SEMI JOIN orders ON people.id = orders.id",
+    "people, places",
+    "answers JOIN people ON answers.person = people.id",
+    "open",
+]
+CONDITIONS = [
+    *("smoker = 'yes'", "drink <> 'daily' OR smoker = 'no'", "town = 'a'", "age > 50", "id > 9", "region = 'north'"),
+    *("smoker = town", "id IN (SELECT id FROM orders)", "EXISTS (SELECT 1 FROM orders WHERE orders.id = people.id)"),
+    *("true", "2 < (SELECT COUNT(*) FROM orders)", "age > (SELECT AVG(age) FROM people)", "smoker IS NOT NULL"),
+]
+VALUES = [
+    *("COUNT(*)", "COUNT(smoker)", "COUNT(age)", "COUNT(id)", "AVG(CASE drink WHEN 'some' THEN 2 END)", "SUM(1.5)"),
+    *("COUNT(*) FILTER (WHERE smoker = 'yes')", "COUNT(*) FILTER (WHERE age > 50)", "COUNT_IF(town = 'b')"),
+]
+KEYS = ["", "", "smoker", "drink", "region", "town", "smoker, region", "age > 50", "id"]
+
+
+def drawn_question(draw: random.Random) -> str:
+    values = ", ".join(draw.sample(VALUES, draw.randint(1, 2)))
+    source = draw.choice(FROMS).format(draw.choice(CONDITIONS))
+    where = " AND ".join(f"({condition})" for condition in draw.sample(CONDITIONS, draw.randint(0, 2)))
+    keys = draw.choice(KEYS)
+    return f"SELECT {values} FROM {source}" + f" WHERE {where}" * bool(where) + f" GROUP BY {keys}" * bool(keys)
+
+
+def test_what_is_free_follows_from_reports_alone() -> None:
+    """The same people and reports, and all else of them otherwise: a free answer is the same."""
+    draw, generator, free = random.Random(3), np.random.default_rng(3), 0
+    private = ["age", "region", "town"]
+    other = REPORTS.assign(**{name: generator.permutation(REPORTS[name]) for name in private})
+    world = database(other)
+    world.execute("DELETE FROM orders WHERE id % 3 = 0; DELETE FROM bodies WHERE id % 2 = 0; DELETE FROM answers")
+    world.execute("UPDATE open SET region = REPORTS.region FROM REPORTS WHERE open.rowid = REPORTS.id")
+    one, two = (dpsql.connect(data, schema=SCHEMA, epsilon=1, delta=1e-6) for data in (database(), world))
+    for sql in [drawn_question(draw) for _ in range(80)]:
+        try:
+            is_free = one.explain(sql).cost.epsilon == 0
+        except Error:
+            continue
+        if is_free:
+            free += 1
+            assert one.execute(sql).fetchall() == two.execute(sql).fetchall(), sql
+    assert free >= 4
 
 
 def test_explain_says_which_case_it_is(conn: dpsql.Connection) -> None:

@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpsql.errors import ProgrammingError
 from dpsql.local import KaryResponse, shuffled_epsilon
-from dpsql.local.shuffle import _clones, _delta
+from dpsql.local.shuffle import ROUNDING, _clones, _delta, _log_binomial
 
 
 def test_published_figures() -> None:
@@ -78,6 +78,19 @@ def test_more_people_hide_better_and_never_worse_than_alone() -> None:
     assert found[-1] < 0.1
     assert shuffled_epsilon(1e-6, 10**4, 1e-6) <= 1e-6
     assert shuffled_epsilon(50, 10**4, 1e-6) == 50
+
+
+def test_so_do_very_many() -> None:
+    """Numbers of people for which factorials would lose the digits that delta is made of."""
+    assert shuffled_epsilon(4.0, 10**9, 1e-8) <= shuffled_epsilon(4.0, 10**8, 1e-8) < shuffled_epsilon(4.0, 10**7, 1e-8)
+
+
+@pytest.mark.parametrize("chance", [0.01, 0.5, 0.9])
+def test_chances_have_the_digits_that_rounding_is_said_to_leave(chance: float) -> None:
+    n = 10**8
+    mean, width = round(n * chance), 10 * math.isqrt(n)
+    together = np.exp(_log_binomial(n, np.arange(mean - width, mean + width), chance)).sum()
+    assert together == pytest.approx(1, abs=ROUNDING / 100)
 
 
 def test_clones_in_blocks_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:

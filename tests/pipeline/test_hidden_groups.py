@@ -107,7 +107,7 @@ def test_other_measures_of_a_hidden_group_get_no_noise(with_42: Any, monkeypatch
     monkeypatch.setattr(LaplaceNoise, "sample", spied)
     with connected(with_42) as connection:
         connection.execute(ALONE.format("SUM(x), COUNT(*)"), epsilon=1, mechanism="laplace").fetchall()
-    assert sorted(sizes) == [0, 0, 1]
+    assert sorted(sizes) == [0, 1]
 
 
 @pytest.mark.parametrize(("aggregate", "options"), STATISTICS)

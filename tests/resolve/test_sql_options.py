@@ -49,6 +49,8 @@ SAME: list[tuple[str, str, dict[str, Any]]] = [
     ("epsilon = 0.2, group_selection_strategy = LAPLACE_THRESHOLD", BY_NOTE, {"epsilon": 0.2}),
     ("epsilon = 0.2, group_selection_strategy = public_groups", BY_REGION, {"epsilon": 0.2}),
     ("epsilon = 0.2, min_privacy_units_per_group = 1", BY_NOTE, {"epsilon": 0.2}),
+    ("epsilon = 0.1 * 2, max_groups_contributed = 1 + 1", BY_REGION, {"epsilon": 0.2, "max_groups": 2}),
+    ("epsilon = 0.2, delta = NULL, max_groups_contributed = NULL", BY_REGION, {"epsilon": 0.2}),
     ("", BY_REGION, {}),
     (
         "epsilon = 0.2, delta = 1e-7, max_groups_contributed = 2, max_rows_contributed = 3,\n privacy_unit_column = "
@@ -109,7 +111,11 @@ def test_the_words_stay_names(shop_schema: dict[str, Any]) -> None:
         )
     assert explained.cost.epsilon == 0.1
     (release,) = explained.releases
-    assert (release.keys, [measure.what for measure in release.measures]) == (("_k0",), ["SumValues", "SumValues"])
+    assert release.keys == ("_k0",)
+    assert [measure.what for measure in release.measures] == [
+        "sum of epsilon clamped to [0, 9]",
+        "sum of clamped clamped to [1, 2], [0, 5] for each unit",
+    ]
 
 
 # -- small groups ------------------------------------------------------------------------------------------------------
@@ -130,9 +136,9 @@ def test_min_units_hide_public_groups(units: int, rows: int, shop: dpsql.Connect
     sql = clause(f"epsilon = 50, min_privacy_units_per_group = {units}")
     (release,) = shop.explain(sql).releases
     assert release.threshold == units
-    assert [measure.what for measure in release.measures] == ["CountRows", "CountUnits"]
+    assert [measure.what for measure in release.measures] == ["from the middle of what a unit can add: rows", "units"]
     assert len(shop.execute(sql).fetchall()) == rows
-    assert f"shown from a noisy {units} units on: as asked for" in str(shop.explain(sql))
+    assert f"shown where the noisy number of units is at least {units}: as asked for" in str(shop.explain(sql))
 
 
 def test_min_units_of_public_groups_need_no_delta(small_shop: Any, shop_schema: dict[str, Any]) -> None:
@@ -208,9 +214,9 @@ REFUSED: list[tuple[str, type[dpsql.Error], str, str]] = [
     (clause("epsilon = 0"), PROGRAMMING, "epsilon = 0", "0.1"),
     (clause("epsilon = -1"), PROGRAMMING, "epsilon = -1", "0.1"),
     (clause("epsilon = lots"), PROGRAMMING, "epsilon = lots", "0.1"),
-    (clause("epsilon = NULL"), PROGRAMMING, "epsilon = NULL", "0.1"),
     (clause("epsilon = ?"), SYNTAX, "epsilon = ?", "OPTIONS("),
-    (clause("epsilon = 1 + 1"), SYNTAX, "epsilon = 1 + 1", "OPTIONS("),
+    (clause("epsilon = 1 + one"), SYNTAX, "epsilon = 1 + one", "OPTIONS("),
+    (clause("epsilon = 1 / 0"), SYNTAX, "epsilon = 1 / 0", "OPTIONS("),
     (clause("epsilon"), SYNTAX, "epsilon", "OPTIONS("),
     (clause("epsilon = 1, , delta = 0"), SYNTAX, ",", "OPTIONS("),
     (clause("epsilon = "), SYNTAX, "epsilon =", "OPTIONS("),
@@ -277,7 +283,12 @@ REFUSED: list[tuple[str, type[dpsql.Error], str, str]] = [
         "AVG(items, per_group => (0, 5",
         "AVG(x, per_row",
     ),
-    ("SELECT CORR(items, amount, per_row => (0, 5)) FROM orders", SYNTAX, ")", "check the words"),
+    (
+        "SELECT CORR(items, amount, per_row => (0, 5)) FROM orders",
+        UNSUPPORTED,
+        "CORR(items, amount, per_row => (0, 5",
+        "SUM",
+    ),
     ("SELECT SUM(ABS(items, per_row => (0, 5))) FROM orders", UNSUPPORTED, "items, per_row => (0, 5", "SUM(x"),
     (
         "SELECT SUM(n, per_row => (0, 5)) FROM (SELECT COUNT(*) AS n FROM orders)",
@@ -293,10 +304,10 @@ REFUSED: list[tuple[str, type[dpsql.Error], str, str]] = [
     ),
     ("SELECT SUM(items CLAMPED BETWEEN 0 AND 5) FROM orders", SYNTAX, "CLAMPED BETWEEN", "ANON_SUM"),
     ("SELECT ANON_SUM(items CLAMPED BETWEEN 0) FROM orders", SYNTAX, "CLAMPED BETWEEN", "ANON_SUM"),
-    ("SELECT ANON_QUANTILES(items) FROM orders", UNSUPPORTED, "ANON_QUANTILES", "ANON_AVG"),
+    ("SELECT ANON_PRODUCT(items) FROM orders", UNSUPPORTED, "ANON_PRODUCT", "ANON_AVG"),
     ("SELECT ANON_SUM(itms CLAMPED BETWEEN 0 AND 5) FROM orders", UNKNOWN, "itms", "items"),
     (clause("epsilon = 1", "SUM(amuont) FROM orders"), UNKNOWN, "amuont", "amount"),
-    (clause("epsilon = 1", "COUNT(*) FORM orders WHERE"), SYNTAX, "orders", "words"),
+    (clause("epsilon = 1", "COUNT(*) FORM orders WHERE"), SYNTAX, "orders", "did you mean FROM instead of FORM"),
     (
         "SELECT n, DP_INTERVAL_LOW(n) FROM (SELECT COUNT(*) AS n FROM orders)",
         UNSUPPORTED,
@@ -354,7 +365,7 @@ def test_the_clause_and_a_keyword_differ(
 
 def test_the_tokens_keep_their_places() -> None:
     sql = clause("max_groups_contributed = 2, epsilon = 0.5")
-    tokens, options = read_options(Dialect.get_or_raise("duckdb").tokenize(sql), sql)
+    tokens, options = read_options(Dialect.get_or_raise("duckdb").tokenize(sql), sql, {})
     assert [(option.name, option.value) for option in options.options] == [
         ("max_groups_contributed", "2"),
         ("epsilon", "0.5"),

@@ -13,7 +13,7 @@ import dpsql
 from dpsql.accounting.filters import filter_named
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
-from dpsql.mechanisms.additive import Allowance, PureMechanism
+from dpsql.mechanisms.additive import Allowance, PureMechanism, Share
 from dpsql.mechanisms.laplace import LaplaceNoise, calibrated
 from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS, Mechanism
 
@@ -67,6 +67,10 @@ EVERY_DRAW = [
 ]
 
 
+SAID = {Quantile: "quantile", Mode: "mode", Average: "average", Matched: "of pairs"}
+"""What explain() calls each of them."""
+
+
 @pytest.mark.parametrize(("mechanism", "statistic"), EVERY_DRAW)
 def test_it_answers_what_it_says_and_nothing_else(
     raw: duckdb.DuckDBPyConnection, mechanism: Mechanism, statistic: type
@@ -75,7 +79,9 @@ def test_it_answers_what_it_says_and_nothing_else(
     asked |= proposal(mechanism, statistic) if statistic in mechanism.draws else {}
     if statistic in mechanism.draws:
         (release,) = connect(raw).explain(ASKED[statistic], **asked).releases
-        assert [(part.what, part.mechanism) for part in release.statistics] == [(statistic.__name__, mechanism.name)]
+        (drawn,) = release.statistics
+        assert drawn.mechanism == mechanism.name
+        assert SAID[statistic] in drawn.what
     elif statistic is Average and mechanism.noise is not None:  # from a sum and a count
         assert connect(raw).explain(ASKED[statistic], **asked).mechanism == mechanism.name
     else:
@@ -110,12 +116,14 @@ def test_a_dose_costs_no_more_than_it_is_allowed(name: str, counted: str) -> Non
     """All measures of the query together; without a delta their epsilons add up, with one the session's rules say."""
     epsilon, delta = Fraction(1), Fraction(1, 10**6)
     session = filter_named(counted, epsilon, delta)
-    allowed = Allowance(epsilon, delta if counted == "basic" else session.curve_delta, 3, session)
-    dose = ADDITIVE[name].calibrate(allowed, [2, 2, 4])
-    cost = privacy_loss(dose.event)
+    allowed = Allowance(epsilon, delta if counted == "basic" else session.curve_delta, session)
+    shares = [Share(2, Fraction(1, 2)), Share(2, Fraction(1, 3)), Share(4, Fraction(1, 6))]
+    doses, event = ADDITIVE[name].calibrate(allowed, shares)
+    cost = privacy_loss(event)
     assert (session.spent(cost).epsilon if MECHANISMS[name].needs_delta else cost.epsilon) <= 1 + 1e-9
-    assert dose.noise(2, 5).name == name
-    assert dose.noise(4, 5).std > dose.noise(2, 5).std > dose.noise(2, 1).std > dose.noise(2, 0).std == 0
+    half, third, sixth = doses
+    assert half.noise(5).name == name
+    assert sixth.noise(5).std > third.noise(5).std > half.noise(5).std > half.noise(1).std > half.noise(0).std == 0
 
 
 # -- one more ----------------------------------------------------------------------------------------------------------

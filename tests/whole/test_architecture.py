@@ -25,7 +25,7 @@ LAYERS = (
     {"audit", "certify", "demo", "frames"},
     {"dbapi"},
     {"plot", "promise"},
-    {"session"},
+    {"listing", "session"},
     {"batch"},
     {"explanation"},
     {"completeness"},
@@ -67,8 +67,11 @@ RUNS = {"run_rounds": ("execute_query", "add_noise")}
 PARTS_OF_STAGES = {
     "target_accuracy": "calibrate_noise",
     "candidates": "calibrate_noise",
+    "allocate": "calibrate_noise",
+    "default_share": "calibrate_noise",
     "fingerprint": "calibrate_noise",
     "settle": "run_rounds",
+    "notes": "post_process",
 }
 
 # Files of pipeline/ that walk through all stages.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ import yaml
 import dpsql
 
 HERE = Path(__file__).parents[1]
-CORPUS = HERE / "corpus"
+CORPUS, SPELLINGS = HERE / "corpus", HERE / "spellings"
 SHARE = 0.95
 """Of the answerable ones, so many are answered rightly."""
 WIDE = {"max_groups": 30, "max_rows_per_group": 20}
@@ -41,6 +41,16 @@ class Query:
     says: str | None = None
     gap: str | None = None
     wrong: str | None = None
+    parameters: Any = field(default=(), hash=False)
+    options: Any = field(default=None, hash=False)
+    dialect: str = "duckdb"
+    spelled: bool = False
+    """Whether it says in other words what another query says."""
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The options of execute(), but for what the query says itself."""
+        return {} if "OPTIONS(" in self.sql else WIDE | (self.options or {})
 
     @property
     def answerable(self) -> bool:
@@ -50,13 +60,15 @@ class Query:
 def read(path: Path) -> list[Query]:
     topics = yaml.safe_load(path.read_text(encoding="utf-8"))
     return [
-        Query(path.stem, topic, **({"sql": entry} if isinstance(entry, str) else entry))
+        Query(
+            path.stem, topic, **({"sql": entry} if isinstance(entry, str) else entry), spelled=path.parent == SPELLINGS
+        )
         for topic, entries in topics.items()
         for entry in entries
     ]
 
 
-QUERIES = [query for path in sorted(CORPUS.glob("*.yaml")) for query in read(path)]
+QUERIES = [query for path in sorted([*CORPUS.glob("*.yaml"), *SPELLINGS.glob("*.yaml")]) for query in read(path)]
 EXPECTED = [query for query in QUERIES if query.gap is None]
 GAPS = [query for query in QUERIES if query.gap is not None]
 
@@ -66,39 +78,56 @@ def named(queries: list[Query]) -> Any:
 
 
 @pytest.fixture(scope="session")
-def session(tame: Callable[[str], duckdb.DuckDBPyConnection]) -> Callable[[str], dpsql.Connection]:
+def session(tame: Callable[[str], duckdb.DuckDBPyConnection]) -> Callable[[Query], dpsql.Connection]:
     """A session without noise: even sums over wide bounds are exact to a millionth."""
-    made: dict[str, dpsql.Connection] = {}
+    made: dict[tuple[str, str], dpsql.Connection] = {}
 
-    def of(name: str) -> dpsql.Connection:
-        if name not in made:
-            schema = yaml.safe_load((HERE / "cases" / f"{name}.yaml").read_text(encoding="utf-8"))["schema"]
-            made[name] = dpsql.connect(tame(name), schema=schema, epsilon=1e18, delta=1e-6, query_epsilon=1e12)
-        return made[name]
+    def of(query: Query) -> dpsql.Connection:
+        key = (query.file, query.dialect)
+        if key not in made:
+            schema = yaml.safe_load((HERE / "cases" / f"{query.file}.yaml").read_text(encoding="utf-8"))["schema"]
+            made[key] = dpsql.connect(
+                tame(query.file), schema=schema, epsilon=1e18, delta=1e-6, query_epsilon=1e12, dialect=query.dialect
+            )
+        return made[key]
 
     return of
 
 
-Session = Callable[[str], dpsql.Connection]
+Session = Callable[[Query], dpsql.Connection]
 Database = Callable[[str], duckdb.DuckDBPyConnection]
 
 
-@named(EXPECTED)
+SPELLED = [query for query in EXPECTED if query.spelled]
+QUICK = SPELLED[::3]
+
+
+@named([query for query in EXPECTED if not query.spelled] + QUICK)
 def test_right_or_refused(query: Query, session: Session, tame: Database, request: pytest.FixtureRequest) -> None:
+    check_right_or_refused(query, session, tame, request)
+
+
+@pytest.mark.long
+@named([query for query in SPELLED if query not in QUICK])
+def test_in_other_words(query: Query, session: Session, tame: Database, request: pytest.FixtureRequest) -> None:
+    check_right_or_refused(query, session, tame, request)
+
+
+def check_right_or_refused(query: Query, session: Session, tame: Database, request: pytest.FixtureRequest) -> None:
     if query.wrong:
         request.node.add_marker(pytest.mark.xfail(strict=True, reason=query.wrong))
     if query.refused is None:
         check_right(query, session, tame)
     else:
         with pytest.raises(dpsql.Error) as caught:
-            session(query.file).execute(query.sql, **WIDE)
+            session(query).execute(query.sql, query.parameters, **query.asked)
         check_refusal(query, caught.value)
 
 
 @named(GAPS)
 def test_a_gap_is_refused_until_it_is_right(query: Query, session: Session, tame: Database) -> None:
     try:
-        session(query.file).explain(query.sql, **WIDE)
+        session(query).explain(query.sql, query.parameters, **query.asked)
     except dpsql.Error as error:
         check_refusal(query, error)
     else:
@@ -110,7 +139,7 @@ def test_gaps_that_were_closed_have_no_name(session: Session) -> None:
     closed = []
     for query in GAPS:
         try:
-            session(query.file).explain(query.sql, **WIDE)
+            session(query).explain(query.sql, query.parameters, **query.asked)
             closed.append(query.sql)
         except dpsql.Error:
             continue
@@ -125,14 +154,24 @@ def check_refusal(query: Query, error: dpsql.Error) -> None:
 
 
 def check_right(query: Query, session: Session, tame: Database) -> None:
-    answers = session(query.file).execute(query.sql, **WIDE).fetchall()
-    expected = tame(query.file).execute(query.plain or query.sql).fetchall()
-    if not sqlglot.parse_one(query.sql, read="duckdb").args.get("order"):
+    answers = session(query).execute(query.sql, query.parameters, **query.asked).fetchall()
+    expected = tame(query.file).execute(query.plain or query.sql, _used(query)).fetchall()
+    if not _is_ordered(query):
         answers, expected = sorted(answers, key=spoken), sorted(expected, key=spoken)
     assert len(answers) == len(expected)
     for row, plain in zip(answers, expected, strict=True):
         for value, wanted in zip(row, plain, strict=True):
             assert same(value, wanted), (row, plain)
+
+
+def _used(query: Query) -> Any:
+    """The parameters, where the plain query has places for them."""
+    return query.parameters if {"?", "$"} & set(query.plain or query.sql) else ()
+
+
+def _is_ordered(query: Query) -> bool:
+    tree = sqlglot.parse_one(query.plain or query.sql, read="duckdb")
+    return bool(tree.args.get("order"))
 
 
 def same(value: object, wanted: object) -> bool:
@@ -146,11 +185,24 @@ def spoken(row: tuple[Any, ...]) -> list[str]:
     return [f"{value:.4f}" if isinstance(value, float | Decimal) else repr(value) for value in row]
 
 
-@named([query for query in QUERIES if query.refused is None and query.wrong is None])
+ANSWERED = [query for query in QUERIES if query.refused is None and query.wrong is None]
+
+
+@named([query for query in ANSWERED if not query.spelled])
 def test_no_neighbour_moves_further(query: Query, session: Session, worlds: Callable[[str], Any]) -> None:
     """With the schema's own bounds, on two small wild databases."""
+    check_neighbours(query, session, worlds)
+
+
+@pytest.mark.long
+@named([query for query in ANSWERED if query.spelled])
+def test_nor_in_other_words(query: Query, session: Session, worlds: Callable[[str], Any]) -> None:
+    check_neighbours(query, session, worlds)
+
+
+def check_neighbours(query: Query, session: Session, worlds: Callable[[str], Any]) -> None:
     found = worlds(query.file)
-    for release in session(query.file).explain(query.sql).releases:
+    for release in session(query).explain(query.sql, query.parameters).releases:
         if not release.measures:  # public groups alone: nothing is read
             continue
         for world in found.found[1:3]:

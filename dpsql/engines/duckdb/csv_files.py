@@ -47,6 +47,8 @@ def column_names(path: Path, options: Csv) -> list[str]:
     """The names of all columns, in the order of the fields."""
     if options.header is not True:
         return list(options.header)
+    if path.stat().st_size == 0:
+        raise OperationalError(f"{path} is empty", hint="its first line should name the columns")
     names: list[str] = []
     try:
         with closing(_records(path, options)) as records:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from dpsql.schema.model import Column, Table
     from dpsql.schema.types import ColumnType
 
+DELIMITER = (
+    "each line of the file is one field, as it is read now: if its fields are separated by something else than a "
+    'comma, say so in the schema:  csv: {delimiter: ";"}'
+)
 TRUST = (
     "if each of its rows follows from one person's rows alone, and no row can make it fail, write  view: trusted  "
     "in {}; docs/owners.md says why"
@@ -54,17 +58,20 @@ def check_table(table: Table, found: Found) -> None:
             f"{path}: it is a view, whose rows may depend on several people",
             hint=f"declare the tables that it reads; or, {TRUST.format(path)}",
         )
-    for column in table.columns.values():
-        _check_column(f"{path}.columns.{column.name}", table, column.name, found)
+    problems = [_problem(f"{path}.columns.{name}", table, name, found) for name in table.columns]
+    if wrong := [problem for problem in problems if problem is not None]:
+        raise SchemaError.of(wrong)
 
 
-def _check_column(path: str, table: Table, name: str, found: Found) -> None:
+def _problem(path: str, table: Table, name: str, found: Found) -> SchemaError | None:
     declared, own = table.columns[name].stored_type, found.column(name)
     if own is None:
         guess = did_you_mean(name, found.columns) if found.names_are_public else None
-        raise SchemaError(f'{path}: the database has no column "{name}"', hint=guess or "check its spelling")
+        if not found.names_are_public and len(found.columns) == 1 and len(table.columns) > 1:
+            guess = DELIMITER
+        return SchemaError(f'{path}: the database has no column "{name}"', hint=guess or "check its spelling")
     if own in found.computed and table.view is None:
-        raise SchemaError(
+        return SchemaError(
             f"{path}: its values are computed when they are read, and computing one may fail",
             hint=f"leave it out; or, {TRUST.format(f'tables.{table.name}')}",
         )
@@ -72,9 +79,10 @@ def _check_column(path: str, table: Table, name: str, found: Found) -> None:
     if not (fits(declared, stored) or (found.is_text and stored == "VARCHAR")):
         # The name of an ENUM lists what the column holds.
         kind = stored if stored.startswith("DECIMAL") else stored.partition("(")[0]
-        raise SchemaError(
+        return SchemaError(
             f"{path}: declared as {declared.name}, and the database has {kind}", hint=_type_hint(kind, path)
         )
+    return None
 
 
 def _type_hint(kind: str, path: str) -> str:

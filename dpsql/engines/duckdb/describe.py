@@ -59,6 +59,8 @@ def describe(path: Path) -> dict[str, Described]:
 
 
 def _describe_text(path: Path) -> Described:
+    if path.stat().st_size == 0:
+        raise OperationalError(f"{path} is empty", hint="its first line should name the columns")
     try:
         options = Csv.model_validate({"encoding": _encoding(path)})
         with in_utf8(path, options) as readable, duckdb.connect(":memory:") as connection:

@@ -247,7 +247,7 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
             (name, column.lower()): table.columns[column] for name, table in declared.items() for column in table.unique
         }
         present = _columns(schema, lambda table, column: is_present(column, declared[table.name.lower()]))
-        guarantees = Guarantees(unique, present)
+        guarantees = Guarantees(unique, present, (place.database.lower(), place.schema.lower()))
         watched = SharedTables(place, created, declared) if shared else None
         return DuckDBEngine(connection, guarantees=guarantees, shared=watched)
     except duckdb.Error:
@@ -275,9 +275,25 @@ def _no_such_table(name: str, found: Collection[str]) -> SchemaError:
     )
 
 
+SHEET = ("a spreadsheet", "save the sheet as a CSV file")
+SCHEMA = ("a schema, it seems", "the data comes first: connect(DATA, schema=SCHEMA), --db DATA --schema SCHEMA")
+TREE = ("a JSON file", "turn it into a table: COPY (FROM 'data.json') TO 'data.parquet' in DuckDB")
+FOREIGN = ("a file of another program", "write it as CSV or Parquet there")
+OTHER_FILES = {
+    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), SHEET),
+    **dict.fromkeys((".yaml", ".yml"), SCHEMA),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), TREE),
+    **dict.fromkeys((".sqlite", ".sqlite3", ".sav", ".dta", ".rds", ".rdata", ".feather", ".pkl"), FOREIGN),
+}
+"""What people have at hand and DuckDB does not open, by the end of its name: what it is, and the way out."""
+
+
 def open_file(path: Path) -> duckdb.DuckDBPyConnection:
     if not path.exists():
         raise OperationalError(f"there is no database {path}", hint="check the path; dpsql never creates data")
+    if path.suffix.lower() in OTHER_FILES:
+        kind, hint = OTHER_FILES[path.suffix.lower()]
+        raise OperationalError(f"{path} is {kind}, and the data should be a DuckDB, Parquet or CSV file", hint=hint)
     problem = None
     try:
         connection = duckdb.connect(str(path), read_only=True, config=SETTINGS | {"enable_external_access": False})

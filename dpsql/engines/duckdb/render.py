@@ -42,6 +42,7 @@ OPERANDS = "_operands"
 INFIX = {
     **STANDARD_INFIX,
     **{symbol: symbol for symbol in ("/", "//", ">>")},
+    "double %": "%",
     "glob": "GLOB",
     "date + days": "+",
     "date - date": "-",

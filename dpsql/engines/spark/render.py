@@ -20,6 +20,7 @@ from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer
 from dpsql.engines.spark import doubles, moments, texts
 from dpsql.engines.spark.around_rank import around_rank
 from dpsql.engines.spark.casts import no_cast, try_cast, type_name
+from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
@@ -188,6 +189,11 @@ class Spark(Renderer):
         if operation in ANGLES:
             return f"({arguments[0]} * {ANGLES[operation]!r}D)"
         match operation, node.arguments:
+            case "left" | "right" | "split_part", (*_, Constant(int(number))) if number < 0:
+                raise Unsupported(
+                    "on Spark positions from the end would have another meaning, so they are not used there",
+                    hint="count from the start",
+                )
             case "like" | "ilike", (_, Constant(str(wanted)), *escape):
                 mark = next((str(part.value) for part in escape if isinstance(part, Constant)), None)
                 return self.like(operation, arguments[0], texts.literal(texts.pattern(wanted, mark)))

@@ -19,6 +19,11 @@ OF_ONE_TYPE = {
 }
 
 
+PART_OF_A_DATE = {
+    4: "; or compare years: YEAR(x) = 2024",
+    7: "; or compare months: DATE_TRUNC('month', x) = '2024-01-01'",
+}
+"""By the length of the text: 2024 and 2024-01."""
 # What both DuckDB and Python read, and alike.
 MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?")
 
@@ -52,8 +57,8 @@ def read_moment(literal: Literal, wanted: ColumnType) -> Literal:
         moment = None
     if moment is None:
         raise ProgrammingError(
-            f"'{literal.value}' is no {wanted.name}",
+            f"'{literal.value}' is not a {wanted.name}",
             at=literal.at,
-            hint="write it like '2024-01-31' or '2024-01-31 12:30:00'",
+            hint=f"write it like '2024-01-31' or '2024-01-31 12:30:00'{PART_OF_A_DATE.get(len(literal.value), '')}",
         )
     return Literal(moment.date() if isinstance(wanted, Date) else moment, wanted, literal.at)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.errors import ProgrammingError, Unsupported
+from dpsql.errors import Unsupported
+from dpsql.expressions.casts import cast_to
+from dpsql.expressions.lower_words import lower_word
 from dpsql.expressions.table import DATE_PARTS, NAMES, NODES
+from dpsql.expressions.temporal.constants import read_moment
+from dpsql.expressions.temporal.intervals import Span, is_interval, span_of
+from dpsql.expressions.temporal.units import unit_named
 from dpsql.expressions.tree import Expression, Literal, properties_of
 from dpsql.schema.types import Boolean, Date, Integer, Text, Timestamp
 
@@ -17,8 +21,9 @@ if TYPE_CHECKING:
 
     from dpsql.expressions.lower import Lowering
 
-FIXED = ("week", "day", "hour", "minute", "second")
-"""Units that are always as long."""
+YEARS = {"decade": 10, "century": 100, "millennium": 1000}
+"""Units that begin with a round year."""
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 DIFFERENCES = {"DATE_SUB": "DATE_SUB", "DATESUB": "DATE_SUB"}
 
 
@@ -37,31 +42,63 @@ def lower_extract(lowering: Lowering, node: exp.Expr) -> Expression:
 
 def lower_trunc(lowering: Lowering, node: exp.Expr) -> Expression:
     lowering.only(node, ("this", "unit"))
-    return lowering.build("DATE_TRUNC", node, (_unit(lowering, node, node.args["unit"]), lowering.lower(node.this)))
+    unit, moment = _unit(lowering, node, node.args["unit"]), lowering.lower(node.this)
+    if unit.value in YEARS:
+        years = YEARS[str(unit.value)]
+        return _first_day(lowering, node, _round(lowering, node, moment, years), years)
+    if unit.value == "isoyear":
+        # The fourth of January always lies in the first week.
+        year = lowering.build("ISOYEAR", node, (moment,))
+        fourth = lowering.build("MAKE_DATE", node, (year, Literal(1, Integer()), Literal(4, Integer())))
+        return lowering.build("DATE_TRUNC", node, (Literal("week", Text()), fourth))
+    return lowering.build("DATE_TRUNC", node, (unit, moment))
+
+
+def _round(lowering: Lowering, node: exp.Expr, moment: Expression, years: int) -> Expression:
+    """How many times so many years have begun."""
+    return lowering.build("//", node, (lowering.build("YEAR", node, (moment,)), Literal(years, Integer())))
+
+
+def _first_day(lowering: Lowering, node: exp.Expr, number: Expression, years: int) -> Expression:
+    year = lowering.build("*", node, (number, Literal(years, Integer())))
+    first = lowering.build("MAKE_DATE", node, (year, Literal(1, Integer()), Literal(1, Integer())))
+    return lowering.build(cast_to(Timestamp()), node, (first,))
 
 
 def lower_difference(lowering: Lowering, node: exp.Expr) -> Expression:
     """DATE_DIFF('unit', from, to), which the parser keeps as (to, from, unit)."""
     lowering.only(node, ("this", "expression", "unit"))
     unit = _unit(lowering, node, node.args.get("unit"))
-    return lowering.build("DATE_DIFF", node, (unit, lowering.lower(node.expression), lowering.lower(node.this)))
+    return _difference(lowering, node, "DATE_DIFF", unit, (lowering.lower(node.expression), lowering.lower(node.this)))
+
+
+def _difference(
+    lowering: Lowering, node: exp.Expr, name: str, unit: Literal, moments: tuple[Expression, Expression]
+) -> Expression:
+    first, last = (_dated(moment) for moment in moments)
+    if unit.value == "isoyear" and name == "DATE_DIFF":
+        years = [lowering.build("ISOYEAR", node, (moment,)) for moment in (last, first)]
+        return lowering.build("-", node, tuple(years))
+    if unit.value not in YEARS:
+        return lowering.build(name, node, (unit, first, last))
+    size = YEARS[str(unit.value)]
+    if name == "DATE_DIFF":
+        return lowering.build("-", node, tuple(_round(lowering, node, moment, size) for moment in (last, first)))
+    whole = lowering.build(name, node, (Literal("year", Text()), first, last))
+    return lowering.build("//", node, (whole, Literal(size, Integer())))
+
+
+def _dated(moment: Expression) -> Expression:
+    """A text that is written where a date is taken."""
+    is_text = isinstance(moment, Literal) and isinstance(moment.value, str)
+    return read_moment(moment, Timestamp()) if is_text else moment  # type: ignore[arg-type]
 
 
 def _unit(lowering: Lowering, node: exp.Expr, unit: exp.Expr | None) -> Literal:
     """The unit as a constant: MONTHS and 'month' are the same, a column is none."""
     if not isinstance(unit, exp.Var | exp.Literal):
         raise lowering.refuse(node)
-    name = unit.name.lower()
-    return Literal(name.removesuffix("s") if len(name) > 1 else name, Text(), lowering.place(unit))
-
-
-def lower_format(lowering: Lowering, node: exp.Expr) -> Expression:
-    """STRFTIME takes the format first or last."""
-    lowering.only(node, ("this", "format"))
-    moment, form = node.this, node.args["format"]
-    if isinstance(moment, exp.Literal) and not isinstance(form, exp.Literal):
-        moment, form = form, moment
-    return lowering.call("STRFTIME", node, (moment, form))
+    return Literal(unit_named(unit.name) or unit.name.lower(), Text(), lowering.place(unit))
 
 
 def lower_named(lowering: Lowering, node: exp.Expr) -> Expression:
@@ -79,18 +116,22 @@ def lower_named(lowering: Lowering, node: exp.Expr) -> Expression:
         return lowering.build("CASE", node, (missing, Literal(None, Text()), Literal(True, Boolean())))
     if name in DIFFERENCES and len(arguments) == 3:
         unit = _unit(lowering, node, arguments[0])
-        return lowering.build(DIFFERENCES[name], node, (unit, *(lowering.lower(moment) for moment in arguments[1:])))
-    raise lowering.refuse(node)
+        first, last = (lowering.lower(moment) for moment in arguments[1:])
+        return _difference(lowering, node, DIFFERENCES[name], unit, (first, last))
+    other = lower_word(lowering, node)
+    if other is None:
+        raise lowering.refuse(node)
+    return other
 
 
 def lower_sum(lowering: Lowering, node: exp.Expr) -> Expression:
     """+ and - of numbers, or of a date and what can be added to it."""
     lowering.only(node, ("this", "expression"))
     left, right, minus = node.this.unnest(), node.expression.unnest(), isinstance(node, exp.Sub)
-    if isinstance(right, exp.Interval):
-        return lower_shift(lowering, node, left, right, -1 if minus else 1)
-    if isinstance(left, exp.Interval) and not minus:
-        return lower_shift(lowering, node, right, left, 1)
+    if is_interval(right):
+        return _shift(lowering, node, lowering.lower(left), span_of(right, lowering) * (-1 if minus else 1))
+    if is_interval(left) and not minus:
+        return _shift(lowering, node, lowering.lower(right), span_of(left, lowering))
     first, second = lowering.lower(left), lowering.lower(right)
     if isinstance(first.type, Date | Timestamp) or isinstance(second.type, Date | Timestamp):
         return _date_sum(lowering, node, first, second, minus=minus)
@@ -118,13 +159,13 @@ def lower_order(lowering: Lowering, node: exp.Expr) -> Expression:
     name, keys = NODES[type(node)]
     lowering.only(node, keys)
     left, right = node.this.unnest(), node.expression.unnest()
-    if isinstance(left, exp.Sub) and isinstance(right, exp.Interval):
+    if is_interval(left) and isinstance(right, exp.Sub) and name in FLIPPED:
+        left, right, name = right, left, FLIPPED[name]
+    if isinstance(left, exp.Sub) and is_interval(right) and not is_interval(left):
         first, second = lowering.lower(left.this), lowering.lower(left.expression)
-        unit = right.args.get("unit")
-        fixed = isinstance(unit, exp.Var) and unit.name.lower().rstrip("s") in FIXED and right.this.name.isdigit()
-        if isinstance(first.type, Timestamp) and fixed:
-            later = lower_shift(lowering, right, left.expression, right, 1)
-            return _apart(lowering, node, name, (first, second, later))
+        if isinstance(first.type, Timestamp) and isinstance(second.type, Date | Timestamp):
+            span = Span(seconds=span_of(right, lowering).length)
+            return _apart(lowering, node, name, (first, second, _shift(lowering, right, second, span)))
     return lowering.call(name, node, (node.this, node.expression))
 
 
@@ -146,19 +187,12 @@ def lower_add(lowering: Lowering, node: exp.Expr) -> Expression:
     return lower_sum(lowering, exp.Add(this=node.this, expression=node.expression))
 
 
-def lower_shift(lowering: Lowering, node: exp.Expr, moment: exp.Expr, interval: exp.Expr, sign: int) -> Expression:
-    lowering.only(interval, ("this", "unit"))
-    if not isinstance(interval.args.get("unit"), exp.Var):
-        raise ProgrammingError(
-            "an INTERVAL has one number and one unit", at=lowering.place(node), hint="write it like  INTERVAL 3 MONTH"
-        )
-    number = lowering.lower(interval.this)
-    value = number.value if isinstance(number, Literal) else None
-    if isinstance(value, str) and re.fullmatch(r"-?\d{1,15}", value):
-        value = int(value)
-    amount = Literal(sign * value if isinstance(value, int) else None, Integer(), number.at)
-    unit = _unit(lowering, node, interval.args["unit"])
-    return _constant(lowering.build("date + interval", node, (lowering.lower(moment), amount, unit)))
+def _shift(lowering: Lowering, node: exp.Expr, moment: Expression, span: Span) -> Expression:
+    """The moment plus the interval: its months, then its days, then its seconds."""
+    for amount, unit in span.parts or [(0, "day")]:
+        step = (Literal(amount, Integer()), Literal(unit, Text()))
+        moment = _constant(lowering.build("date + interval", node, (_dated(moment), *step)))
+    return moment
 
 
 def _constant(moment: Expression) -> Expression:
@@ -182,6 +216,5 @@ SPECIAL: dict[type[exp.Expr], Callable[[Lowering, exp.Expr], Expression]] = {
     exp.TimestampTrunc: lower_trunc,
     exp.DateTrunc: lower_trunc,
     exp.DateDiff: lower_difference,
-    exp.TimeToStr: lower_format,
     exp.Anonymous: lower_named,
 }

@@ -1,0 +1,77 @@
+"""The cells of an answer. Where every column has a simple type they are arrays, and rows are made when they are wanted.
+
+A row of Python's values costs a microsecond, so a million groups would take longer to hand over than to compute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import duckdb
+
+    Row = tuple[Any, ...]
+
+SIMPLE = {"BOOLEAN", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "VARCHAR"}
+WHOLE_IN_DOUBLES = 2**53
+"""Below it a whole number is the same as a double, as which HUGEINT arrives."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    given: list[Row] | tuple[np.ndarray, ...]
+    """Rows, or an array for each column, with NULL masked."""
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        if isinstance(self.given, list):
+            return self.given
+        return list(zip(*(column.tolist() for column in self.given), strict=True))
+
+    def numbers(self, position: int) -> np.ndarray:
+        """One column as doubles, without NULL."""
+        if isinstance(self.given, list):
+            return np.array([float(row[position]) for row in self.given if row[position] is not None])
+        return np.ma.compressed(self.given[position]).astype(np.float64)
+
+    @property
+    def columns(self) -> tuple[np.ndarray, ...] | None:
+        return None if isinstance(self.given, list) else self.given
+
+
+def fetch_cells(cursor: duckdb.DuckDBPyConnection, sql: str) -> tuple[list[tuple[str, str]], Cells]:
+    """The names and types of a query's columns, and its cells."""
+    cursor.execute(sql)
+    described = [(str(item[0]), str(item[1])) for item in cursor.description or []]
+    names, types = [name for name, _ in described], [kind for _, kind in described]
+    if not SIMPLE.issuperset(types) or len(set(names)) < len(names):
+        return described, Cells(cursor.fetchall())
+    fetched = cursor.fetchnumpy()
+    columns = [_whole(np.ma.asanyarray(fetched[name]), kind) for name, kind in described]
+    arrays = tuple(column for column in columns if column is not None)
+    if len(arrays) < len(columns):
+        return described, Cells(cursor.execute(sql).fetchall())
+    return described, Cells(arrays)
+
+
+def _whole(column: np.ndarray, kind: str) -> np.ndarray | None:
+    """The column, with HUGEINT as 64 bits; None where these do not surely hold it."""
+    if kind != "HUGEINT":
+        return column
+    largest = np.ma.max(np.ma.abs(column)) if np.ma.count(column) else 0
+    if not largest < WHOLE_IN_DOUBLES:
+        return None
+    missing = np.ma.getmaskarray(column)
+    return np.ma.masked_array(np.where(missing, 0, np.ma.getdata(column)).astype(np.int64), mask=missing)
+
+
+def plain_numbers(column: np.ndarray) -> np.ndarray | None:
+    """The column, if all of its cells are numbers or all are conditions, and none is missing."""
+    if column.dtype == object or np.ma.getmaskarray(column).any():
+        return None
+    found: np.ndarray = np.ma.getdata(column)
+    return found.astype(np.int64, copy=False) if found.dtype.kind == "i" else found

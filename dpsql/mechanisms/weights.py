@@ -1,0 +1,89 @@
+"""Budget allocation: which part of a query's budget each measure gets, so that its columns have the least error.
+
+A column is a weighted sum of measures. Of the variance that measure i brings to column j, a matrix says how much it is
+when the measure has the whole budget; with a part p of it, it is p^-falloff times that (Gaussian noise: 1, Laplace
+noise: 2). Any parts that add up to 1 are private: what is found here decides errors alone. docs/proofs/weights.md.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+Variances: TypeAlias = "NDArray[np.float64]"
+"""A row for each column of the answer, with what each measure brings to it."""
+
+STEPS = 500
+CLOSE = 1e-7
+"""Parts that no longer change by more than this are found."""
+LEAST = 1e-3
+"""No measure has less than this of an equal part: a column to which it brings next to nothing may matter later."""
+FINEST = 1 << 24
+
+
+def least_geometric_mean(variances: Variances, importance: Sequence[float], falloff: int) -> NDArray[np.float64]:
+    """The parts at which the product of the columns' errors, each as often as it is important, is least.
+
+    >>> least_geometric_mean(np.array([[1.0, 0.0], [1.0, 1.0]]), [1, 1], 1).round(3).tolist()
+    [0.667, 0.333]
+    """
+    weights = np.asarray(importance, dtype=np.float64) / sum(importance)
+    parts = np.full(variances.shape[1], 1 / variances.shape[1])
+    for _ in range(STEPS):
+        before = parts
+        parts = _best(weights / _errors(variances, parts, falloff) @ variances, falloff)
+        if np.abs(parts - before).max() < CLOSE:
+            break
+    return parts
+
+
+def least_worst_ratio(variances: Variances, importance: Sequence[float], falloff: int) -> NDArray[np.float64]:
+    """The parts at which the largest ratio of a column's error, times its importance, to its error alone is least.
+
+    >>> least_worst_ratio(np.array([[1.0, 0.0], [1.0, 1.0]]), [1, 1], 1).round(3).tolist()
+    [0.75, 0.25]
+    """
+    order = falloff + 1
+    alone = (variances ** (1 / order)).sum(axis=1, keepdims=True) ** order
+    compared = variances / alone * (np.asarray(importance, dtype=np.float64)[:, None] / max(importance)) ** 2
+    weights = np.full(len(variances), 1 / len(variances))
+    parts = _best(weights @ compared, falloff)
+    for _ in range(STEPS):
+        # A column that does worse than the others weighs more in the next step.
+        weights *= np.sqrt(_errors(compared, parts, falloff))
+        weights /= weights.sum()
+        before, parts = parts, _best(weights @ compared, falloff)
+        if np.abs(parts - before).max() < CLOSE:
+            break
+    return parts
+
+
+def as_fractions(parts: NDArray[np.float64]) -> tuple[Fraction, ...]:
+    """The same, none of them nothing, adding up to 1 exactly.
+
+    >>> as_fractions(np.array([0.5, 0.5]))
+    (Fraction(1, 2), Fraction(1, 2))
+    """
+    raised = np.maximum(parts, LEAST / max(1, len(parts)))
+    steps = [int(step) for step in np.ceil(raised * FINEST)]
+    return tuple(Fraction(step, sum(steps)) for step in steps)
+
+
+def _errors(variances: Variances, parts: NDArray[np.float64], falloff: int) -> NDArray[np.float64]:
+    """The variance of each column."""
+    found: NDArray[np.float64] = (variances / parts**falloff).sum(axis=1)
+    return found
+
+
+def _best(costs: NDArray[np.float64], falloff: int) -> NDArray[np.float64]:
+    """The parts for which the sum of cost / part^falloff is least."""
+    roots = np.maximum(costs, np.finfo(np.float64).tiny) ** (1 / (falloff + 1))
+    found: NDArray[np.float64] = roots / roots.sum()
+    return found

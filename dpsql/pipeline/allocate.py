@@ -1,0 +1,187 @@
+"""Budget allocation: the part of the query's budget that each of its measures gets.
+
+Measures serve columns, and the columns are what people read: parts are chosen such that the geometric mean of the
+columns' errors is least. Where the analyst weighs columns, it is the largest ratio of a column's error, times its
+weight, to the error that it would have alone. docs/proofs/weights.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from dpsql.aggregates.estimate import Formula, Linear, Ratio
+from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.weights import as_fractions, least_geometric_mean, least_worst_ratio
+from dpsql.source import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dpsql.aggregates.estimate import Estimate
+    from dpsql.aggregates.release import Release
+    from dpsql.pipeline.plan_query import Planned, PlannedRelease
+
+Place: TypeAlias = tuple[int, str]
+"""A measure: the number of its release, and its column."""
+
+SELECTING = 0.25
+"""How much the count that selects groups matters, beside a column of the answer."""
+LEAST_FOR_SELECTION = 0.25
+"""The part of its release's budget that this count has at least."""
+
+
+DIAGNOSING = Fraction(1, 20)
+"""The part of the whole cost that finding out about bounding has, where that is asked for."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A column that people read: the square of the factor by which each measure's noise enters it."""
+
+    squares: Mapping[Place, float]
+    importance: float = 1.0
+
+    def log_variance(self, stds: Mapping[Place, float]) -> float:
+        return math.log(max(math.fsum(square * stds[place] ** 2 for place, square in self.squares.items()), 1e-300))
+
+
+def allocated(planned: Planned, falloff: int) -> tuple[tuple[Fraction, ...], ...]:
+    """For each release the parts of its measures; all of them add up to 1."""
+    # One unit's effect on all groups is l0 linf in L1, for Laplace noise, and sqrt(l0) linf in L2, for Gaussian.
+    moved = {
+        (number, part.column): float(part.l0) ** falloff * float(part.linf) ** 2
+        for number, one in enumerate(planned.releases)
+        if not is_diagnosing(one)
+        for part in one.release.measures
+    }
+    rows = [
+        ([column.squares.get(place, 0.0) * moved[place] for place in moved], column.importance)
+        for column in wanted(planned)
+    ]
+    noisy = [(row, importance) for row, importance in rows if any(row)]
+    parts = np.full(len(moved), 1 / max(1, len(moved)))
+    if noisy:
+        best = least_geometric_mean if planned.request.weights is None else least_worst_ratio
+        parts = best(np.array([row for row, _ in noisy]), [importance for _, importance in noisy], falloff)
+    return _by_release(planned, dict(zip(moved, parts.tolist(), strict=True)))
+
+
+def _by_release(planned: Planned, parts: dict[Place, float]) -> tuple[tuple[Fraction, ...], ...]:
+    for number, one in enumerate(planned.releases):
+        if (selection := one.release.partition_selection) is not None:
+            _raise_selection((number, selection), {place for place in parts if place[0] == number}, parts)
+    exact = dict(zip(parts, as_fractions(np.array(list(parts.values()))), strict=True))
+    diagnosing = sum(map(is_diagnosing, planned.releases))
+    each = _diagnosing_of_measures(planned) / max(1, diagnosing)
+    left = 1 - each * diagnosing
+    return tuple(
+        (each,) if is_diagnosing(one) else tuple(left * exact[number, part.column] for part in one.release.measures)
+        for number, one in enumerate(planned.releases)
+    )
+
+
+def is_diagnosing(planned: PlannedRelease) -> bool:
+    return planned.release.aggregate.diagnosis is not None
+
+
+def diagnosing_part(planned: Planned) -> Fraction:
+    """Of the whole cost."""
+    return DIAGNOSING if any(map(is_diagnosing, planned.releases)) else Fraction(0)
+
+
+def _diagnosing_of_measures(planned: Planned) -> Fraction:
+    """The same, of what all measures have together."""
+    part, asked = diagnosing_part(planned), asked_count(planned)
+    rest = (1 - part) * Fraction(asked, max(1, asked + statistic_count(planned)))
+    return part / (part + rest) if part else part
+
+
+def asked_count(planned: Planned) -> int:
+    """The measures that answer the question itself."""
+    return sum(len(one.release.measures) for one in planned.releases if not is_diagnosing(one))
+
+
+def statistic_count(planned: Planned) -> int:
+    return sum(len(one.release.statistics) for one in planned.releases)
+
+
+def _raise_selection(selection: Place, release: set[Place], parts: dict[Place, float]) -> None:
+    whole = math.fsum(parts[place] for place in release)
+    least = LEAST_FOR_SELECTION * whole
+    if parts[selection] >= least or len(release) == 1:
+        return
+    less = (whole - least) / (whole - parts[selection])
+    parts |= {place: parts[place] * less for place in release} | {selection: least}
+
+
+def wanted(planned: Planned) -> list[Wanted]:
+    """All columns that measures serve, key selection and tests included."""
+    if planned.request.weights is None:
+        asked = [number for number, one in enumerate(planned.releases) if not is_diagnosing(one)]
+        return [column for number in asked for column in _answered(planned, number)]
+    return list(_weighed(planned, dict(planned.request.weights)))
+
+
+def _answered(planned: Planned, number: int) -> Iterator[Wanted]:
+    release = planned.releases[number].release
+    for answer in release.answers:
+        parts = answer.estimate.parts if isinstance(answer.estimate, Formula) else (answer.estimate,)
+        for part in parts:
+            if squares := _squares(part, number, release):
+                yield Wanted(squares, 1 / len(parts))
+        if answer.test is not None:
+            yield Wanted({(number, answer.test.exceeding): 1.0})
+    yield from _selecting(number, release)
+
+
+def _weighed(planned: Planned, weights: Mapping[str, Fraction]) -> Iterator[Wanted]:
+    """The columns of the answer by name; what they leave out counts as well as it would by itself."""
+    named = {}
+    for output in planned.outputs:
+        if isinstance(output.estimate, Linear | Ratio) and output.release is not None:
+            release = planned.releases[output.release].release
+            if squares := _squares(output.estimate, output.release, release):
+                named[output.name] = Wanted(squares, float(weights.get(output.name, 1)))
+    for name in weights.keys() - named.keys():
+        raise ProgrammingError(
+            f'weights= names "{name}", which is no column of the answer whose error is known',
+            hint=did_you_mean(name, named) or f"these can be weighed: {', '.join(named) or 'none'}",
+        )
+    yield from named.values()
+    served = {place for column in named.values() for place in column.squares}
+    for number, one in enumerate(planned.releases):
+        if is_diagnosing(one):
+            continue
+        selection = list(_selecting(number, one.release))
+        yield from selection
+        served |= {place for column in selection for place in column.squares}
+        yield from (
+            Wanted({place: 1.0}) for part in one.release.measures if (place := (number, part.column)) not in served
+        )
+
+
+def _selecting(number: int, release: Release) -> Iterator[Wanted]:
+    if release.partition_selection is not None:
+        yield Wanted({(number, release.partition_selection): 1.0}, SELECTING)
+
+
+def _squares(estimate: Estimate, number: int, release: Release) -> dict[Place, float]:
+    """Of a linear answer the squared weights; of a ratio N/D those of N - y D, on average over where y may lie."""
+    measured = {part.column for part in release.measures}
+    if isinstance(estimate, Ratio):
+        above, below = dict(estimate.above.weights), dict(estimate.below.weights)
+        low, high = estimate.low or 0, estimate.high or 0
+        middle, spread = (low + high) / 2, (high - low) ** 2 / 12
+        found = {
+            name: float((above.get(name, 0) - middle * below.get(name, 0)) ** 2 + spread * below.get(name, 0) ** 2)
+            for name in above | below
+        }
+    else:
+        weights = estimate.weights if isinstance(estimate, Linear) else ()
+        found = {name: float(weight) ** 2 for name, weight in weights}
+    return {(number, name): square for name, square in found.items() if name in measured}

@@ -1,0 +1,140 @@
+"""What is said beside an answer: what bounding left out, how rows were chosen, and which columns are mostly noise.
+
+All of it follows from what was declared and from what was released, so it is free.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsql.aggregates.statistic import Matched
+from dpsql.intervals import for_all
+from dpsql.pipeline.allocate import DIAGNOSING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dpsql.engines.cells import Cells
+    from dpsql.pipeline.calibrate_noise import CalibratedRelease
+    from dpsql.relation.relation import Diagnosis
+    from dpsql.result import ResultColumn
+
+MOSTLY = 0.5
+"""A column is mostly noise where this part of its values, or more, cannot be told from 0."""
+SURE = 0.99
+"""So sure it is that no step of a ladder is taken to be filled that is empty."""
+NEARLY_ALL = 0.99
+GOOD = 0.1
+"""An error of a tenth is what a better price is named for."""
+
+
+def bounding_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
+    """The same words once, however many releases they hold for."""
+    said: dict[str, None] = {}
+    for release in releases:
+        if release.planned.release.aggregate.diagnosis is not None:
+            continue
+        said |= dict.fromkeys(_bounds_of(release))
+    yield from said
+
+
+def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
+    release = calibrated.planned.release
+    pairs = any(isinstance(drawn.statistic, Matched) for drawn in release.statistics)
+    if not release.one_row_per_unit and not pairs:
+        most = math.inf if release.rows_per_unit is None else release.rows_per_unit
+        where = " in a group" if release.aggregate.grouped else ""
+        if most > release.rows:
+            yield _at_most(release.rows, "row", where)
+        if release.ranked and most > release.groups:
+            yield _at_most(release.groups, "group")
+    if calibrated.threshold is not None:
+        yield f"groups of fewer than about {calibrated.threshold:,} units are not shown"
+
+
+def _at_most(number: int, what: str, where: str = "") -> str:
+    """
+    >>> _at_most(2, "row", " in a group")
+    'at most 2 rows of one unit count in a group'
+    """
+    return f"at most {number:,} {what}{' of one unit counts' if number == 1 else 's of one unit count'}{where}"
+
+
+def diagnosis_notes(
+    releases: Sequence[CalibratedRelease], columns: Sequence[Mapping[str, NDArray[Any]] | None]
+) -> Iterator[str]:
+    """What the ladders of relation/diagnosis.py say; a step that noise alone could have filled counts as empty."""
+    for release, table in zip(releases, columns, strict=True):
+        diagnosis = release.planned.release.aggregate.diagnosis
+        if diagnosis is None or table is None:
+            continue
+        (measure,) = release.measures
+        counts = dict(zip(table["_k0"].tolist(), table[measure.bounded.column].tolist(), strict=True))
+        steps = range(len(diagnosis.steps) + 1)
+        noise = measure.noise.half_width(for_all(SURE, len(steps))) << measure.shift
+        units = [count if (count := counts.get(step, 0)) > noise else 0 for step in steps]
+        yield from _lost(diagnosis, units) if diagnosis.what == "lost" else _fitting(diagnosis, units)
+
+
+def _lost(diagnosis: Diagnosis, units: Sequence[int]) -> Iterator[str]:
+    """A step is worth the middle of what it stands for."""
+    ends = (*diagnosis.steps, 2 * diagnosis.steps[-1])
+    rows = sum(count * (low + 1 + high) / 2 for count, low, high in zip(units[1:], ends, ends[1:], strict=False))
+    if not any(units[1:]):
+        yield f"bounding left next to nothing out ({float(DIAGNOSING):.0%} of the cost was for this)"
+    else:
+        about = f"about {rows:,.0f} rows of {sum(units[1:]):,} units"
+        yield f"bounding left {about} out ({float(DIAGNOSING):.0%} of the cost was for this)"
+
+
+def _fitting(diagnosis: Diagnosis, units: Sequence[int]) -> Iterator[str]:
+    """The least step up to which nearly all units stand, where the bound is not that step."""
+    within = accumulate(units)
+    enough = (step for step, count in zip(diagnosis.steps, within, strict=False) if count >= NEARLY_ALL * sum(units))
+    fitting = next(enough, diagnosis.steps[-1])
+    if any(units) and fitting > diagnosis.steps[0]:
+        option = "max_rows_per_group" if diagnosis.what == "rows" else "max_groups"
+        yield f"{option}={fitting} would count all {diagnosis.what} of {NEARLY_ALL:.0%} of the units"
+
+
+def choice_note(columns: Sequence[ResultColumn]) -> Iterator[str]:
+    rows = max((column.chosen_from for column in columns), default=1)
+    if rows > 1:
+        yield f"± for all {rows:,} groups at once, since rows were chosen by their noise"
+
+
+@dataclass(frozen=True)
+class MostlyNoise:
+    """A column of which few values can be told from 0, and the epsilon at which its typical error were a tenth."""
+
+    name: str
+    epsilon: float | None
+
+    def __str__(self) -> str:
+        better = "" if self.epsilon is None else f"; about epsilon {self.epsilon:.2g} would give ± {GOOD:.0%}"
+        return f'"{self.name}" is nothing but noise at this epsilon{better}'
+
+
+def mostly_noise(columns: Sequence[ResultColumn], cells: Cells, epsilon: float) -> Iterator[MostlyNoise]:
+    for position, column in enumerate(columns):
+        width = None if column.chosen_from > 1 else column.half_width
+        if not width:
+            continue
+        values = cells.numbers(position)
+        if len(values) and np.mean(np.abs(values) <= width) >= MOSTLY:
+            yield MostlyNoise(column.name, _enough(values, width, epsilon))
+
+
+def _enough(values: np.ndarray, width: float, epsilon: float) -> float | None:
+    """Errors are inverse to epsilon, nearly; None where the values are no larger than noise alone would be."""
+    noise = (width / 1.96) ** 2
+    beyond = float(np.mean(values**2)) - noise
+    spread = 2 * noise * math.sqrt(2 / len(values))
+    return epsilon * width / (GOOD * math.sqrt(beyond)) if beyond > spread and epsilon else None

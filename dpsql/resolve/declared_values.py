@@ -1,0 +1,69 @@
+"""Constants that no row can equal, since the schema lists the column's values: `department = 'emergency room'`.
+
+The list is public, so this is said for free; the question is answered all the same.
+
+    WHERE department = 'emergency room'  ->  no row has department 'emergency room'; did you mean 'Emergency Room'?
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.resolve.syntax import from_nodes, is_defined
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dpsql.schema.model import Column, Schema
+
+FEW = 8
+"""So few values are all named, where none is close."""
+
+
+def undeclared_constants(tree: exp.Expr, schema: Schema) -> tuple[str, ...]:
+    """A sentence for each constant that is compared with a column and is not among its declared values."""
+    found = (
+        _sentence(column, constant.this)
+        for node, constant in _compared(tree)
+        for column in [_declared(node, schema)]
+        if column is not None and column.values is not None and constant.this not in column.values
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _compared(tree: exp.Expr) -> Iterator[tuple[exp.Column, exp.Literal]]:
+    for node in tree.find_all(exp.EQ, exp.NEQ, exp.In):
+        sides = [node.this, *node.expressions] if isinstance(node, exp.In) else [node.this, node.expression]
+        columns = [side for side in sides if isinstance(side, exp.Column)]
+        texts = [side for side in sides if isinstance(side, exp.Literal) and side.is_string]
+        yield from ((column, text) for column in columns for text in texts)
+
+
+def _declared(node: exp.Column, schema: Schema) -> Column | None:
+    """The declared column that a name means, where only one table of the query's FROM has it."""
+    select = node.find_ancestor(exp.Select)
+    items = from_nodes(select) if select is not None else ()
+    tables = [
+        schema.table(item.name)
+        for item in items
+        if isinstance(item, exp.Table)
+        and not is_defined(item)
+        and (not node.table or item.alias_or_name.lower() == node.table.lower())
+    ]
+    columns = [column for table in tables if table is not None and (column := table.column(node.name)) is not None]
+    return columns[0] if len(columns) == 1 else None
+
+
+def _sentence(column: Column, constant: str) -> str:
+    values = {str(value).lower(): str(value) for value in column.values or ()}
+    close = get_close_matches(constant.lower(), values, n=1, cutoff=0.6)
+    if close:
+        hint = f"did you mean '{values[close[0]]}'?"
+    elif len(values) <= FEW:
+        hint = "it has " + ", ".join(f"'{value}'" for value in values.values())
+    else:
+        hint = f"it has {len(values):,} others"
+    return f"no row has {column.name} '{constant}': {hint}"

@@ -1,0 +1,457 @@
+"""Words of other databases for what there is a function for: queries are respelled in DuckDB's before they are read.
+
+IFF(a, b, c)                        IF(a, b, c)
+SAFE_DIVIDE(a, b)                   a / NULLIF(b, 0)
+TO_CHAR(day, 'YYYY-MM')             STRFTIME(day, '%Y-%m')
+DATEADD(month, 3, day)              day + INTERVAL 3 MONTH
+x IN UNNEST([1, 2])                 x IN (1, 2)
+
+`dialect=` of connect() says whose grammar is meant where DuckDB's would read something else (BigQuery's backquotes and
+DATE_TRUNC(day, MONTH)); what a function computes is DuckDB's, and where the other database would compute something else
+the query is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.errors import ProgrammingError, Unsupported
+from dpsql.expressions.lower import place_of
+from dpsql.resolve.syntax import extra_clauses, typed_text, with_marks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Respelled = Callable[[exp.Expr], exp.Expr]
+
+DIALECTS = ("duckdb", "bigquery", "snowflake", "postgres")
+WORDS = (
+    *("SAFE_DIVIDE", "DIV0", "NVL", "NVL2", "IFNULL", "IIF", "ZEROIFNULL", "DECODE", "EQUAL_NULL", "COUNTIF"),
+    *("TO_CHAR", "TO_DATE", "FORMAT_DATE", "DATEADD", "DATEDIFF", "TO_NUMBER", "TO_DOUBLE", "SAFE_CAST"),
+    *("REGEXP_CONTAINS", "x IN UNNEST([1, 2])", "REGR_COUNT", "REGR_AVGX", "REGR_AVGY", "REGR_SXX", "REGR_SYY"),
+    "REGR_SXY",
+)
+"""What the parser knows besides, in the grammar that it is written in; NAMES are those that it leaves as they are."""
+FORMATS = {
+    "YYYY": "%Y",
+    "YY": "%y",
+    "MONTH": "%B",
+    "MON": "%b",
+    "MM": "%m",
+    "DDD": "%j",
+    "DD": "%d",
+    "DAY": "%A",
+    "DY": "%a",
+    "HH24": "%H",
+    "HH12": "%I",
+    "HH": "%I",
+    "MI": "%M",
+    "SS": "%S",
+    "AM": "%p",
+    "PM": "%p",
+    "IYYY": "%G",
+    "IW": "%V",
+    "ID": "%u",
+}
+"""The codes of TO_CHAR."""
+FORMAT = re.compile("|".join(sorted(FORMATS, key=len, reverse=True)) + r'|"[^"]*"|[^A-Za-z"]+|.', re.IGNORECASE)
+
+
+class Unreadable(Exception):
+    """What has no meaning here; the text says why, the second argument what to write instead."""
+
+
+def respell(tree: exp.Expr, dialect: str, text: str) -> None:
+    """Rewrites the tree in place."""
+    for node in list(tree.walk(bfs=False))[::-1]:
+        rule = RULES.get(type(node)) or (NAMES.get(node.name.upper()) if isinstance(node, exp.Anonymous) else None)
+        if rule is None and dialect != "duckdb":
+            rule = MEANT.get(dialect, {}).get(type(node))
+        if rule is None:
+            continue
+        try:
+            new = rule(node)
+        except Unreadable as problem:
+            why, hint = problem.args
+            raise Unsupported(why, at=place_of(node, text), hint=hint) from None
+        if new is not node:
+            node.replace(with_marks(new, node))
+
+
+def _call(name: str, count: int, make: Callable[..., exp.Expr]) -> dict[str, Respelled]:
+    """A function that the parser leaves as it is written."""
+
+    def rule(node: exp.Expr) -> exp.Expr:
+        return make(*node.expressions) if len(node.expressions) == count else node
+
+    return {name: rule}
+
+
+def _if(condition: exp.Expr, yes: exp.Expr, no: exp.Expr) -> exp.Expr:
+    return exp.If(this=condition, true=yes, false=no)
+
+
+NAMES: dict[str, Respelled] = {
+    **_call("IFF", 3, _if),
+    **_call("ISNULL", 1, lambda value: exp.Is(this=value, expression=exp.Null())),
+    **_call("NOTNULL", 1, lambda value: exp.Not(this=exp.Is(this=value, expression=exp.Null()))),
+    **_call("STD", 1, lambda value: exp.Stddev(this=value)),
+    **_call("VAR", 1, lambda value: exp.Variance(this=value)),
+    **_call("MAKE_DATE", 3, lambda year, month, day: exp.DateFromParts(year=year, month=month, day=day)),
+}
+
+
+def _pairs_counted(node: exp.Expr) -> exp.Expr:
+    """REGR_COUNT(y, x): the rows that have both."""
+    return exp.Count(this=_where_both(node, exp.Literal.number(1)))
+
+
+def _where_both(node: exp.Expr, value: exp.Expr) -> exp.Expr:
+    known = [exp.Not(this=exp.Is(this=part.copy(), expression=exp.Null())) for part in (node.this, node.expression)]
+    return exp.Case(ifs=[exp.If(this=exp.and_(*known, copy=False), true=value.copy())])
+
+
+def _averaged(argument: str) -> Respelled:
+    return lambda node: exp.Avg(this=_where_both(node, node.args[argument]))
+
+
+def _squares(argument: str) -> Respelled:
+    """REGR_SXX(y, x): the number of pairs times the variance."""
+
+    def rule(node: exp.Expr) -> exp.Expr:
+        spread = exp.VariancePop(this=_where_both(node, node.args[argument]))
+        return exp.Paren(this=exp.Mul(this=_pairs_counted(node), expression=spread))
+
+    return rule
+
+
+def _products(node: exp.Expr) -> exp.Expr:
+    covariance = exp.CovarPop(this=node.this.copy(), expression=node.expression.copy())
+    return exp.Paren(this=exp.Mul(this=_pairs_counted(node), expression=covariance))
+
+
+def _standard_error(value: exp.Expr) -> exp.Expr:
+    """SEM(x)"""
+    root = exp.Sqrt(this=exp.Count(this=value.copy()))
+    return exp.Paren(this=exp.Div(this=exp.StddevPop(this=value), expression=root, typed=False, safe=True))
+
+
+def _in_doubles(value: exp.Expr) -> exp.Expr:
+    return exp.cast(value, "DOUBLE")
+
+
+NAMES |= {
+    **_call("SEM", 1, _standard_error),
+    **_call("GEOMETRIC_MEAN", 1, lambda value: exp.Exp(this=exp.Avg(this=exp.Ln(this=value)))),
+    **_call("GEOMEAN", 1, lambda value: exp.Exp(this=exp.Avg(this=exp.Ln(this=value)))),
+    **{
+        name: rule
+        for word in ("FSUM", "KAHAN_SUM", "SUMKAHAN")
+        for name, rule in _call(word, 1, lambda value: exp.Sum(this=_in_doubles(value))).items()
+    },
+    **_call("FAVG", 1, lambda value: exp.Avg(this=_in_doubles(value))),
+    **_call("COUNT_STAR", 0, lambda: exp.Count(this=exp.Star())),
+}
+"""Aggregates that are made of others."""
+
+
+def _safe_divide(node: exp.Expr) -> exp.Expr:
+    zero = exp.Nullif(this=node.expression, expression=exp.Literal.number(0))
+    return exp.Paren(this=exp.Div(this=exp.Paren(this=node.this), expression=zero, typed=False, safe=True))
+
+
+def _nvl2(node: exp.Expr) -> exp.Expr:
+    missing = exp.Is(this=node.this, expression=exp.Null())
+    return _if(exp.Not(this=missing), node.args["true"], node.args.get("false") or exp.Null())
+
+
+def _to_char(node: exp.Expr) -> exp.Expr:
+    form = node.args.get("format")
+    if form is None:
+        return exp.cast(node.this, "VARCHAR")
+    if not (isinstance(form, exp.Literal) and form.is_string):
+        raise Unreadable("TO_CHAR takes a constant format", "write TO_CHAR(day, 'YYYY-MM')")
+    return exp.TimeToStr(this=node.this, format=exp.Literal.string(_format(form.name)))
+
+
+def _format(form: str) -> str:
+    """
+    >>> _format("YYYY-MM")
+    '%Y-%m'
+    """
+    codes = []
+    for piece in FORMAT.findall(form):
+        if piece.upper() in FORMATS:
+            if piece.upper() in ("MONTH", "DAY", "MON", "DY") and not piece.istitle():
+                raise Unreadable(f"TO_CHAR does not know {piece}", f"write {piece.title()}, or UPPER(TO_CHAR(...))")
+            codes.append(FORMATS[piece.upper()])
+        elif piece.isalpha():
+            raise Unreadable(f"TO_CHAR does not know {piece}", f"it knows {', '.join(FORMATS)}")
+        else:
+            codes.append(piece.strip('"').replace("%", "%%"))
+    return "".join(codes)
+
+
+def _parsed(node: exp.Expr) -> exp.Expr:
+    """STRPTIME('01.02.2024', '%d.%m.%Y') and its like, of constants."""
+    text, form = node.this, node.args.get("format")
+    if not all(isinstance(part, exp.Literal) and part.is_string for part in (text, form)):
+        return node
+    assert form is not None
+    try:
+        moment = datetime.strptime(text.name, form.name)
+    except ValueError:
+        raise Unreadable(f"'{text.name}' is not written as {form.name}", "write DATE '2024-01-31'") from None
+    kind = "TIMESTAMP" if isinstance(node, exp.StrToTime) else "DATE"
+    shown = moment.isoformat(" ") if kind == "TIMESTAMP" else moment.date().isoformat()
+    return exp.cast(exp.Literal.string(shown), kind)
+
+
+def _listed(node: exp.Expr) -> exp.Expr:
+    """x IN UNNEST([1, 2])"""
+    array = node.args.get("unnest")
+    values = array.expressions[0] if array is not None and len(array.expressions) == 1 else None
+    if not isinstance(values, exp.Array) or not values.expressions:
+        return node
+    return exp.In(this=node.this, expressions=[typed_text(value) for value in values.expressions])
+
+
+def _contained(node: exp.Expr) -> exp.Expr:
+    """LIST_CONTAINS([1, 2], x): never open, whatever is NULL in the list."""
+    plain = isinstance(node.this, exp.Array) and node.this.expressions
+    if not plain or any(isinstance(value, exp.Null) for value in node.this.expressions):
+        return node
+    return exp.In(this=node.expression, expressions=[typed_text(value) for value in node.this.expressions])
+
+
+def _decoded(node: exp.Expr) -> exp.Expr:
+    """DECODE(x, 1, 'one', 'other'): NULL is a value like any other."""
+    value, *rest = node.expressions
+    default = rest.pop() if len(rest) % 2 else None
+    pairs = zip(rest[::2], rest[1::2], strict=True)
+    ifs = [exp.If(this=exp.NullSafeEQ(this=value.copy(), expression=wanted), true=then) for wanted, then in pairs]
+    return exp.Case(ifs=ifs, default=default)
+
+
+def _shifted(node: exp.Expr) -> exp.Expr:
+    """DATEADD(month, 3, day), DATE_SUB(day, INTERVAL 1 MONTH) of BigQuery."""
+    unit = node.args.get("unit")
+    if unit is None or extra_clauses(node, {"this", "expression", "unit"}):
+        return node
+    span = exp.Interval(this=node.expression, unit=unit)
+    return (exp.Sub if isinstance(node, exp.DateSub) else exp.Add)(this=node.this, expression=span)
+
+
+def _strict_choice(node: exp.Expr) -> exp.Expr:
+    """GREATEST of BigQuery and Snowflake is NULL as soon as one value is."""
+    if node.args.get("ignore_nulls") in (None, True):
+        return node
+    values = [node.this, *node.expressions]
+    missing = exp.or_(*(exp.Is(this=value.copy(), expression=exp.Null()) for value in values))
+    plain = type(node)(this=node.this, expressions=node.expressions, ignore_nulls=True)
+    return _if(missing, exp.Null(), plain)
+
+
+def _strict_concat(node: exp.Expr) -> exp.Expr:
+    """CONCAT of BigQuery and Snowflake is NULL as soon as one part is."""
+    if node.args.get("coalesce", True):
+        return node
+    first, *rest = node.expressions
+    for part in rest:
+        first = exp.DPipe(this=first, expression=part)
+    return exp.Paren(this=first)
+
+
+def _whole_match(node: exp.Expr) -> exp.Expr:
+    if not node.args.get("full_match"):
+        return node
+    return exp.RegexpFullMatch(this=node.this, expression=node.expression, options=node.args.get("flag"))
+
+
+def _cast_to(kind: str) -> Respelled:
+    return lambda node: exp.cast(node.this, kind)
+
+
+def _number(node: exp.Expr) -> exp.Expr:
+    sizes = [node.args[key].name for key in ("precision", "scale") if node.args.get(key) is not None]
+    return exp.cast(node.this, f"DECIMAL({', '.join(sizes)})") if sizes else exp.cast(node.this, "DOUBLE")
+
+
+def _without(*notes: str) -> Respelled:
+    """The same node without notes that say nothing about the values that can stand there."""
+
+    def rule(node: exp.Expr) -> exp.Expr:
+        for note in notes:
+            node.set(note, None)
+        return node
+
+    return rule
+
+
+def _positioned(node: exp.Expr) -> exp.Expr:
+    """In Snowflake a position of 0 is the first."""
+    for key, notes in (("start", ("zero_start",)), ("part_index", ("part_index_zero_as_one",))):
+        place = node.args.get(key)
+        if isinstance(place, exp.Literal) and place.name == "0" and any(node.args.get(note) for note in notes):
+            node.set(key, exp.Literal.number(1))
+    return _without("zero_start", "part_index_zero_as_one", "empty_delimiter_returns_whole")(node)
+
+
+def _short_name(code: str) -> Respelled:
+    def rule(node: exp.Expr) -> exp.Expr:
+        return exp.TimeToStr(this=node.this, format=exp.Literal.string(code)) if node.args.get("abbreviated") else node
+
+    return rule
+
+
+def _by_case(node: exp.Expr) -> exp.Expr:
+    """The parser takes a third argument for Snowflake's way to pass over case, where DuckDB has a cutoff."""
+    if node.args.get("case_insensitive"):
+        raise Unreadable("JARO_WINKLER_SIMILARITY takes two texts", "leave the third argument out")
+    return node
+
+
+RULES: dict[type[exp.Expr], Respelled] = {
+    exp.SafeDivide: _safe_divide,
+    exp.Nvl2: _nvl2,
+    exp.ToChar: _to_char,
+    exp.StrToTime: _parsed,
+    exp.StrToDate: _parsed,
+    exp.In: _listed,
+    exp.ArrayContains: _contained,
+    exp.DecodeCase: _decoded,
+    exp.EqualNull: lambda node: exp.NullSafeEQ(this=node.this, expression=node.expression),
+    exp.RawString: lambda node: exp.Literal.string(node.name),
+    exp.DateAdd: _shifted,
+    exp.DateSub: _shifted,
+    exp.Greatest: _strict_choice,
+    exp.Least: _strict_choice,
+    exp.Concat: _strict_concat,
+    exp.RegexpLike: _whole_match,
+    exp.TsOrDsToDate: _cast_to("DATE"),
+    exp.ToDouble: _cast_to("DOUBLE"),
+    exp.ToNumber: _number,
+    exp.Length: _without("binary"),
+    exp.Substring: _positioned,
+    exp.SplitPart: _positioned,
+    exp.StrPosition: _without("clamp_position"),
+    exp.Round: _without("casts_non_integer_decimals"),
+    exp.CountIf: _without("zero_on_all_null"),
+    exp.RegrCount: _pairs_counted,
+    exp.RegrAvgx: _averaged("expression"),
+    exp.RegrAvgy: _averaged("this"),
+    exp.RegrSxx: _squares("expression"),
+    exp.RegrSyy: _squares("this"),
+    exp.RegrSxy: _products,
+    exp.JarowinklerSimilarity: _by_case,
+    exp.Dayname: _short_name("%a"),
+    exp.Monthname: _short_name("%b"),
+}
+
+
+# -- where the same words mean something else --------------------------------------------------------------------------
+
+
+def _whole_division(node: exp.Expr) -> exp.Expr:
+    """Between integers PostgreSQL cuts off the fraction."""
+    if any(_is_fraction(side) for side in (node.this, node.expression)):
+        return node
+    raise Unreadable("in PostgreSQL / between whole numbers is a whole number", "write a::float / b, or DIV(a, b)")
+
+
+def _is_fraction(node: exp.Expr) -> bool:
+    """Whether it is written so that it is no integer."""
+    node = node.unnest()
+    if isinstance(node, exp.Literal):
+        return not node.is_string and not node.is_int
+    if isinstance(node, exp.Cast):
+        return node.to.this in (exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT, exp.DataType.Type.DECIMAL)
+    if isinstance(node, exp.Avg):
+        return True
+    return isinstance(node, exp.Binary | exp.Neg) and any(map(_is_fraction, node.iter_expressions()))
+
+
+def _sized(precision: int, scale: int) -> Respelled:
+    def rule(node: exp.Expr) -> exp.Expr:
+        if node.this == exp.DataType.Type.DECIMAL and not node.expressions:
+            sizes = [exp.DataTypeParam(this=exp.Literal.number(size)) for size in (precision, scale)]
+            return exp.DataType(this=node.this, expressions=sizes)
+        return node
+
+    return rule
+
+
+def _unsized(node: exp.Expr) -> exp.Expr:
+    if node.this == exp.DataType.Type.DECIMAL and not node.expressions:
+        raise Unreadable("numeric has any number of digits in PostgreSQL", "write numeric(18, 6)")
+    return _wide(node)
+
+
+def _wide(node: exp.Expr) -> exp.Expr:
+    """FLOAT has 64 bits there."""
+    return exp.DataType.build("double") if node.this == exp.DataType.Type.FLOAT else node
+
+
+def _snowflake_type(node: exp.Expr) -> exp.Expr:
+    return _sized(38, 0)(_wide(node))
+
+
+def _sunday_is_one(node: exp.Expr) -> exp.Expr:
+    """BigQuery counts days of the week from 1, and weeks from Sundays."""
+    part = node.this.name.upper()
+    if part == "DAYOFWEEK":
+        return exp.Paren(this=exp.Add(this=node.copy(), expression=exp.Literal.number(1)))
+    if part == "WEEK":
+        raise Unreadable("weeks begin on Sunday in BigQuery's WEEK", "write ISOWEEK")
+    if part == "ISOWEEK":
+        return exp.Extract(this=exp.var("WEEK"), expression=node.expression)
+    return node
+
+
+def _truncated_date(node: exp.Expr) -> exp.Expr:
+    """DATE_TRUNC of BigQuery gives a date."""
+    unit = node.args["unit"].name.upper()
+    if unit == "WEEK":
+        raise Unreadable("weeks begin on Sunday in BigQuery's WEEK", "write ISOWEEK")
+    plain = exp.TimestampTrunc(this=node.this, unit=exp.var("WEEK" if unit == "ISOWEEK" else unit))
+    return exp.cast(plain, "DATE") if isinstance(node, exp.DateTrunc) else plain
+
+
+def _sunday_weeks(node: exp.Expr) -> exp.Expr:
+    if node.args.get("unit") is not None and node.args["unit"].name.upper() == "WEEK":
+        raise Unreadable("weeks begin on Sunday in BigQuery's WEEK", "count days, and divide by 7")
+    return node
+
+
+def _whole_units(node: exp.Expr) -> exp.Expr:
+    """TIMESTAMP_DIFF counts whole units, as DATE_SUB of DuckDB does."""
+    unit = exp.Literal.string(node.args["unit"].name.lower())
+    return exp.Anonymous(this="DATE_SUB", expressions=[unit, node.expression, node.this])
+
+
+MEANT: dict[str, dict[type[exp.Expr], Respelled]] = {
+    "postgres": {exp.Div: _whole_division, exp.DataType: _unsized},
+    "bigquery": {
+        exp.Extract: _sunday_is_one,
+        exp.DateTrunc: _truncated_date,
+        exp.TimestampTrunc: _truncated_date,
+        exp.DateDiff: _sunday_weeks,
+        exp.TimestampDiff: _whole_units,
+        exp.DataType: _sized(38, 9),
+    },
+    "snowflake": {
+        exp.DataType: _snowflake_type,
+        exp.TimestampTrunc: _without("input_type_preserved"),
+        exp.DateTrunc: _without("input_type_preserved"),
+    },
+}
+
+
+def dialect_named(name: object) -> str:
+    if isinstance(name, str) and name.lower() in DIALECTS:
+        return name.lower()
+    raise ProgrammingError(f"there is no dialect {name!r}", hint=f"these are known: {', '.join(DIALECTS)}")

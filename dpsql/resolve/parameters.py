@@ -1,0 +1,208 @@
+"""Parameters: values in the places that the query leaves open. A value becomes a literal of the tree, never a text.
+
+WHERE x > ?             [10]             in order
+WHERE x > $1            [10]             by number
+WHERE x > $low          {"low": 10}      by name; :low and @low are the same
+WHERE x IN ?            [[1, 2]]         a list behind IN; IN (?) and = ANY (?) are the same
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import count, zip_longest
+from typing import TYPE_CHECKING
+
+from sqlglot import Token, TokenType, exp
+
+from dpsql.errors import ProgrammingError, SqlSyntaxError
+from dpsql.expressions.lower import place_of
+from dpsql.limits import LONGEST_LIST, LONGEST_NUMBER, LONGEST_PARAMETER, LONGEST_PARAMETERS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+
+MARK = "?"
+LARGEST_BITS = 1024
+ONE_WAY = "write all of them as ?, all as $1, or all as $name"
+
+
+def marked(tokens: Sequence[Token], names: Collection[str]) -> Iterator[Token]:
+    """The tokens with every parameter as $name; `names` are those that values were given for.
+
+    ? is $?0, $?1, ...: in the tree they no longer stand in the order of the text (LIMIT comes before WHERE). @name is
+    a parameter where a value of that name is given, and else what it is in DuckDB: the absolute value.
+    """
+    number = count()
+    for token, following in zip_longest(tokens, tokens[1:]):
+        place = (token.line, token.col, token.start, token.end)
+        if token.token_type is TokenType.PLACEHOLDER:
+            yield Token(TokenType.PARAMETER, "$", *place)
+            yield Token(TokenType.VAR, f"{MARK}{next(number)}", *place)
+        elif token.text == "@" and following is not None and following.text in names:
+            yield Token(TokenType.PARAMETER, "$", *place)
+        else:
+            yield token
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The values that were given, in order, and their names where they have any."""
+
+    values: tuple[object, ...]
+    names: tuple[str, ...] = ()
+
+    @property
+    def by_any_name(self) -> dict[str, object]:
+        """The values by all that a query may call them."""
+        if self.names:
+            return dict(zip(self.names, self.values, strict=True))
+        numbered = enumerate(self.values)
+        return {name: value for number, value in numbered for name in (f"{MARK}{number}", str(number + 1))}
+
+
+def bind(tree: exp.Query, parameters: Parameters, elsewhere: Collection[str], text: str) -> None:
+    """Puts the values in their places; some may stand `elsewhere`, in the options clause."""
+    marks = list(tree.find_all(exp.Placeholder, exp.Parameter))
+    given = _by_name(parameters, {*elsewhere, *(node.name for node in marks)})
+    for node in marks:
+        if node.name not in given:
+            raise ProgrammingError(
+                f"there is no value for the parameter {_shown(node.name)}",
+                at=place_of(node, text),
+                hint="give one value for each parameter",
+            )
+        _put(node, given[node.name], text)
+
+
+def _by_name(parameters: Parameters, names: set[str]) -> dict[str, object]:
+    """The values by what the query calls them."""
+    values, given = parameters.values, parameters.names
+    ways = {MARK if name.startswith(MARK) else "$1" if name.isdigit() else "$name" for name in names}
+    if len(ways) > 1:
+        raise ProgrammingError(f"parameters are either {' or '.join(sorted(ways))}, not both", hint=ONE_WAY)
+    if given:
+        if ways - {"$name"}:
+            raise ProgrammingError("the values have names, and the parameters none", hint="write $name in the query")
+        for name in given:
+            if name not in names:
+                raise ProgrammingError(f"the query has no parameter {_shown(name)}", hint="leave its value out")
+        return dict(zip(given, values, strict=True))
+    if ways == {"$name"}:
+        raise ProgrammingError("the parameters have names, and the values none", hint='give them as {"name": value}')
+    wanted = max(map(int, names)) if ways == {"$1"} else len(names)
+    if len(values) > wanted or (len(values) < wanted and ways != {"$1"}):
+        raise ProgrammingError(f"the query has {wanted} parameters, and {len(values)} values were given")
+    first = 1 if ways == {"$1"} else 0
+    return {f"{'' if first else MARK}{number}": value for number, value in enumerate(values, first)}
+
+
+def _shown(name: str) -> str:
+    return name if name.isdigit() else f'"{name}"'
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def _put(node: exp.Expr, value: object, text: str) -> None:
+    if not isinstance(value, tuple):
+        node.replace(literal(value))
+        return
+    above = node.parent
+    while isinstance(above, exp.Paren | exp.Tuple | exp.Subquery) and len(list(above.iter_expressions())) == 1:
+        above = above.parent
+    if len(value) > LONGEST_LIST:
+        raise ProgrammingError(
+            f"a list has more than {LONGEST_LIST:,} values",
+            hint="let them be a public table, and write IN (SELECT x FROM it)",
+        )
+    if any(part is None for part in value):
+        raise ProgrammingError(
+            "NULL is not among the values of a list", at=place_of(node, text), hint="write x IN ? OR x IS NULL"
+        )
+    values = [literal(part) for part in value]
+    if isinstance(above, exp.In) and node.find_ancestor(exp.In) is above and above.this is not node:
+        _into_in(above, values)
+    elif isinstance(above, exp.Any | exp.All | exp.Unnest | exp.Explode):
+        node.replace(exp.Array(expressions=values))
+    else:
+        raise ProgrammingError(
+            "a list can only stand behind IN", at=place_of(node, text), hint="write x IN ?, or = ANY (?)"
+        )
+
+
+def _into_in(node: exp.In, values: list[exp.Expr]) -> None:
+    if not values:
+        # IN () is no SQL: nothing is among no values.
+        node.replace(exp.false())
+        return
+    node.set("field", None)
+    node.set("query", None)
+    node.set("expressions", values)
+
+
+def check_parameters(parameters: Sequence[object]) -> None:
+    values = [part for value in parameters for part in (value if isinstance(value, list | tuple) else [value])]
+    lengths = [len(value) for value in values if isinstance(value, str)]
+    if max(lengths, default=0) > LONGEST_PARAMETER:
+        raise ProgrammingError(
+            f"a parameter is longer than {LONGEST_PARAMETER:,} characters", hint="compare with a shorter text"
+        )
+    if sum(lengths) > LONGEST_PARAMETERS:
+        raise ProgrammingError(
+            f"all parameters together are longer than {LONGEST_PARAMETERS:,} characters",
+            hint="ask it in several queries",
+        )
+
+
+def check_text(text: str) -> None:
+    """Refuses what no database could read: half characters, and the character that ends texts in C."""
+    problem = None
+    try:
+        text.encode()
+        if "\0" in text:
+            problem = "the text holds a NUL character"
+    except UnicodeEncodeError:
+        problem = "the text holds half of a character (a lone surrogate)"
+    if problem is not None:
+        raise SqlSyntaxError(problem, hint="write the character itself")
+
+
+def literal(value: object) -> exp.Expr:
+    match value:
+        case None:
+            return exp.Null()
+        case bool():
+            return exp.Boolean(this=value)
+        case str():
+            check_text(value)
+            return exp.Literal.string(value)
+        case datetime():
+            return exp.cast(exp.Literal.string(value.isoformat(" ")), "TIMESTAMP")
+        case date():
+            return exp.cast(exp.Literal.string(value.isoformat()), "DATE")
+        case int() | float() | Decimal() if _is_writable(value):
+            number = exp.Literal.number(_digits(value))
+            return exp.Paren(this=exp.Neg(this=number)) if value < 0 else number
+    raise ProgrammingError(
+        f"a parameter cannot be {type(value).__name__} {value!r}"[:120],
+        hint="give numbers, texts, booleans, dates, timestamps or None",
+    )
+
+
+def _is_writable(value: int | float | Decimal) -> bool:
+    """Whether the number has few enough digits to be written down."""
+    if isinstance(value, int):
+        return value.bit_length() < LARGEST_BITS
+    return math.isfinite(value) and len(str(value)) <= LONGEST_NUMBER
+
+
+def _digits(value: int | float | Decimal) -> str:
+    """The number without its sign, as a literal of its own type: floats have an exponent, decimals have none."""
+    if isinstance(value, float):
+        digits = repr(abs(float(value)))
+        return digits if "e" in digits else f"{digits}e0"
+    return format(value.copy_abs(), "f") if isinstance(value, Decimal) else str(abs(value))

@@ -1,0 +1,154 @@
+"""An aggregate over everybody for each key of the row outside: asked first, grouped by the key, and joined back.
+
+    quantity < (SELECT 0.2 * AVG(quantity) FROM lines WHERE lines.part = parts.part)
+
+    ->  SELECT parts.part AS k0, AVG(quantity) AS a0 FROM lines RIGHT JOIN parts ON lines.part = parts.part GROUP BY k0
+        quantity < 0.2 * a0, of the row where k0 = parts.part
+
+Where the key is one of a public table, its rows list the groups; else it is a key like any other, and rare ones are not
+shown. Over nothing a SUM is NULL, as it is in SQL: the noisy count of the values tells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.resolve.syntax import conditions_of, extra_clauses, from_nodes, is_aggregate, is_defined, is_star, unaliased
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from dpsql.schema.model import Schema, Table
+
+CLAUSES = {"expressions", "from_", "joins", "where"}
+
+
+@dataclass(frozen=True)
+class PerKey:
+    """The grouped query, and what stands for the subquery in terms of its columns."""
+
+    grouped: exp.Select
+    keys: tuple[tuple[str, exp.Expr], ...]
+    """The names of the grouped query's keys, and what each is equal to outside."""
+    value: exp.Expr
+    complete: bool
+    """Whether every key of the row outside has a group."""
+
+
+def grouped_by_key(select: exp.Expr, outside: Collection[int], public: PublicTables, name: str) -> PerKey | None:
+    """The subquery in this form, if it can be; `outside` are the ids of its columns that are of the row outside."""
+    if not isinstance(select, exp.Select) or extra_clauses(select, CLAUSES) or len(select.selects) != 1:
+        return None
+    parts = conditions_of(select.args.get("where"))
+    links = [_link(part, outside) for part in parts if _reads(part, outside)]
+    pairs = [link for link in links if link is not None]
+    if not pairs or len(pairs) < len(links) or _reads(select.selects[0], outside):
+        return None
+    own = [part for part in parts if not _reads(part, outside)]
+    listed = public.listing([its for _, its in pairs], name)
+    value, calls = _named_calls(unaliased(select.selects[0]), pairs[0][0], name)
+    if not calls:
+        return None  # whether there is a row is not a value
+    names = [f"{name}_k{number}" for number in range(len(pairs))]
+    keys = [mine for mine, _ in pairs] if listed is None else [exp.column(key, listed.alias) for key in names]
+    grouped = exp.Select(
+        expressions=[exp.alias_(key.copy(), alias) for key, alias in zip(keys, names, strict=True)]
+        + [exp.alias_(call, f"{name}_{number}") for number, call in enumerate(calls)],
+        from_=select.args["from_"].copy(),
+        joins=[join.copy() for join in select.args.get("joins") or ()],
+        group=exp.Group(expressions=[exp.Literal.number(number + 1) for number in range(len(keys))]),
+    )
+    if listed is not None:
+        meets = [exp.EQ(this=mine.copy(), expression=key.copy()) for (mine, _), key in zip(pairs, keys, strict=True)]
+        grouped.append("joins", exp.Join(this=listed, side="RIGHT", on=exp.and_(*meets, *own)))
+    elif own:
+        grouped.set("where", exp.Where(this=exp.and_(*own)))
+    return PerKey(grouped, tuple(zip(names, (its for _, its in pairs), strict=True)), value, listed is not None)
+
+
+def _reads(node: exp.Expr, outside: Collection[int]) -> bool:
+    return any(id(column) in outside for column in node.find_all(exp.Column))
+
+
+def _link(part: exp.Expr, outside: Collection[int]) -> tuple[exp.Expr, exp.Expr] | None:
+    """expression inside = expression outside, in this order."""
+    if not isinstance(part, exp.EQ):
+        return None
+    for mine, its in ((part.this, part.expression), (part.expression, part.this)):
+        columns = list(its.find_all(exp.Column))
+        if columns and all(id(column) in outside for column in columns) and not _reads(mine, outside):
+            return mine, its
+    return None
+
+
+def _named_calls(value: exp.Expr, present: exp.Expr, name: str) -> tuple[exp.Expr, list[exp.Expr]]:
+    """The value over columns that hold its aggregates, and these; `present` is never NULL in a row that counts."""
+    calls: list[exp.Expr] = []
+
+    def column(call: exp.Expr) -> exp.Expr:
+        if call not in calls:
+            calls.append(call)
+        return exp.column(f"{name}_{calls.index(call)}")
+
+    def replaced(node: exp.Expr) -> exp.Expr:
+        if not is_aggregate(node):
+            return node
+        if isinstance(node, exp.Count):
+            counted = exp.Count(this=present.copy()) if is_star(node) else node.copy()
+            return exp.Coalesce(this=column(counted), expressions=[exp.Literal.number(0)])
+        if isinstance(node, exp.Sum):
+            there = exp.GT(this=column(exp.Count(this=node.this.copy())), expression=exp.Literal.number(0))
+            return exp.Case(ifs=[exp.If(this=there, true=column(node.copy()))])
+        return column(node.copy())
+
+    return value.copy().transform(replaced), calls
+
+
+@dataclass(frozen=True)
+class PublicTables:
+    """The public tables that the query around a subquery reads."""
+
+    select: exp.Select | None
+    schema: Schema
+
+    def listing(self, keys: Sequence[exp.Expr], name: str) -> exp.Subquery | None:
+        """Each combination of keys once, by what WHERE says of the table: where all are columns of one public table."""
+        columns = [unaliased(key) for key in keys]
+        owners = [self._owner(column) if isinstance(column, exp.Column) else None for column in columns]
+        table = owners[0]
+        if self.select is None or table is None or any(owner is not table for owner in owners):
+            return None
+        told = [part for part in conditions_of(self.select.args.get("where")) if self._is_of(part, table)]
+        listing = exp.Select(
+            expressions=[exp.alias_(column.copy(), f"{name}_k{number}") for number, column in enumerate(columns)],
+            from_=exp.From(this=table.copy()),
+            distinct=exp.Distinct(),
+        )
+        if told:
+            listing.set("where", exp.Where(this=exp.and_(*(part.copy() for part in told))))
+        return exp.Subquery(this=listing, alias=exp.TableAlias(this=exp.to_identifier(f"{name}_keys")))
+
+    def _is_of(self, part: exp.Expr, table: exp.Expr) -> bool:
+        """Whether a condition reads nothing but one table."""
+        alone = not any(isinstance(node, exp.Query) for node in part.walk())
+        columns = list(part.find_all(exp.Column))
+        return alone and bool(columns) and all(self._owner(column) is table for column in columns)
+
+    def _owner(self, column: exp.Column) -> exp.Expr | None:
+        """The public table that a column is of; None if it is of another item of FROM, or may be."""
+        owners = [item for item in from_nodes(self.select) if self._may_have(item, column)] if self.select else []
+        return owners[0] if len(owners) == 1 and self._declared(owners[0]) is not None else None
+
+    def _may_have(self, item: exp.Expr, column: exp.Column) -> bool:
+        if column.table:
+            return item.alias_or_name.lower() == column.table.lower()
+        table = self.schema.table(item.name) if isinstance(item, exp.Table) and not is_defined(item) else None
+        return table is None or table.column(column.name) is not None
+
+    def _declared(self, item: exp.Expr) -> Table | None:
+        plain = isinstance(item, exp.Table) and not is_defined(item) and isinstance(item.this, exp.Identifier)
+        table = self.schema.table(item.name) if plain else None
+        return table if table is not None and table.is_public else None

@@ -1,0 +1,142 @@
+"""PIVOT and UNPIVOT as what they stand for.
+
+PIVOT (SELECT a, b, n ...) ON b IN ('x', 'y') USING SUM(n)
+    SELECT a, SUM(n) FILTER (WHERE b = 'x') AS x, SUM(n) FILTER (WHERE b = 'y') AS y FROM (...) GROUP BY a
+UNPIVOT (SELECT n, s ...) ON n, s INTO NAME what VALUE v
+    SELECT 'n' AS what, n AS v FROM (...) WHERE n IS NOT NULL UNION ALL SELECT 's', s FROM (...) WHERE s IS NOT NULL
+
+Which columns an answer has must not depend on rows, so the values are listed.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.errors import Unsupported
+from dpsql.expressions.lower import place_of
+from dpsql.resolve.syntax import extra_clauses, output_name, unaliased
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KNOWN = {"this", "expressions", "fields", "using", "group", "unpivot", "into", "alias", "columns"}
+NOTES = {"identify_pivot_strings", "prefixed_pivot_columns", "pivot_column_naming", "value_columns_first"}
+"""Notes of the parser to its own writer."""
+
+
+def unpivoted(tree: exp.Expr, text: str) -> exp.Expr:
+    """The statement as a query, where it is a PIVOT; those inside are rewritten in place."""
+    if isinstance(tree, exp.Pivot):
+        source, values = tree.this, tree.expressions
+        if tree.args.get("unpivot"):
+            tree = _unpivot(source, [part.name for part in values], *_into(tree), text)
+        else:
+            tree = _pivot(tree, source, values, tree.args.get("using") or [], text)
+    for node in list(tree.find_all(exp.Subquery, exp.Table)):
+        for pivot in node.args.get("pivots") or ():
+            _replace(node, pivot, text)
+    return tree
+
+
+def _replace(node: exp.Expr, pivot: exp.Pivot, text: str) -> None:
+    """(SELECT ...) PIVOT (SUM(n) FOR b IN ('x', 'y')) AS p"""
+    source = node.copy()
+    source.set("pivots", None)
+    alias = source.args.get("alias")
+    if len(node.args["pivots"]) > 1 or alias is not None:
+        raise _refuse("one PIVOT behind a subquery can be asked", pivot, "put the first one into a subquery", text)
+    if pivot.args.get("unpivot"):
+        (field,), (value,) = pivot.args["fields"], pivot.expressions
+        query = _unpivot(source, [part.name for part in field.expressions], field.this.name, value.name, text)
+    else:
+        query = _pivot(pivot, source, pivot.args["fields"], pivot.expressions, text)
+    node.replace(exp.Subquery(this=query, alias=pivot.args.get("alias")))
+
+
+def _pivot(
+    pivot: exp.Expr, source: exp.Expr, fields: Sequence[exp.Expr], calls: Sequence[exp.Expr], text: str
+) -> exp.Select:
+    for clause in extra_clauses(pivot, KNOWN | NOTES):
+        raise _refuse(f"PIVOT with {clause.replace('_', ' ')} cannot be asked", pivot, "leave it out", text)
+    if len(fields) != 1 or not isinstance(fields[0], exp.In) or not fields[0].expressions or not calls:
+        raise _refuse(
+            "PIVOT needs one column and its values",
+            pivot,
+            "list them: ON region IN ('north', 'south') USING SUM(n)",
+            text,
+        )
+    on, values = fields[0].this, fields[0].expressions
+    group = pivot.args.get("group")
+    keys = list(group.expressions) if group is not None else _others(pivot, source, [on, *calls], text)
+    columns = [
+        exp.alias_(_filtered(unaliased(call), on, unaliased(value)), _name(value, call, len(calls)), quoted=True)
+        for value in values
+        for call in calls
+    ]
+    found = exp.Select(expressions=[*(key.copy() for key in keys), *columns], from_=exp.From(this=source))
+    if keys:
+        found.set("group", exp.Group(expressions=[key.copy() for key in keys]))
+    return found
+
+
+def _filtered(call: exp.Expr, on: exp.Expr, value: exp.Expr) -> exp.Expr:
+    chosen = exp.Where(this=exp.EQ(this=on.copy(), expression=value.copy()))
+    return exp.Filter(this=call.copy(), expression=chosen)
+
+
+def _name(value: exp.Expr, call: exp.Expr, count: int) -> str:
+    """As DuckDB calls the column."""
+    constant = unaliased(value)
+    shown = value.alias or (str(constant.this).lower() if isinstance(constant, exp.Boolean) else constant.name)
+    return f"{shown}_{output_name(call)}" if count > 1 or isinstance(call, exp.Alias) else str(shown)
+
+
+def _others(pivot: exp.Expr, source: exp.Expr, read: Sequence[exp.Expr], text: str) -> list[exp.Expr]:
+    """The columns that nothing of the PIVOT reads: its groups."""
+    used = {column.name.lower() for part in read for column in part.find_all(exp.Column)}
+    return [exp.column(name) for name in _columns(pivot, source, text) if name.lower() not in used]
+
+
+def _columns(pivot: exp.Expr, source: exp.Expr, text: str) -> list[str]:
+    query = source.this if isinstance(source, exp.Subquery) else None
+    if not isinstance(query, exp.Select) or any(item.is_star for item in query.selects):
+        raise _refuse(
+            "PIVOT needs to know the columns",
+            pivot,
+            "name them in a subquery: PIVOT (SELECT a, b, n FROM t) ON ...",
+            text,
+        )
+    return [output_name(item) for item in query.selects]
+
+
+def _into(pivot: exp.Expr) -> tuple[str, str]:
+    """INTO NAME what VALUE v"""
+    into = pivot.args.get("into")
+    return ("name", "value") if into is None else (into.this.name, into.expressions[0].name)
+
+
+def _unpivot(source: exp.Expr, names: Sequence[str], name: str, value: str, text: str) -> exp.Query:
+    listed = {part.lower() for part in names}
+    others = [column for column in _columns(source, source, text) if column.lower() not in listed]
+    parts: list[exp.Query] = []
+    for part in names:
+        missing = exp.Is(this=exp.column(part), expression=exp.Null())
+        parts.append(
+            exp.Select(
+                expressions=[
+                    *(exp.column(other) for other in others),
+                    exp.alias_(exp.Literal.string(part), name),
+                    exp.alias_(exp.column(part), value),
+                ],
+                from_=exp.From(this=source.copy()),
+                where=exp.Where(this=exp.Not(this=missing)),
+            )
+        )
+    return reduce(lambda left, right: exp.Union(this=left, expression=right, distinct=False), parts)
+
+
+def _refuse(what: str, node: exp.Expr, hint: str, text: str) -> Unsupported:
+    return Unsupported(what, at=place_of(node, text), hint=hint)

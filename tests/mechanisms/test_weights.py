@@ -1,0 +1,85 @@
+"""Parts of a budget: they add up, no others do better, and the cases that are known in closed form come out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpsql.mechanisms.weights import as_fractions, least_geometric_mean, least_worst_ratio
+
+GAUSSIAN, LAPLACE = 1, 2
+
+
+def errors(variances: Any, parts: Any, falloff: int) -> Any:
+    return (variances / parts**falloff).sum(axis=1)
+
+
+def geometric_mean(variances: Any, parts: Any, falloff: int) -> float:
+    return float(np.log(errors(variances, parts, falloff)).mean()) / 2
+
+
+def worst_ratio(variances: Any, parts: Any, falloff: int) -> float:
+    order = falloff + 1
+    alone = (variances ** (1 / order)).sum(axis=1) ** order
+    return float(np.log(errors(variances, parts, falloff) / alone).max()) / 2
+
+
+@pytest.mark.parametrize("falloff", [GAUSSIAN, LAPLACE])
+@pytest.mark.parametrize(
+    ("best", "objective", "slack"),
+    [(least_geometric_mean, geometric_mean, 1e-6), (least_worst_ratio, worst_ratio, 2e-3)],
+)
+@pytest.mark.parametrize(("columns", "measures"), [(2, 2), (3, 3), (7, 5), (20, 20)])
+def test_no_other_parts_do_better(
+    falloff: int, best: Callable[..., Any], objective: Callable[..., float], slack: float, columns: int, measures: int
+) -> None:
+    rng = np.random.default_rng(columns)
+    kept = rng.random((columns, measures)) < 0.4
+    variances = rng.exponential(size=(columns, measures)) ** 3 * kept + np.eye(columns, measures) * 1e-3
+    variances[:, 0] += 1e-3
+    variances *= 10.0 ** rng.integers(-6, 6, size=(columns, 1))  # columns are in units of their own
+    found = best(variances, [1] * columns, falloff)
+    assert found.sum() == pytest.approx(1)
+    for far in (0.001, 0.01, 0.1, 0.5):
+        for _ in range(50):
+            other = found * np.exp(far * rng.normal(size=measures))
+            assert objective(variances, other / other.sum(), falloff) >= objective(variances, found, falloff) - slack
+
+
+def test_one_column_of_several_measures() -> None:
+    """The whole budget is shared by the square roots (Gaussian) or the cubic roots (Laplace) of what each brings."""
+    variances = np.array([[1.0, 64.0]])
+    for best in (least_geometric_mean, least_worst_ratio):
+        assert best(variances, [1], GAUSSIAN) == pytest.approx([1 / 9, 8 / 9])
+        assert best(variances, [1], LAPLACE) == pytest.approx([1 / 5, 4 / 5])
+
+
+def test_columns_of_their_own_measures_share_by_importance() -> None:
+    assert least_geometric_mean(np.diag([1.0, 1e12]), [1, 3], GAUSSIAN) == pytest.approx([1 / 4, 3 / 4])
+    # Twice the weight is half the error, which for Gaussian noise is four times the part.
+    assert least_worst_ratio(np.diag([1.0, 1e12]), [1, 2], GAUSSIAN) == pytest.approx([1 / 5, 4 / 5], rel=1e-3)
+    assert least_worst_ratio(np.diag([1.0, 1e12]), [1, 2], LAPLACE) == pytest.approx([1 / 3, 2 / 3], rel=1e-3)
+
+
+@pytest.mark.parametrize("rows", [2, 5, 20])
+def test_a_count_of_units_is_free_beside_a_count_of_rows(rows: int) -> None:
+    """docs/proofs/weights.md: rows = (1 + rows)/2 * units + rows counted from the middle."""
+    middle, reach = (rows + 1) / 2, (rows - 1) / 2
+    variances = np.array([[middle**2, reach**2]])
+    parts = least_geometric_mean(variances, [1], GAUSSIAN)
+    assert math.sqrt(errors(variances, parts, GAUSSIAN)[0]) == pytest.approx(rows)
+    assert parts[0] == pytest.approx(middle / rows)
+
+
+def test_parts_are_fractions_that_add_up_to_one() -> None:
+    rng = np.random.default_rng(3)
+    for size in (1, 2, 3, 10, 1000):
+        parts = rng.exponential(size=size) ** 5
+        exact = as_fractions(parts / parts.sum())
+        assert sum(exact) == 1
+        assert min(exact) > 0
+        assert [float(part) for part in exact] == pytest.approx((parts / parts.sum()).tolist(), abs=2e-3)

@@ -1,0 +1,153 @@
+"""What an answer says about itself: what bounding left out, and which columns are mostly noise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.cli.reports import ask
+
+
+@pytest.mark.parametrize(
+    ("sql", "options", "notes"),
+    [
+        ("SELECT COUNT(*) FROM orders", {}, ("at most 2 rows of one unit count",)),
+        ("SELECT COUNT(*) FROM orders", {"max_rows_per_group": 1}, ("at most 1 row of one unit counts",)),
+        (
+            "SELECT region, COUNT(*) FROM orders GROUP BY region",
+            {},
+            ("at most 2 rows of one unit count in a group", "at most 3 groups of one unit count"),
+        ),
+        # All four regions may count.
+        (
+            "SELECT region, COUNT(*) FROM orders GROUP BY region",
+            {"max_groups": 4},
+            ("at most 2 rows of one unit count in a group",),
+        ),
+        ("SELECT MEDIAN(amount) FROM orders", {}, ("at most 2 rows of one unit count",)),
+    ],
+)
+def test_what_bounding_leaves_out_is_said(
+    shop: dpsql.Connection, sql: str, options: dict[str, Any], notes: tuple[str, ...]
+) -> None:
+    assert shop.execute(sql, epsilon=3, **options).notes == notes
+
+
+def test_one_row_for_each_person_leaves_nothing_out(shop_schema: Any) -> None:
+    del shop_schema["tables"]["orders"]
+    with duckdb.connect() as raw:
+        raw.execute("CREATE TABLE customers (id BIGINT PRIMARY KEY, age BIGINT)")
+        raw.execute("INSERT INTO customers SELECT i, i % 90 FROM range(100) AS r(i)")
+        with dpsql.connect(raw, schema=shop_schema, epsilon=1e6, delta=1e-6) as connection:
+            assert connection.execute("SELECT COUNT(*) FROM customers", epsilon=1000).notes == ()
+
+
+def test_groups_that_are_not_shown_are_said(shop: dpsql.Connection) -> None:
+    cursor = shop.execute("SELECT note, COUNT(*) FROM orders GROUP BY note", epsilon=3)
+    (release,) = shop.explain("SELECT note, COUNT(*) FROM orders GROUP BY note", epsilon=3).releases
+    assert f"groups of fewer than about {release.threshold} units are not shown" in cursor.notes
+
+
+def test_a_column_that_is_mostly_noise_is_faint(shop: dpsql.Connection) -> None:
+    sql = "SELECT region, COUNT(*) AS n, SUM(amount) AS total FROM orders GROUP BY region"
+    cursor = shop.execute(sql, epsilon=0.01)
+    assert cursor.result.faint == {"n", "total"}
+    assert any(note.startswith('"n" is nothing but noise at this epsilon') for note in cursor.notes)
+    assert "dp-faint" in (cursor._repr_html_() or "")
+    assert shop.execute(sql, epsilon=3).result.faint == frozenset()
+
+
+def test_the_better_price_is_one(shop: dpsql.Connection) -> None:
+    """What is named for ± 10 % gives about that: the noise of the answer itself is in it."""
+    sql = "SELECT region, COUNT(*) AS n FROM orders GROUP BY region"
+    named = []
+    for _ in range(60):
+        cursor = shop.execute(sql, epsilon=0.1, fresh=True)
+        named += [note for note in cursor.notes if "would give" in note]
+        if len(named) > 5:
+            break
+    for note in named:
+        epsilon = float(note.partition("about epsilon ")[2].partition(" ")[0])
+        width = shop.explain(sql, epsilon=epsilon).columns[1].half_width
+        assert width is not None
+        assert 8 <= width <= 50  # of 200 in each region
+
+
+def test_notes_are_told_at_every_door(shop: dpsql.Connection) -> None:
+    sql = "SELECT COUNT(*) FROM orders"
+    report = ask(shop, sql, epsilon=3)
+    assert report.document["notes"] == ("at most 2 rows of one unit count",)
+    assert "at most 2 rows of one unit count" in (shop.execute(sql, epsilon=3)._repr_html_() or "")
+
+
+# -- diagnose=True -----------------------------------------------------------------------------------------------------
+
+VISITS: dict[str, Any] = {
+    "dataset": "visits",
+    "contribution": {"max_groups": 2, "max_rows_per_group": 2},
+    "tables": {
+        "visits": {
+            "unit": "person",
+            "columns": {
+                "person": "integer",
+                "ward": {"type": "integer", "bounds": [0, 9]},
+                "cost": {"type": "integer", "bounds": [0, 50]},
+            },
+        }
+    },
+}
+
+
+@pytest.fixture
+def visits() -> Iterator[dpsql.Connection]:
+    """2 000 people with six visits each, to one ward, and 20 with 200, to all."""
+    with duckdb.connect() as raw:
+        raw.execute(
+            "CREATE TABLE visits AS SELECT i % 2000 AS person, i % 10 AS ward, 5 AS cost FROM range(12000) AS r(i)"
+        )
+        raw.execute("INSERT INTO visits SELECT 2000 + i % 20, i // 20 % 10, 5 FROM range(4000) AS r(i)")
+        with dpsql.connect(raw, schema=VISITS, epsilon=1e6, delta=1e-6) as connection:
+            yield connection
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT COUNT(*) FROM visits", 8000 + 20 * 198),
+        ("SELECT ward, SUM(cost) FROM visits GROUP BY ward", 8000 + 20 * 196),
+        ("SELECT MEDIAN(cost) FROM visits", 8000 + 20 * 198),
+    ],
+)
+def test_how_much_was_left_out(visits: dpsql.Connection, sql: str, rows: int) -> None:
+    notes = " ".join(visits.execute(sql, epsilon=5000, diagnose=True).notes)
+    found = re.search(r"about ([\d,]+) rows of ([\d,]+) units out \(5% of the cost", notes)
+    assert found is not None
+    assert int(found[1].replace(",", "")) == pytest.approx(rows, rel=0.25)
+    assert int(found[2].replace(",", "")) == 2020
+    assert "max_rows_per_group=8 would count all rows of 99% of the units" in notes
+
+
+def test_nothing_was_left_out(visits: dpsql.Connection) -> None:
+    notes = visits.execute("SELECT COUNT(*) FROM visits", epsilon=50, max_rows_per_group=1000, diagnose=True).notes
+    assert "bounding left next to nothing out (5% of the cost was for this)" in notes
+    assert not any("would count" in note for note in notes)
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian", None])
+@pytest.mark.parametrize("sql", ["SELECT COUNT(*) FROM visits", "SELECT COUNT(*), MEDIAN(cost) FROM visits"])
+def test_it_is_a_twentieth_of_the_cost(visits: dpsql.Connection, sql: str, mechanism: str | None) -> None:
+    explained = visits.explain(sql, epsilon=1, mechanism=mechanism, diagnose=True)
+    asked, *diagnosing = explained.releases
+    assert explained.cost.epsilon == 1
+    assert asked.epsilon == pytest.approx(0.95)
+    assert [release.epsilon for release in diagnosing] == pytest.approx([0.025] * 2)
+    assert {(measure.l1, measure.linf) for release in diagnosing for measure in release.measures} == {(1, 1)}
+    before = visits.budget.tally.totals
+    visits.execute(sql, epsilon=1, mechanism=mechanism, diagnose=True)
+    if mechanism == "laplace":
+        assert visits.budget.tally.totals.epsilon - before.epsilon == 1

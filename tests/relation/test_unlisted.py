@@ -1,0 +1,93 @@
+"""Declared values of a text key, looked up in the list that groups are joined to, or row by row: one answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+
+WARDS = {"type": "text", "values": ["a", "b"]}
+ROWS = [
+    (1, "a", 1.0),
+    (1, "b", 2.0),
+    (2, "a", 3.0),
+    (2, "stray", 4.0),
+    (2, "other", 5.0),
+    (3, None, 6.0),
+    (4, "b", 7.0),
+]
+GROUPED = "SELECT ward, COUNT(*), SUM(x), COUNT(DISTINCT x), MEDIAN(x) FROM visits {} GROUP BY ward ORDER BY ward"
+
+
+def session(ward: dict[str, Any], rows: list[tuple[Any, ...]] = ROWS, *, unique: bool = False) -> dpsql.Connection:
+    database = duckdb.connect()
+    database.execute(f"CREATE TABLE visits (person INTEGER {'PRIMARY KEY' if unique else ''}, ward VARCHAR, x INTEGER)")
+    database.executemany("INSERT INTO visits VALUES (?, ?, ?)", rows)
+    database.execute("CREATE TABLE wards AS SELECT 'a' AS ward, 1 AS floor")
+    schema = {
+        "dataset": "clinic",
+        "contribution": {"max_groups": 3, "max_rows_per_group": 3},
+        "tables": {
+            "visits": {
+                "unit": "person",
+                "columns": {"person": "integer", "ward": ward, "x": {"type": "integer", "bounds": [0, 10]}},
+            },
+            "wards": {"public": True, "columns": {"ward": "text", "floor": "integer"}},
+        },
+    }
+    return dpsql.connect(database, schema=schema, epsilon=1e18, query_epsilon=1e12)
+
+
+def sql_of(conn: dpsql.Connection, sql: str) -> str:
+    return "".join(release.sql for release in conn.explain(sql).releases)
+
+
+LOOKED_UP = "IN ('a', 'b')"
+
+
+def test_what_is_not_declared_is_no_group() -> None:
+    with session(WARDS) as conn:
+        assert LOOKED_UP not in sql_of(conn, GROUPED.format(""))
+        answers = conn.execute(GROUPED.format("")).fetchall()
+    assert [row[:4] for row in answers] == [("a", 2, 4, 2), ("b", 2, 9, 2)]
+
+
+def test_one_row_each() -> None:
+    rows = [(1, "a", 1), (2, "stray", 4), (3, None, 6), (4, "b", 7)]
+    with session(WARDS, rows, unique=True) as conn:
+        assert LOOKED_UP not in sql_of(conn, GROUPED.format(""))
+        assert [row[:3] for row in conn.execute(GROUPED.format(""))] == [("a", 1, 1), ("b", 1, 7)]
+
+
+@pytest.mark.parametrize(
+    ("ward", "sql"),
+    [
+        # NULL is a group, and has the rows with other texts.
+        (WARDS | {"nullable": True}, GROUPED.format("")),
+        # Something else reads the column.
+        (WARDS, GROUPED.format("WHERE ward <> 'b'")),
+        (WARDS, "SELECT ward, COUNT_IF(ward IS NULL) FROM visits GROUP BY ward"),
+        (WARDS, "SELECT ward, upper(ward) AS w, COUNT(*) FROM visits GROUP BY ward, w"),
+        (WARDS, "SELECT ward, COUNT(*) FROM visits WHERE ward IN (SELECT ward FROM wards) GROUP BY ward"),
+        (WARDS, "SELECT v.ward, COUNT(*) FROM visits v JOIN wards w ON v.ward = w.ward GROUP BY v.ward"),
+        (WARDS, "SELECT p, COUNT(*) FROM (SELECT person, ward AS p FROM visits) GROUP BY p"),
+    ],
+)
+def test_a_column_that_something_else_reads_is_looked_up(ward: dict[str, Any], sql: str) -> None:
+    with session(ward) as conn:
+        assert LOOKED_UP in sql_of(conn, sql)
+
+
+def test_groups_that_are_chosen_from_are_looked_up() -> None:
+    """Else each text that is not declared would take the place of a group."""
+    with session(WARDS) as conn:
+        assert LOOKED_UP in "".join(part.sql for part in conn.explain(GROUPED.format(""), max_groups=1).releases)
+
+
+def test_null_has_the_rows_with_other_texts() -> None:
+    with session(WARDS | {"nullable": True}) as conn:
+        found = conn.execute("SELECT ward, COUNT(*) FROM visits GROUP BY ward ORDER BY ward").fetchall()
+    assert found == [("a", 2), ("b", 2), (None, 3)]
