@@ -40,7 +40,7 @@ test: setup  ## run the whole suite
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 test-engines: setup  ## run the tests on Spark, which takes a while to start
-	@$(BIN)/python -m pytest -q -m spark tests/engines
+	@$(BIN)/python -m pytest -q -m "spark and not long" tests/engines
 
 certify: engines  ## ask PostgreSQL and Spark every question of the tests: an hour
 	@$(BIN)/python benchmarks/certify_engines.py

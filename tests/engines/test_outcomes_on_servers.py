@@ -23,7 +23,7 @@ import pytest
 from dpsql.certify.load import POSTGRESQL_TYPES, InPostgreSQL, InSpark
 
 outcomes = runpy.run_path(str(Path(__file__).parents[1] / "whole" / "test_outcomes.py"))
-PAIRS, FIRST = int(os.environ.get("DPSQL_PAIRS", "2")), int(os.environ.get("DPSQL_FIRST", "0"))
+PAIRS, FIRST = int(os.environ.get("DPSQL_PAIRS", "1")), int(os.environ.get("DPSQL_FIRST", "0"))
 TABLES: dict[str, dict[str, str]] = outcomes["TABLES"]
 Tables = dict[str, list[tuple[object, ...]]]
 Opener = Callable[[Tables, random.Random, Path], tuple[str, dict[str, Any]]]
@@ -70,7 +70,9 @@ def in_spark(url: str, stack: ExitStack) -> Opener:
 SERVERS = {"postgresql_url": in_postgresql, "spark_url": in_spark}
 
 
-@pytest.fixture(scope="module", params=["postgresql_url", pytest.param("spark_url", marks=pytest.mark.spark)])
+@pytest.fixture(
+    scope="module", params=["postgresql_url", pytest.param("spark_url", marks=[pytest.mark.spark, pytest.mark.long])]
+)
 def opener(request: pytest.FixtureRequest) -> Iterator[Opener]:
     url = request.getfixturevalue(request.param)
     with ExitStack() as stack:
