@@ -80,7 +80,9 @@ def _as_truth(argument: Expression) -> Expression:
         if truth is not None:
             return Literal(truth, Boolean(), argument.at)
     raise ProgrammingError(
-        f"{argument.value!r} is no boolean", at=argument.at, hint="write TRUE or FALSE, or leave the comparison out"
+        f"{argument.value!r} is neither true nor false",
+        at=argument.at,
+        hint="write TRUE or FALSE, or leave the comparison out",
     )
 
 
@@ -96,7 +98,7 @@ def _as_number(argument: Expression, kinds: Iterable[ColumnType]) -> Expression:
     whole = number is not None and (number * 10**scale).denominator == 1
     if number is None or not (isinstance(kind, Double) or (whole and _fits(number, kind))):
         raise ProgrammingError(
-            f"{argument.value!r} is no {kind.name}", at=argument.at, hint="write the number itself, without quotes"
+            f"{argument.value!r} is not a number", at=argument.at, hint="write the number itself, without quotes"
         )
     return Literal(int(number) if isinstance(kind, Integer) else number, kind, argument.at)
 
