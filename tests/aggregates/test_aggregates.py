@@ -107,7 +107,7 @@ def test_every_name_is_answered_as_its_own_aggregate(
         "SELECT ENTROPY(x) FROM t",
         "SELECT ENTROPY(x) FILTER (WHERE x > 20) FROM t",
         "SELECT COUNT(*) FROM (SELECT PRODUCT(x) OVER (PARTITION BY u) AS p FROM t) WHERE p > 5",
-        "SELECT COUNT(*) FROM (SELECT u, FSUM(x) FILTER (WHERE x > 2) AS p FROM t GROUP BY u) WHERE p > 5",
+        "SELECT COUNT(*) FROM (SELECT u, ENTROPY(x) FILTER (WHERE x > 2) AS p FROM t GROUP BY u) WHERE p > 5",
         "SELECT COUNT(*) FROM (SELECT ROW_NUMBER() FILTER (WHERE x > 2) OVER (PARTITION BY u) AS p FROM t)",
         "SELECT RANK(x) OVER (PARTITION BY u) FROM t",
     ],

@@ -66,7 +66,7 @@ QUESTIONS: list[tuple[str, type[dpsql.Error], str]] = [
     ("SELECT COUNT(*) FROM orders WHERE note = 'open", SYNTAX, "quotes"),
     ("SELECT", PROGRAMMING, ""),
     ("SELECT COUNT(*) FROM orders GROUP BY", SYNTAX, "GROUP BY"),
-    ("hello", UNSUPPORTED, ""),
+    ("hello", SYNTAX, "not a question"),
     # what changes something
     ("DELETE FROM orders", UNSUPPORTED, "DELETE"),
     ("INSERT INTO orders VALUES (1)", UNSUPPORTED, "INSERT"),
@@ -78,7 +78,7 @@ QUESTIONS: list[tuple[str, type[dpsql.Error], str]] = [
     ("SET memory_limit = '1GB'", UNSUPPORTED, ""),
     ("PRAGMA database_list", UNSUPPORTED, ""),
     ("SUMMARIZE orders", UNSUPPORTED, ""),
-    ("DESCRIBE orders", UNSUPPORTED, ""),
+    ("DESCRIBE SELECT 1", UNSUPPORTED, "SHOW TABLES, or DESCRIBE a_table"),
     # names
     ("SELECT COUNT(*) FROM ordres", UNKNOWN, '"orders"'),
     ("SELECT COUNT(*) FROM information_schema.tables", UNSUPPORTED, ""),
@@ -105,7 +105,7 @@ QUESTIONS: list[tuple[str, type[dpsql.Error], str]] = [
     ("SELECT COUNT(*) FROM orders JOIN customers ON orders.items = customers.age", UNSUPPORTED, "join"),
     ("SELECT COUNT(*) FROM orders LEFT JOIN customers ON customer_id > id", UNSUPPORTED, "join"),
     ("SELECT COUNT(*) FROM orders WHERE items IN (SELECT age FROM customers)", UNSUPPORTED, "people"),
-    ("SELECT customer_id, COUNT(*) FROM orders GROUP BY customer_id", UNSUPPORTED, "rows of people"),
+    ("SELECT customer_id, COUNT(*) FROM orders GROUP BY customer_id", UNSUPPORTED, "one person's"),
     ("SELECT COUNT(*) FROM (SELECT items FROM orders UNION SELECT age FROM customers)", UNSUPPORTED, "people"),
     ("SELECT COUNT(*) FROM orders WHERE EXISTS (SELECT 1 FROM customers)", UNSUPPORTED, ""),
     ("SELECT COUNT(*) FROM (SELECT DISTINCT ON (region) * FROM orders) AS t", UNSUPPORTED, ""),
