@@ -96,8 +96,9 @@ def multiplied(left: str, right: str) -> str:
         f"WHEN {less} * {power(600)} * {more} <= {power(-475)} THEN {zero} ELSE {plain} END"
     )
     one = number(1.0)
+    usual = " AND ".join(f"{side} BETWEEN {number(1e-150)} AND {number(1e150)}" for side in (a, b))
     return (
-        f"CASE WHEN {a} >= {one} AND {b} >= {one} THEN {large} "
+        f"CASE WHEN {usual} THEN {plain} WHEN {a} >= {one} AND {b} >= {one} THEN {large} "
         f"WHEN {a} < {one} AND {b} < {one} THEN {small} ELSE {plain} END"
     )
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Kind,
         Known,
         Let,
+        Named,
         Operand,
         Over,
         Query,
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 SHORT = {2: 400, math.inf: 80}
 """How many characters a value may have that is written as often as it is read: twice at most, or more often."""
+LONGEST_COLUMN = 200
+"""Characters of a column that may be computed again wherever it is read."""
 LONGEST_NAME = 63
 """Bytes. The engine cuts off the rest, and two names would be one."""
 UNICODE = 'COLLATE "C.utf8"'
@@ -113,6 +116,7 @@ class PostgreSQL(Renderer):
         self.numbers = itertools.count()
         self.ranges = Ranges()
         self.columns: list[dict[str, Range]] = [{}]
+        self.longest: list[int] = [0]
         self.operands: list[tuple[str, list[Known], list[Range]]] = []
 
     # -- names and constants ------------------------------------------------------------------------------------------
@@ -347,10 +351,19 @@ class PostgreSQL(Renderer):
         return super().query(query)
 
     def select(self, select: Select) -> str:
+        """Fenced off where a column takes long to compute: the planner would do it wherever the column is read."""
         self.columns.append(self.ranges.of_columns(select.source))
+        self.longest.append(0)
         sql = super().select(select)
         self.columns.pop()
-        return f"{sql} OFFSET 0" if isinstance(select.source, Table) and select.source.name in self.tables else sql
+        is_scan = isinstance(select.source, Table) and select.source.name in self.tables
+        is_long = self.longest.pop() > LONGEST_COLUMN and not select.group_by
+        return f"{sql} OFFSET 0" if is_scan or is_long else sql
+
+    def named(self, column: Named) -> str:
+        sql = super().named(column)
+        self.longest[-1] = max(self.longest[-1], len(sql))
+        return sql
 
     def source(self, source: Source) -> str:
         if isinstance(source, Joined) and source.kind == "FULL" and not _meets_in_a_column(source.on):
