@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from dpsql.errors import ProgrammingError
 from dpsql.expressions.decimals import LITERAL as SHORT_LITERAL
 from dpsql.expressions.decimals import as_decimal, largest
+from dpsql.expressions.mismatches import spoken
 from dpsql.expressions.properties import INT64
 from dpsql.expressions.ranges import EXACT_DECIMAL_DIGITS
 from dpsql.expressions.temporal.constants import OF_ONE_TYPE
@@ -98,7 +99,7 @@ def _as_number(argument: Expression, kinds: Iterable[ColumnType]) -> Expression:
     whole = number is not None and (number * 10**scale).denominator == 1
     if number is None or not (isinstance(kind, Double) or (whole and _fits(number, kind))):
         raise ProgrammingError(
-            f"{argument.value!r} is not a number", at=argument.at, hint="write the number itself, without quotes"
+            f"{argument.value!r} is not {spoken(kind)}", at=argument.at, hint="write the number itself, without quotes"
         )
     return Literal(int(number) if isinstance(kind, Integer) else number, kind, argument.at)
 
