@@ -79,9 +79,7 @@ def _as_truth(argument: Expression) -> Expression:
         truth = TRUTHS.get(str(argument.value).lower())
         if truth is not None:
             return Literal(truth, Boolean(), argument.at)
-    raise ProgrammingError(
-        f"{argument.value!r} is no boolean", at=argument.at, hint="write TRUE or FALSE, or leave the comparison out"
-    )
+    return argument  # refused where it is compared
 
 
 def _as_number(argument: Expression, kinds: Iterable[ColumnType]) -> Expression:
@@ -95,9 +93,7 @@ def _as_number(argument: Expression, kinds: Iterable[ColumnType]) -> Expression:
     scale = kind.scale if isinstance(kind, Decimal) else 0
     whole = number is not None and (number * 10**scale).denominator == 1
     if number is None or not (isinstance(kind, Double) or (whole and _fits(number, kind))):
-        raise ProgrammingError(
-            f"{argument.value!r} is no {kind.name}", at=argument.at, hint="write the number itself, without quotes"
-        )
+        return argument  # refused where it is compared
     return Literal(int(number) if isinstance(kind, Integer) else number, kind, argument.at)
 
 

@@ -73,7 +73,7 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     is_single = release.one_row_per_unit
     counts_alone = all(call.name == "COUNT" for call in release.aggregate.calls)
 
-    expected = expected_of(release.aggregate.source, _groups_and_rows(release.scans, None, request)[1])
+    expected = expected_of(release.aggregate.source, contribution_bounds(release.scans, None, request)[1])
 
     def column_of(measure: Measure) -> str:
         if is_single and isinstance(measure, CountUnits):
