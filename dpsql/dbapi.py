@@ -90,6 +90,7 @@ def connect(
     ledger: str | os.PathLike[str] | None = None,
     query_epsilon: object = None,
     composition: str = "mixed",
+    engine: None = None,
     analyst: str | None = None,
     analyst_epsilon: object = None,
     on_failure: OnFailure = "suspend",
@@ -106,6 +107,7 @@ def connect(
         ledger: the file that keeps the account; beside a file database if left out, and in memory otherwise.
         query_epsilon: what a query costs that does not say; a tenth of epsilon if left out.
         composition: how queries add up: "mixed", or a single rule such as "basic" or "gdp".
+        engine: nothing; the engine follows from the database.
         analyst, analyst_epsilon: whose account it is, and what this analyst may spend of the session's.
         on_failure: a query that fails after its charge suspends its analyst until the data owner resumes; "warn", for
             those who own the data that they ask, only says so.
@@ -129,6 +131,11 @@ def connect(
     >>> conn.budget.remaining.epsilon
     0.5
     """
+    if engine is not None:
+        raise errors.Unsupported(
+            "the engine is that of the database which is opened",
+            hint="leave engine= out: postgresql://... and sc://... open PostgreSQL and Spark",
+        )
     # The engine and the parser are loaded with the first connection, so that importing dpsql stays light.
     from dpsql.session import Session
 

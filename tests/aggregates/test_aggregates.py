@@ -19,6 +19,7 @@ from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars
 from dpsql.aggregates.sum import SUM
 from dpsql.aggregates.table import AGGREGATES, WORDS, by_name, ways_to_ask
 from dpsql.frames.vocabulary import Vocabulary
+from dpsql.resolve.calls import HINT
 from dpsql.resolve.names import kinds_of, names_of
 
 SCHEMA = {
@@ -129,10 +130,8 @@ def test_a_name_cannot_stand_for_two_aggregates() -> None:
         kinds_of(names_of({**AGGREGATES, variance.name: variance}))
 
 
-def test_hints_name_every_way_to_ask(people: dpsql.Connection) -> None:
-    with pytest.raises(dpsql.Unsupported) as refused:
-        people.explain("SELECT REGR_COUNT(x, x) FROM t")
-    assert set(ways_to_ask()) <= set(re.findall(r"\w+", str(refused.value.hint)))
+def test_hints_name_every_way_to_ask() -> None:
+    assert set(ways_to_ask()) <= set(re.findall(r"\w+", HINT))
     assert {"COUNT_IF", "MEDIAN", "MEAN", "REGR_INTERCEPT"} <= set(ways_to_ask())
 
 
