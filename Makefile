@@ -28,8 +28,8 @@ $(TEST): $(RUN)
 	@touch $@
 
 engines: setup  ## install PostgreSQL and Spark, so that their tests are not skipped
-	@test -d /usr/lib/postgresql || command -v initdb >/dev/null || apt-get install -y -qq postgresql
-	@command -v java >/dev/null || apt-get install -y -qq openjdk-17-jre-headless
+	@test -d /usr/lib/postgresql || command -v initdb >/dev/null || (apt-get update -qq && apt-get install -y -qq postgresql)
+	@command -v java >/dev/null || (apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless)
 	@$(BIN)/python -c "import pyspark, grpc" 2>/dev/null || \
 		$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[spark]'
 
