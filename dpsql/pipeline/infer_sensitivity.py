@@ -22,6 +22,7 @@ from dpsql.aggregates.statistic import Matched, Statistic
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import Unsupported
 from dpsql.expressions.elsewhere import INSTEAD
+from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.readable import readable_value
 from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.pipeline.track_units import contribution_bounds
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from dpsql.aggregates.function import Aggregator
+    from dpsql.expressions.tree import Known
     from dpsql.pipeline.public_environment import PublicEnvironment
     from dpsql.pipeline.query_request import QueryRequest
     from dpsql.pipeline.track_units import Tracked, TrackedRelease
@@ -73,6 +75,7 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     is_single = release.one_row_per_unit
     counts_alone = all(call.name == "COUNT" for call in release.aggregate.calls)
 
+    kept = release.knowledge.kept
     expected = expected_of(release.aggregate.source, contribution_bounds(release.scans, None, request)[1])
 
     def column_of(measure: Measure) -> str:
@@ -93,21 +96,23 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
 
     def answered(counted: frozenset[Measure]) -> tuple[Answer, ...]:
         columns.clear()
-        known, drawn = expected, _drawn_by(request)
         context = Context(
-            known=known,
+            known=kept,
             unit_columns=release.unit_columns,
             counted=counted,
             column_of=column_of,
             linear_of=linear_of,
             drawn_as=drawn_as,
-            drawn=drawn,
+            drawn=_drawn_by(request),
             propose=request.propose,
         )
-        # A proposal is about sums and averages where there are any, and about counts where these stand alone.
-        beside = context if counts_alone else replace(context, propose=None)
-        calls = release.aggregate.calls
-        return tuple(_aggregator(call)(call, beside if call.name == "COUNT" else context) for call in calls)
+
+        def seen_by(call: AggregateCall) -> Context:
+            # A proposal is about sums and averages where there are any, and about counts where these stand alone.
+            propose = None if call.name == "COUNT" and not counts_alone else request.propose
+            return replace(context, propose=propose, known=kept if _is_bounded(call, kept) else expected)
+
+        return tuple(_aggregator(call)(call, seen_by(call)) for call in release.aggregate.calls)
 
     # Twice: once to see which counts are taken anyway, so that sums and other counts can lean on them.
     _check_totals(release, answered(frozenset()), [*columns, *statistics])
@@ -118,6 +123,12 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     for answer, call in zip(answers, release.aggregate.calls, strict=True):
         check_proposal(answer, columns, rows, call)
     return _release(release, request, groups, rows, columns, statistics, answers, partition_selection)
+
+
+def _is_bounded(call: AggregateCall, known: Known) -> bool:
+    """Whether all numbers that are aggregated have ends. What a unit is expected to have is for the others alone."""
+    aggregated = (kept_properties(argument, known) for argument in call.arguments)
+    return all(not seen.is_number or None not in (seen.low, seen.high) for seen in aggregated)
 
 
 def _release(
