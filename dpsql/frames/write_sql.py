@@ -50,8 +50,8 @@ def column_key(column: str) -> Key:
 
 def period_key(column: str, period: object) -> Key:
     """
-    >>> period_key("day", "MS").sql, period_key("day", "1w").sql
-    ('DATE_TRUNC(\'month\', "day")', 'DATE_TRUNC(\'week\', "day")')
+    >>> print(period_key("day", "MS").sql, period_key("day", "1w").sql)
+    DATE_TRUNC('month', "day") DATE_TRUNC('week', "day")
     """
     unit = PERIODS.get(str(period)) or PERIODS.get(str(period).lower())
     if unit is None:

@@ -54,8 +54,9 @@ class Parsed:
 
 def parse_sql(request: QueryRequest, public: PublicEnvironment) -> Parsed:
     """
-    >>> from dpsql.pipeline.query_request import Question
-    >>> parse_sql(Question("SELECT COUNT(*) FROM orders WHERE amount > ?", (10,)), None).tree.sql()
+    >>> from dpsql.pipeline.query_request import QueryRequest
+    >>> request = QueryRequest(sql="SELECT COUNT(*) FROM orders WHERE amount > ?", parameters=(10,))
+    >>> parse_sql(request, None).tree.sql()
     'SELECT COUNT(*) FROM orders WHERE amount > 10'
     """
     tree, options = _one_query(request)

@@ -220,6 +220,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "/": [((X, double(-5 * HALF)), Double(), operator.truediv)],
     "//": [((W, divisor), WIDE, cut) for divisor in NOT_ZERO],
     "%": [((W, divisor), WIDE, lambda a, b: a - b * cut(a, b)) for divisor in NOT_ZERO],
+    "double %": [((X, double(5 * HALF)), Double(), lambda a, b: math.fmod(a, b) if math.isfinite(a) else math.nan)],
     "negate": [((X,), Double(), operator.neg), ((C,), CENTS, operator.neg)],
     "&": [((N, N2), Integer(), operator.and_)],
     "|": [((N, N2), Integer(), operator.or_)],
@@ -518,7 +519,7 @@ def select_list(columns: list[str], source: str) -> str:
 
 
 REFUSED = {
-    *((operation, 0) for operation in ("reverse", "levenshtein", "glob")),
+    *((operation, 0) for operation in ("reverse", "levenshtein", "glob", "double %")),
     *((f"regexp_{name}", 0) for name in ("matches", "full_match", "replace", "extract")),
 }
 REFUSED_BY: dict[str, set[tuple[str, int]]] = {

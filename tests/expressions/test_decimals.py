@@ -99,7 +99,7 @@ def expression(rng: random.Random, depth: int) -> str:
         constants = ["0.5", "0.07", "1.0", "2", "10", "0.001", "123.456", "-0.25", "1e0"]
         return rng.choice([*TYPES, *"aamm", *constants])
     patterns = [
-        *("({} + {})", "({} - {})", "({} * {})", "({} % {})", "(- {})", "ABS({})", "ROUND({}, 1)", "FLOOR({})"),
+        *("({} + {})", "({} - {})", "({} * {})", "({} % 0.3)", "(- {})", "ABS({})", "ROUND({}, 1)", "FLOOR({})"),
         *("({} + {})", "({} * {})", "CASE WHEN {} > {} THEN {} ELSE {} END", "COALESCE({}, {})", "({} / 4)"),
         *("LEAST({}, {})", "GREATEST({}, {})", "NULLIF({}, {})", "TRUNC({}, 2)", "CAST({} AS DECIMAL(15, 2))"),
     ]

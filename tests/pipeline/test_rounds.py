@@ -73,7 +73,7 @@ def test_the_cost_is_split_and_explained(people: dpsql.Connection) -> None:
     inner, outer = explained.releases
     assert (inner.reads, outer.reads) == ((), (0,))
     assert inner.epsilon + outer.epsilon == pytest.approx(explained.cost.epsilon)
-    assert "release 2  epsilon 0.1 of the cost; runs after release 1" in str(explained)
+    assert f"release 2  epsilon {outer.epsilon:.6g} of the cost; runs after release 1" in str(explained)
 
 
 def fingerprints(connection: dpsql.Connection, sql: str) -> list[str]:

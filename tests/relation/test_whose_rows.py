@@ -401,7 +401,7 @@ def one_row_whatever_the_join(scans: Any, most: Any, question: Any) -> tuple[int
 
 
 PLANTED: dict[str, list[tuple[Any, str, Any]]] = {
-    "what is unique stays so under a join": [(infer_sensitivity, "_groups_and_rows", one_row_whatever_the_join)],
+    "what is unique stays so under a join": [(track_units, "contribution_bounds", one_row_whatever_the_join)],
     "people are added up over groups": [(infer_sensitivity, "_check_totals", lambda *_: None)],
     "the unit is known by its column alone": [
         (Rows, "key_of", lambda self, value: self.unit_keys.get(getattr(value, "name", ""))),

@@ -24,7 +24,8 @@ from dpsql.engines.duckdb.types import engine_type
 from dpsql.expressions import casts
 from dpsql.expressions.emit import emit
 from dpsql.expressions.lower import SPECIAL
-from dpsql.expressions.lower_special import lower_bracket, lower_literal
+from dpsql.expressions.lower_positions import lower_bracket
+from dpsql.expressions.lower_special import lower_literal
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.temporal import constants as moments
 from dpsql.expressions.tree import Call, Literal, properties_of
