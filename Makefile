@@ -16,6 +16,9 @@ help:  ## show this list
 
 setup: $(TEST)  ## create .venv with everything in it; instantaneous when nothing changed
 
+# In a variable, since a comma would end the argument of a call.
+FOR_TESTS = -e '.[dev,oracles]'
+
 $(RUN): pyproject.toml
 	@echo "setting up .venv with what dpsql needs (about 320 MB) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -24,7 +27,7 @@ $(RUN): pyproject.toml
 
 $(TEST): $(RUN)
 	@echo "adding what the tests need (about 1 GB) ..."
-	@$(call PIP,-e '.[dev,oracles]')
+	@$(call PIP,$(FOR_TESTS))
 	@touch $@
 
 engines: setup  ## install PostgreSQL and Spark, so that their tests are not skipped
