@@ -6,6 +6,7 @@ import logging
 import re
 import warnings
 from contextlib import contextmanager
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, cast
 
 from dpsql.engines.spark.catalog import Place, current_place
@@ -41,6 +42,8 @@ SETTINGS = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }
+RESTART, PAUSE = 60.0, 1.0
+"""Seconds that a question which is paid for waits for a server that went away, and between two tries."""
 PROBES = {
     "try_multiply(try_multiply(id, 4611686018427387904L), 3L) = 0": "it moves constants together",
     "try_add(id + 9223372036854775807L, 1L) IS NULL": "its integers wrap around",
@@ -65,6 +68,25 @@ def own_session(database: object) -> tuple[SparkSession, Place]:
             session, place = given.newSession(), current_place(given)
         _prepare(session)
     return session, place
+
+
+def answers(session: SparkSession) -> bool:
+    try:
+        return len(session.sql("SELECT 1").collect()) == 1
+    except Exception:
+        return False
+
+
+def reached_again(url: str, patience: float) -> tuple[SparkSession, Place]:
+    """Tries for so many seconds: a server that is restarted is back soon."""
+    until = monotonic() + patience
+    while True:
+        try:
+            return own_session(url)
+        except OperationalError:
+            if monotonic() > until:
+                raise
+        sleep(PAUSE)
 
 
 def _without_database(url: str) -> tuple[str, str | None]:
