@@ -22,16 +22,28 @@ from dpsql.schema.types import Integer
 if TYPE_CHECKING:
     from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Known
+    from dpsql.relation.knowledge import Below
     from dpsql.relation.relation import AggregateCall
 
 
 def expected_of(relation: Relation, rows: int) -> Known:
     """What is known of the rows that are kept; ends that are not known are those that `rows` rows of a unit give."""
+    found: dict[int, Known] = {}
+
+    def once(node: Relation) -> Known:
+        if id(node) not in found:
+            found[id(node)] = _expected(node, rows, once)
+        return found[id(node)]
+
+    return once(relation)
+
+
+def _expected(relation: Relation, rows: int, below: Below) -> Known:
     if isinstance(relation, Scan):
         return knowledge_of(relation).kept
-    expected = dict(surviving(relation, lambda below: expected_of(below, rows)))
+    expected = dict(surviving(relation, below))
     if isinstance(relation, PerUnit):
-        known = expected_of(relation.source, rows)
+        known = below(relation.source)
         expected |= {name: _filled(expected[name], _of_rows(call, known, rows)) for name, call in relation.calls}
     return {name: _filled(properties, expected[name]) for name, properties in knowledge_of(relation).kept.items()}
 
@@ -54,6 +66,7 @@ def _filled(properties: Properties, expected: Properties | None) -> Properties:
         return properties
     low = expected.low if properties.low is None else properties.low
     high = expected.high if properties.high is None else properties.high
-    if low is None or high is None or low > high:  # type: ignore[operator]
+    known = low == properties.low and high == properties.high
+    if known or low is None or high is None or low > high:  # type: ignore[operator]
         return properties
     return replace(properties, low=low, high=high)
