@@ -116,4 +116,7 @@ def to_text(amount: Amount) -> str:
 
 
 def from_text(text: str) -> Amount:
-    return math.inf if text == "inf" else Fraction(text)
+    if text == "inf":
+        return math.inf
+    above, _, below = text.partition("/")  # Fraction would read it with a regular expression
+    return Fraction(int(above), int(below or 1))

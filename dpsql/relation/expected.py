@@ -23,29 +23,17 @@ from dpsql.schema.types import Integer
 if TYPE_CHECKING:
     from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Known
-    from dpsql.relation.knowledge import Below
     from dpsql.relation.relation import AggregateCall
 
 
 @once_per_node
 def expected_of(relation: Relation, rows: int) -> Known:
     """What is known of the rows that are kept; ends that are not known are those that `rows` rows of a unit give."""
-    found: dict[int, Known] = {}
-
-    def once(node: Relation) -> Known:
-        if id(node) not in found:
-            found[id(node)] = _expected(node, rows, once)
-        return found[id(node)]
-
-    return once(relation)
-
-
-def _expected(relation: Relation, rows: int, below: Below) -> Known:
     if isinstance(relation, Scan):
         return knowledge_of(relation).kept
-    expected = dict(surviving(relation, below))
+    expected = dict(surviving(relation, lambda below: expected_of(below, rows)))
     if isinstance(relation, PerUnit):
-        known = below(relation.source)
+        known = expected_of(relation.source, rows)
         expected |= {name: _filled(expected[name], _of_rows(call, known, rows)) for name, call in relation.calls}
     return {name: _filled(properties, expected[name]) for name, properties in knowledge_of(relation).kept.items()}
 

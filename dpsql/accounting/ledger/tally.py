@@ -9,7 +9,6 @@ import json
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.exact import Amount, from_text, rounded_up, shortened, to_text
@@ -76,14 +75,12 @@ class Tally:
         described = {"queries": self.queries, "totals": self.totals.to_texts()} | amounts
         return json.dumps(described, sort_keys=True, separators=(",", ":"))
 
-    @staticmethod
-    @lru_cache(maxsize=64)
-    def from_json(text: str) -> Tally:
-        """An account is read more often than it changes."""
+    @classmethod
+    def from_json(cls, text: str) -> Tally:
         described = json.loads(text)
         queries, totals = described.pop("queries"), described.pop("totals")
         amounts = {name: from_text(amount) for name, amount in described.items()}
-        return Tally(queries, PrivacyLoss.from_texts(totals), **amounts)
+        return cls(queries, PrivacyLoss.from_texts(totals), **amounts)
 
 
 def _drift(epsilon: Fraction) -> Amount:
