@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 DOWN = Context(prec=3, rounding=ROUND_FLOOR)
 
 
-class Warning(Exception):  # noqa: A001 - the name is fixed by PEP 249
-    """What an analyst should know about a question that is answered all the same; see Cursor.messages."""
+class Warning(UserWarning):  # noqa: A001 - the name is fixed by PEP 249
+    """What somebody should know about a question or a budget that is accepted all the same; see Cursor.messages."""
 
 
 class Error(Exception):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 import pytest
+import typer
 import yaml
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.completion import CompleteEvent
@@ -512,8 +513,44 @@ def test_budget(run: Run, ledger: Path) -> None:
     assert rows["spent"] == pytest.approx(0.25)
 
 
+def test_the_owner_grants_and_limits(run: Run, ledger: Path) -> None:
+    assert "of 3 spent in 1 query" in run("budget", "grant", 3).out
+    assert "0 of 0.5 spent in 0 queries" in run("budget", "limit", 0.5, "--analyst", "ada").out
+    assert json.loads(run("budget", "--analyst", "ada", "--json").out)["epsilon"] == 0.5
+    assert json.loads(run("budget", "--json").out)["epsilon"] == 3
+    refused = run("budget", "--ledger", ledger, "grant", 1)
+    assert (refused.code, refused.out) == (1, "")
+    assert f"this lowers it: dpsql budget limit 1 --ledger {ledger}" in refused.err
+    assert "analyst" in run("ledger", "show", ledger).out.splitlines()[0]
+
+
+def test_an_analyst_asks_within_a_limit(run: Run, ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("budget", "limit", 0.5, "--analyst", "ada")
+    assert run("query", BY_TOWN, "--epsilon", 0.3, "--analyst", "ada").code == 0
+    monkeypatch.setenv("DPSQL_ANALYST", "ada")
+    refused = run("query", "SELECT COUNT(*) FROM people", "--epsilon", 0.6)
+    assert refused.code == 3
+    assert run("query", "SELECT COUNT(*) FROM people", "--epsilon", 0.6, "--analyst", "bob").code == 0
+
+
+def test_a_session_names_the_budget_on_record_or_none(run: Run, ledger: Path) -> None:
+    refused = run("query", BY_TOWN, "--budget", 5)
+    assert refused.code == 1
+    assert "a budget of epsilon 2 at delta 1e-06 on record" in refused.err
+    assert "dpsql budget grant 5 --ledger people.duckdb.ledger" in refused.err
+
+
+@pytest.mark.filterwarnings("always::dpsql.Warning")
+def test_a_dangerous_budget_warns(run: Run, folder: Path) -> None:
+    ran = run("query", BY_TOWN, "--budget", 100, "--delta", 0.1)
+    assert ran.code == 0
+    little, unprotected = ran.err.splitlines()
+    assert little.startswith("warning: a budget of epsilon 100 protects against little")
+    assert unprotected.startswith("warning: delta 0.1 is the probability")
+
+
 def test_verify(run: Run, ledger: Path) -> None:
-    assert "1 charges, intact" in run("ledger", "verify", ledger).out
+    assert "1 charge, intact" in run("ledger", "verify", ledger).out
     assert json.loads(run("ledger", "verify", ledger, "--json").out)["charges"] == 1
 
 
@@ -625,8 +662,9 @@ def test_the_help_is_that_of_the_docs(command: str, page: str, run: Run, monkeyp
 
 
 def test_the_docs_have_every_command() -> None:
-    names = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
-    assert {command for command, _ in PAGES} == {"", *names, "ledger", "ledger show", "ledger verify", "ledger resume"}
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    inner = {f"{name} {word}" for name, group in commands.items() for word in getattr(group, "commands", ())}
+    assert {command for command, _ in PAGES} == {"", *commands, *inner}
 
 
 def test_the_docs_have_every_variable_and_exit_code() -> None:
