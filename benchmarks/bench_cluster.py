@@ -193,7 +193,8 @@ def run(kind: str, parquet: Path, rows: int) -> None:
         for name, told in times.items():
             print(f"\n{name}: {told}")
             for number, stage in enumerate(asked[name]):
-                print(f"  stage {number}: " + ", ".join(f"{what} {amount:,}" for what, amount in stage.items() if amount))
+                amounts = ", ".join(f"{what} {amount:,}" for what, amount in stage.items() if amount)
+                print(f"  stage {number}: {amounts}")
         print(f"\nthe driver's process had {memory} at most\n", flush=True)
     finally:
         shutil.rmtree(own, ignore_errors=True)

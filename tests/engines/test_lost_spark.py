@@ -81,7 +81,7 @@ def test_executors_and_sessions_that_are_lost(tmp_path: Path) -> None:
     """Spark itself runs again what an executor did not finish. A session that was stopped cannot be made anew."""
     script = Path(__file__).parent / "lost_cluster.py"
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)], check=True, capture_output=True, text=True, timeout=900
+        [sys.executable, str(script), str(tmp_path)], check=True, capture_output=True, text=True, timeout=1800
     )
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["killed"] >= 1
