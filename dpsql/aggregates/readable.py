@@ -45,7 +45,7 @@ def readable_measure(measure: Measure) -> str:
                 + (f", in units of {quantum}" if quantum != 1 else "")
             )
         case Centred(inner):
-            return f"from the middle of what a unit can add: {readable_measure(inner)}"
+            return f"{readable_measure(inner)}, centred"
         case UnitsBeyond(inner):
             return f"units beyond the bound of: {readable_measure(inner)}"
         case OverDistinct(base, inner):
