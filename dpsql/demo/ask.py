@@ -142,7 +142,9 @@ def save_shop(folder: Path) -> str:
     database, schema = folder / "shop.duckdb", folder / SCHEMA.name
     for path in (database, schema):
         if path.exists():
-            raise OperationalError(f"{path} is there already", hint="name another folder, or go on with the shop that is there")
+            raise OperationalError(
+                f"{path} is there already", hint="name another folder, or go on with the shop that is there"
+            )
     folder.mkdir(parents=True, exist_ok=True)
     make_shop(database)
     schema.write_bytes(SCHEMA.read_bytes())
