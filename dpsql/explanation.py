@@ -11,7 +11,9 @@ from dpsql.aggregates.statistic import Matched
 from dpsql.display.card import card, code, facts, figures, folded, grid
 from dpsql.display.numbers import significant
 from dpsql.intervals import for_all, half_width
+from dpsql.pipeline.allocate import SEEKING
 from dpsql.pipeline.counted_reports import CountedReports
+from dpsql.pipeline.seeking import readable_clipped
 from dpsql.result import LEVEL
 
 if TYPE_CHECKING:
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.pipeline.candidates import NoisyMeasure
     from dpsql.pipeline.plan_query import Output
+    from dpsql.pipeline.seeking import Seeking
     from dpsql.relation.reports import Reports
 
+FOUND_ROWS, FOUND_GROUPS = "rows per group", "groups per unit"
 MEASURED = ("measure", "one unit moves a group by", "all groups by", "noise, standard deviation")
 
 
@@ -83,6 +87,8 @@ class ExplainedRelease:
     measures: tuple[ExplainedMeasure, ...]
     statistics: tuple[ExplainedStatistic, ...]
     tests: tuple[ExplainedTest, ...]
+    found: tuple[str, ...] = ()
+    """Which bounds the query finds by itself: then no measure is known yet."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +186,8 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     domain = release.planned.release.domain
     rows = domain.size if output.chosen and domain is not None else 1
     width = half_width(output.estimate, release.noises, for_all(LEVEL, rows))
+    if release.planned.seeking:
+        return ExplainedColumn(output.name, None, "its error is not known before the query has found its bounds")
     if width is None:
         return ExplainedColumn(output.name, width, _note(output.estimate, release))
     if output.chosen and domain is None:
@@ -210,13 +218,20 @@ def _release(release: CalibratedRelease) -> ExplainedRelease:
         pairs=any(isinstance(drawn.statistic, Matched) for drawn in plan.statistics),
         epsilon=float(release.epsilon),
         reads=tuple(sorted({number for part in release.planned.adaptive for number in part.releases})),
-        measures=tuple(_measure(measure, plan.rows) for measure in release.measures),
+        measures=() if release.planned.seeking else tuple(_measure(part, plan.rows) for part in release.measures),
         statistics=tuple(
             ExplainedStatistic(drawn.column, readable_statistic(drawn.statistic), draw.name, draw.note)
             for drawn, draw in release.statistics
         ),
         tests=tuple(ExplainedTest(part.test.clipped, part.most) for part in release.tests),
+        found=tuple(_found(release.planned.seeking)),
     )
+
+
+def _found(seeking: Seeking) -> Iterator[str]:
+    yield from (what for what, is_found in ((FOUND_ROWS, seeking.rows), (FOUND_GROUPS, seeking.groups)) if is_found)
+    for value, (low, high) in seeking.values:
+        yield f"where to clip {readable_clipped(value)} within {float(low):g} to {float(high):g}"
 
 
 def _measure(measure: NoisyMeasure, rows: int) -> ExplainedMeasure:
@@ -290,11 +305,15 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
     elif release.pairs:
         yield "bounds", f"at most {release.max_rows_per_group} rows of a unit on either side of the join, in all"
     else:
-        yield "bounds", f"{release.max_groups} groups per unit, {release.max_rows_per_group} rows per group"
+        groups = "found" if FOUND_GROUPS in release.found else f"{release.max_groups} groups"
+        rows = "found" if FOUND_ROWS in release.found else f"{release.max_rows_per_group} rows"
+        yield "bounds", f"{groups} per unit, {rows} per group"
         most = release.rows_per_unit or 0
         if most > release.max_rows_per_group or (release.keys and most > release.max_groups):
             yield "cut", f"the join gives a unit up to {most} rows: those beyond the bounds do not count"
-    if release.threshold is not None:
+    if release.found:
+        yield "found", f"by the query itself, for {float(SEEKING):.0%} of its cost: {', '.join(release.found)}"
+    if release.threshold is not None and not release.found:
         why = "as asked for" if release.public_keys else "the keys are not public"
         yield "groups", f"shown where the noisy number of units is at least {release.threshold:,}: {why}"
     elif release.keys:

@@ -192,6 +192,7 @@ def declared_rows(table: Table, schema: Schema, engine: Guarantees, *, reports: 
             declared_properties(column),
             engine.never_null(table.name, name) or (name == own and _is_whole_as_unit(column)),
             column.collected,
+            column.auto,
         )
         for name, column in declared.items()
     )

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 Path: TypeAlias = tuple[str, ...]
 
-# Pydantic names the branch of a union in its path; these are the branches of `unit`, and no part of the file.
-COLUMN_BRANCH, PATH_BRANCH = "<column>", "<path>"
+# Pydantic names the branch of a union in its path; these are the branches of `unit` and of bounds that are numbers or
+# found by each query, and no part of the file.
+BRANCHES = COLUMN_BRANCH, PATH_BRANCH, NUMBER_BRANCH, AUTO_BRANCH = "<column>", "<path>", "<number>", "<auto>"
 
 # Pydantic's words for a value of the wrong kind, in ours.
 EXPECTED = {
@@ -94,7 +95,7 @@ def all_problems(error: ValidationError, document: Document) -> SchemaError:
 
 
 def _problem(details: ErrorDetails, document: Document) -> SchemaError:
-    path = tuple(str(part) for part in details["loc"] if part not in (COLUMN_BRANCH, PATH_BRANCH))
+    path = tuple(str(part) for part in details["loc"] if part not in BRANCHES)
     if details["type"] == "schema":
         problem, at, hint = details["ctx"]["rule"]
         return document.error((*path, *at), problem, hint)
