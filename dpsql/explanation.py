@@ -88,7 +88,7 @@ class ExplainedRelease:
     statistics: tuple[ExplainedStatistic, ...]
     tests: tuple[ExplainedTest, ...]
     found: tuple[str, ...] = ()
-    """Which bounds the query finds by itself: then no measure is known yet."""
+    """Which bounds the query finds by itself: until then SQL and measures are those at bounds that are presumed."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def _release(release: CalibratedRelease) -> ExplainedRelease:
         pairs=any(isinstance(drawn.statistic, Matched) for drawn in plan.statistics),
         epsilon=float(release.epsilon),
         reads=tuple(sorted({number for part in release.planned.adaptive for number in part.releases})),
-        measures=() if release.planned.seeking else tuple(_measure(part, plan.rows) for part in release.measures),
+        measures=tuple(_measure(measure, plan.rows) for measure in release.measures),
         statistics=tuple(
             ExplainedStatistic(drawn.column, readable_statistic(drawn.statistic), draw.name, draw.note)
             for drawn, draw in release.statistics
@@ -280,7 +280,7 @@ def _part_line(number: int, release: ExplainedRelease) -> str:
 def _release_lines(release: ExplainedRelease) -> Iterator[str]:
     for name, fact in _release_facts(release):
         yield f"{name:<10} {fact}"
-    for measure in release.measures:
+    for measure in release.measures if not release.found else ():
         yield (
             f"measure    {measure.what}: one unit moves it by "
             f"{significant(measure.linf * measure.quantum, 6)} in a group, "
@@ -354,6 +354,7 @@ def _release_part(release: ExplainedRelease) -> str:
             *(significant(units * measure.quantum, 6) for units in (measure.linf, measure.l1, measure.std)),
         )
         for measure in release.measures
+        if not release.found
     ]
     return (
         facts(_release_facts(release))

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["units", "rows", "sum", "mean", "rank"]
 NEXT_TO_SEEN = 2.0
 """Beside a step that is surely filled, one of so many standard deviations of noise counts as filled too."""
+TAIL, TAIL_BEGINS = 2, 4.0
+"""So many steps a tail goes on unseen, if it was last seen with less than so many times what is surely seen."""
 MOST_TRIED = 40
 """So many of the best bounds are named, in case that some cannot be had."""
 TINY = 1e-300
@@ -54,7 +56,12 @@ class Ladder:
         last = int(filled[-1])
         while last + 1 < len(counts) and counts[last + 1] > NEXT_TO_SEEN * self.noise:
             last += 1
-        return np.where(np.arange(len(counts)) <= last, counts, 0.0)
+        # A tail does not end where it is lost in the noise: it goes on a little, falling at least by half. One that was
+        # far above the noise and is gone on the next step has ended.
+        more = TAIL if counts[last] < TAIL_BEGINS * self.sure else 0
+        for step in range(last + 1, min(last + 1 + more, len(counts))):
+            counts[step] = min(counts[step], counts[step - 1] / 2)
+        return np.where(np.arange(len(counts)) <= last + more, counts, 0.0)
 
     @property
     def middles(self) -> Numbers:
@@ -206,7 +213,9 @@ class _Scene:
         ]
         error = float(np.hypot.reduce(errors)) if errors else wish.noise
         if wish.kind == "mean":
-            return error / max(all_rows * self.part, 1.0)
+            # What does not count is a sample of all: a mean over fewer rows is a little off by itself.
+            counted = max(all_rows * self.part, 1.0)
+            return math.hypot(error / counted, self.typical(sides, wish.power) * math.sqrt((1 - self.part) / counted))
         return float(np.hypot(error, lost * self.typical(sides, wish.power)))
 
     def clip_error(self, wish: Wish, side: Ladder) -> Numbers:

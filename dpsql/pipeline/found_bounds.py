@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.estimate import Formula, Linear, Ratio
 from dpsql.aggregates.measure import CountUnits
 from dpsql.aggregates.table import AGGREGATES
-from dpsql.errors import ProgrammingError
+from dpsql.errors import Error
 from dpsql.intervals import for_all
 from dpsql.mechanisms.clipping import Ladder, Setting, Sides, Wish, best_bounds
 from dpsql.pipeline.allocate import SELECTING
@@ -63,27 +63,17 @@ def with_bounds_found(
     for found in _ranked(calibrated, number, drawn):
         try:
             return _within(calibrated, number, found, public)
-        except ProgrammingError:
+        except Error:
             continue  # too much noise, or too much work: the next best
     return calibrated
 
 
 def _within(calibrated: Calibrated, number: int, found: Found, public: PublicEnvironment) -> Calibrated:
     """All but this release stays as it is, and this release keeps its price and its name in the ledger."""
-    tracked = calibrated.tracked
-    releases = [
-        with_found(release, found) if place == number else release for place, release in enumerate(tracked.releases)
-    ]
-    chosen = calibrated.candidate
-    # The price is settled: what a statistic has, what each release has, and the delta of each selection.
-    price = replace(calibrated.request, statistic_epsilon=calibrated.statistic_epsilon)
-    planned = plan_query(infer_sensitivity(replace(tracked, request=price, releases=tuple(releases)), public), public)
-    totals = [sum(parts, Fraction(0)) * SHY for parts in chosen.parts]
-    again = candidate(chosen.mechanism, planned, chosen.budget, totals)
-    made = with_noise(planned, again, calibrated.reason, public.schema.dataset, calibrated.reserved)
-    old, new = calibrated.releases[number], made.releases[number]
+    made = made_again(calibrated, number, found, public)
+    old = calibrated.releases[number]
     new = replace(
-        new,
+        made.releases[number],
         event=old.event,
         epsilon=old.epsilon,
         delta=old.delta,
@@ -92,8 +82,27 @@ def _within(calibrated: Calibrated, number: int, found: Found, public: PublicEnv
     )
     kept = [new if place == number else release for place, release in enumerate(calibrated.releases)]
     return replace(
-        made, request=calibrated.request, releases=tuple(kept), candidate=chosen, mechanism=calibrated.mechanism
+        made,
+        request=calibrated.request,
+        releases=tuple(kept),
+        candidate=calibrated.candidate,
+        mechanism=calibrated.mechanism,
     )
+
+
+def made_again(calibrated: Calibrated, number: int, found: Found, public: PublicEnvironment) -> Calibrated:
+    """The question as it would be with these bounds of the release, at no more than the price that is settled: what
+    each statistic has, what each release has, and the delta of each selection."""
+    tracked = calibrated.tracked
+    releases = [
+        with_found(release, found) if place == number else release for place, release in enumerate(tracked.releases)
+    ]
+    chosen = calibrated.candidate
+    price = replace(calibrated.request, statistic_epsilon=calibrated.statistic_epsilon)
+    planned = plan_query(infer_sensitivity(replace(tracked, request=price, releases=tuple(releases)), public), public)
+    totals = [sum(parts, Fraction(0)) * SHY for parts in chosen.parts]
+    again = candidate(chosen.mechanism, planned, chosen.budget, totals)
+    return with_noise(planned, again, calibrated.reason, public.schema.dataset, calibrated.reserved)
 
 
 def _ranked(calibrated: Calibrated, number: int, drawn: Mapping[int, Columns | None]) -> Iterator[Found]:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from dpsql.resolve.options import Option, SqlOptions
 
 PRICES = ("epsilon", "delta")
+PRESUMED_GROUPS = 4
+"""Where that is still to be found, noise is chosen as if a unit had so many groups."""
 THRESHOLD, PUBLIC = "LAPLACE_THRESHOLD", "PUBLIC_GROUPS"
 
 
@@ -150,18 +152,18 @@ def _track(
 def contribution_bounds(scans: Collection[Scan], most: int | None, request: QueryRequest) -> tuple[int, int]:
     """What may count of one unit, which has no more than `most` rows if that is known.
 
-    Tables that meet in a query may declare different bounds: the widest count. What is still to be found is 1 here.
+    Tables that meet in a query may declare different bounds: the widest count. What is still to be found is presumed.
     """
     declared = [scan.contribution for scan in bounding_scans(scans)]
-    groups = max(_number(contribution.max_groups) for contribution in declared)
-    rows = max(_number(contribution.max_rows_per_group) for contribution in declared)
+    groups = max(_number(contribution.max_groups, PRESUMED_GROUPS) for contribution in declared)
+    rows = max(_number(contribution.max_rows_per_group, 1) for contribution in declared)
     if most is not None:
         groups, rows = min(groups, most), min(rows, most)
-    return _number(request.max_groups or groups), _number(request.max_rows_per_group or rows)
+    return _number(request.max_groups or groups, PRESUMED_GROUPS), _number(request.max_rows_per_group or rows, 1)
 
 
-def _number(bound: int | str) -> int:
-    return bound if isinstance(bound, int) else 1
+def _number(bound: int | str, presumed: int) -> int:
+    return bound if isinstance(bound, int) else presumed
 
 
 def _is_asked_again(number: int, resolved: Resolved) -> bool:

@@ -1,6 +1,6 @@
 """The ladders on which a query finds its own bounds, as questions about the same rows.
 
-    rows     how many rows a unit has in a group, on average over its groups
+    rows     the most rows that a unit has in a group
     groups   how many groups a unit has rows in
     values   the largest of a unit's values, on either side of an origin
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dpsql.expressions.hold import held, hold_ends
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column
-from dpsql.relation.diagnosis import GROUPS, ROWS, call_of, do, number, step_of, whole
+from dpsql.relation.diagnosis import GROUPS, MOST, ROWS, call_of, number, step_of, whole
 from dpsql.relation.relation import Aggregate, PerUnit, Sought
 from dpsql.schema.types import Boolean, Decimal, Integer
 
@@ -38,10 +38,7 @@ LARGEST, SMALLEST = "_largest", "_smallest"
 
 
 def ladder_of_rows(aggregate: Aggregate, release: int, most: int | None) -> Aggregate:
-    """Rows of a unit in a group, rounded up where its groups have a different number of them."""
-    before = do("-", whole(GROUPS), number(1))
-    mean = do("//", do("+", whole(ROWS), before), whole(GROUPS))
-    return _counted(aggregate, mean, Sought(release=release, what="rows", steps=_numbers(most)))
+    return _counted(aggregate, whole(MOST), Sought(release=release, what="rows", steps=_numbers(most)))
 
 
 def ladder_of_groups(aggregate: Aggregate, release: int, most: int | None) -> Aggregate:
@@ -76,7 +73,7 @@ def limits_of(kind: ColumnType, low: object, high: object) -> tuple[Fraction, Fr
 def _counted(aggregate: Aggregate, value: Expression, sought: Sought) -> Aggregate:
     keys = tuple((f"_d{place}", key) for place, key in enumerate(aggregate.keys))
     by_group = PerUnit(aggregate.source, keys, ((ROWS, call_of("COUNT")),), by_unit_alone=not keys)
-    folded = ((ROWS, call_of("SUM", whole(ROWS))), (GROUPS, call_of("COUNT")))
+    folded = ((MOST, call_of("MAX", whole(ROWS))), (GROUPS, call_of("COUNT")))
     by_unit = PerUnit(by_group, (), folded, by_unit_alone=True)
     steps = [int(step) for step in sought.steps]
     key = step_of(value, steps, len(steps) - 1)
