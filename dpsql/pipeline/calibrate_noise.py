@@ -249,7 +249,7 @@ def _release(
         # Over however many groups, once that is found: they are pure, and have their epsilon together.
         drawings = [PureRelease(statistic_epsilon(planned)) for _ in statistics]
     event = Composed((candidate.events[number], *drawings))
-    part = sum(candidate.parts[number], Fraction(0))
+    part = candidate.part(number)
     delta = candidate.delta * part
     delta += sum((Fraction(privacy_loss(drawing).delta) for drawing in drawings), Fraction(0))
     # Where keys are public, hiding small groups by their noisy number of units needs no delta.

@@ -100,7 +100,7 @@ def made_again(calibrated: Calibrated, number: int, found: Found, public: Public
     chosen = calibrated.candidate
     price = replace(calibrated.request, statistic_epsilon=calibrated.statistic_epsilon)
     planned = plan_query(infer_sensitivity(replace(tracked, request=price, releases=tuple(releases)), public), public)
-    totals = [sum(parts, Fraction(0)) * SHY for parts in chosen.parts]
+    totals = [chosen.part(place) * SHY for place in range(len(releases))]
     again = candidate(chosen.mechanism, planned, chosen.budget, totals)
     return with_noise(planned, again, calibrated.reason, public.schema.dataset, calibrated.reserved)
 

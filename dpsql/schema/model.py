@@ -34,6 +34,7 @@ from dpsql.errors import SchemaError
 from dpsql.schema.problems import (
     AUTO_BRANCH,
     COLUMN_BRANCH,
+    NO_UNIT,
     NUMBER_BRANCH,
     PATH_BRANCH,
     Document,
@@ -486,7 +487,7 @@ class Table(Declared):
                     )
         elif self.unit is None:
             raise complaint(
-                "the table is private and names no unit",
+                NO_UNIT,
                 hint=f"write  unit: {next(iter(self.columns))}  if that column identifies the person; a table without "
                 "one may reach it:  unit: {through: order_id, to: orders.id}",
             )
@@ -588,7 +589,7 @@ class Schema(Declared):
         try:
             return handler(data)
         except ValidationError as error:
-            problem = all_problems(error, info.context or Document())
+            problem = all_problems(error, info.context or Document(), data)
         raise problem
 
 

@@ -28,7 +28,7 @@ LAYERS = (
     {"listing", "session"},
     {"batch"},
     {"explanation"},
-    {"completeness"},
+    {"completeness", "inspection"},
     {"pipeline"},
     {"result"},
     {"intervals"},
@@ -70,6 +70,7 @@ PARTS_OF_STAGES = {
     "allocate": "calibrate_noise",
     "default_share": "calibrate_noise",
     "fingerprint": "calibrate_noise",
+    "seeking": "infer_sensitivity",
     "settle": "run_rounds",
     "notes": "post_process",
 }
@@ -112,7 +113,14 @@ HANDS = {
     **{stage: {"dpsql.pipeline", "dpsql.audit", "dpsql.certify"} for stage in PAID_STAGES},  # their order is held above
     "dpsql.pipeline.settle": PAID,
     "dpsql.pipeline.environment": {*PAID, "dpsql.pipeline.stages", "dpsql.session"},
-    "dpsql.engines.engine": {*PAID, *DOORS, "dpsql.completeness", "dpsql.pipeline.environment", "dpsql.engines"},
+    "dpsql.engines.engine": {
+        *PAID,
+        *DOORS,
+        "dpsql.completeness",
+        "dpsql.inspection",
+        "dpsql.pipeline.environment",
+        "dpsql.engines",
+    },
     "dpsql.engines.duckdb.engine": {*DOORS, "dpsql.engines"},
     "dpsql.engines.post_processor": {*PAID, *DOORS, "dpsql.engines"},
     "dpsql.accounting.ledger.ledger": {*PAID, *DOORS, "dpsql.dbapi", "dpsql.accounting"},
