@@ -34,7 +34,8 @@ def subject_of(planned: Planned, number: int, dataset: str) -> str:
         [part.post_processing, *(subject_of(planned, number, dataset) for number in part.releases)]
         for part in release.adaptive
     ]
-    return _digest(["subject", dataset, release.canonical, read])
+    totals = release.release.aggregate.totals
+    return _digest(["subject", dataset, release.canonical, read, *([totals] if totals else [])])
 
 
 def _digest(parts: list[object]) -> str:

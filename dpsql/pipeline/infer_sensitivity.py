@@ -18,7 +18,7 @@ from dpsql.aggregates.from_middle import from_middle
 from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct
 from dpsql.aggregates.one_of import exclusive_values, linear_of_one, one_of
 from dpsql.aggregates.readable import quantum_of, readable_answer, readable_measure, readable_statistic
-from dpsql.aggregates.release import Bounded, Drawn, Release
+from dpsql.aggregates.release import Bounded, Drawn, Release, levels_of
 from dpsql.aggregates.statistic import Matched, Statistic
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import Unsupported
@@ -122,6 +122,12 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
 
     # Twice: once to see which counts are taken anyway, so that sums and other counts can lean on them.
     _check_totals(release, answered(frozenset()), [*columns, *statistics])
+    if release.aggregate.totals and request.min_units is not None and groups > 1:
+        raise Unsupported(
+            "a least number of units cannot be held in totals: who is in several groups is counted several times",
+            at=release.aggregate.calls[0].at if release.aggregate.calls else None,
+            hint="ask for the totals in a query of their own, without ROLLUP",
+        )
     selecting = release.domain is None or request.min_units is not None
     units_counted = selecting or CountUnits() in columns
     if request.propose is None:
@@ -160,6 +166,7 @@ def _release(
         rows=rows,
         rows_per_unit=release.rows_per_unit[0] if release.across is None else None,
         measures=measures,
+        levels=levels_of(release.aggregate.totals, len(release.aggregate.keys), measures, groups),
         statistics=tuple(Drawn(column, statistic) for statistic, column in statistics.items()),
         answers=answers,
         partition_selection=partition_selection,
