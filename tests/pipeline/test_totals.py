@@ -1,4 +1,4 @@
-"""ROLLUP, CUBE, GROUPING SETS: totals are measured, of everybody, agree with their groups, and say how exact they are."""
+"""ROLLUP, CUBE, GROUPING SETS: totals are measured, of everybody, agree with groups, and say how exact they are."""
 
 from __future__ import annotations
 
@@ -62,8 +62,9 @@ def raw() -> Iterator[duckdb.DuckDBPyConnection]:
         connection.execute("""
             SET threads = 1;
             CREATE TABLE visits (person BIGINT, ward VARCHAR, day DATE, kind BIGINT, cost DOUBLE, fee DECIMAL(9, 2));
-            INSERT INTO visits SELECT i // 2, [NULL, 'a', 'b', 'c'][1 + (i // 2) % 4], DATE '2024-01-01' + CAST((i // 2) % 3 AS INTEGER),
-                (i // 2) % 5 % 4, CASE WHEN i % 7 THEN i * 13 % 101 - 10 END, (i % 9000) / 100 FROM range(4000) AS r(i)""")
+            INSERT INTO visits SELECT i // 2, [NULL, 'a', 'b', 'c'][1 + (i // 2) % 4],
+                DATE '2024-01-01' + CAST((i // 2) % 3 AS INTEGER), (i // 2) % 5 % 4,
+                CASE WHEN i % 7 THEN i * 13 % 101 - 10 END, (i % 9000) / 100 FROM range(4000) AS r(i)""")
         yield connection
 
 
@@ -115,8 +116,8 @@ def test_nobody_moves_a_level_further_than_is_claimed(schema: Any, totals: str) 
         raw.execute("""
             SET threads = 1;
             CREATE TABLE visits (person BIGINT, ward VARCHAR, day DATE, kind BIGINT, cost DOUBLE, fee DECIMAL(9, 2));
-            INSERT INTO visits SELECT i % 4, [NULL, 'a', 'b', 'c', 'd'][1 + i * 3 % 5], DATE '2024-01-01' + CAST(i * 7 % 5 AS INTEGER),
-                i * 11 % 4, CASE WHEN i % 5 THEN i * 7919 % 300 - 100 END, i % 101 FROM range(400) AS r(i)""")
+            INSERT INTO visits SELECT i % 4, [NULL, 'a', 'b', 'c', 'd'][1 + i * 3 % 5],
+                DATE '2024-01-01' + CAST(i * 7 % 5 AS INTEGER), i * 11 % 4, CASE WHEN i % 5 THEN i * 7919 % 300 - 100 END, i % 101 FROM range(400) AS r(i)""")
         with dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6) as connection:
             release = calibrated(connection, sql)
         whole, plan = levels(raw, release), release.planned.release
@@ -146,7 +147,8 @@ def test_a_total_is_of_everybody() -> None:
     }
     with duckdb.connect() as raw:
         raw.execute("""CREATE TABLE t (u BIGINT PRIMARY KEY, k VARCHAR); INSERT INTO t
-            SELECT i, CASE WHEN i < 5000 THEN 'town ' || i % 10 ELSE 'hamlet ' || i // 2 END FROM range(10000) AS r(i)""")
+            SELECT i, CASE WHEN i < 5000 THEN 'town ' || i % 10 ELSE 'hamlet ' || i // 2 END
+            FROM range(10000) AS r(i)""")
         with dpsql.connect(raw, schema=schema, epsilon=10, delta=1e-6) as connection:
             rows = connection.execute("SELECT k, COUNT(*) FROM t GROUP BY ROLLUP (k)", epsilon=1).fetchall()
     shown = {key: number for key, number in rows if key is not None}
@@ -180,7 +182,7 @@ def wide() -> Iterator[tuple[duckdb.DuckDBPyConnection, dpsql.Connection]]:
 
 
 def coverage(wide: Any, mechanism: str, totals: str, epsilon: float, times: int) -> tuple[dict[Any, float], float]:
-    """How often the intervals of COUNT and SUM hold at each level; the error of the last total beside that of a group."""
+    """How often intervals of COUNT and SUM hold at each level; the error of the last total beside that of a group."""
     raw, connection = wide
     sql = f"SELECT COUNT(*), SUM(x) FROM t GROUP BY {totals}"
     release = calibrated(connection, sql, epsilon, mechanism=mechanism)
@@ -256,9 +258,12 @@ def test_the_same_question_is_the_same_answer_and_another_one_is_not(wide: Any) 
 
 
 def test_people_in_several_groups_are_not_counted_for_a_least_number(raw: duckdb.DuckDBPyConnection) -> None:
-    with dpsql.connect(raw, schema=UNKNOWN, epsilon=1, delta=1e-6) as connection:
-        with pytest.raises(dpsql.Unsupported, match="in several groups"):
-            connection.execute(
-                "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (min_privacy_units_per_group = 50) ward, COUNT(*)"
-                " FROM visits GROUP BY ROLLUP (ward)"
-            )
+    sql = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (min_privacy_units_per_group = 50) ward, COUNT(*)"
+        " FROM visits GROUP BY ROLLUP (ward)"
+    )
+    with (
+        dpsql.connect(raw, schema=UNKNOWN, epsilon=1, delta=1e-6) as connection,
+        pytest.raises(dpsql.Unsupported, match="in several groups"),
+    ):
+        connection.execute(sql)
