@@ -117,7 +117,8 @@ def test_nobody_moves_a_level_further_than_is_claimed(schema: Any, totals: str) 
             SET threads = 1;
             CREATE TABLE visits (person BIGINT, ward VARCHAR, day DATE, kind BIGINT, cost DOUBLE, fee DECIMAL(9, 2));
             INSERT INTO visits SELECT i % 4, [NULL, 'a', 'b', 'c', 'd'][1 + i * 3 % 5],
-                DATE '2024-01-01' + CAST(i * 7 % 5 AS INTEGER), i * 11 % 4, CASE WHEN i % 5 THEN i * 7919 % 300 - 100 END, i % 101 FROM range(400) AS r(i)""")
+                DATE '2024-01-01' + CAST(i * 7 % 5 AS INTEGER), i * 11 % 4,
+                CASE WHEN i % 5 THEN i * 7919 % 300 - 100 END, i % 101 FROM range(400) AS r(i)""")
         with dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6) as connection:
             release = calibrated(connection, sql)
         whole, plan = levels(raw, release), release.planned.release
