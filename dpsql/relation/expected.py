@@ -56,6 +56,7 @@ def _filled(properties: Properties, expected: Properties | None) -> Properties:
         return properties
     low = expected.low if properties.low is None else properties.low
     high = expected.high if properties.high is None else properties.high
-    if low is None or high is None or low > high:  # type: ignore[operator]
+    known = low == properties.low and high == properties.high
+    if known or low is None or high is None or low > high:  # type: ignore[operator]
         return properties
     return replace(properties, low=low, high=high)

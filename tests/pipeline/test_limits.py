@@ -245,6 +245,8 @@ TALL = {
     "IN": "SELECT COUNT(*) FROM t WHERE " + within("u IN (SELECT u FROM t WHERE {0})"),
     "values": within("SELECT AVG(x) FROM t WHERE x > ({0})", inner="SELECT AVG(x) FROM t"),
     "per unit": "SELECT COUNT(*) FROM " + within("(SELECT u, MAX(k) AS k FROM {0} GROUP BY u)", inner="t"),
+    "sums per unit": "SELECT SUM(n) FROM "
+    + within("(SELECT u, SUM(n) AS n FROM {0} GROUP BY u)", inner="(SELECT u, COUNT(*) AS n FROM t GROUP BY u)"),
 }
 DOUBLING = {
     "WITH twice": with_queries("SELECT u, k FROM {c} UNION ALL SELECT u, k FROM {c}"),
