@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dpsql.aggregates.final import Answer
     from dpsql.aggregates.measure import Measure
     from dpsql.aggregates.statistic import Statistic
-    from dpsql.mechanisms.additive import Place
     from dpsql.relation.domain import Domain, ListedKeys
     from dpsql.relation.knowledge import Knowledge
     from dpsql.relation.relation import Aggregate
@@ -35,7 +34,7 @@ class Bounded:
     """Of which level of totals it is."""
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> tuple[tuple[int, int], int] | None:
         """Its bundle and its case there, if its values exclude those of others: these have one bound together."""
         measure = self.measure
         return ((self.level, measure.bundle), measure.case) if isinstance(measure, OneOf) else None

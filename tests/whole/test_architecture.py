@@ -71,6 +71,8 @@ PARTS_OF_STAGES = {
     "default_share": "calibrate_noise",
     "fingerprint": "calibrate_noise",
     "settle": "run_rounds",
+    "totals": "add_noise",
+    "reconcile_totals": "estimate_answers",
     "notes": "post_process",
 }
 
