@@ -104,8 +104,8 @@ class CalibratedRelease:
 
     @property
     def threshold(self) -> int | None:
-        """That of the groups; of totals where these are all that is asked for."""
-        return next(iter(self.thresholds.values()), None)
+        """That of the groups, beside which totals have higher ones."""
+        return min(self.thresholds.values(), default=None)
 
     def with_noise_columns(
         self, columns: Mapping[str, np.ndarray], levels: Sequence[NoisyColumns] = ()
@@ -256,7 +256,7 @@ def _release(
         release.canonical,
         [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures],
         [(drawn.column, repr(draw)) for drawn, draw in statistics],
-        next(iter(thresholds.values()), None),
+        min(thresholds.values(), default=None),
         *([sorted(thresholds.items()), release.release.aggregate.totals] if release.release.levels else []),
     ]
     return CalibratedRelease(

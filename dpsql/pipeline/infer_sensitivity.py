@@ -84,12 +84,14 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     def expected() -> Known:
         return expected_of(release.aggregate.source, contribution_bounds(release.scans, None, request)[1])
 
-    def column_of(measure: Measure) -> str:
+    def by_rows(measure: Measure) -> Measure:
+        """Where units have one row each, they are counted by their rows."""
         if is_single and isinstance(measure, CountUnits):
-            measure = CountRows()
-        elif is_single and isinstance(measure, CountUnitsWith):
-            measure = CountValues(measure.argument)
-        return columns.setdefault(measure, f"m{len(columns)}")
+            return CountRows()
+        return CountValues(measure.argument) if is_single and isinstance(measure, CountUnitsWith) else measure
+
+    def column_of(measure: Measure) -> str:
+        return columns.setdefault(by_rows(measure), f"m{len(columns)}")
 
     def drawn_as(statistic: Statistic) -> str:
         return statistics.setdefault(statistic, f"s{len(statistics)}")
@@ -99,7 +101,7 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     exclusive: Mapping[Expression, Place] = {}
 
     def linear_of(measure: Measure) -> Linear:
-        if (part := one_of(measure, exclusive, rows, one_row_per_unit=is_single)) is not None:
+        if (part := one_of(by_rows(measure), exclusive, rows, one_row_per_unit=is_single)) is not None:
             return linear_of_one(part, column_of(part))
         return from_middle(measure, rows, column_of) if units_counted else Linear(((column_of(measure), Fraction(1)),))
 
