@@ -119,20 +119,10 @@ def _empty(table: PostProcessingTable) -> str:
 
 def _view(table: PostProcessingTable) -> str:
     # Registered dates arrive as timestamps, decimals as text.
-    typed = ", ".join(f'CAST({_total(table, name)} AS {kind}) AS "{name}"' for name, kind in table.stored.items())
+    typed = ", ".join(f'CAST("{name}" AS {kind}) AS "{name}"' for name, kind in table.stored.items())
     made = ", ".join(f'CAST({sql} AS {kind}) AS "{name}"' for name, (kind, sql) in table.columns.items())
-    if table.totals:
-        keys = [name for name in table.stored if name.startswith("_k")]
-        typed += "".join(f', GROUPING("{name}") AS _g{number}' for number, name in enumerate(keys))
-    rows = f'SELECT {typed} FROM "_raw{table.name}"{table.totals}'
+    rows = f'SELECT {typed} FROM "_raw{table.name}"'
     return f'CREATE TEMP VIEW "{table.name}" AS SELECT {made or "NULL"} FROM ({rows})'
-
-
-def _total(table: PostProcessingTable, name: str) -> str:
-    """A key as it is, and a measure summed over the groups of a total: 0 where there is none."""
-    if not table.totals or name.startswith("_k"):
-        return f'"{name}"'
-    return f'sum("{name}")' if name.startswith("_") else f'coalesce(sum("{name}"), 0)'
 
 
 def _complaint(error: duckdb.Error) -> ProgrammingError:
