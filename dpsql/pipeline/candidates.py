@@ -119,7 +119,7 @@ def candidate(mechanism: str, planned: Planned, budget: Budget, totals: Sequence
     parts = allocated(planned, columns, kind.falloff)
     if totals is not None:
         parts = tuple(
-            _scaled(one.release.measures, shared, total)
+            _scaled(one.release.noised, shared, total)
             for one, shared, total in zip(planned.releases, parts, totals, strict=True)
         )
     measures: list[tuple[NoisyMeasure, ...]] = []
