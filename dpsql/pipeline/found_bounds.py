@@ -191,8 +191,8 @@ def _size(call: AggregateCall, known: Known) -> float:
     """About how much one row adds to a sum whose values have a range, and are not looked at: half of the most."""
     if not AGGREGATES[call.name].clip_power:
         return 1.0
-    low, high = range_of(kept_properties(call.arguments[0], known))
-    return float(max(abs(low or 0), abs(high or 0))) / 2 or 1.0
+    ends = range_of(kept_properties(call.arguments[0], known))
+    return max(abs(float(end or 0)) for end in ends) / 2 or 1.0
 
 
 def _stds(release: CalibratedRelease) -> dict[str, float]:
