@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dpsql.accounting.budget import Budget
 from dpsql.engine_sql.tree import tables_read
 from dpsql.errors import InterfaceError, InternalError, OperationalError
+from dpsql.pipeline.plan_cache import PlanCache
 from dpsql.pipeline.public_environment import PublicEnvironment
 from dpsql.relation.adaptive_subquery import with_adaptive
 
@@ -30,6 +31,8 @@ class Environment:
     ledger: Ledger
     post_processor: PostProcessor
     process: int = field(default_factory=os.getpid)
+    plans: PlanCache = field(default_factory=PlanCache, init=False, repr=False, compare=False)
+    """Of this schema and this engine: an environment that is made of another one begins without any."""
 
     def public(self) -> PublicEnvironment:
         """What of this everybody may know, now."""
@@ -42,6 +45,7 @@ class Environment:
             post_processor=self.post_processor,
             budget=Budget(budget.filter, budget.tally),
             answers=self.ledger.answers,
+            plans=self.plans,
         )
 
     def check_process(self) -> None:
