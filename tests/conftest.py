@@ -7,6 +7,7 @@ made from the declared schema alone, so a new case file needs no code.
 from __future__ import annotations
 
 import copy
+import os
 import random
 import runpy
 import sys
@@ -29,6 +30,9 @@ from dpsql.pipeline.resolve_names import resolve_names
 from dpsql.relation.relation import Relation
 
 CASES = Path(__file__).parent / "cases"
+
+# Many tests start processes of their own: what one of them has compiled the next one finds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 CASE_FILES = case_files()

@@ -26,6 +26,7 @@ CLOSE = 1e-7
 LEAST = 1e-3
 """No measure has less than this of an equal part: a column to which it brings next to nothing may matter later."""
 FINEST = 1 << 24
+TINY = float(np.finfo(np.float64).tiny)
 
 
 def least_geometric_mean(variances: Variances, importance: Sequence[float], falloff: int) -> NDArray[np.float64]:
@@ -84,6 +85,6 @@ def _errors(variances: Variances, parts: NDArray[np.float64], falloff: int) -> N
 
 def _best(costs: NDArray[np.float64], falloff: int) -> NDArray[np.float64]:
     """The parts for which the sum of cost / part^falloff is least."""
-    roots = np.maximum(costs, np.finfo(np.float64).tiny) ** (1 / (falloff + 1))
+    roots = np.maximum(costs, TINY) ** (1 / (falloff + 1))
     found: NDArray[np.float64] = roots / roots.sum()
     return found

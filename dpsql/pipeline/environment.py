@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dpsql.accounting.budget import Budget
 from dpsql.engine_sql.tree import tables_read
 from dpsql.errors import InterfaceError, InternalError, OperationalError
 from dpsql.pipeline.plan_cache import PlanCache
@@ -36,14 +35,13 @@ class Environment:
 
     def public(self) -> PublicEnvironment:
         """What of this everybody may know, now."""
-        budget = self.ledger.budget
         return PublicEnvironment(
             schema=self.schema,
             guarantees=self.engine.guarantees,
             render=self.engine.render,
             public_rows=EnginePublicRows(self.engine, self.schema),
             post_processor=self.post_processor,
-            budget=Budget(budget.filter, budget.tally),
+            budget=self.ledger.account,
             answers=self.ledger.answers,
             plans=self.plans,
         )

@@ -254,6 +254,19 @@ class Ledger:
             return self._budgets(Book(connection))[0]
 
     @property
+    def account(self) -> Budget:
+        """The dataset's too, for questions that need to know no more than what is spent and what there was."""
+        with self._file.reading() as connection:
+            book = Book(connection)
+            return Budget(self._limit(book), book.tally())
+
+    def _limit(self, book: Book) -> Filter:
+        limit = book.limit(None)
+        if limit is None:
+            raise _nothing_recorded(self._file.path)
+        return filter_named(*limit)
+
+    @property
     def analyst_budget(self) -> Budget | None:
         """That of this ledger's analyst, if one is on record."""
         with self._file.reading() as connection:
@@ -334,14 +347,10 @@ class Ledger:
 
     def _budgets(self, book: Book) -> list[Budget]:
         """The dataset's, and the analyst's if one is on record."""
-        total = book.budget(None)
-        if total is None:
-            raise _nothing_recorded(self._file.path)
-        suspended = tuple(book.suspensions())
-        budgets = [Budget(_filter_of(total), book.tally(), self.charges, suspended)]
-        own = None if self.analyst is None else book.budget(self.analyst)
+        budgets = [Budget(self._limit(book), book.tally(), self.charges, tuple(book.suspensions()))]
+        own = None if self.analyst is None else book.limit(self.analyst)
         if own is not None:
-            budgets.append(Budget(_filter_of(own), book.analyst_tally(self.analyst)))
+            budgets.append(Budget(filter_named(*own), book.analyst_tally(self.analyst)))
         return budgets
 
 
