@@ -58,6 +58,7 @@ TABLE = """
     CREATE TABLE orders (
         customer_id INTEGER, region VARCHAR, product VARCHAR, day DATE, amount DOUBLE, quantity INTEGER
     )"""
+ROWS = "INSERT INTO orders SELECT i, 'north', 'pen', DATE '2025-05-05', 5, 5 FROM range(1000) AS r(i)"
 QUESTIONS = {
     "ten aggregates by region": """
         SELECT region, COUNT(*), COUNT(amount), COUNT(DISTINCT customer_id), SUM(amount), AVG(amount), SUM(quantity),
@@ -144,9 +145,7 @@ def shell_time(folder: str) -> float:
 def make_shop(folder: str) -> None:
     with duckdb.connect(str(Path(folder) / "shop.duckdb")) as database:
         database.execute(TABLE)
-        database.execute(
-            "INSERT INTO orders SELECT i, 'north', 'pen', DATE '2025-05-05', 5, 5 FROM range(1000) AS r(i)"
-        )
+        database.execute(ROWS)
     (Path(folder) / "shop.yaml").write_text(json.dumps(SCHEMA), encoding="utf-8")
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -9,16 +10,17 @@ from typing import Annotated
 
 import typer
 
-from dpsql.cli.accounts import budget, ledger_app
+from dpsql.cli.accounts import budget_app, ledger_app
 from dpsql.cli.audit import audit
 from dpsql.cli.certify import certify
-from dpsql.cli.errors import exit_code, show_error
+from dpsql.cli.errors import exit_code, show_error, show_warning
 from dpsql.cli.practice import practice
 from dpsql.cli.questions import explain, query, shell
 from dpsql.cli.randomize import randomize
 from dpsql.cli.schemas import check, init
 from dpsql.errors import Error
 
+INTERRUPTED = 130
 # Plain help and plain tracebacks: the same on every terminal, and in docs/cli.md.
 app = typer.Typer(
     name="dpsql",
@@ -75,16 +77,21 @@ app.command()(randomize)
 app.command()(query)
 app.command()(explain)
 app.command()(shell)
-app.command()(budget)
+app.add_typer(budget_app, name="budget")
 app.add_typer(ledger_app, name="ledger")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else list(arguments)
+    warnings.showwarning = lambda message, *_, **__: show_warning(message)
     try:
         app(given, prog_name="dpsql")
     except Error as problem:
         show_error(problem, as_json="--json" in given)
         sys.exit(exit_code(problem))
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:  # by Ctrl-C, which typer ends with without a word
+            print("Interrupted. What was charged stays charged: see dpsql budget", file=sys.stderr)
+        raise
     except BrokenPipeError:  # whoever reads has seen enough, as in `dpsql demo | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
