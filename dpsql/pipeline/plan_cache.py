@@ -3,7 +3,8 @@
 A literal decides bounds, public groups and notes, so another literal is another question. Up to plan_query everything
 follows from the request, the declaration and the database's guarantees, which stay as they are in a session; unless the
 question asked for what may be another tomorrow, public rows or the value of a constant expression: then it is planned
-anew each time. The account has no part in a plan: calibrate_noise sees it as it stands.
+anew each time. The account has no part in a plan, which is made without a look at it: calibrate_noise sees it as it
+stands.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dpsql.accounting.budget import Budget
+from dpsql.accounting.ledger.tally import Tally
+from dpsql.errors import InternalError
 from dpsql.limits import LONGEST_KEPT_QUERY, MOST_KEPT_PLANS
 
 if TYPE_CHECKING:
@@ -52,6 +56,8 @@ class PlanCache:
             public,
             public_rows=WatchedRows(public.public_rows, asked),
             post_processor=WatchedConstants(public.post_processor, asked),
+            budget=Budget(public.budget.filter, Tally()),
+            answers=NoAnswers(),
         )
         found = plan(request, watched)
         if key is not None and not asked:
@@ -69,12 +75,23 @@ def _key(request: QueryRequest, public: PublicEnvironment) -> str | None:
     """All that the plan follows from and that may differ within a session; None where it is not worth keeping."""
     if not all(map(_is_plain, request.parameters)):
         return None
-    key = f"{public.budget.filter.delta} {request!r}"
+    key = f"{public.budget.filter!r} {request!r}"
     return key if len(key) <= LONGEST_KEPT_QUERY else None
 
 
 def _is_plain(value: object) -> bool:
     return type(value) in PLAIN or (type(value) is tuple and all(map(_is_plain, value)))
+
+
+@dataclass(frozen=True)
+class NoAnswers:
+    """A plan that depended on earlier answers could not be kept."""
+
+    def recall(self, fingerprint: str) -> str | None:
+        raise InternalError("a question was planned by what was answered before")
+
+    def first(self, subject: str) -> str | None:
+        raise InternalError("a question was planned by what was answered before")
 
 
 @dataclass(frozen=True)
