@@ -49,6 +49,10 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that takes `sql_case` runs once for every case of every file."""
     if "sql_case" in metafunc.fixturenames:
