@@ -15,6 +15,7 @@ import duckdb
 from dpsql.engines.cells import Cells, fetch_cells
 from dpsql.engines.duckdb.lock import lock
 from dpsql.errors import ProgrammingError
+from dpsql.limits import MOST_KEPT_PLANS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,10 +59,22 @@ class PostProcessor:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._connection = _locked_connection()
+        self._described: dict[tuple[str, ...], tuple[tuple[str, str], ...]] = {}
 
     def describe(self, sql: str, tables: Sequence[PostProcessingTable]) -> tuple[tuple[str, str], ...]:
-        """The names and types of the post-processing's columns; raises ProgrammingError if it makes no sense."""
-        return tuple((str(name), str(kind)) for name, kind, *_ in self._with_empty(tables, f"DESCRIBE {sql}"))
+        """The names and types of the post-processing's columns; raises ProgrammingError if it makes no sense.
+
+        They follow from these texts alone, which are often the same where literals below the aggregates differ.
+        """
+        key = (sql, *map(_empty, tables))
+        known = self._described.get(key)
+        if known is None:
+            rows = self._with_empty(tables, f"DESCRIBE {sql}")
+            known = tuple((str(name), str(kind)) for name, kind, *_ in rows)
+            if len(self._described) >= MOST_KEPT_PLANS:
+                self._described.clear()
+            self._described[key] = known
+        return known
 
     def constants(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a query that reads no table."""
