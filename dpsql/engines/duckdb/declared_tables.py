@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.engines.duckdb.types import declared_type, fits, is_total, read_as, valid_text
+from dpsql.engines.duckdb.types import READ_OTHERWISE, declared_type, fits, is_total, read_as, valid_text
 from dpsql.engines.quoting import quoted
 from dpsql.errors import SchemaError
 from dpsql.source import did_you_mean
@@ -113,4 +113,4 @@ def _read(found: Found, own: str, declared: ColumnType, copied: bool) -> str:
     sql, stored = quoted(own), found.columns[own]
     if copied:
         return read_as(valid_text(sql) if stored == "VARCHAR" else sql, stored, declared)
-    return read_as(sql, stored, declared) if stored == "TIMESTAMP_NS" else sql
+    return read_as(sql, stored, declared) if stored in READ_OTHERWISE else sql
