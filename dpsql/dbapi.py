@@ -424,7 +424,7 @@ class Cursor:
     @property
     def notes(self) -> tuple[str, ...]:
         """What bounding left out, how rows were chosen, which columns are mostly noise."""
-        return self.result.notes
+        return () if self._listing is not None else (self._explanation or self.result).notes
 
     def df(self) -> pd.DataFrame:
         return self.result.df() if self._listing is None else self._listing.df()
