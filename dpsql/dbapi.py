@@ -482,6 +482,10 @@ class Cursor:
     def _session(self) -> Session:
         if self._closed:
             raise errors.InterfaceError("the cursor is closed", hint="ask the connection for another")
+        if self.connection._session is None:
+            raise errors.InterfaceError(
+                "the connection is closed", hint="read answers before it is closed, with df() or fetchall()"
+            )
         return self.connection.session
 
     def _rows(self) -> list[tuple[Any, ...]]:
