@@ -36,8 +36,10 @@ FITTING: dict[type, set[str]] = {
     Text: {"VARCHAR", "ENUM", "UUID"},
     Boolean: {"BOOLEAN"},
     Date: {"DATE"},
-    Timestamp: {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "DATE"},
+    Timestamp: {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "DATE"},
 }
+READ_OTHERWISE = {"TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"}
+"""What a plain cast would read as something else, or by the settings of a connection."""
 # Types whose different values stay different as the declared type: the others are rounded when they are read.
 APART: dict[type, set[str]] = {
     Double: {"FLOAT", "DOUBLE"},
@@ -115,6 +117,9 @@ def read_as(column: str, stored: str, declared: ColumnType) -> str:
     """The stored column as the declared type, NULL where a value does not fit: it fails for no value."""
     if stored == "TIMESTAMP_NS":
         return f"TRY_CAST({_microsecond(column)} AS {engine_type(declared)})"
+    if stored == "TIMESTAMP WITH TIME ZONE":
+        # The moment in UTC, whatever the zone of a connection; an infinite one has none.
+        return f"TRY(make_timestamp(epoch_us({column})))"
     return f"TRY_CAST({column} AS {engine_type(declared)})"
 
 
