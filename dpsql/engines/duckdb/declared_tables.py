@@ -111,6 +111,6 @@ def declared_columns(table: Table, found: Found, *, copied: bool) -> str:
 
 def _read(found: Found, own: str, declared: ColumnType, copied: bool) -> str:
     sql, stored = quoted(own), found.columns[own]
-    if copied:
-        return read_as(valid_text(sql) if stored == "VARCHAR" else sql, stored, declared)
-    return read_as(sql, stored, declared) if stored == "TIMESTAMP_NS" else sql
+    if stored == "VARCHAR" and not copied:
+        return sql
+    return read_as(valid_text(sql) if stored == "VARCHAR" else sql, stored, declared)

@@ -112,10 +112,18 @@ def declared_type(stored: str) -> str | None:
 
 
 def read_as(column: str, stored: str, declared: ColumnType) -> str:
-    """The stored column as the declared type, NULL where a value does not fit: it fails for no value."""
+    """The stored column as the declared type, NULL where a value does not fit: it fails for no value.
+
+    A cast that has nothing to try keeps what the engine knows of the column, such as that it is never NULL.
+    """
     if stored == "TIMESTAMP_NS":
         return f"TRY_CAST({_microsecond(column)} AS {engine_type(declared)})"
-    return f"TRY_CAST({column} AS {engine_type(declared)})"
+    return f"{'' if _always_fits(declared, stored) else 'TRY_'}CAST({column} AS {engine_type(declared)})"
+
+
+def _always_fits(declared: ColumnType, stored: str) -> bool:
+    name = stored.partition("(")[0]
+    return name in DIGITS if isinstance(declared, Integer) else isinstance(declared, Double) and fits(declared, stored)
 
 
 def valid_text(column: str) -> str:

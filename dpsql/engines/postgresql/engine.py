@@ -59,6 +59,7 @@ LONGEST_WAIT = "1h"
 
 class PostgreSQLEngine:
     copied = False
+    rows_stay = False
 
     def __init__(self, connection: psycopg.Connection, url: str, place: str, schema: Schema) -> None:
         """Raises SchemaError unless every declared table and column is there, with a type that fits."""

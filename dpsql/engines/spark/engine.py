@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 class SparkEngine:
     copied = False
+    rows_stay = False
 
     def __init__(self, session: SparkSession, place: Place, schema: Schema, *, remote: bool) -> None:
         """Raises SchemaError unless every declared table and column is there, with a type that fits."""
