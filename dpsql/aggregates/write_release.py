@@ -23,11 +23,13 @@ from dpsql.aggregates.measure import (
     CountUnits,
     CountUnitsWith,
     CountValues,
+    OneOf,
     OverDistinct,
     SumValues,
     UnitsBeyond,
     read_by,
 )
+from dpsql.aggregates.write_bundles import cases_of_rows, values_of_bundles
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
 from dpsql.engine_sql.build import SALT, UNIT, all_of, apply, count, fields, finite, integer, select, test, total, when
 from dpsql.engine_sql.tree import Blank, Derived, Field, Fold, Joined, Named, Ordered, Over, Select
@@ -91,18 +93,22 @@ class Writer:
     def sums(self, measures: list[tuple[str, ByUnit]]) -> Query:
         release = self.release
         inputs = {name: part for name, measure in measures if (part := read_by(measure)) is not None}
-        columns = self.value_columns(inputs)
+        columns = self.value_columns(inputs, [name for name, part in measures if isinstance(part, OneOf)])
         values = {name: part for name, part in inputs.items() if columns[name] == name}
         rows = self.value_rows(values)
         if release.one_row_per_unit:
             totals = [Named(saturated(row_total(columns.get(name, name), part)), name) for name, part in measures]
-            return self.by_keys(totals, rows)
+            seen = [*release.key_names, *values]
+            return self.by_keys(totals, with_columns(rows, seen, list(cases_of_rows(measures))))
         first = self.is_first(GROUP_RANK, release.groups)
         if release.ranked_by_row:
             below = [*fields([UNIT]), *self.shown_keys, *fields(values)]
             rows = select(below, select([*below, self.group_rank("dense_rank")], rows), first)
         partials = [partial for name, part in measures for partial in part.partial(name, columns.get(name, name))]
-        by_unit = select([*fields([UNIT]), *self.shown_keys, *partials], rows, group_by=[Field(UNIT), *self.keys])
+        grouping = [Field(UNIT), *self.keys]
+        by_unit: Query = select([*fields([UNIT]), *self.shown_keys, *partials], rows, group_by=grouping)
+        seen = [UNIT, *release.key_names, *(partial.name for partial in partials)]
+        by_unit = with_columns(by_unit, seen, list(values_of_bundles(measures)))
         kept = [Named(part.bounded(name, release.rows), name) for name, part in measures]
         totals = [Named(saturated(total(Field(name))), name) for name, _ in measures]
         if not release.ranked or release.ranked_by_row:
@@ -110,7 +116,7 @@ class Writer:
         bounded = select([*self.shown_keys, *kept, self.group_rank("row_number")], by_unit)
         return self.by_keys(totals, bounded, first)
 
-    def value_columns(self, inputs: Mapping[str, Input]) -> dict[str, str]:
+    def value_columns(self, inputs: Mapping[str, Input], exclusive: Collection[str]) -> dict[str, str]:
         """The column that has the values of each: what is counted is what is summed, if that is NULL where it is."""
         sums = {
             part.argument: name
@@ -118,7 +124,7 @@ class Writer:
             if isinstance(part, SumValues) and not part.null_is_zero and self.is_finite(part.argument)
         }
         return {
-            name: name if isinstance(part, SumValues) else sums.get(part.argument, name)
+            name: name if isinstance(part, SumValues) or name in exclusive else sums.get(part.argument, name)
             for name, part in inputs.items()
         }
 
@@ -271,7 +277,16 @@ def row_total(column: str, measure: ByUnit) -> Term:
             return measure.sum_centred(clamped)
         case Centred(inner):
             return measure.moved(apply("coalesce", row_total(column, inner), integer(0)), count(), 1)
+        case OneOf(inner):
+            # A row counts for its first case alone, whatever an engine makes of the conditions.
+            own = when(test("=", Field(measure.case_of_row), integer(measure.case)), Field(column))
+            return count(own) if isinstance(inner, CountValues) else inner.sum_centred(own)
         case UnitsBeyond(SumValues()):
             return total(measure.outside(Field(column, kind=Integer()), 1))
         case UnitsBeyond():
             return integer(0)  # one row is never too many
+
+
+def with_columns(below: Query, names: Sequence[str], more: list[Named]) -> Query:
+    """The same rows with columns that are computed from theirs."""
+    return select([*fields(names), *more], below) if more else below

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import duckdb
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     Columns = Mapping[str, np.ndarray]
     Data: TypeAlias = "Columns | Lasting | None"
 
+Found = TypeVar("Found")
+
 # The analyst's own SQL runs here, so nothing outside this memory may be reached.
 # Given when the database is made, settings hold for every cursor of it.
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
@@ -35,6 +37,9 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
     "allow_community_extensions": False,
 }
+
+
+NO_COLUMN = '"NULL" INTEGER'
 
 
 @dataclass(frozen=True)
@@ -75,15 +80,22 @@ class PostProcessor:
 
     def describe(self, sql: str, tables: Sequence[PostProcessingTable]) -> tuple[tuple[str, str], ...]:
         """The names and types of the post-processing's columns; raises ProgrammingError if it makes no sense."""
-        rows = self.run(f"DESCRIBE {sql}", tables, [None] * len(tables)).rows
-        return tuple((str(row[0]), str(row[1])) for row in rows)
+        return tuple((str(name), str(kind)) for name, kind, *_ in self._with_empty(tables, f"DESCRIBE {sql}"))
 
     def constants(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a query that reads no table."""
-        return self.run(sql, [], []).rows
+        return self._with_empty([], sql)
 
     def close(self) -> None:
         self._connection.close()
+
+    def _with_empty(self, tables: Sequence[PostProcessingTable], sql: str) -> list[tuple[Any, ...]]:
+        def asked(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+            for table in tables:
+                cursor.execute(_empty(table))
+            return cursor.execute(sql).fetchall()
+
+        return self._with_cursor(asked)
 
     def rows_kept(self, table: str) -> int:
         """How many rows a lasting table has, which was read."""
@@ -91,26 +103,29 @@ class PostProcessor:
 
     def run(self, sql: str, tables: Sequence[PostProcessingTable], data: Sequence[Data]) -> PostProcessed:
         """The post-processing over the tables filled with these columns; None leaves a table empty."""
+
+        def finished(cursor: duckdb.DuckDBPyConnection) -> PostProcessed:
+            for table, columns in zip(tables, data, strict=True):
+                cursor.execute(_empty(table) if columns is None else self._view(cursor, table, columns))
+            described, cells = fetch_cells(cursor, sql)
+            return PostProcessed(tuple(name for name, _ in described), tuple(kind for _, kind in described), cells)
+
+        return self._with_cursor(finished)
+
+    def _with_cursor(self, work: Callable[[duckdb.DuckDBPyConnection], Found]) -> Found:
+        """A cursor has temporary tables and views of its own, so that questions do not meet."""
         problem = None
         with self._lock:
-            # A cursor has temporary views of its own, so questions do not meet.
             cursor = self._connection.cursor()
             try:
-                for table, columns in zip(tables, data, strict=True):
-                    cursor.execute(self._view(cursor, table, columns))
-                described, cells = fetch_cells(cursor, sql)
-                return PostProcessed(tuple(name for name, _ in described), tuple(kind for _, kind in described), cells)
+                return work(cursor)
             except duckdb.Error as error:
                 problem = _complaint(error)
             finally:
                 cursor.close()
         raise problem
 
-    def _view(self, cursor: duckdb.DuckDBPyConnection, table: PostProcessingTable, data: Data) -> str:
-        if data is None:
-            # Types are all that a description needs; the expressions would take most of its time.
-            empty = ", ".join(f'CAST(NULL AS {kind}) AS "{name}"' for name, (kind, _) in table.columns.items())
-            return f'CREATE TEMP VIEW "{table.name}" AS SELECT {empty or "NULL"} WHERE false'
+    def _view(self, cursor: duckdb.DuckDBPyConnection, table: PostProcessingTable, data: Columns | Lasting) -> str:
         if isinstance(data, Lasting):
             rows = f"(FROM {self._copy(cursor, table, data).name})"
         else:
@@ -138,6 +153,12 @@ def _locked_connection() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config=SETTINGS)
     lock(connection)
     return connection
+
+
+def _empty(table: PostProcessingTable) -> str:
+    """Types are all that a description needs; the expressions would take most of its time."""
+    columns = ", ".join(f'"{name}" {kind}' for name, (kind, _) in table.columns.items())
+    return f'CREATE TEMP TABLE "{table.name}" ({columns or NO_COLUMN})'
 
 
 def _typed(table: PostProcessingTable) -> str:

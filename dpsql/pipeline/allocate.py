@@ -16,14 +16,15 @@ import numpy as np
 
 from dpsql.aggregates.estimate import Formula, Linear, Ratio
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.weights import as_fractions, least_geometric_mean, least_worst_ratio
+from dpsql.mechanisms.weights import as_fractions, least_geometric_mean, least_worst_ratio, together
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from dpsql.aggregates.estimate import Estimate
     from dpsql.aggregates.release import Release
+    from dpsql.mechanisms.weights import Places
     from dpsql.pipeline.plan_query import Planned, PlannedRelease
 
 Place: TypeAlias = tuple[int, str]
@@ -50,8 +51,8 @@ class Wanted:
         return math.log(max(math.fsum(square * stds[place] ** 2 for place, square in self.squares.items()), 1e-300))
 
 
-def allocated(planned: Planned, falloff: int) -> tuple[tuple[Fraction, ...], ...]:
-    """For each release the parts of its measures; all of them add up to 1."""
+def allocated(planned: Planned, columns: Sequence[Wanted], falloff: int) -> tuple[tuple[Fraction, ...], ...]:
+    """For each release the parts of its measures, at which these columns do best; all of them add up to 1."""
     # One unit's effect on all groups is l0 linf in L1, for Laplace noise, and sqrt(l0) linf in L2, for Gaussian.
     moved = {
         (number, part.column): float(part.l0) ** falloff * float(part.linf) ** 2
@@ -60,22 +61,36 @@ def allocated(planned: Planned, falloff: int) -> tuple[tuple[Fraction, ...], ...
         for part in one.release.measures
     }
     rows = [
-        ([column.squares.get(place, 0.0) * moved[place] for place in moved], column.importance)
-        for column in wanted(planned)
+        ([column.squares.get(place, 0.0) * moved[place] for place in moved], column.importance) for column in columns
     ]
     noisy = [(row, importance) for row, importance in rows if any(row)]
     parts = np.full(len(moved), 1 / max(1, len(moved)))
     if noisy:
         best = least_geometric_mean if planned.request.weights is None else least_worst_ratio
-        parts = best(np.array([row for row, _ in noisy]), [importance for _, importance in noisy], falloff)
+        importance = [importance for _, importance in noisy]
+        parts = best(np.array([row for row, _ in noisy]), importance, falloff, _cases(planned, moved))
     return _by_release(planned, dict(zip(moved, parts.tolist(), strict=True)))
+
+
+def _cases(planned: Planned, measures: Iterable[Place]) -> Places:
+    """Where each of these measures stands among those that exclude each other."""
+    releases = enumerate(one.release for one in planned.releases)
+    placed = {(number, part.column): part.place for number, release in releases for part in release.measures}
+    bundles: dict[object, int] = {}
+
+    def of(measure: Place) -> tuple[int, int]:
+        bundle, case = placed[measure] or (measure[1], 0)
+        return bundles.setdefault((measure[0], bundle), len(bundles)), case
+
+    return [of(measure) for measure in measures]
 
 
 def _by_release(planned: Planned, parts: dict[Place, float]) -> tuple[tuple[Fraction, ...], ...]:
     for number, one in enumerate(planned.releases):
         if (selection := one.release.partition_selection) is not None:
-            _raise_selection((number, selection), {place for place in parts if place[0] == number}, parts)
-    exact = dict(zip(parts, as_fractions(np.array(list(parts.values()))), strict=True))
+            _raise_selection((number, selection), [place for place in parts if place[0] == number], parts, planned)
+    fractions = as_fractions(np.array(list(parts.values())), _cases(planned, parts)) if parts else ()
+    exact = dict(zip(parts, fractions, strict=True))
     diagnosing = sum(map(is_diagnosing, planned.releases))
     each = _diagnosing_of_measures(planned) / max(1, diagnosing)
     left = 1 - each * diagnosing
@@ -110,8 +125,8 @@ def statistic_count(planned: Planned) -> int:
     return sum(len(one.release.statistics) for one in planned.releases)
 
 
-def _raise_selection(selection: Place, release: set[Place], parts: dict[Place, float]) -> None:
-    whole = math.fsum(parts[place] for place in release)
+def _raise_selection(selection: Place, release: list[Place], parts: dict[Place, float], planned: Planned) -> None:
+    whole = together(np.array([parts[place] for place in release]), _cases(planned, release))
     least = LEAST_FOR_SELECTION * whole
     if parts[selection] >= least or len(release) == 1:
         return
@@ -174,11 +189,13 @@ def _squares(estimate: Estimate, number: int, release: Release) -> dict[Place, f
     """Of a linear answer the squared weights; of a ratio N/D those of N - y D, on average over where y may lie."""
     measured = {part.column for part in release.measures}
     if isinstance(estimate, Ratio):
-        above, below = dict(estimate.above.weights), dict(estimate.below.weights)
-        low, high = estimate.low or 0, estimate.high or 0
+        above, below = (
+            {name: float(weight) for name, weight in side.weights} for side in (estimate.above, estimate.below)
+        )
+        low, high = float(estimate.low or 0), float(estimate.high or 0)
         middle, spread = (low + high) / 2, (high - low) ** 2 / 12
         found = {
-            name: float((above.get(name, 0) - middle * below.get(name, 0)) ** 2 + spread * below.get(name, 0) ** 2)
+            name: (above.get(name, 0.0) - middle * below.get(name, 0.0)) ** 2 + spread * below.get(name, 0.0) ** 2
             for name in above | below
         }
     else:

@@ -15,8 +15,8 @@ from dpsql.accounting.events import Composed, Event, PureRelease, Repeated
 from dpsql.accounting.filters import RESERVED_SHARE, Basic
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.additive import Allowance, Share
-from dpsql.pipeline.allocate import allocated, asked_count, diagnosing_part, statistic_count, wanted
+from dpsql.mechanisms.additive import Allowance, Share, joint_part
+from dpsql.pipeline.allocate import Wanted, allocated, asked_count, diagnosing_part, statistic_count, wanted
 from dpsql.statistics.draw import Refund
 from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS
 
@@ -69,6 +69,11 @@ class Candidate:
     statistics: Event
     budget: Budget = field(repr=False)
 
+    def part(self, number: int) -> Fraction:
+        """What a release has of the budget for measures."""
+        bounds = [measure.bounded for measure in self.measures[number]]
+        return joint_part(_shares(bounds, self.parts[number]))
+
     @property
     def share(self) -> float:
         """The part of the session that it takes, statistics included."""
@@ -110,12 +115,13 @@ def candidate(mechanism: str, planned: Planned, budget: Budget) -> Candidate:
     kind = ADDITIVE[mechanism]
     delta = curve_delta(planned, budget.filter) if MECHANISMS[mechanism].needs_delta else Fraction(0)
     allowance = Allowance(measures_epsilon(planned), delta, budget.filter)
-    parts = allocated(planned, kind.falloff)
+    columns = wanted(planned)
+    parts = allocated(planned, columns, kind.falloff)
     measures: list[tuple[NoisyMeasure, ...]] = []
     events: list[Event] = []
     for release, shared in zip(planned.releases, parts, strict=True):
         bounds = release.release.measures
-        shares = [Share(bounded.l0, part) for bounded, part in zip(bounds, shared, strict=True)]
+        shares = _shares(bounds, shared)
         doses, event = kind.calibrate(allowance, shares) if shares else ([], Composed(()))
         measures.append(tuple(_noisy(bounded, dose, planned) for bounded, dose in zip(bounds, doses, strict=True)))
         events.append(event)
@@ -125,15 +131,18 @@ def candidate(mechanism: str, planned: Planned, budget: Budget) -> Candidate:
         events=tuple(events),
         parts=parts,
         delta=delta,
-        spread=_spread(planned, measures),
+        spread=_spread(columns, measures),
         statistics=_drawing(planned),
         budget=budget,
     )
 
 
-def _spread(planned: Planned, measures: Sequence[Sequence[NoisyMeasure]]) -> float:
+def _shares(bounds: Sequence[Bounded], parts: Sequence[Fraction]) -> list[Share]:
+    return [Share(bounded.l0, part, bounded.place) for bounded, part in zip(bounds, parts, strict=True)]
+
+
+def _spread(columns: Sequence[Wanted], measures: Sequence[Sequence[NoisyMeasure]]) -> float:
     stds = {(n, part.bounded.column): part.std for n, release in enumerate(measures) for part in release}
-    columns = wanted(planned)
     logs = math.fsum(column.importance * column.log_variance(stds) for column in columns)
     return logs / (math.fsum(column.importance for column in columns) or 1)
 
@@ -145,6 +154,8 @@ def _noisy(bounded: Bounded, dose: Dose, planned: Planned) -> NoisyMeasure:
 
 def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
     """How many low bits drown in the noise; a count of units that selects groups keeps all of its bits."""
+    if bounded.place is not None:
+        return 0  # rounding would move each measure of a bundle by itself
     if std < FINEST_STD or any(release.release.partition_selection == bounded.column for release in planned.releases):
         return 0
     return max(0, min(int(math.log2(std / FINEST_STD)), bounded.linf.bit_length() - KEPT_BITS))

@@ -21,6 +21,7 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.lower import place_of
+from dpsql.expressions.parser_tree import copied
 from dpsql.resolve.syntax import extra_clauses, typed_text, with_marks
 
 if TYPE_CHECKING:
@@ -111,8 +112,8 @@ def _pairs_counted(node: exp.Expr) -> exp.Expr:
 
 
 def _where_both(node: exp.Expr, value: exp.Expr) -> exp.Expr:
-    known = [exp.Not(this=exp.Is(this=part.copy(), expression=exp.Null())) for part in (node.this, node.expression)]
-    return exp.Case(ifs=[exp.If(this=exp.and_(*known, copy=False), true=value.copy())])
+    known = [exp.Not(this=exp.Is(this=copied(part), expression=exp.Null())) for part in (node.this, node.expression)]
+    return exp.Case(ifs=[exp.If(this=exp.and_(*known, copy=False), true=copied(value))])
 
 
 def _averaged(argument: str) -> Respelled:
@@ -130,13 +131,13 @@ def _squares(argument: str) -> Respelled:
 
 
 def _products(node: exp.Expr) -> exp.Expr:
-    covariance = exp.CovarPop(this=node.this.copy(), expression=node.expression.copy())
+    covariance = exp.CovarPop(this=copied(node.this), expression=copied(node.expression))
     return exp.Paren(this=exp.Mul(this=_pairs_counted(node), expression=covariance))
 
 
 def _standard_error(value: exp.Expr) -> exp.Expr:
     """SEM(x)"""
-    root = exp.Sqrt(this=exp.Count(this=value.copy()))
+    root = exp.Sqrt(this=exp.Count(this=copied(value)))
     return exp.Paren(this=exp.Div(this=exp.StddevPop(this=value), expression=root, typed=False, safe=True))
 
 
@@ -233,7 +234,7 @@ def _decoded(node: exp.Expr) -> exp.Expr:
     value, *rest = node.expressions
     default = rest.pop() if len(rest) % 2 else None
     pairs = zip(rest[::2], rest[1::2], strict=True)
-    ifs = [exp.If(this=exp.NullSafeEQ(this=value.copy(), expression=wanted), true=then) for wanted, then in pairs]
+    ifs = [exp.If(this=exp.NullSafeEQ(this=copied(value), expression=wanted), true=then) for wanted, then in pairs]
     return exp.Case(ifs=ifs, default=default)
 
 
@@ -251,7 +252,7 @@ def _strict_choice(node: exp.Expr) -> exp.Expr:
     if node.args.get("ignore_nulls") in (None, True):
         return node
     values = [node.this, *node.expressions]
-    missing = exp.or_(*(exp.Is(this=value.copy(), expression=exp.Null()) for value in values))
+    missing = exp.or_(*(exp.Is(this=copied(value), expression=exp.Null()) for value in values))
     plain = type(node)(this=node.this, expressions=node.expressions, ignore_nulls=True)
     return _if(missing, exp.Null(), plain)
 
@@ -404,7 +405,7 @@ def _sunday_is_one(node: exp.Expr) -> exp.Expr:
     """BigQuery counts days of the week from 1, and weeks from Sundays."""
     part = node.this.name.upper()
     if part == "DAYOFWEEK":
-        return exp.Paren(this=exp.Add(this=node.copy(), expression=exp.Literal.number(1)))
+        return exp.Paren(this=exp.Add(this=copied(node), expression=exp.Literal.number(1)))
     if part == "WEEK":
         raise Unreadable("weeks begin on Sunday in BigQuery's WEEK", "write ISOWEEK")
     if part == "ISOWEEK":

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from dpsql.errors import Unsupported
 from dpsql.expressions.lower import place_of
+from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.resolve.syntax import extra_clauses, output_name, unaliased
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def unpivoted(tree: exp.Expr, text: str) -> exp.Expr:
             tree = _unpivot(source, [part.name for part in values], *_into(tree), text)
         else:
             tree = _pivot(tree, source, values, tree.args.get("using") or [], text)
-    for node in list(tree.find_all(exp.Subquery, exp.Table)):
+    for node in nodes_of(tree, exp.Subquery, exp.Table):
         for pivot in node.args.get("pivots") or ():
             _replace(node, pivot, text)
     return tree
@@ -43,7 +44,7 @@ def unpivoted(tree: exp.Expr, text: str) -> exp.Expr:
 
 def _replace(node: exp.Expr, pivot: exp.Pivot, text: str) -> None:
     """(SELECT ...) PIVOT (SUM(n) FOR b IN ('x', 'y')) AS p"""
-    source = node.copy()
+    source = copied(node)
     source.set("pivots", None)
     alias = source.args.get("alias")
     if len(node.args["pivots"]) > 1 or alias is not None:
@@ -76,15 +77,15 @@ def _pivot(
         for value in values
         for call in calls
     ]
-    found = exp.Select(expressions=[*(key.copy() for key in keys), *columns], from_=exp.From(this=source))
+    found = exp.Select(expressions=[*(copied(key) for key in keys), *columns], from_=exp.From(this=source))
     if keys:
-        found.set("group", exp.Group(expressions=[key.copy() for key in keys]))
+        found.set("group", exp.Group(expressions=[copied(key) for key in keys]))
     return found
 
 
 def _filtered(call: exp.Expr, on: exp.Expr, value: exp.Expr) -> exp.Expr:
-    chosen = exp.Where(this=exp.EQ(this=on.copy(), expression=value.copy()))
-    return exp.Filter(this=call.copy(), expression=chosen)
+    chosen = exp.Where(this=exp.EQ(this=copied(on), expression=copied(value)))
+    return exp.Filter(this=copied(call), expression=chosen)
 
 
 def _name(value: exp.Expr, call: exp.Expr, count: int) -> str:
@@ -96,7 +97,7 @@ def _name(value: exp.Expr, call: exp.Expr, count: int) -> str:
 
 def _others(pivot: exp.Expr, source: exp.Expr, read: Sequence[exp.Expr], text: str) -> list[exp.Expr]:
     """The columns that nothing of the PIVOT reads: its groups."""
-    used = {column.name.lower() for part in read for column in part.find_all(exp.Column)}
+    used = {column.name.lower() for part in read for column in nodes_of(part, exp.Column)}
     return [exp.column(name) for name in _columns(pivot, source, text) if name.lower() not in used]
 
 
@@ -131,7 +132,7 @@ def _unpivot(source: exp.Expr, names: Sequence[str], name: str, value: str, text
                     exp.alias_(exp.Literal.string(part), name),
                     exp.alias_(exp.column(part), value),
                 ],
-                from_=exp.From(this=source.copy()),
+                from_=exp.From(this=copied(source)),
                 where=exp.Where(this=exp.Not(this=missing)),
             )
         )

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from dpsql.errors import UnknownName
 from dpsql.expressions.lower import place_of
+from dpsql.expressions.parser_tree import nodes_of
 from dpsql.resolve.syntax import from_nodes
 from dpsql.source import did_you_mean
 
@@ -22,7 +23,7 @@ MAIN = "main"
 
 def read_qualified(tree: exp.Expr, place: tuple[str, str], tables: Collection[str], text: str) -> None:
     """Rewrites the tree in place. `place` is the database and the schema in which the declared tables are."""
-    for node in list(tree.find_all(exp.Table, exp.Column)):
+    for node in nodes_of(tree, exp.Table, exp.Column):
         assert isinstance(node, exp.Table | exp.Column)
         if node.args.get("db") is None:
             continue
