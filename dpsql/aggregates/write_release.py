@@ -33,7 +33,7 @@ from dpsql.aggregates.write_bundles import cases_of_rows, values_of_bundles
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
 from dpsql.engine_sql.build import SALT, UNIT, all_of, apply, count, fields, finite, integer, select, test, total, when
 from dpsql.engine_sql.tree import Blank, Derived, Field, Fold, Joined, Named, Ordered, Over, Select
-from dpsql.expressions.emit import emit, emit_into, emit_value
+from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.fixed_point import saturated
 from dpsql.expressions.tree import Column, names_read, substituted
 from dpsql.relation.as_stored import as_stored, listed_keys
@@ -137,18 +137,19 @@ class Writer:
         """_unit, the keys and the values that are counted or summed, for every row."""
         release, parts = self.release, inputs.values()
         known = release.knowledge.properties
-        # Of one row per unit the centre can be taken from the whole sum.
-        writes = [
-            part.centred if isinstance(part, SumValues) and not release.one_row_per_unit else part.input
-            for part in parts
-        ]
-        values = [
-            Named(emit_into(write, part.argument, known), name)
-            for write, (name, part) in zip(writes, inputs.items(), strict=True)
-        ]
         clamped = [part.argument for part in parts if isinstance(part, SumValues) and part.clamps(known)]
         others = names_read(*release.aggregate.keys, *(part.argument for part in parts if part.argument not in clamped))
-        return self.rows(values, [part.argument for part in parts], names_read(*clamped) - others)
+        # What is computed is a column first: where it is clamped it is read several times.
+        values = [Named(emit(part.argument, known), name) for name, part in inputs.items()]
+        rows = self.rows(values, [part.argument for part in parts], names_read(*clamped) - others)
+        written = [Named(self.value(part, Field(name, kind=part.argument.type)), name) for name, part in inputs.items()]
+        return select([*fields([UNIT]), *self.shown_keys, *written], rows)
+
+    def value(self, part: Input, argument: Term) -> Term:
+        """Of one row per unit the centre can be taken from the whole sum."""
+        if isinstance(part, SumValues) and not self.release.one_row_per_unit:
+            return part.centred(argument)
+        return part.input(argument)
 
     def rows(self, values: list[Named], reading: list[Expression], stored: Collection[str] = ()) -> Query:
         """_unit, the keys and these values, for every row. `stored` is what these values are clamped from."""
