@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from dpsql.display.card import card, words
 from dpsql.display.numbers import plain
 from dpsql.errors import UnknownName
-from dpsql.schema.model import AUTO
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
@@ -97,6 +96,8 @@ def person_of(schema: Schema, name: str) -> str:
 
 def counts(table: Table) -> str:
     """How much of one person counts."""
+    from dpsql.schema.model import AUTO  # late: it loads pydantic, which `import dpsql` does not wait for
+
     if table.is_public:
         return "everything"
     if table.unique:

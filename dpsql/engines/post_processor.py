@@ -15,7 +15,6 @@ import duckdb
 from dpsql.engines.cells import Cells, fetch_cells
 from dpsql.engines.duckdb.lock import lock
 from dpsql.errors import ProgrammingError
-from dpsql.limits import MOST_KEPT_PLANS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -40,6 +39,8 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
+MOST_KEPT = 128
+"""Descriptions that are kept."""
 NO_COLUMN = '"NULL" INTEGER'
 
 
@@ -90,7 +91,7 @@ class PostProcessor:
         if known is None:
             rows = self._with_empty(tables, f"DESCRIBE {sql}")
             known = tuple((str(name), str(kind)) for name, kind, *_ in rows)
-            if len(self._described) >= MOST_KEPT_PLANS:
+            if len(self._described) >= MOST_KEPT:
                 self._described.clear()
             self._described[key] = known
         return known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, erfc, isinf, isqrt, sqrt
+from math import erfc, isinf, isqrt, sqrt
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -75,11 +75,13 @@ def calibrated(l2_squared: int | Fraction, noise_multiplier: Fraction) -> Gaussi
     variance = l2_squared * noise_multiplier**2
     if variance == 0:
         return GaussianNoise(Fraction(0))
-    bits_of_sigma = (variance.numerator.bit_length() - variance.denominator.bit_length()) // 2
-    unit = Fraction(2) ** (bits_of_sigma - SIGNIFICANT_BITS)
+    above, below = variance.numerator, variance.denominator
+    # Sigma is a multiple of 2^bits, and the variance one of 4^bits.
+    bits = (above.bit_length() - below.bit_length()) // 2 - SIGNIFICANT_BITS
+    multiples = -(-(above << 2 * max(-bits, 0)) // (below << 2 * max(bits, 0)))
     # The least m with m^2 >= x is that with m^2 >= ceil(x).
-    multiple = isqrt(ceil(variance / unit**2) - 1) + 1
-    return GaussianNoise(multiple * unit)
+    multiple = isqrt(multiples - 1) + 1
+    return GaussianNoise(Fraction(multiple << max(bits, 0), 1 << max(-bits, 0)))
 
 
 class GaussianMechanism(AdditiveMechanism):
@@ -93,7 +95,7 @@ class GaussianMechanism(AdditiveMechanism):
             part = joint_part(shares)
             epsilon, delta = allowance.epsilon * part, allowance.delta * part
             mu_squared = mu_for(epsilon, delta) ** 2 / part
-            doses = [Dose(_noise(share, mu_squared * share.part), Free(), Fraction(0)) for share in shares]
+            doses = [Dose(_noise(share, _multiplier(mu_squared * share.part)), Free(), Fraction(0)) for share in shares]
             return doses, ApproximateRelease(epsilon, delta)
         mu_squared = _mu_squared(allowance)
         doses = [_dose(share, mu_squared * share.part, allowance.epsilon) for share in shares]
@@ -113,12 +115,12 @@ class GaussianMechanism(AdditiveMechanism):
 
 
 def _dose(share: Share, mu_squared: Fraction, epsilon: Fraction) -> Dose:
-    less = epsilon * _less_without(share.part)
-    return Dose(_noise(share, mu_squared), Gaussian(_multiplier(mu_squared)), less)
+    less, multiplier = epsilon * _less_without(share.part), _multiplier(mu_squared)
+    return Dose(_noise(share, multiplier), Gaussian(multiplier), less)
 
 
-def _noise(share: Share, mu_squared: Fraction) -> Callable[[int], GaussianNoise]:
-    return lambda linf: calibrated(share.groups * linf**2, _multiplier(mu_squared))
+def _noise(share: Share, multiplier: Fraction) -> Callable[[int], GaussianNoise]:
+    return lambda linf: calibrated(share.groups * linf**2, multiplier)
 
 
 def _mu_squared(allowance: Allowance) -> Fraction:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dpsql.accounting.budget import Budget
 from dpsql.accounting.ledger.tally import Tally
 from dpsql.errors import InternalError
-from dpsql.limits import LONGEST_KEPT_QUERY, MOST_KEPT_PLANS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +30,10 @@ if TYPE_CHECKING:
 
 Plan = TypeVar("Plan")
 
+MOST_KEPT = 128
+"""Questions of a session that need not be planned again."""
+LONGEST_KEPT = 10_000
+"""Characters of such a question, with its parameters."""
 PLAIN = (type(None), bool, int, float, str, date, datetime, Decimal)
 """Values that are the same if they are written the same; 1, 1.0 and True are equal, and not the same."""
 
@@ -67,7 +70,7 @@ class PlanCache:
     def _keep(self, key: str, found: object) -> None:
         with self._lock:
             self._kept[key] = found
-            if len(self._kept) > MOST_KEPT_PLANS:
+            if len(self._kept) > MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
 
 
@@ -76,7 +79,7 @@ def _key(request: QueryRequest, public: PublicEnvironment) -> str | None:
     if not all(map(_is_plain, request.parameters)):
         return None
     key = f"{public.budget.filter!r} {request!r}"
-    return key if len(key) <= LONGEST_KEPT_QUERY else None
+    return key if len(key) <= LONGEST_KEPT else None
 
 
 def _is_plain(value: object) -> bool:

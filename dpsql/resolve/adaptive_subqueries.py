@@ -56,7 +56,7 @@ class AdaptiveSubquery:
 
     @property
     def sql(self) -> str:
-        return written(self.query)
+        return written(copied(self.query))
 
 
 def adaptive_value(resolver: Resolver, query: exp.Expr, named: Named, node: exp.Expr) -> Expression:
@@ -124,7 +124,7 @@ def _collect(query: exp.Expr, named: Named, needed: dict[str, exp.CTE]) -> None:
 
 
 def _adaptive(resolver: Resolver, query: exp.Expr, node: exp.Expr, *, single: bool) -> AdaptiveSubquery:
-    sql = written(query)
+    sql = written(copied(query))
     for known in resolver.adaptive:
         if known.sql == sql:
             return known

@@ -21,7 +21,7 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.lower import place_of
-from dpsql.expressions.parser_tree import copied
+from dpsql.expressions.parser_tree import copied, nodes
 from dpsql.resolve.syntax import extra_clauses, typed_text, with_marks
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Unreadable(Exception):
 
 def respell(tree: exp.Expr, dialect: str, text: str) -> None:
     """Rewrites the tree in place."""
-    for node in list(tree.walk(bfs=False))[::-1]:
+    for node in nodes(tree)[::-1]:
         rule = RULES.get(type(node)) or (NAMES.get(node.name.upper()) if isinstance(node, exp.Anonymous) else None)
         if rule is None and dialect != "duckdb":
             rule = MEANT.get(dialect, {}).get(type(node))

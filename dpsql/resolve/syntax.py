@@ -121,9 +121,12 @@ def unwrapped(query: exp.Expr) -> exp.Expr:
 
 
 def written(tree: exp.Expr) -> str:
-    """The tree as a text for DuckDB; what that has no words for is refused, never left out."""
+    """The tree as a text for DuckDB; what that has no words for is refused, never left out.
+
+    The tree must be nobody else's: the generator changes it.
+    """
     try:
-        return _spelled(tree, unsupported_level=ErrorLevel.RAISE)
+        return DUCKDB.generate(tree, copy=False, unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as error:
         problem = Unsupported(
             f"DuckDB has no words for a part of the query: {str(error).splitlines()[0]}",
@@ -138,7 +141,7 @@ def shown(tree: exp.Expr) -> str:
 
 
 def _spelled(tree: exp.Expr, **options: Any) -> str:
-    """The generator changes the tree that it is given."""
+    """As `written`, of a tree that is still needed."""
     return DUCKDB.generate(copied(tree), copy=False, **options)
 
 

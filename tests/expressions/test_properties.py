@@ -25,12 +25,14 @@ import dpsql
 from dpsql.engines.duckdb.render import render, render_term
 from dpsql.engines.duckdb.types import engine_type
 from dpsql.expressions.emit import written
+from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.properties import Properties, bounded, one_of, property_of
-from dpsql.expressions.tree import Known
+from dpsql.expressions.table import FUNCTIONS
+from dpsql.expressions.tree import Call, Column, Known, Literal
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, Join, Mark, Relation, SemiJoin
 from dpsql.relation.write import relation_sql
-from dpsql.schema.types import ColumnType
+from dpsql.schema.types import ColumnType, Integer
 
 TABLE = runpy.run_path(str(Path(__file__).parents[1] / "expressions" / "test_expression_table.py"))
 CASES, KINDS, lowered = TABLE["CASES"], TABLE["KINDS"], TABLE["lowered"]
@@ -386,3 +388,9 @@ def test_a_frame_that_ends_before_it_starts_is_refused(frame: str, people: Peopl
     inner = f"SELECT u, COUNT(*) OVER (PARTITION BY u ORDER BY d ROWS BETWEEN {frame}) AS c FROM t"
     with pytest.raises(dpsql.Unsupported, match="a frame ends after it starts"):
         people.connection.explain(f"SELECT COUNT(*) FROM ({inner}) AS q WHERE c > 0")
+
+
+def test_what_is_found_once_is_found_for_each_knowledge() -> None:
+    more = Call(FUNCTIONS["+"], (Column("x", Integer()), Literal(1, Integer())), Integer())
+    few, many = ({"x": bounded(Integer(), 0, most, nullable=False)} for most in (5, 9))
+    assert [kept_properties(more, known).high for known in (few, few, many, few)] == [6, 6, 10, 6]

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.limits import LONGEST_KEPT_QUERY, MOST_KEPT_PLANS
+from dpsql.pipeline.plan_cache import LONGEST_KEPT, MOST_KEPT
 from dpsql.pipeline.plan_query import Planned
 from dpsql.pipeline.stages import plan_question
 
@@ -125,12 +125,12 @@ def test_the_account_is_seen_as_it_stands(conn: dpsql.Connection) -> None:
 
 def test_few_and_short_questions_are_kept(conn: dpsql.Connection) -> None:
     first = planned(conn, "SELECT COUNT(*) FROM orders")
-    for number in range(MOST_KEPT_PLANS - 1):
+    for number in range(MOST_KEPT - 1):
         planned(conn, f"SELECT {number} AS n FROM towns")
     assert planned(conn, "SELECT COUNT(*) FROM orders") is first
     planned(conn, "SELECT -1 AS n FROM towns")
     assert planned(conn, "SELECT COUNT(*) FROM orders") is not first
-    long = "SELECT COUNT(*) FROM orders" + " " * LONGEST_KEPT_QUERY
+    long = "SELECT COUNT(*) FROM orders" + " " * LONGEST_KEPT
     assert planned(conn, long) is not planned(conn, long)
 
 

@@ -275,6 +275,12 @@ class Ledger:
             book = Book(connection)
             return Budget(self._limit(book), book.tally())
 
+    @property
+    def filter(self) -> Filter:
+        """What there was for the dataset."""
+        with self._file.reading() as connection:
+            return self._limit(Book(connection))
+
     def _limit(self, book: Book) -> Filter:
         limit = book.limit(None)
         if limit is None:
