@@ -44,6 +44,7 @@ AVG = AggregateFunction(
     of="bounded numbers",
     error=ErrorBars.INTERVAL,
     answer=avg,
+    clip_power=1,
     clamped=Bounds.PER_ROW,
     words=(Word("mean", "AVG({})", "The mean."),),
 )

@@ -6,7 +6,7 @@ group moves by at most  L0 = groups, Linf = c, L1 = groups * c, L2 = sqrt(groups
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from dpsql.expressions.elsewhere import INSTEAD
 from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.readable import readable_value
 from dpsql.pipeline.readable import about_releases, laid_out
+from dpsql.pipeline.seeking import counts_sought
 from dpsql.pipeline.track_units import contribution_bounds
 from dpsql.relation.expected import expected_of
 from dpsql.relation.readable import readable_call
@@ -55,6 +56,8 @@ class Measured:
     public: tuple[Scan | Aggregate, ...]
     adaptive: tuple[AdaptiveSubquery, ...]
     post_processing: exp.Query
+    tracked: Tracked = field(repr=False)
+    """What it was made of: once bounds are found, it is made again."""
 
     def __str__(self) -> str:
         return laid_out(about_releases(map(_lines, self.releases)))
@@ -63,11 +66,11 @@ class Measured:
 def infer_sensitivity(tracked: Tracked, public: PublicEnvironment) -> Measured:
     releases = tuple(_measure(release, tracked.request) for release in tracked.releases)
     _check_mechanism(tracked.request, releases)
-    return Measured(tracked.request, releases, tracked.public, tracked.adaptive, tracked.post_processing)
+    return Measured(tracked.request, releases, tracked.public, tracked.adaptive, tracked.post_processing, tracked)
 
 
 def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
-    if release.aggregate.diagnosis is not None:
+    if release.aggregate.is_beside:
         request = replace(request, propose=None, min_units=None)
     if release.across is not None:
         return _matched(release, release.across, request)
@@ -82,6 +85,8 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
 
     @cache
     def expected() -> Known:
+        if counts_sought(release.scans, request)[0]:
+            return kept
         return expected_of(release.aggregate.source, contribution_bounds(release.scans, None, request)[1])
 
     def column_of(measure: Measure) -> str:
