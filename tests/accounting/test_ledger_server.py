@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, tzinfo
 from fractions import Fraction
 from pathlib import Path
 
@@ -213,3 +214,95 @@ def test_a_session_keeps_its_account_there(
     with pytest.raises(SystemExit):
         main(["ledger", "verify", url])
     assert "intact" in capsys.readouterr().out
+
+
+# -- what is done to it from outside ----------------------------------------------------------------------------------
+
+
+def tampered(url: str, *statements: str) -> None:
+    """By somebody who may do everything, triggers included."""
+    base, _, name = url.rpartition("&schema=")
+    with psycopg.connect(base) as connection:
+        connection.execute(f"SET search_path = {name}; SET session_replication_role = replica")
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        ("TRUNCATE entries, open_charges CASCADE",),
+        ("DELETE FROM entries WHERE number > 3",),
+        ("DELETE FROM last_number",),
+        ("UPDATE last_number SET number = 2",),
+    ],
+)
+def test_a_ledger_that_lost_entries_takes_no_more(url: str, cut: tuple[str, ...]) -> None:
+    """Else an account that somebody emptied would begin anew, with a whole budget."""
+    ledger = Ledger.open(url, dataset="shop", epsilon=1)
+    charge(ledger)
+    charge(ledger)
+    tampered(url, *cut)
+    with pytest.raises(dpsql.LedgerError, match="entries are missing"):
+        charge(Ledger.open(url, dataset="shop", epsilon=1))
+    with pytest.raises(dpsql.LedgerError, match="entries are missing"):
+        ledger.verify()
+
+
+def test_an_entry_is_not_taken_twice(url: str) -> None:
+    ledger = Ledger.open(url, dataset="shop", epsilon=1)
+    charge(ledger)
+    with pytest.raises(psycopg.Error, match="duplicate key"):
+        tampered(url, "INSERT INTO entries SELECT * FROM entries WHERE number = 2")
+    base, _, name = url.rpartition("&schema=")
+    columns = "time, dataset, analyst, state, fingerprint, sql, event, epsilon, delta, tally, analyst_tally, hash"
+    replay = f"INSERT INTO entries (number, {columns}) SELECT 4, {columns} FROM entries WHERE number = 2"
+    with psycopg.connect(base) as connection:
+        connection.execute(f"SET search_path = {name}; {replay}")
+    with pytest.raises(dpsql.LedgerError, match="entry 4 is not as written"):
+        ledger.verify()
+
+
+def test_settings_of_the_role_do_not_matter(url: str) -> None:
+    """Serializable writers would fail instead of waiting, and holds would end while a question takes long."""
+    base, _, _ = url.rpartition("&schema=")
+    defaults = {
+        "default_transaction_isolation": "serializable",
+        "idle_session_timeout": "1min",
+        "synchronous_commit": "off",
+        "search_path": "pg_temp",
+    }
+    with psycopg.connect(base, autocommit=True) as connection:
+        for name, value in defaults.items():
+            connection.execute(f"ALTER ROLE owner SET {name} = '{value}'")
+    try:
+        here, there = Ledger.open(url, dataset="shop", epsilon=1), Ledger.open(url, dataset="shop")
+        held = here.charge(PureRelease(Fraction("0.1")), sql="q", fingerprint="f", epsilon=0.1)
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda ledger: [charge(ledger, "0.05") for _ in range(4)], [here, there]))
+        with here._file.reading() as connection:
+            assert connection.execute("SELECT current_setting('idle_session_timeout')").fetchone() == ("0",)
+        here.released(held)
+        here.let_go(held)
+        assert here.budget.remaining.epsilon == pytest.approx(0.5)
+        assert "suspended" not in {entry.state for entry in there.history()}
+        here.verify()
+    finally:
+        with psycopg.connect(base, autocommit=True) as connection:
+            connection.execute("ALTER ROLE owner RESET ALL")
+
+
+def test_clocks_of_machines_may_differ(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries are ordered by their numbers alone."""
+
+    class Late(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Late:
+            return cls(1999, 1, 1, tzinfo=tz)
+
+    ledger = Ledger.open(url, dataset="shop", epsilon=1)
+    charge(ledger)
+    monkeypatch.setattr("dpsql.accounting.ledger.book.datetime", Late)
+    charge(Ledger.open(url, dataset="shop"))
+    assert ledger.budget.remaining.epsilon == pytest.approx(0.8)
+    assert ledger.verify().charges == 2

@@ -22,23 +22,21 @@ import dpsql
 
 ID: dict[str, Any] = {"unit": "id", "columns": {"id": "integer"}}
 SLOWLY, QUICKLY = "SELECT COUNT(*) FROM slow", "SELECT COUNT(*) FROM people"
-SLEEPS = "reflect('java.lang.Thread', 'sleep', milliseconds) = 'null'"
-"""For each row. It is true of every row, which Spark does not know."""
 
 
 class Lake:
-    """Fifty people, of whom each takes as long to read as a row of another table says."""
+    """Fifty people, each of whom takes so many milliseconds to read, by an expression of Spark."""
 
-    def __init__(self, spark: Any) -> None:
+    def __init__(self, spark: Any, milliseconds: str) -> None:
         self.spark = spark
         spark.sql("CREATE DATABASE lost")
         spark.sql("CREATE TABLE lost.people USING parquet AS SELECT id FROM range(0, 50, 1, 2)")
-        self.delay(0)
-        spark.sql(f"CREATE VIEW lost.slow AS SELECT id FROM lost.people CROSS JOIN lost.delay WHERE {SLEEPS}")
+        self.slow_down(milliseconds)
 
-    def delay(self, milliseconds: int) -> None:
-        frame = self.spark.sql(f"SELECT {milliseconds}L AS milliseconds")
-        frame.coalesce(1).write.mode("overwrite").saveAsTable("lost.delay")
+    def slow_down(self, milliseconds: str) -> None:
+        """By a condition that is true of every row, which Spark does not know."""
+        slept = f"reflect('java.lang.Thread', 'sleep', {milliseconds}) = 'null'"
+        self.spark.sql(f"CREATE OR REPLACE VIEW lost.slow AS SELECT id FROM lost.people WHERE {slept}")
 
     def wait_until_asleep(self) -> None:
         """Until tasks have been at work for a while."""
@@ -96,12 +94,11 @@ def states(connection: dpsql.Connection) -> list[str]:
 def main(folder: Path) -> dict[str, Any]:
     told: dict[str, Any] = {}
     spark = session(folder)
-    lake = Lake(spark)
+    lake = Lake(spark, "300L")
     spark.sql("USE lost")
     pool = ThreadPoolExecutor(1)
 
     with connect(spark, f"{folder}/first.ledger") as connection:
-        lake.delay(300)
         asked = pool.submit(lambda: connection.execute(SLOWLY).fetchall())
         lake.wait_until_asleep()
         first, *_ = executors()
@@ -110,8 +107,8 @@ def main(folder: Path) -> dict[str, Any]:
         asked.result(600)
         told["an executor was killed"] = states(connection)
 
+    lake.slow_down("60000L")
     with connect(spark, f"{folder}/second.ledger") as connection:
-        lake.delay(60_000)
         asked = pool.submit(lambda: connection.execute(SLOWLY).fetchall())
         lake.wait_until_asleep()
         spark.stop()
@@ -127,7 +124,7 @@ def main(folder: Path) -> dict[str, Any]:
             told["next"] = str(problem)
 
     spark = session(folder / "again")
-    Lake(spark)
+    Lake(spark, "0L")
     spark.sql("USE lost")
     with connect(spark, f"{folder}/second.ledger") as connection:
         connection.execute(QUICKLY)

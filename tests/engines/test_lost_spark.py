@@ -1,7 +1,7 @@
 """A Spark that goes away while a question is asked: as in test_lost_servers.py.
 
-What is asked waits as long as a row of a table says. Executors are lost by a cluster of its own, which another process
-has (lost_cluster.py), since a process has one Spark in its life.
+What is asked waits as long as a property of Spark's own process says. Executors are lost by a cluster that another
+process has (lost_cluster.py), since a process has one Spark in its life.
 """
 
 from __future__ import annotations
@@ -24,10 +24,19 @@ lost_cluster = runpy.run_path(str(Path(__file__).parent / "lost_cluster.py"))
 SLOWLY, QUICKLY = lost_cluster["SLOWLY"], lost_cluster["QUICKLY"]
 
 
+MILLISECONDS = "CAST(reflect('java.lang.System', 'getProperty', 'dpsql.test.sleep') AS BIGINT)"
+
+
 @pytest.fixture(scope="module")
 def lake(spark: Any) -> Iterator[Any]:
-    yield lost_cluster["Lake"](spark)
+    delay(spark, 0)
+    yield lost_cluster["Lake"](spark, MILLISECONDS)
     spark.sql("DROP DATABASE lost CASCADE")
+
+
+def delay(spark: Any, milliseconds: int) -> None:
+    """For each row from now on, also of a question that is asked already."""
+    spark.sparkContext._jvm.java.lang.System.setProperty("dpsql.test.sleep", str(milliseconds))
 
 
 def connect(url: str, **options: Any) -> dpsql.Connection:
@@ -40,18 +49,18 @@ def states(connection: dpsql.Connection) -> list[str]:
 
 
 def test_a_session_that_is_lost_is_made_anew_and_the_question_answered(lake: Any, spark_url: str) -> None:
-    lake.delay(60_000)
+    delay(lake.spark, 5_000)
     with connect(spark_url) as connection, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(lambda: connection.execute(SLOWLY).fetchall())
         lake.wait_until_asleep()
-        lake.delay(0)
+        delay(lake.spark, 0)
         connection.session.environment.engine._session.stop()  # type: ignore[attr-defined]
         assert abs(asked.result(120)[0][0] - 50) < 40
         assert states(connection) == ["charged", "released"]
 
 
 def test_a_session_that_was_lost_in_between_is_not_noticed(lake: Any, spark_url: str) -> None:
-    lake.delay(0)
+    delay(lake.spark, 0)
     with connect(spark_url) as connection:
         connection.execute(QUICKLY)
         connection.session.environment.engine._session.stop()  # type: ignore[attr-defined]

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from IPython.core.interactiveshell import InteractiveShell
 
 import dpsql
 from dpsql.cli.app import main
+from dpsql.engines.postgresql import engine as postgresql_engine
 
 SCHEMA: dict[str, Any] = {
     "dataset": "clinic",
@@ -316,3 +319,46 @@ def test_a_schema_is_begun_checked_and_asked(
     asked = run("query", "SELECT COUNT(*) AS n FROM people", *options, "--budget", "3", "--json")
     assert json.loads(asked)["rows"]
     assert "pg_catalog" not in run("explain", "SELECT COUNT(*) AS n FROM people", *options)
+
+
+# -- other doors ------------------------------------------------------------------------------------------------------
+
+
+def test_sqlalchemy_asks_it_too(url: str, tmp_path: Path) -> None:
+    """Its URL is the database of a URL of dpsql's own; the account is a file, or another schema of the server."""
+    (tmp_path / "people.yaml").write_text(json.dumps(SCHEMA))
+    options = {"schema": str(tmp_path / "people.yaml"), "epsilon": "100", "query_epsilon": "10"}
+    for ledger in (str(tmp_path / "people.ledger"), f"{url.split('&options')[0]}&schema=sqlalchemy_ledger"):
+        engine = sa.create_engine(sa.URL.create("dpsql", database=url, query=options | {"ledger": ledger}))
+        assert sa.inspect(engine).get_table_names() == ["people", "visits"]
+        with engine.connect() as connection:
+            people = connection.execute(sa.text("SELECT COUNT(*) AS n FROM people")).scalar_one()
+            assert abs(people - 300) < 20
+            with pytest.raises(sa.exc.DBAPIError, match="REGEXP_MATCHES"):
+                connection.execute(sa.text("SELECT COUNT(*) FROM visits WHERE REGEXP_MATCHES(code, '^k')"))
+        engine.dispose()
+
+
+def test_a_notebook_asks_it_too(url: str, tmp_path: Path) -> None:
+    (tmp_path / "people.yaml").write_text(json.dumps(SCHEMA))
+    shell = InteractiveShell.instance()
+    shell.history_manager.enabled = False
+    try:
+        shell.run_line_magic("load_ext", "dpsql")
+        options = f"--schema {tmp_path}/people.yaml --ledger {tmp_path}/people.ledger --budget 100"
+        shell.run_line_magic("dpsql", f"connect {url} {options}")
+        shown = shell.run_cell_magic("dpsql", "--epsilon 10", "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
+        assert [row[0] for row in shown.fetchall()] == ["a", "b", None]
+        assert "visits" in str(shell.run_line_magic("dpsql", "tables"))
+    finally:
+        shell.history_manager.end_session()
+        InteractiveShell.clear_instance()
+
+
+def test_a_version_that_is_not_certified_is_warned_of(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgresql_engine, "CERTIFIED", (99,))
+    with pytest.warns(UserWarning, match="dpsql is certified on PostgreSQL 99, and this is"):
+        connect(url).close()
+    monkeypatch.setattr(postgresql_engine, "OLDEST", 99)
+    with pytest.raises(dpsql.OperationalError, match="is too old"):
+        connect(url)

@@ -66,9 +66,24 @@ TABLES = f"""
     CREATE TRIGGER never_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON entries
         FOR EACH STATEMENT EXECUTE FUNCTION never_changed();
     CREATE FUNCTION count_number() RETURNS trigger LANGUAGE plpgsql AS
-        $$ BEGIN UPDATE last_number SET number = NEW.number; RETURN NULL; END $$;
+        $$ BEGIN
+            UPDATE last_number SET number = NEW.number WHERE number = NEW.number - 1;
+            IF NOT FOUND THEN RAISE EXCEPTION 'entries are missing'; END IF;
+            RETURN NULL;
+        END $$;
     CREATE TRIGGER count_number AFTER INSERT ON entries FOR EACH ROW EXECUTE FUNCTION count_number();
 """
+SETTINGS = {
+    "synchronous_commit": "on",
+    "lock_timeout": f"{BUSY_SECONDS}s",
+    "default_transaction_isolation": "read committed",
+    # A hold ends with its session: not because a question takes long, but soon after its machine is gone.
+    "idle_session_timeout": "0",
+    "tcp_keepalives_idle": "60",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "6",
+}
+"""Whatever the server, the database or the role has for all of its sessions."""
 WORDS: dict[type[psycopg.Error], tuple[str, str]] = {
     errors.LockNotAvailable: ("is locked by another process", "try again, or end the process that holds it"),
     errors.InsufficientPrivilege: (
@@ -76,6 +91,10 @@ WORDS: dict[type[psycopg.Error], tuple[str, str]] = {
         "the owner of the schema grants what is needed: see the page for owners, the ledger on a server",
     ),
     errors.UniqueViolation: ("holds this already", "a charge is marked once: released, refused or failed"),
+    errors.RaiseException: (
+        "was changed from outside: entries are missing",
+        "restore it from a backup, and count what was asked since then as spent",
+    ),
     errors.ReadOnlySqlTransaction: ("cannot be written", "connect to the primary server; nothing was charged"),
     errors.DiskFull: ("cannot grow: the disk is full", "free some space and ask again; nothing was charged"),
 }
@@ -218,8 +237,9 @@ def _connect(url: str) -> psycopg.Connection:
     server, schema = _parts(url)
     connection = psycopg.connect(server, connect_timeout=BUSY_SECONDS)
     path = sql.SQL("SET search_path = pg_catalog, {}, pg_temp").format(sql.Identifier(schema))
-    for setting in (path, "SET synchronous_commit = on", f"SET lock_timeout = '{BUSY_SECONDS}s'"):
-        connection.execute(setting)
+    connection.execute(path)
+    for name, value in SETTINGS.items():
+        connection.execute("SELECT set_config(%s, %s, false)", [name, value])
     connection.commit()
     return connection
 
