@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from dpsql.relation.relation import Aggregate
     from dpsql.schema.types import ColumnType
 
+ROWS_PER_GROUP = 2
+"""Where units have more rows in a group than so many, summing them first leaves that much less to be ranked."""
+
 
 @dataclass(frozen=True)
 class Bounded:
@@ -163,3 +166,13 @@ class Release:
         """Whether a unit could reach more groups than may count, so that some have to be dropped."""
         all_reached = self.domain is not None and self.domain.size <= self.groups
         return self.aggregate.grouped and not self.one_row_per_unit and not all_reached
+
+    @property
+    def ranked_by_row(self) -> bool:
+        """Whether groups are ranked on the rows, before these are summed within each unit and group, or after it.
+
+        Before is faster where a unit has about as many groups as rows: none of the groups that do not count is summed.
+        How many rows it has is not known, only how many are expected to count.
+        """
+        few = self.domain is not None and ROWS_PER_GROUP * self.domain.size <= self.groups * self.rows
+        return self.ranked and not few

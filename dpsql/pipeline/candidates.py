@@ -187,8 +187,8 @@ def _drawing(planned: Planned) -> Event:
 
 def share_of(cost: PrivacyLoss, budget: Budget) -> tuple[float, bool]:
     """The part of the session that the cost takes, by the best rule that can still admit it; whether there is one."""
-    spent, rules = budget.tally.totals, budget.filter.rules
-    alive = [rule for rule in rules if spent + cost <= rule.limit]
+    after, rules = budget.tally.totals + cost, budget.filter.rules
+    alive = [rule for rule in rules if after <= rule.limit]
     share = min(
         max(_fraction(mine, limit) for mine, limit in zip(cost.amounts, rule.limit.amounts, strict=True))
         for rule in alive or rules

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpsql.engines.post_processor import Lasting
     from dpsql.intervals import NoisyColumns
     from dpsql.local.debias import Floats
     from dpsql.pipeline.add_noise import Noisy
@@ -46,7 +47,7 @@ class Estimated:
     noisy: Noisy
     columns: tuple[Columns | None, ...]
     """For each release what the post-processing reads: keys and noisy measures, or keys and estimates."""
-    public: tuple[Columns, ...]
+    public: tuple[Columns | Lasting, ...]
     """The same for each public table, and for reports that were counted as they are."""
     noises: tuple[tuple[NoisyColumns, ...], ...] = ()
     """For each release the noise that is left in each level of totals, if it has any."""

@@ -34,8 +34,8 @@ def subject_of(planned: Planned, number: int, dataset: str) -> str:
         [part.post_processing, *(subject_of(planned, number, dataset) for number in part.releases)]
         for part in release.adaptive
     ]
-    totals = release.release.aggregate.totals
     found = [planned.releases[ladder].canonical for ladder in ladders_of(planned, number)]
+    totals = release.release.aggregate.totals
     return _digest(["subject", dataset, release.canonical, read, *found, *([totals] if totals else [])])
 
 

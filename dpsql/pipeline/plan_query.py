@@ -28,7 +28,7 @@ from dpsql.relation.write_reports import answers_sql
 from dpsql.relation.write_scan import scan_sql
 from dpsql.resolve.chosen_rows import chooses_by_noise, is_made_of
 from dpsql.resolve.inner import reads_release, release_name, reports_name
-from dpsql.resolve.public_columns import only_read_columns
+from dpsql.resolve.public_columns import columns_read
 from dpsql.resolve.syntax import is_interval_end, written
 
 if TYPE_CHECKING:
@@ -142,13 +142,20 @@ class PlannedRelease:
 class PublicTable:
     """A public table that the post-processing reads, as declared, with the columns that it may read."""
 
-    scan: Scan
+    declared: Scan
+    read: tuple[str, ...]
+    """The names that these columns are declared by."""
     render: Render = field(compare=False)
     """How the engine at hand says it."""
 
     @property
     def name(self) -> str:
-        return self.scan.table
+        return self.declared.table
+
+    @property
+    def scan(self) -> Scan:
+        columns = tuple(part for part in self.declared.columns if part.declared in self.read)
+        return replace(self.declared, columns=columns)
 
     @property
     def sql(self) -> str:
@@ -240,7 +247,7 @@ def _public(measured: Measured, public: PublicEnvironment) -> Iterator[PublicTab
             name = reports_name(counted.index(part))
             yield CountedReports(name, part, _answers(part.reports, public), public.render)
         else:
-            yield PublicTable(only_read_columns(part, measured.post_processing), public.render)
+            yield PublicTable(part, columns_read(part, measured.post_processing), public.render)
 
 
 def _answers(reports: Reports | None, public: PublicEnvironment) -> tuple[tuple[Any, ...], ...]:
@@ -256,7 +263,7 @@ def _adaptive(number: int, measured: Measured, render: Render) -> tuple[PlannedA
             answer.table,
             answer.sql,
             tuple(i for i in range(answer.after) if reads_release(answer.query, i)),
-            tuple(PublicTable(only_read_columns(scan, answer.query), render) for scan in answer.public),
+            tuple(PublicTable(scan, columns_read(scan, answer.query), render) for scan in answer.public),
         )
         for answer in before
         if answer.table.name in read

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpsql.aggregates.release import LEVEL as TOTALS
+from dpsql.engines.post_processor import Lasting
 from dpsql.errors import SealedExecutionError
 from dpsql.intervals import ends
 from dpsql.pipeline.notes import bounding_notes, choice_note, diagnosis_notes, found_notes, mostly_noise
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
     from dpsql.intervals import NoisyColumns
     from dpsql.pipeline.add_noise import Noisy
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
+    from dpsql.pipeline.counted_reports import CountedReports
     from dpsql.pipeline.environment import Environment
     from dpsql.pipeline.estimate_answers import Estimated
-    from dpsql.pipeline.plan_query import Output
+    from dpsql.pipeline.plan_query import Output, PublicTable
+
+    Columns = Mapping[str, np.ndarray]
 
 
 def post_process(estimated: Estimated, environment: Environment) -> Result:
@@ -51,7 +55,7 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
             levels=() if output.release is None else estimated.noises[output.release],
             hidden=dict(output.hidden),
             is_key=output.is_key,
-            chosen_from=_chosen_from(output, estimated),
+            chosen_from=_chosen_from(output, estimated, environment),
         )
         for name, kind, output in zip(finished.names[:visible], finished.types, calibrated.outputs, strict=False)
     )
@@ -105,12 +109,22 @@ def _noises(output: Output, calibrated: Calibrated) -> NoisyColumns:
     return {} if output.release is None else calibrated.releases[output.release].noises
 
 
-def _chosen_from(output: Output, estimated: Estimated) -> int:
+def _chosen_from(output: Output, estimated: Estimated, environment: Environment) -> int:
     """How many rows there were to choose from, if they were chosen by their noise."""
     if not output.chosen:
         return 1
-    tables = estimated.public if output.release is None else [estimated.columns[output.release]]
-    return max((len(column) for table in tables if table for column in table.values()), default=1)
+    if output.release is not None:
+        return _length(estimated.columns[output.release] or {})
+    tables = zip(estimated.noisy.charged.calibrated.public, estimated.public, strict=True)
+    return max((_rows(table, data, environment) for table, data in tables), default=1)
+
+
+def _rows(table: PublicTable | CountedReports, data: Columns | Lasting, environment: Environment) -> int:
+    return environment.post_processor.rows_kept(table.name) if isinstance(data, Lasting) else _length(data)
+
+
+def _length(columns: Columns) -> int:
+    return max(map(len, columns.values()), default=1)
 
 
 def _interval_ends(
