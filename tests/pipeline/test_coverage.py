@@ -82,3 +82,21 @@ def test_coverage_where_keys_are_not_public(mechanism: str) -> None:
         for expression in LINEAR[:4]:
             sql = f"SELECT 'k' || k AS k, {expression} AS x FROM t GROUP BY ALL ORDER BY k"
             assert 0.935 <= held(connection, sql, epsilon=1, mechanism=mechanism) <= 0.968
+
+
+EXCLUSIVE = ("COUNT_IF(x < 50)", "SUM(CASE WHEN x < 50 THEN x ELSE 0 END)", "SUM(x) FILTER (WHERE x < 50)")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("expression", EXCLUSIVE)
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("epsilon", [0.1, 1])
+def test_coverage_of_columns_that_exclude_each_other(
+    equal: dpsql.Connection, expression: str, mechanism: str, epsilon: float
+) -> None:
+    others = "COUNT_IF(x >= 50 AND x < 80) AS y, AVG(x) FILTER (WHERE x >= 80) AS z"
+    sql = f"SELECT k, {expression} AS x, {others} FROM t GROUP BY k ORDER BY k"
+    assert any(measure.place for measure in equal.explain(sql).releases[0].measures)
+    share = held(equal, sql, epsilon=epsilon, mechanism=mechanism)
+    print(share)
+    assert 0.935 <= share <= 0.968
