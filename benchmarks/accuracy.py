@@ -174,7 +174,9 @@ def tpch(scale: float, folder: Path) -> duckdb.DuckDBPyConnection:
 
 def print_tpch(scale: float, runs: int) -> None:
     print(f"\nTPC-H at scale {scale:g}, epsilon {EPSILON}: median relative error of groups that are always shown")
-    print("  by group: of each group the median over all runs, and of these the median; pooled: over all groups and runs")
+    print(
+        "  by group: of each group the median over all runs, and of these the median; pooled: over all groups and runs"
+    )
     print(f"{'':24}{'by group':>10}{'pooled':>10}{'published':>12}{'delta':>10}{'shown':>8}")
     with tempfile.TemporaryDirectory() as folder, tpch(scale, Path(folder)) as database:
         for name, (sql, options, published) in QUESTIONS.items():

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.estimate import Ratio, Reported
+from dpsql.aggregates.estimate import Ratio, Reported, Smooth
 from dpsql.aggregates.readable import quantum_of, readable_measure, readable_statistic
 from dpsql.aggregates.statistic import Matched
 from dpsql.display.card import card, code, facts, figures, folded, grid
@@ -200,8 +200,8 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     return ExplainedColumn(output.name, width, "for all groups at once" if rows > 1 else "")
 
 
-def _note(estimate: Linear | Ratio, release: CalibratedRelease) -> str:
-    if isinstance(estimate, Ratio):
+def _note(estimate: Linear | Ratio | Smooth, release: CalibratedRelease) -> str:
+    if isinstance(estimate, Ratio | Smooth):
         return "its error depends on the answer: see intervals()"
     names = {name for name, _ in estimate.weights}
     return "; ".join(draw.note for drawn, draw in release.statistics if drawn.column in names)
