@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dpsql.relation.reports import Reports
 
 FOUND_ROWS, FOUND_GROUPS = "rows per group", "groups per unit"
-MEASURED = ("measure", "one unit moves a group by", "all groups by", "noise, standard deviation")
+MEASURED = ("measure", "one unit moves a group by", "all groups by", "standard deviation of noise")
 
 
 @dataclass(frozen=True, kw_only=True)
