@@ -98,4 +98,9 @@ def test_coverage_where_keys_are_not_public(mechanism: str) -> None:
     for connection in opened(500):
         for expression in LINEAR[:4]:
             sql = f"SELECT 'k' || k AS k, {expression} AS x FROM t GROUP BY ALL ORDER BY k"
-            assert 0.935 <= held(connection, sql, epsilon=1, mechanism=mechanism) <= 0.968
+            share, (_, column) = (
+                held(connection, sql, epsilon=1, mechanism=mechanism),
+                connection.explain(sql, epsilon=1, mechanism=mechanism).columns,
+            )
+            assert share >= 0.935
+            assert share <= 0.968 or (column.half_width or 0) <= MANY_STEPS
