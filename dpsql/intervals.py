@@ -124,7 +124,7 @@ def _smooth(
     width = _nearly_normal(tangent, noises, level)
     if not width or bend > STRAIGHT * width:
         return None
-    return max(estimate.low, middle - width), min(estimate.high, middle + width)
+    return max(estimate.low, middle - width - bend), min(estimate.high, middle + width + bend)
 
 
 def _nearly_normal(linear: Linear, noises: NoisyColumns, level: float) -> float:
