@@ -21,7 +21,7 @@ from dpsql.mechanisms.noise import Noise
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-NoisyColumns: TypeAlias = Mapping[str, tuple[Noise, int]]
+NoisyColumns: TypeAlias = Mapping[str, tuple[Noise | spread.Combined, int]]
 """By measure its noise, and how many of the column's units one step of the noise is."""
 
 GRID = 1.01
@@ -133,8 +133,9 @@ def _nearly_normal(linear: Linear, noises: NoisyColumns, level: float) -> float:
     total = math.fsum(variances)
     if not total:
         return 0.0
-    parts = zip(variances, linear.weights, strict=True)
-    kurtosis = math.fsum(noises[name][0].kurtosis * (variance / total) ** 2 for variance, (name, _) in parts)
+    found = [noises[name][0] for name, _ in linear.weights]
+    kurtoses = [0.0 if isinstance(noise, spread.Combined) else noise.kurtosis for noise in found]
+    kurtosis = math.fsum(k * (variance / total) ** 2 for k, variance in zip(kurtoses, variances, strict=True))
     return _quantile(level, kurtosis) * math.sqrt(total)
 
 
@@ -168,7 +169,7 @@ def _linear(linear: Linear, noises: NoisyColumns, level: float) -> float:
     largest = max((weight * noise.std for weight, noise in terms), default=0.0)
     if not largest:
         return 0.0
-    if len(terms) == 1:
+    if len(terms) == 1 and not isinstance(terms[0][1], spread.Combined):
         return spread.half_width(terms, level)
     scale = max(weight for weight, _ in terms)
     return scale * _normalised(tuple((_up(weight / scale), noise) for weight, noise in terms), level)
@@ -179,7 +180,7 @@ def _up(weight: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _normalised(terms: tuple[tuple[float, Noise], ...], level: float) -> float:
+def _normalised(terms: tuple[tuple[float, Noise | spread.Combined], ...], level: float) -> float:
     return spread.half_width(terms, level)
 
 
