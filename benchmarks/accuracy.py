@@ -99,6 +99,14 @@ def print_reference_query(runs: int) -> None:
     print(f"{'dpsql, unknown keys':44}{found['n']:8.1f}{found['total']:10,.0f}")
     print(f"{UNKNOWN_PEER[0]:44}{UNKNOWN_PEER[1][0]:8.1f}{UNKNOWN_PEER[1][1]:10,.0f}")
     print(f"{'smallest groups shown half of the time':44}{threshold(database, unknown):8} people")
+    print(f"{'  PipelineDP, a third of epsilon for it':44}{truncated_geometric(1 / 3, 1e-6, 5):8} people, by formula")
+
+
+def truncated_geometric(epsilon: float, delta: float, groups: int) -> int:
+    """From how many people on a group is shown half of the time by the optimal selection (Desfontaines, Voss, Gipson and
+    Mandayam 2020), which PipelineDP uses; its parts of epsilon and delta are each unit's groups' together."""
+    each, tail = epsilon / groups, 1 - (1 - delta) ** (1 / groups)
+    return 1 + math.floor(math.log((math.exp(each) + 2 * tail - 1) / ((math.exp(each) + 1) * tail)) / each)
 
 
 def threshold(database: Any, schema: dict[str, Any]) -> int:
