@@ -103,8 +103,10 @@ def print_reference_query(runs: int) -> None:
 
 
 def truncated_geometric(epsilon: float, delta: float, groups: int) -> int:
-    """From how many people on a group is shown half of the time by the optimal selection (Desfontaines, Voss, Gipson and
-    Mandayam 2020), which PipelineDP uses; its parts of epsilon and delta are each unit's groups' together."""
+    """From how many people on a group is shown half of the time by the optimal selection, which PipelineDP uses.
+
+    Desfontaines, Voss, Gipson and Mandayam 2020; epsilon and delta are for all groups of a unit together.
+    """
     each, tail = epsilon / groups, 1 - (1 - delta) ** (1 / groups)
     return 1 + math.floor(math.log((math.exp(each) + 2 * tail - 1) / ((math.exp(each) + 1) * tail)) / each)
 
