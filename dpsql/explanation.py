@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.estimate import Ratio, Reported
+from dpsql.aggregates.estimate import Ratio, Reported, Smooth
 from dpsql.aggregates.readable import quantum_of, readable_measure, readable_statistic
 from dpsql.aggregates.statistic import Matched
 from dpsql.display.card import card, code, facts, figures, folded, grid
@@ -218,7 +218,7 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     return ExplainedColumn(output.name, width, "for all groups at once" if rows > 1 else "")
 
 
-def _by_level(estimate: Linear | Ratio, release: CalibratedRelease) -> str:
+def _by_level(estimate: Linear | Ratio | Smooth, release: CalibratedRelease) -> str:
     """Each level has an error of its own; where levels are made to agree, it can only be less."""
     widths = [half_width(estimate, noises, LEVEL) for noises in levels_noises(release)]
     if None in widths:
@@ -233,8 +233,8 @@ def _by_level(estimate: Linear | Ratio, release: CalibratedRelease) -> str:
     return f"at 95 % at most {'; '.join(parts)}"
 
 
-def _note(estimate: Linear | Ratio, release: CalibratedRelease) -> str:
-    if isinstance(estimate, Ratio):
+def _note(estimate: Linear | Ratio | Smooth, release: CalibratedRelease) -> str:
+    if isinstance(estimate, Ratio | Smooth):
         return "its error depends on the answer: see intervals()"
     names = {name for name, _ in estimate.weights}
     return "; ".join(draw.note for drawn, draw in release.statistics if drawn.column in names)

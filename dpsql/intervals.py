@@ -14,7 +14,7 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dpsql.aggregates.estimate import Estimate, Linear, Ratio, Reported
+from dpsql.aggregates.estimate import Linear, Ratio, Reported, Smooth, WithError
 from dpsql.mechanisms import spread
 from dpsql.mechanisms.noise import Noise
 
@@ -27,6 +27,10 @@ NoisyColumns: TypeAlias = Mapping[str, tuple[Noise | spread.Combined, int]]
 GRID = 1.01
 """Weights are rounded up by at most this factor, so that few different quantiles have to be computed."""
 HALVINGS = 40
+STRAIGHT = 0.1
+"""A function that bends by more than this part of its error bar, over two standard deviations, has none."""
+MANY = 8
+"""So many standard deviations of noise a count has at least, where something is divided by it."""
 FARTHEST = 2.0**60
 
 
@@ -35,18 +39,20 @@ def for_all(level: float, rows: int) -> float:
     return 1 - (1 - level) / max(1, rows)
 
 
-def half_width(estimate: Estimate | None, noises: NoisyColumns, level: float) -> float | None:
+def half_width(estimate: WithError | None, noises: NoisyColumns, level: float) -> float | None:
     """The same for every row, so known before the query runs; None for a ratio, or where no error is known."""
     return _linear(estimate, noises, level) if isinstance(estimate, Linear) and _known(estimate, noises) else None
 
 
 def interval(
-    estimate: Estimate, value: float, measures: Mapping[str, Any], noises: NoisyColumns, level: float
+    estimate: WithError, value: float, measures: Mapping[str, Any], noises: NoisyColumns, level: float
 ) -> tuple[float, float] | None:
     """Around one noisy value; `measures` are the noisy measures of its row, where the estimate is a ratio."""
     if isinstance(estimate, Reported):
         width = _reported(estimate, measures, level)
         return value - width, value + width
+    if isinstance(estimate, Smooth):
+        return _smooth(estimate, measures, noises, level)
     if not _known(estimate, noises):
         return None
     if isinstance(estimate, Linear):
@@ -83,10 +89,68 @@ def _around(
 
 
 def _reported(estimate: Reported, measures: Mapping[str, float], level: float) -> float:
-    """Coins of many people and perhaps some noise: a quantile of nearly a normal distribution (Cornish and Fisher)."""
+    """Coins of many people and perhaps some noise."""
+    quantile = _quantile(level, measures[estimate.kurtosis])
+    return abs(float(estimate.factor)) * measures[estimate.standard_error] * quantile
+
+
+def _smooth(
+    estimate: Smooth, measures: Mapping[str, int], noises: NoisyColumns, level: float
+) -> tuple[float, float] | None:
+    """By the delta method, where the function is nearly straight over the noise of its parts; elsewhere None.
+
+    The first part is a count.
+    """
+    if not all(_known(part, noises) for part in estimate.parts):
+        return None
+    values = [_value(part, measures) for part in estimate.parts]
+    stds = [_std(part, noises) for part in estimate.parts]
+    variances = [std**2 for std in stds]
+    if values[0] < MANY * stds[0]:
+        return None
+    tangent, bend = Linear(()), 0.0
+    try:
+        middle = estimate.value(values, variances)
+        for number, (part, std) in enumerate(zip(estimate.parts, stds, strict=True)):
+            far, near = (
+                [estimate.value(_moved(values, number, side * step), variances) for side in (-1, 1)]
+                for step in (2 * std, std / 100)
+            )
+            if std:
+                tangent = tangent.plus(part, Fraction((near[1] - near[0]) / (std / 50)))
+            bend += abs(far[0] + far[1] - 2 * middle) / 2
+    except (ArithmeticError, ValueError):
+        return None
+    width = _nearly_normal(tangent, noises, level)
+    if not width or bend > STRAIGHT * width:
+        return None
+    return max(estimate.low, middle - width - bend), min(estimate.high, middle + width + bend)
+
+
+def _nearly_normal(linear: Linear, noises: NoisyColumns, level: float) -> float:
+    """A quantile of several noises together, by their kurtosis: no two rows have the same weights."""
+    variances = [(float(weight) * noises[name][1] * noises[name][0].std) ** 2 for name, weight in linear.weights]
+    total = math.fsum(variances)
+    if not total:
+        return 0.0
+    found = [noises[name][0] for name, _ in linear.weights]
+    kurtoses = [0.0 if isinstance(noise, spread.Combined) else noise.kurtosis for noise in found]
+    kurtosis = math.fsum(k * (variance / total) ** 2 for k, variance in zip(kurtoses, variances, strict=True))
+    return _quantile(level, kurtosis) * math.sqrt(total)
+
+
+def _quantile(level: float, kurtosis: float) -> float:
+    """Of nearly a normal distribution (Cornish and Fisher)."""
     z = NormalDist().inv_cdf((1 + level) / 2)
-    heavier = (z**3 - 3 * z) / 24 * measures[estimate.kurtosis]
-    return abs(float(estimate.factor)) * measures[estimate.standard_error] * max(z + heavier, 0.0)
+    return max(z + (z**3 - 3 * z) / 24 * kurtosis, 0.0)
+
+
+def _moved(values: list[float], number: int, step: float) -> list[float]:
+    return [value + step * (place == number) for place, value in enumerate(values)]
+
+
+def _std(linear: Linear, noises: NoisyColumns) -> float:
+    return math.hypot(*(float(weight) * noises[name][1] * noises[name][0].std for name, weight in linear.weights))
 
 
 def _known(estimate: Linear | Ratio, noises: NoisyColumns) -> bool:

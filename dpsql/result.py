@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.privacy_loss import Cost
-    from dpsql.aggregates.estimate import Estimate
+    from dpsql.aggregates.estimate import WithError
     from dpsql.engines.cells import Cells
 
 LEVEL = 0.95
@@ -77,7 +77,7 @@ class Receipt:
 class ResultColumn:
     name: str
     type: str
-    estimate: Estimate | None
+    estimate: WithError | None
     noises: NoisyColumns = field(repr=False)
     hidden: Mapping[str, int]
     """Where a row keeps the measures that this column's error depends on, and of which level of totals it is."""

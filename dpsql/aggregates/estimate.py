@@ -6,14 +6,15 @@ another: AVG, and shares. Arithmetic with constants keeps both forms; anything e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 from sqlglot import exp
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from dpsql.engine_sql.tree import Term
 
@@ -63,14 +64,30 @@ class Ratio:
 
 
 @dataclass(frozen=True)
+class Smooth:
+    """A smooth function of linear parts, the first of them a count: a variance, a correlation, a slope.
+
+    It lies within [low, high] where that is known.
+    """
+
+    parts: tuple[Linear, ...]
+    value: Callable[[Sequence[float], Sequence[float]], float] = field(compare=False, repr=False)
+    """Of the parts and the variances of their noise; ArithmeticError or ValueError where there is none."""
+    low: float = -math.inf
+    high: float = math.inf
+
+
+@dataclass(frozen=True)
 class Formula:
-    """Anything else, computed from the measures: its error is not known."""
+    """Anything else, computed from the measures."""
 
     sql: Term
     parts: tuple[Linear, ...] = ()
     """The sums and counts that it is made of."""
     weighed: frozenset[str] = frozenset()
     """The measures whose noise it asks about, each by the column `noise_of`."""
+    smooth: Smooth | None = None
+    """By which its error is known, where it is."""
 
 
 def noise_of(measure: str) -> str:
@@ -98,6 +115,8 @@ class Reported:
 
 
 Estimate: TypeAlias = Linear | Ratio | Reported
+WithError: TypeAlias = Estimate | Smooth
+"""All whose error is known."""
 
 
 # Errors through arithmetic: 2 * SUM(x) - 1 is linear, SUM(x) / COUNT(*) a ratio, anything else unknown.

@@ -148,3 +148,5 @@ class Context:
     """Statistics that the analyst's mechanism draws, where an aggregate could also be answered from measures."""
     propose: Fraction | None
     """What one unit adds at most, as the analyst proposes, if anything."""
+    in_totals: bool = False
+    """Whether answers are also made of sums of groups, by ROLLUP and its kin."""

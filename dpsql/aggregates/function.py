@@ -37,6 +37,7 @@ class ErrorBars(Enum):
     """What is known of the error, in the words of docs/sql.md."""
 
     INTERVAL = "yes"
+    WHERE_STRAIGHT = "where people are many enough"
     RANKS = "in ranks: see `explain`"
     UNKNOWN = "no"
 

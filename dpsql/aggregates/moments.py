@@ -7,12 +7,13 @@ have made is not divided by: a slope would be a number without meaning.  docs/pr
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.count import count_linear
-from dpsql.aggregates.estimate import Formula, noise_of
+from dpsql.aggregates.estimate import Formula, Smooth, noise_of
 from dpsql.aggregates.final import Answer, Context, linear_sql
 from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.sum import sum_linear, summed
@@ -25,6 +26,7 @@ from dpsql.relation.relation import AggregateCall
 from dpsql.schema.types import Boolean, Double, Integer, Text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from fractions import Fraction
 
     from dpsql.aggregates.estimate import Linear
@@ -41,19 +43,24 @@ def variance(asked: AggregateCall, context: Context, *, sample: bool, root: bool
     count = count_linear(asked, context)
     away = _away(argument, middle)
     total, squares = (sum_linear(asked, value, context) for value in (away, _square(away)))
-    spread = Spread(squares, total, total, count).sql
+    spread = Spread(squares, total, total, count, in_totals=context.in_totals)
     # Noise may push it below what any data could have.
-    clamped = _do("greatest", spread, double(0))
+    clamped = _do("greatest", spread.sql, double(0))
     result = _do("/", clamped, _divisor(_double(count), sample))
     if root:
         result = _do("sqrt", result)
-    return Answer(Formula(when(_enough(_double(count), sample), result), (count, total, squares)), Double())
+    parts = (count, total, squares)
+    smooth = Smooth(parts, partial(_variance_of, sample=sample, root=root), low=0.0)
+    asked_noise = frozenset(name for name, _ in total.weights)
+    formula = Formula(when(_enough(_double(count), sample), result), parts, asked_noise, smooth)
+    return Answer(formula, Double())
 
 
 def covariance(asked: AggregateCall, context: Context, *, sample: bool) -> Answer:
     pairs = _pair_sums(asked, context)
     divided = _do("/", pairs.together.sql, _divisor(pairs.count, sample))
-    return Answer(Formula(when(_enough(pairs.count, sample), divided), pairs.parts), Double())
+    smooth = Smooth(pairs.parts, lambda values, _: _spreads(values, None)[0] / (values[0] - sample))
+    return Answer(Formula(when(_enough(pairs.count, sample), divided), pairs.parts, smooth=smooth), Double())
 
 
 def correlation(asked: AggregateCall, context: Context, *, squared: bool) -> Answer:
@@ -65,8 +72,9 @@ def correlation(asked: AggregateCall, context: Context, *, squared: bool) -> Ans
         clamped = _do("*", clamped, clamped)
         values = properties_of(asked.arguments[0], context.known).values
         if values is not None and len(values) == 1:
-            return _over(pairs, double(1), pairs.of_x)
-    return _over(pairs, clamped, pairs.of_x, pairs.of_y)
+            return _over(pairs, double(1), None, pairs.of_x)
+    smooth = Smooth(pairs.parts, partial(_correlation_of, squared=squared), low=0.0 if squared else -1.0, high=1.0)
+    return _over(pairs, clamped, smooth, pairs.of_x, pairs.of_y)
 
 
 def regression(asked: AggregateCall, context: Context, *, intercept: bool) -> Answer:
@@ -75,14 +83,50 @@ def regression(asked: AggregateCall, context: Context, *, intercept: bool) -> An
     result = _do("/", pairs.together.sql, pairs.of_x.sql)
     if intercept:
         result = _do("-", pairs.mean_y, _do("*", result, pairs.mean_x))
-    return _over(pairs, result, pairs.of_x)
+    return _over(
+        pairs, result, Smooth(pairs.parts, partial(_line_of, middles=pairs.middles, at_zero=intercept)), pairs.of_x
+    )
 
 
-def _over(pairs: Pairs, result: Term, *divisors: Spread) -> Answer:
+# The same in numbers, of parts (count, sums, sums of products) and the variances of their noise.
+
+
+def _variance_of(values: Sequence[float], variances: Sequence[float], *, sample: bool, root: bool) -> float:
+    count, total, squares = values
+    found = (squares - (total**2 - variances[1]) / count) / (count - sample)
+    if count <= sample:
+        raise ValueError("a sample of one has no variance")
+    return math.sqrt(found) if root else found
+
+
+def _spreads(values: Sequence[float], variances: Sequence[float] | None) -> tuple[float, float, float]:
+    """Of y with x, of y, and of x."""
+    count, y, x, together, of_y, of_x = values
+    noise_y, noise_x = (0.0, 0.0) if variances is None else variances[1:3]
+    return together - y * x / count, of_y - (y**2 - noise_y) / count, of_x - (x**2 - noise_x) / count
+
+
+def _correlation_of(values: Sequence[float], variances: Sequence[float], *, squared: bool) -> float:
+    together, of_y, of_x = _spreads(values, variances)
+    found = together / math.sqrt(of_y * of_x)
+    return found**2 if squared else found
+
+
+def _line_of(
+    values: Sequence[float], variances: Sequence[float], *, middles: tuple[Fraction, Fraction], at_zero: bool
+) -> float:
+    together, _, of_x = _spreads(values, variances)
+    slope = together / of_x
+    mean_y, mean_x = (float(middle) + part / values[0] for middle, part in zip(middles, values[1:3], strict=True))
+    return mean_y - slope * mean_x if at_zero else slope
+
+
+def _over(pairs: Pairs, result: Term, smooth: Smooth | None, *divisors: Spread) -> Answer:
     """The result where there are pairs, and what it is divided by is more than noise."""
     varied = [test(">", divisor.sql, divisor.noise) for divisor in divisors]
     weighed = frozenset[str]().union(*(divisor.measures for divisor in divisors))
-    return Answer(Formula(when(test("and", _enough(pairs.count), *varied), result), pairs.parts, weighed), Double())
+    formula = Formula(when(test("and", _enough(pairs.count), *varied), result), pairs.parts, weighed, smooth)
+    return Answer(formula, Double())
 
 
 @dataclass(frozen=True)
@@ -93,11 +137,17 @@ class Spread:
     first: Linear
     second: Linear
     count: Linear
+    in_totals: bool = False
+    """Whether sums are added up over groups afterwards, and standard deviations with them."""
 
     @property
     def sql(self) -> Term:
         products, first, second, count = map(_double, (self.products, self.first, self.second, self.count))
-        return _do("-", products, _do("/", _do("*", first, second), count))
+        together = _do("*", first, second)
+        if self.first == self.second and not self.in_totals:
+            # The square of a noisy sum is too large, on average by the variance of its noise.
+            together = _do("-", together, _variance(self.first))
+        return _do("-", products, _do("/", together, count))
 
     @property
     def noise(self) -> Term:
@@ -128,6 +178,7 @@ class Pairs:
     of_x: Spread
     mean_y: Term
     mean_x: Term
+    middles: tuple[Fraction, Fraction]
     parts: tuple[Linear, ...]
     """The number, the sums, and the sums of products."""
 
@@ -150,10 +201,11 @@ def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
     return Pairs(
         count=_double(count),
         together=Spread(together, sum_y, sum_x, count),
-        of_y=Spread(of_y, sum_y, sum_y, count),
-        of_x=Spread(of_x, sum_x, sum_x, count),
+        of_y=Spread(of_y, sum_y, sum_y, count, in_totals=context.in_totals),
+        of_x=Spread(of_x, sum_x, sum_x, count, in_totals=context.in_totals),
         mean_y=mean_y,
         mean_x=mean_x,
+        middles=(middles[0], middles[1]),
         parts=(count, sum_y, sum_x, together, of_y, of_x),
     )
 
@@ -194,6 +246,12 @@ def _std(linear: Linear) -> Term:
     return reduce(lambda left, right: _do("+", left, right), terms)
 
 
+def _variance(linear: Linear) -> Term:
+    """Of its noise."""
+    stds = [_do("*", double(abs(weight)), Field(noise_of(name))) for name, weight in linear.weights]
+    return reduce(lambda left, right: _do("+", left, right), [_do("*", std, std) for std in stds])
+
+
 def _coarse(linear: Linear) -> Term:
     """How far one value may be from itself after rounding."""
     return double(linear.weights[0][1])
@@ -211,13 +269,13 @@ def _enough(count: Term, sample: bool = False) -> Term:
 def _of_one(name: str, *, sample: bool, root: bool) -> AggregateFunction:
     answer = partial(variance, sample=sample, root=root)
     return AggregateFunction(
-        name=name, of="bounded numbers", error=ErrorBars.UNKNOWN, answer=answer, clip_power=1 if root else 2
+        name=name, of="bounded numbers", error=ErrorBars.WHERE_STRAIGHT, answer=answer, clip_power=1 if root else 2
     )
 
 
 def _of_two(name: str, answer: Aggregator) -> AggregateFunction:
     return AggregateFunction(
-        name=name, of="two bounded numbers", error=ErrorBars.UNKNOWN, answer=answer, arguments=(2,), bounds=()
+        name=name, of="two bounded numbers", error=ErrorBars.WHERE_STRAIGHT, answer=answer, arguments=(2,), bounds=()
     )
 
 

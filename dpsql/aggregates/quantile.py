@@ -76,6 +76,9 @@ def grid_of(call: AggregateCall, value: Expression, context: Context) -> Grid:
     quantum = quantum_for(value.type, low, high)
     if quantum is None:
         raise unbounded(call, value, context.known)
+    if properties.whole:
+        # Who rounds asks for no finer answer, and fewer points are told apart with fewer people.
+        quantum = max(quantum, Fraction(1))
     return Grid(quantum, low // quantum, -(-high // quantum))
 
 

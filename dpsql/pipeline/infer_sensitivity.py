@@ -122,6 +122,7 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
             drawn_as=drawn_as,
             drawn=_drawn_by(request),
             propose=request.propose,
+            in_totals=bool(release.aggregate.totals),
         )
 
         def seen_by(call: AggregateCall) -> Context:

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from dpsql.aggregates.estimate import Estimate, Formula, Linear, Ratio, Reported, estimate_of, noise_of
+from dpsql.aggregates.estimate import (
+    Estimate,
+    Formula,
+    Linear,
+    Ratio,
+    Reported,
+    Smooth,
+    WithError,
+    estimate_of,
+    noise_of,
+)
 from dpsql.aggregates.final import answer_type, final_sql
 from dpsql.aggregates.release import LEVEL
 from dpsql.aggregates.write_release import release_sql
@@ -32,7 +42,7 @@ from dpsql.resolve.public_columns import columns_read
 from dpsql.resolve.syntax import is_interval_end, written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dpsql.aggregates.release import Release
     from dpsql.engine_sql.tree import Query
@@ -173,7 +183,7 @@ class Output:
     """A column of the answer: its error follows from `estimate` where there is one."""
 
     name: str
-    estimate: Estimate | None
+    estimate: WithError | None
     release: int | None
     hidden: tuple[tuple[str, int], ...] = ()
     """Measures that the post-processing returns behind the visible columns: name and position."""
@@ -283,7 +293,7 @@ def _outputs(post_processing: exp.Query, measured: Measured) -> tuple[Output, ..
     answers = _estimates(release)
     chosen = chooses_by_noise(post_processing, release.key_names)
     always = (LEVEL,) if release.levels else ()
-    found = [(item.alias_or_name, estimate_of(item, answers)) for item in items]
+    found = [(item.alias_or_name, estimate_of(item, answers) or _smooth(item, release)) for item in items]
     outputs = _with_hidden(post_processing, found, number, always)
     return tuple(
         replace(output, is_key=is_made_of(item, release.key_names), chosen=chosen)
@@ -314,6 +324,15 @@ def _estimates(release: Release) -> dict[str, Estimate]:
         for i, answer in enumerate(release.answers)
         if not isinstance(answer.estimate, Formula)
     }
+
+
+def _smooth(item: exp.Expr, release: Release) -> Smooth | None:
+    """The error of a variance and its kin, where it stands for itself."""
+    column = item.unalias()
+    for number, answer in enumerate(release.answers if not release.aggregate.totals else ()):
+        if isinstance(answer.estimate, Formula) and isinstance(column, exp.Column) and column.name == f"_a{number}":
+            return answer.estimate.smooth
+    return None
 
 
 def _interval_ends(post_processing: exp.Query, measured: Measured) -> list[tuple[Linear | Ratio | None, ...]]:
@@ -357,7 +376,7 @@ def _number_below(post_processing: exp.Select, kind: str) -> int | None:
 
 def _with_hidden(
     post_processing: exp.Select,
-    found: list[tuple[str, Estimate | None]],
+    found: Sequence[tuple[str, WithError | None]],
     number: int | None,
     always: tuple[str, ...] = (),
 ) -> tuple[Output, ...]:
@@ -375,7 +394,7 @@ def _with_hidden(
             elif isinstance(estimate, Reported):
                 wanted = (estimate.standard_error, estimate.kurtosis)
             else:
-                sides = (estimate.above, estimate.below)
+                sides = estimate.parts if isinstance(estimate, Smooth) else (estimate.above, estimate.below)
                 wanted = (*always, *dict.fromkeys(part for side in sides for part, _ in side.weights))
         hidden = tuple((part, positions.setdefault(part, visible + len(positions))) for part in wanted)
         outputs.append(Output(name, estimate, number, hidden))

@@ -53,7 +53,12 @@ class ChosenQuantile:
 
     @property
     def note(self) -> str:
-        return f"off by at most {self.choice.rank_error(0.95)} ranks at 95 %; its error in value depends on the data"
+        error = self.choice.rank_error(0.95)
+        off = f"off by at most {error:,} ranks at 95 %; its error in value depends on the data"
+        if (depth := self.choice.aim.inside) == 0:
+            return off
+        # Aimed at the very end it would lie beyond the data as often as not.
+        return f"aims {depth:,} rows inside the end, so that it leaves up to {depth + error:,} rows out; {off}"
 
     def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
         return np.ma.masked_array(self.choice.sample(windows(profile)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import duckdb
+import numpy as np
 import pytest
 
 import dpsql
@@ -67,3 +68,25 @@ def test_a_constant_is_explained_and_what_only_seems_one_is_not(people: dpsql.Co
 def test_a_slope_can_be_asked_first(people: dpsql.Connection) -> None:
     sql = "SELECT COUNT(*) FROM people WHERE x > (SELECT 10 * REGR_SLOPE(y, x) + 0.1 FROM people)"
     assert people.execute(sql, epsilon=1e13).fetchall() == [(GROUPS * 24,)]
+
+
+def test_a_variance_is_right_on_average_and_says_how_exact_it_is() -> None:
+    """The noise of the mean would make it too small; of few rows nothing is said."""
+    with duckdb.connect() as raw:
+        raw.execute("""
+            CREATE TABLE t AS SELECT i AS u, i % 200 AS k, (i * 7 % 101)::DOUBLE AS x
+            FROM range(60_000) AS r(i)""")
+        columns = {"u": "integer", "k": {"type": "integer", "bounds": [0, 199]}}
+        columns |= {"x": {"type": "double", "bounds": [0, 100]}}  # type: ignore[dict-item]
+        schema = {"tables": {"t": {"unit": "u", "columns": columns}}}
+        with dpsql.connect(raw, schema=schema, epsilon=1e6, delta=1e-6, ledger=":memory:") as connection:
+            sql = "SELECT k, VAR_POP(x) AS v FROM t GROUP BY k ORDER BY k"
+            truth = np.array([row[1] for row in raw.execute(sql).fetchall()])
+            frames = [connection.execute(sql, epsilon=0.4, fresh=True).intervals() for _ in range(3)]
+            off = np.concatenate([frame.v.astype(float) - truth for frame in frames])
+            assert abs(off.mean()) < 4 * off.std() / len(off) ** 0.5
+            exact = connection.execute(sql, epsilon=2, fresh=True).intervals()
+            inside = (exact.v_low.astype(float) <= truth) & (truth <= exact.v_high.astype(float))
+            assert inside.mean() > 0.9
+            rough = connection.execute(sql, epsilon=0.01, fresh=True).intervals()
+            assert rough.v_low.isna().all()

@@ -192,6 +192,17 @@ def test_minimum_and_maximum_lie_just_inside(greatest: bool) -> None:
 
 
 @pytest.mark.parametrize("greatest", [False, True])
+@pytest.mark.parametrize("values", [list(range(1000)), [7] * 40 + [8] * 900 + [9] * 60, [500] * 1000])
+def test_extremes_leave_out_no_more_than_they_say(values: list[int], greatest: bool) -> None:
+    """Depth plus rank error, at 95 %, of spread values and of ties."""
+    choice, draws = extreme(Fraction(1), 1, 0, 1000, greatest=greatest), 2000
+    drawn = choice.sample(repeated(windows_of(choice, [values]), draws))
+    data = np.array(values)
+    beyond = np.array([np.count_nonzero(data > at if greatest else data < at) for at in drawn])
+    assert np.count_nonzero(beyond <= choice.aim.inside + choice.rank_error(0.95)) >= 0.95 * draws
+
+
+@pytest.mark.parametrize("greatest", [False, True])
 def test_the_extreme_of_few_rows_is_their_median(greatest: bool) -> None:
     choice = extreme(Fraction(1), 1, 0, 10**6, greatest=greatest)
     median = QuantileChoice(Share(1, 2), Fraction(1), 1, 0, 10**6)
