@@ -185,7 +185,7 @@ class Session:
 
     @property
     def _default_epsilon(self) -> Fraction:
-        return self.query_epsilon or self.budget.filter.currency.epsilon_of(DEFAULT_SHARE)
+        return self.query_epsilon or self.environment.ledger.account.filter.currency.epsilon_of(DEFAULT_SHARE)
 
     @property
     def budget(self) -> Budget:

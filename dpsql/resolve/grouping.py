@@ -2,8 +2,8 @@
 
     GROUP BY a, ROLLUP (b, c)    keys a, b, c    totals (a, b, c), (a, b), (a)
 
-With ROLLUP, CUBE and GROUPING SETS only the finest groups are released. A total is the sum of its released parts: it
-agrees with them and costs nothing.
+With ROLLUP, CUBE and GROUPING SETS the engine is asked for the finest groups, and each set of keys is a level of totals
+that is measured by itself. docs/proofs/totals.md.
 """
 
 from __future__ import annotations

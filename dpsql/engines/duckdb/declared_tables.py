@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.engines.duckdb.types import READ_OTHERWISE, declared_type, fits, is_total, read_as, valid_text
+from dpsql.engines.duckdb.types import declared_type, fits, is_total, read_as, valid_text
 from dpsql.engines.quoting import quoted
 from dpsql.errors import SchemaError
 from dpsql.schema.types import Integer
@@ -118,6 +118,6 @@ def declared_columns(table: Table, found: Found, *, copied: bool) -> str:
 
 def _read(found: Found, own: str, declared: ColumnType, copied: bool) -> str:
     sql, stored = quoted(own), found.columns[own]
-    if copied:
-        return read_as(valid_text(sql) if stored == "VARCHAR" else sql, stored, declared)
-    return read_as(sql, stored, declared) if stored in READ_OTHERWISE else sql
+    if stored == "VARCHAR" and not copied:
+        return sql
+    return read_as(valid_text(sql) if stored == "VARCHAR" else sql, stored, declared)
