@@ -11,7 +11,7 @@ from dpsql.aggregates.estimate import Ratio, Reported, Smooth
 from dpsql.aggregates.readable import quantum_of, readable_measure, readable_statistic
 from dpsql.aggregates.statistic import Matched
 from dpsql.display.card import card, code, facts, figures, folded, grid
-from dpsql.display.numbers import significant
+from dpsql.display.numbers import several, significant
 from dpsql.expressions.readable import readable
 from dpsql.intervals import for_all, half_width
 from dpsql.pipeline.allocate import SEEKING
@@ -354,8 +354,8 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
     elif release.pairs:
         yield "bounds", f"at most {release.max_rows_per_group} rows of a unit on either side of the join, in all"
     else:
-        groups = "found" if FOUND_GROUPS in release.found else f"{release.max_groups} groups"
-        rows = "found" if FOUND_ROWS in release.found else f"{release.max_rows_per_group} rows"
+        groups = "found" if FOUND_GROUPS in release.found else several(release.max_groups, "group", "groups")
+        rows = "found" if FOUND_ROWS in release.found else several(release.max_rows_per_group, "row", "rows")
         yield "bounds", f"{groups} per unit, {rows} per group"
         most = release.rows_per_unit or 0
         if most > release.max_rows_per_group or (release.keys and most > release.max_groups):

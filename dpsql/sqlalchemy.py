@@ -139,12 +139,7 @@ class DpsqlDialect(DefaultDialect):
     def get_check_constraints(
         self, connection: Connection, table_name: str, schema: str | None = None, **_: Any
     ) -> list[Any]:
-        return [
-            {"name": f"{column.name}_bounds", "sqltext": f"{quoted(column.name)} BETWEEN {low!r} AND {high!r}"}
-            for column in _table(connection, table_name).columns.values()
-            if column.bounds is not None
-            for low, high in [[str(end) if isinstance(end, date) else end for end in column.bounds]]
-        ]
+        return declared_checks(_table(connection, table_name))
 
     def _get_default_schema_name(self, connection: Connection) -> str:
         return SCHEMA
@@ -178,6 +173,16 @@ def _declared(connection: Connection) -> declared.Schema:
     opened = connection.connection.dbapi_connection
     assert isinstance(opened, dbapi.Connection)
     return opened.session.environment.schema
+
+
+def declared_checks(table: declared.Table) -> list[Any]:
+    """Declared bounds, as constraints in SQL."""
+    return [
+        {"name": f"{column.name}_bounds", "sqltext": f"{quoted(column.name)} BETWEEN {low} AND {high}"}
+        for column in table.columns.values()
+        if column.bounds is not None
+        for low, high in [[f"'{end}'" if isinstance(end, date) else end for end in column.bounds]]
+    ]
 
 
 def _table(connection: Connection, name: str) -> declared.Table:

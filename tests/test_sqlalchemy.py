@@ -14,6 +14,8 @@ import yaml
 from sqlalchemy.engine import Engine
 
 import dpsql
+from dpsql.schema import load_schema
+from dpsql.sqlalchemy import declared_checks
 
 SCHEMA = {
     "dataset": "shop",
@@ -233,3 +235,15 @@ def test_a_connection_of_ones_own(shop: dpsql.Connection) -> None:
     engine = sa.create_engine("dpsql://", creator=lambda: shop, poolclass=sa.StaticPool)
     assert len(pd.read_sql("SELECT region, COUNT(*) AS n FROM orders GROUP BY region", engine)) == 4
     engine.dispose()
+
+
+def test_bounds_are_reflected_as_sql() -> None:
+    """Of decimals and dates too: what is reflected can be run by a database."""
+    columns = {
+        "u": "integer",
+        "cost": {"type": "decimal(8,2)", "bounds": [0, 500]},
+        "day": {"type": "date", "bounds": ["2024-01-01", "2024-12-31"]},
+    }
+    schema = load_schema({"tables": {"t": {"unit": "u", "columns": columns}}})
+    checks = [check["sqltext"] for check in declared_checks(schema.tables["t"])]
+    assert checks == ['"cost" BETWEEN 0.00 AND 500.00', "\"day\" BETWEEN '2024-01-01' AND '2024-12-31'"]

@@ -20,7 +20,7 @@ from dpsql.errors import AccountSuspended, BudgetExhausted, Error, SchemaError, 
 
 FAILED = 1
 CODES: dict[type[Error], int] = {BudgetExhausted: 3, SealedExecutionError: 4, AccountSuspended: 5}
-OPTIONS = "epsilon|delta|accuracy|mechanism|propose|max_groups|max_rows_per_group"
+OPTIONS = "epsilon|budget|delta|accuracy|mechanism|propose|max_groups|max_rows_per_group"
 
 
 def exit_code(problem: Error) -> int:

@@ -629,6 +629,10 @@ def test_an_analyst_asks_within_a_limit(run: Run, ledger: Path, monkeypatch: pyt
     assert run("query", "SELECT COUNT(*) FROM people", "--epsilon", 0.6, "--analyst", "bob").code == 0
 
 
+def test_hints_name_the_option(run: Run, folder: Path) -> None:
+    assert "hint: write --budget 0.1" in run("query", BY_TOWN, "--budget", -1).err
+
+
 def test_a_session_names_the_budget_on_record_or_none(run: Run, ledger: Path) -> None:
     refused = run("query", BY_TOWN, "--budget", 5)
     assert refused.code == 1

@@ -105,7 +105,10 @@ class Ledger:
         """An existing ledger, whatever its dataset: to look at and to verify."""
         path = os.fspath(path)
         if not is_there(path):
-            raise LedgerError(f"there is no ledger {path}", hint="check the path; it ends in .ledger by default")
+            raise LedgerError(
+                f"there is no ledger {path}",
+                hint="check the path, which ends in .ledger by default; the first session with a budget makes it",
+            )
         file = open_store(path)
         with file.reading() as connection:
             recorded = Book(connection).budget(None)
