@@ -15,6 +15,7 @@ import duckdb
 from dpsql.engines.cells import Cells, fetch_cells
 from dpsql.engines.duckdb.lock import lock
 from dpsql.errors import ProgrammingError
+from dpsql.limits import MOST_KEPT_PLANS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -76,11 +77,23 @@ class PostProcessor:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._connection = _locked_connection()
+        self._described: dict[tuple[str, ...], tuple[tuple[str, str], ...]] = {}
         self._kept: dict[str, Kept] = {}
 
     def describe(self, sql: str, tables: Sequence[PostProcessingTable]) -> tuple[tuple[str, str], ...]:
-        """The names and types of the post-processing's columns; raises ProgrammingError if it makes no sense."""
-        return tuple((str(name), str(kind)) for name, kind, *_ in self._with_empty(tables, f"DESCRIBE {sql}"))
+        """The names and types of the post-processing's columns; raises ProgrammingError if it makes no sense.
+
+        They follow from these texts alone, which are often the same where literals below the aggregates differ.
+        """
+        key = (sql, *map(_empty, tables))
+        known = self._described.get(key)
+        if known is None:
+            rows = self._with_empty(tables, f"DESCRIBE {sql}")
+            known = tuple((str(name), str(kind)) for name, kind, *_ in rows)
+            if len(self._described) >= MOST_KEPT_PLANS:
+                self._described.clear()
+            self._described[key] = known
+        return known
 
     def constants(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a query that reads no table."""
@@ -163,18 +176,8 @@ def _empty(table: PostProcessingTable) -> str:
 
 def _typed(table: PostProcessingTable) -> str:
     """The stored columns of the frame that is registered, in which dates are timestamps and decimals are text."""
-    typed = ", ".join(f'CAST({_total(table, name)} AS {kind}) AS "{name}"' for name, kind in table.stored.items())
-    if table.totals:
-        keys = [name for name in table.stored if name.startswith("_k")]
-        typed += "".join(f', GROUPING("{name}") AS _g{number}' for number, name in enumerate(keys))
-    return f'SELECT {typed} FROM "_raw{table.name}"{table.totals}'
-
-
-def _total(table: PostProcessingTable, name: str) -> str:
-    """A key as it is, and a measure summed over the groups of a total: 0 where there is none."""
-    if not table.totals or name.startswith("_k"):
-        return f'"{name}"'
-    return f'sum("{name}")' if name.startswith("_") else f'coalesce(sum("{name}"), 0)'
+    typed = ", ".join(f'CAST("{name}" AS {kind}) AS "{name}"' for name, kind in table.stored.items())
+    return f'SELECT {typed} FROM "_raw{table.name}"'
 
 
 def _complaint(error: duckdb.Error) -> ProgrammingError:

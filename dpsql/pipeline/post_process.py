@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpsql.aggregates.release import LEVEL as TOTALS
 from dpsql.engines.post_processor import Lasting
 from dpsql.errors import SealedExecutionError
 from dpsql.intervals import ends
@@ -39,8 +40,8 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
     tables = [release.planned.post_processing_table for release in calibrated.releases]
     tables += [table.post_processing_table for table in calibrated.public]
     private = [
-        {**release.with_noise_columns(columns), **_interval_ends(columns, release)}
-        for columns, release in zip(estimated.columns, calibrated.releases, strict=True)
+        {**release.with_noise_columns(columns, levels), **_interval_ends(columns, release, levels)}
+        for columns, release, levels in zip(estimated.columns, calibrated.releases, estimated.noises, strict=True)
         if columns is not None
     ]
     finished = environment.post_processor.run(calibrated.post_processing, tables, [*private, *estimated.public])
@@ -51,6 +52,7 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
             type=kind,
             estimate=output.estimate,
             noises=_noises(output, calibrated),
+            levels=() if output.release is None else estimated.noises[output.release],
             hidden=dict(output.hidden),
             is_key=output.is_key,
             chosen_from=_chosen_from(output, estimated, environment),
@@ -125,16 +127,23 @@ def _length(columns: Columns) -> int:
     return max(map(len, columns.values()), default=1)
 
 
-def _interval_ends(columns: Mapping[str, np.ndarray], release: CalibratedRelease) -> Mapping[str, np.ndarray]:
+def _interval_ends(
+    columns: Mapping[str, np.ndarray], release: CalibratedRelease, levels: tuple[NoisyColumns, ...]
+) -> Mapping[str, np.ndarray]:
     """The columns that DP_INTERVAL_LOW and DP_INTERVAL_HIGH stand for; NULL where no error is known."""
     if not release.planned.ends:
         return {}
-    noises, made = release.noises, {}
-    measures = {name: columns[name].tolist() for name in noises}
+    made: dict[str, np.ndarray] = {}
+    by_level = levels or (release.noises,)
+    measures = {name: columns[name].tolist() for name in by_level[0]}
     length = len(next(iter(columns.values()), ()))
+    level_of = columns[TOTALS].tolist() if levels else [0] * length
     rows = [{name: values[row] for name, values in measures.items()} for row in range(length)]
     for number, estimate in enumerate(release.planned.ends):
-        found = [None] * len(rows) if estimate is None else list(ends(estimate, rows, noises, LEVEL))
+        found = [
+            None if estimate is None else next(ends(estimate, [row], by_level[level], LEVEL))
+            for row, level in zip(rows, level_of, strict=True)
+        ]
         unknown = [end is None for end in found]
         for position, name in enumerate((f"_low{number}", f"_high{number}")):
             values = [math.nan if end is None else end[position] for end in found]

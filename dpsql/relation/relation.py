@@ -294,7 +294,7 @@ class Aggregate:
     calls: tuple[AggregateCall, ...]
     grouped: bool
     totals: tuple[tuple[int, ...], ...] = ()
-    """ROLLUP, CUBE, GROUPING SETS: which keys each row of the answer keeps. Totals are sums of released groups."""
+    """ROLLUP, CUBE, GROUPING SETS: which keys each row of the answer keeps."""
     listed: Relation | None = None
     """Public rows whose keys are the groups, where an outer join names them."""
     listed_once: bool = False

@@ -36,7 +36,7 @@ FITTING: dict[type, set[str]] = {
     Text: {"VARCHAR", "ENUM", "UUID"},
     Boolean: {"BOOLEAN"},
     Date: {"DATE"},
-    Timestamp: {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "DATE"},
+    Timestamp: {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "DATE"},
 }
 # Types whose different values stay different as the declared type: the others are rounded when they are read.
 APART: dict[type, set[str]] = {
@@ -118,6 +118,9 @@ def read_as(column: str, stored: str, declared: ColumnType) -> str:
     """
     if stored == "TIMESTAMP_NS":
         return f"TRY_CAST({_microsecond(column)} AS {engine_type(declared)})"
+    if stored == "TIMESTAMP WITH TIME ZONE":
+        # The moment in UTC, whatever the zone of a connection; an infinite one has none.
+        return f"TRY(make_timestamp(epoch_us({column})))"
     return f"{'' if _always_fits(declared, stored) else 'TRY_'}CAST({column} AS {engine_type(declared)})"
 
 
