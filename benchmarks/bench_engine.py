@@ -1,6 +1,6 @@
 """What privacy costs: whole questions against the plain query in the same engine, as ratios of CPU time.
 
-    python benchmarks/bench_engine.py
+    python benchmarks/bench_engine.py [ROWS] [WORD ...]
 
 The floor is what cannot be avoided where people have several rows: the aggregation by unit and keys alone. Contenders
 take turns on one thread, and of each the median time counts. Ends with code 1 when a ratio is above its target.
@@ -21,7 +21,7 @@ import dpsql
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROWS, UNITS, REGIONS, PRODUCTS, DAYS = 2_000_000, 200_000, 50, 10_000, 30
+ROWS, ROWS_PER_UNIT, REGIONS, PRODUCTS, DAYS = 2_000_000, 10, 50, 10_000, 30
 REPETITIONS = 7
 
 UNIFORM = ", ".join(
@@ -117,11 +117,11 @@ def is_met(contest: Contest, plain: duckdb.DuckDBPyConnection, conn: dpsql.Conne
     return met
 
 
-def main(chosen: list[str]) -> int:
+def main(rows: int, chosen: list[str]) -> int:
     plain = duckdb.connect()
     plain.execute("SET threads = 1")
-    create_tables(plain, ROWS, UNITS)
-    print(f"{ROWS:,} rows, milliseconds of CPU time (median of {REPETITIONS})")
+    create_tables(plain, rows, rows // ROWS_PER_UNIT)
+    print(f"{rows:,} rows, milliseconds of CPU time (median of {REPETITIONS})")
     print(f"{'':<32}{'against':>9}{'dpsql':>9}{'ratio':>10}{'target':>10}")
     with dpsql.connect(plain, schema=SCHEMA, epsilon=1e6, delta=1e-6, query_epsilon=1) as conn:
         contests = [part for part in CONTESTS if not chosen or any(word in part.name for word in chosen)]
@@ -130,4 +130,5 @@ def main(chosen: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    words = sys.argv[1:]
+    sys.exit(main(int(words[0]), words[1:]) if words and words[0].isdigit() else main(ROWS, words))

@@ -67,7 +67,7 @@ class Peer:
 
 PEERS = (
     Peer("SmartNoise SQL", "smartnoise.py", ("smartnoise-sql", "pyarrow"), 10),
-    Peer("Qrlew", "qrlew.py", ("pyqrlew",), 10),
+    Peer("Qrlew", "qrlew.py", ("pyqrlew", "duckdb", "pandas<2.3"), 10),
     Peer("PipelineDP", "pipelinedp.py", ("pipeline-dp", "pandas", "pyarrow"), 10),
     Peer("OpenDP with Polars", "opendp_polars.py", ("opendp[polars]",), 3),
 )
