@@ -71,11 +71,21 @@ def allocated(planned: Planned, falloff: int) -> tuple[tuple[Fraction, ...], ...
     return _by_release(planned, dict(zip(moved, parts.tolist(), strict=True)))
 
 
+def _by_clause(planned: Planned, parts: dict[Place, Fraction]) -> dict[Place, Fraction]:
+    """Measures that several options clauses speak for share what their own clause has, and no more."""
+    shared = dict(parts)
+    for number, clause in enumerate(planned.request.clauses):
+        own = [place for place in parts if planned.releases[place[0]].release.aggregate.clause == number]
+        share = clause.epsilon / planned.request.epsilon / sum((parts[place] for place in own), Fraction(0))
+        shared |= {place: parts[place] * share for place in own}
+    return shared
+
+
 def _by_release(planned: Planned, parts: dict[Place, float]) -> tuple[tuple[Fraction, ...], ...]:
     for number, one in enumerate(planned.releases):
         if (selection := one.release.partition_selection) is not None:
             _raise_selection((number, selection), {place for place in parts if place[0] == number}, parts)
-    exact = dict(zip(parts, as_fractions(np.array(list(parts.values()))), strict=True))
+    exact = _by_clause(planned, dict(zip(parts, as_fractions(np.array(list(parts.values()))), strict=True)))
     diagnosing = sum(map(is_diagnosing, planned.releases))
     each = _diagnosing_of_measures(planned) / max(1, diagnosing)
     left = 1 - each * diagnosing

@@ -278,3 +278,5 @@ class Aggregate:
     """What is asked of the answers behind randomised reports, which are the last keys."""
     diagnosis: Diagnosis | None = None
     """Where it is asked about the bounds of another release."""
+    clause: int | None = None
+    """Which of several options clauses speaks for it."""

@@ -21,7 +21,8 @@ from dpsql.expressions.lower import place_of
 from dpsql.expressions.properties import Properties, bounded
 from dpsql.expressions.tree import Literal
 from dpsql.expressions.types import common_type, written_as
-from dpsql.resolve.options import MARK, PER_GROUP, PER_ROW
+from dpsql.resolve.options import PER_GROUP, PER_ROW
+from dpsql.resolve.tokens import MARK
 from dpsql.schema.types import Decimal, Double, Integer
 
 if TYPE_CHECKING:

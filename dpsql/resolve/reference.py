@@ -7,11 +7,14 @@ from pathlib import Path
 
 from sqlglot import exp
 
-from dpsql.expressions.lower_words import PAIRS, SPECIAL
+from dpsql.expressions.lower_words import SPECIAL, WORDS
 from dpsql.expressions.temporal.formats import CODES
 from dpsql.expressions.temporal.intervals import TO_SPANS
 from dpsql.expressions.temporal.units import UNITS
-from dpsql.resolve.other_words import DIALECTS, FORMATS, NAMES, WORDS
+from dpsql.resolve.date_formats import FORMATS
+from dpsql.resolve.other_words import DIALECTS, NAMES
+from dpsql.resolve.other_words import WORDS as OTHER_WORDS
+from dpsql.resolve.syntax import UNTRANSLATED
 
 BEGIN = "<!-- words: written by `make reference` -->\n"
 END = "<!-- end of words -->"
@@ -19,14 +22,17 @@ OPERATORS: dict[type[exp.Expr], str] = {
     exp.BitwiseLeftShift: "a << 3",
     exp.BitwiseRightShift: "a >> 3",
     exp.DateBin: "TIME_BUCKET",
+    exp.UnixToTime: "EPOCH_MS",
 }
+LENGTHS = ("AGE(a, b) > INTERVAL 1 YEAR", "EXTRACT(year FROM AGE(a, b))", "seen::TIME < '12:00'")
 
 
 def reference() -> str:
-    ours = {*PAIRS, *TO_SPANS, *(OPERATORS.get(kind, _word(kind)) for kind in SPECIAL), "JULIAN", "ERA", "STRLEN"}
+    ours = {*WORDS, *TO_SPANS, *(OPERATORS.get(kind, _word(kind)) for kind in SPECIAL), *LENGTHS}
+    others = {name for name in NAMES if not name.startswith(UNTRANSLATED)}
     lines = {
         "dialects": DIALECTS,
-        "words of other databases": sorted({*NAMES, *WORDS}),
+        "words of other databases": sorted({*others, *OTHER_WORDS}),
         "more words of DuckDB": sorted(ours),
         "codes of STRFTIME": CODES,
         "codes of TO_CHAR": FORMATS,
