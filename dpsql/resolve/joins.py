@@ -148,6 +148,9 @@ def all_of(parts: list[Expression]) -> Expression | None:
 
 def _together(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Rows:
     right = step.rows
+    if right.kept is not None and left.kept is None and step.kind == "INNER":
+        # An inner join has no sides.
+        left, right, step = right, left, replace(step, rows=left)
     if right.kept is not None:
         raise right.kept.refuse("is joined again", "let it be the first item of FROM, or use an inner join")
     public = _kept_public_side(left, step) if left.kept is None else _kept_again(left.kept, step, condition, where)
@@ -294,12 +297,15 @@ def _is_by_unit(part: Expression, left: Rows, right: Rows) -> bool:
 
 
 def _kept_again(kept: Kept, step: Step, condition: Expression | None, where: list[Expression]) -> Kept | None:
-    """The public rows that are kept through one more join of private rows, which none of them matches."""
+    """The public rows that are kept through one more join: beside other public rows, or where none of them matches."""
     meets = [*([condition] if condition is not None else []), *(where if step.kind == "INNER" else [])]
-    private = step.rows.is_private and step.kind in ("INNER", "LEFT")
-    if not private or not any(map(kept.never_true, meets)):
-        raise kept.refuse("is joined again", "let this join be the last one, or use an inner join")
-    return kept if step.kind == "LEFT" else None
+    if step.kind == "INNER" or step.kind == "LEFT":
+        beside = kept.joined(step.rows, step.kind, condition)
+        if beside is not None:
+            return beside
+        if any(map(kept.never_true, meets)):
+            return kept if step.kind == "LEFT" else None
+    raise kept.refuse("is joined again", "let this join be the last one, or use an inner join")
 
 
 def _kept_public_side(left: Rows, step: Step) -> Kept | None:

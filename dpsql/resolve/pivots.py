@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     ValuesOf = Callable[[exp.Table, str], Collection[Any]]
 
-KNOWN = {"this", "expressions", "fields", "using", "group", "unpivot", "into", "alias", "columns"}
+KNOWN = {"this", "expressions", "fields", "using", "group", "unpivot", "into", "alias", "columns", "with_"}
 NOTES = {"identify_pivot_strings", "prefixed_pivot_columns", "pivot_column_naming", "value_columns_first"}
 """Notes of the parser to its own writer."""
 
@@ -89,7 +89,11 @@ def _pivot(
         for value in values
         for call in calls
     ]
-    found = exp.Select(expressions=[*(key.copy() for key in keys), *columns], from_=exp.From(this=source))
+    found = exp.Select(
+        expressions=[*(key.copy() for key in keys), *columns],
+        from_=exp.From(this=source),
+        with_=pivot.args.get("with_"),
+    )
     if keys:
         found.set("group", exp.Group(expressions=[key.copy() for key in keys]))
     return found

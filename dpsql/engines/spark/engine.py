@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dpsql.engines.duckdb.declared_tables import check_table
 from dpsql.engines.fetched import columns
 from dpsql.engines.public import Guarantees
-from dpsql.engines.spark.catalog import FORMATS, found_table, table_names
+from dpsql.engines.spark.catalog import FORMATS, Place, found_table, table_names
 from dpsql.engines.spark.connection import own_session, quiet
 from dpsql.engines.spark.render import render
 from dpsql.engines.spark.texts import quoted
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dpsql.engines.fetched import Fetched
     from dpsql.engines.public import Render
-    from dpsql.engines.spark.catalog import Place, SparkTable
+    from dpsql.engines.spark.catalog import SparkTable
     from dpsql.schema.model import Schema, Table
 
 
@@ -37,11 +37,16 @@ class SparkEngine:
 
     def __init__(self, session: SparkSession, place: Place, schema: Schema, *, remote: bool) -> None:
         """Raises SchemaError unless every declared table and column is there, with a type that fits."""
-        self._session, self._place, self._remote = session, place, remote
+        self._session, self._remote = session, remote
         self._lock = threading.RLock()
-        names = table_names(self._session, self._place)
+        self._places = {
+            table.name.lower(): Place(place.catalog, table.place[0] or place.database)
+            for table in schema.tables.values()
+        }
+        names = {where: table_names(session, where) for where in set(self._places.values())}
         self._tables = {
-            table.name.lower(): _checked(self._session, self._place, table, names) for table in schema.tables.values()
+            table.name.lower(): _checked(session, where, table, names[where])
+            for table, where in zip(schema.tables.values(), self._places.values(), strict=True)
         }
         reads = {name: self._read(table) for name, table in schema.tables.items()}
         self.render: Render = partial(render, tables=reads)
@@ -65,13 +70,17 @@ class SparkEngine:
             own = found.found.column(column.name) or column.name
             read = found.types[own].read_as(f"_stored.{quoted(own)}", column.stored_type)
             read_columns.append(f"{read} AS {quoted(column.name)}")
-        return f"SELECT {', '.join(read_columns)} FROM {self._place.table(found.found.name)} AS _stored"
+        stored = self._places[table.name.lower()].table(found.found.name)
+        return f"SELECT {', '.join(read_columns)} FROM {stored} AS _stored"
 
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
         try:
             with self._lock, quiet():
-                now = {name: found_table(self._session, self._place, name) for name in self._tables}
+                now = {
+                    name: found_table(self._session, self._places[name], table.found.name)
+                    for name, table in self._tables.items()
+                }
         except Exception:
             problem = OperationalError(
                 "Spark does not answer, or a declared table is gone", hint="look at it with spark-sql; connect again"
@@ -101,13 +110,14 @@ class SparkEngine:
 
 
 def _checked(session: SparkSession, place: Place, table: Table, names: Mapping[str, str]) -> SparkTable:
-    if table.name.lower() not in names:
+    own = table.place[1].lower()
+    if own not in names:
         raise SchemaError(
-            f'tables.{table.name}: the database {place} has no table "{table.name}"',
-            hint=did_you_mean(table.name, names)
+            f'tables.{table.name}: the database {place} has no table "{table.place[1]}"',
+            hint=did_you_mean(own, names)
             or "a temporary view belongs to its session alone: save it with  df.write.saveAsTable(...)",
         )
-    found = found_table(session, place, names[table.name.lower()])
+    found = found_table(session, place, names[own])
     if table.view is None and found.kept_as not in (*FORMATS, "VIEW"):
         raise SchemaError(
             f"tables.{table.name}: it is kept as {found.kept_as or 'something unknown'}, and reading a row may fail",
