@@ -225,13 +225,14 @@ def _within_units(left: Rows, step: Step, condition: Expression | None, where: l
 
 
 def _cross_unit_join(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Rows:
-    """Rows of different units, matched by equal keys: there may be a way to count them (aggregates/cross_unit.py)."""
+    """Rows of different units, with equal keys or compared otherwise: aggregates/cross_unit.py may count them."""
     right = step.rows
     parts = [*(conjuncts(condition) if condition is not None else ()), *(where if step.kind == "INNER" else ())]
     sides = [frozenset(column.name for column in rows.columns.values()) for rows in (left, right)]
     pairs = tuple(pair for part in parts if (pair := _pair(part, *sides)) is not None)
     linking = all_of([part for part in parts if names_read(part) <= sides[0] | sides[1]])
-    if not pairs or linking is None or step.kind != "INNER":
+    linked = any(names_read(part) & sides[0] and names_read(part) & sides[1] for part in parts)
+    if not linked or linking is None or step.kind != "INNER":
         raise different_units(same_unit_said(left, right), step.at)
     relation = CrossUnitJoin(
         left=left.relation,

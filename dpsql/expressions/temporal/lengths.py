@@ -70,14 +70,15 @@ class Age:
     def __init__(self, lowering: Lowering, node: exp.Expr) -> None:
         build, (a, b) = builder(lowering, node), (_moment(lowering.lower(part)) for part in node.expressions)
         swapped = build("<", a, b)
-        # NULL where one of both is, even if nothing else of them is read.
-        self.sign = build("CASE", swapped, -1, build(">=", a, b), 1, None)
+        self.sign = build("CASE", swapped, -1, 1)
         last, first = build("CASE", swapped, b, a), build("CASE", swapped, a, b)
-        clock: Expression = Literal(0, Integer())
+        days = build("-", build("DAY", last), build("DAY", first))
+        # Dates have no time of day; it is NULL where one of them is, as all other parts are.
+        clock = build("*", days, 0)
         if isinstance(last.type, Timestamp):
             clock = build("-", since_midnight(build, last), since_midnight(build, first))
         self.clock, day = _borrowed(build, clock, DAY)
-        days = build("-", build("-", build("DAY", last), build("DAY", first)), day)
+        days = build("-", days, day)
         self.days, month = _borrowed(build, days, build("DAY", build("LAST_DAY", first)))
         years = build("*", build("-", build("YEAR", last), build("YEAR", first)), 12)
         months = build("-", build("MONTH", last), build("MONTH", first))
