@@ -100,7 +100,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         shop = make_shop(Path(folder) / "shop.duckdb")
         terminal = console(make_shop(Path(folder) / "asked.duckdb"))
-        with dpsql.connect(shop, schema=SCHEMA, epsilon=3, delta=1e-6) as conn:
+        with dpsql.connect(shop, schema=SCHEMA, budget=3, delta=1e-6) as conn:
             found = {**pictures(conn), "console": (terminal, 960, 410)}
     for name, (content, width, height) in found.items():
         for theme, colours in THEMES.items():

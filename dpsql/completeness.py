@@ -28,7 +28,8 @@ def check_complete(engine: Engine, schema: Schema) -> None:
         raise SchemaError(
             "; ".join(gaps),
             hint="write  nullable: true  where a cell may be empty, or hold what is not of its type or values; in text "
-            "files a date is written 2024-01-31 and a number 1234.5: declare what is written otherwise as text",
+            "files a date is written 2024-01-31 and a number 1234.5: declare what is written otherwise as text; "
+            "dpsql check --data shows the data owner more",
         )
 
 

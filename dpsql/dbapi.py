@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import replace
 from datetime import date, datetime
 from datetime import time as time_of_day
@@ -85,16 +86,18 @@ def connect(
     database: object,
     *,
     schema: str | os.PathLike[str] | dict[str, Any] | Schema,
-    epsilon: object = None,
-    delta: object = 0.0,
+    budget: object = None,
+    delta: object = None,
     ledger: str | os.PathLike[str] | None = None,
     query_epsilon: object = None,
-    composition: str = "mixed",
+    composition: str | None = None,
     engine: None = None,
     analyst: str | None = None,
-    analyst_epsilon: object = None,
+    analyst_budget: object = None,
     on_failure: OnFailure = "suspend",
     dialect: str = "duckdb",
+    epsilon: object = None,
+    analyst_epsilon: object = None,
 ) -> Connection:
     """Opens a private session on a database.
 
@@ -103,28 +106,30 @@ def connect(
             such; a frame; a dict of name -> frame or files; or "postgresql://user@host/db". Files and frames are read
             now, and never again.
         schema: the declaration: a YAML or JSON file, a dict, or a `Schema`.
-        epsilon, delta: the whole session's budget; without them the ledger's is used.
+        budget, delta: the epsilon that all questions together may cost, and its delta (0 if left out). The first
+            session puts them on record in the ledger; later ones leave them out, or name the same.
         ledger: the file that keeps the account; beside a file database if left out, and in memory otherwise.
-        query_epsilon: what a query costs that does not say; a tenth of epsilon if left out.
-        composition: how queries add up: "mixed", or a single rule such as "basic" or "gdp".
+        query_epsilon: what a query costs that does not say; a tenth of the budget if left out.
+        composition: how queries add up: "mixed" if left out, or a single rule such as "basic" or "gdp".
         engine: nothing; the engine follows from the database.
-        analyst, analyst_epsilon: whose account it is, and what this analyst may spend of the session's.
+        analyst, analyst_budget: whose account it is, and what this analyst may spend of the budget.
         on_failure: a query that fails after its charge suspends its analyst until the data owner resumes; "warn", for
             those who own the data that they ask, only says so.
         dialect: whose words queries use: "duckdb", "bigquery", "snowflake" or "postgres".
+        epsilon, analyst_epsilon: older names of budget and analyst_budget.
 
     Returns:
         A `Connection` as in PEP 249.
 
     Raises:
         SchemaError: the declaration is wrong, or does not fit the database.
-        LedgerError: the account cannot be read or written, or was opened with another budget.
+        LedgerError: the account cannot be read or written, or has another budget on record.
 
     >>> import duckdb
     >>> shop = duckdb.sql("SELECT range AS customer, range % 90 AS amount FROM range(5000)").df()
     >>> amount = {"type": "integer", "bounds": [0, 100]}
     >>> schema = {"tables": {"orders": {"unit": "customer", "columns": {"customer": "integer", "amount": amount}}}}
-    >>> conn = connect({"orders": shop}, schema=schema, epsilon=1)
+    >>> conn = connect({"orders": shop}, schema=schema, budget=1)
     >>> [(n, total)] = conn.execute("SELECT COUNT(*), SUM(amount) FROM orders", epsilon=0.5)
     >>> n in range(4800, 5200)
     True
@@ -139,21 +144,40 @@ def connect(
     # The engine and the parser are loaded with the first connection, so that importing dpsql stays light.
     from dpsql.session import Session
 
-    return Connection(
+    total = by_one_name(budget=budget, epsilon=epsilon)
+    opened = Connection(
         Session(
             database,
             schema,
-            epsilon=epsilon,
+            budget=total,
             delta=delta,
             ledger=ledger,
             query_epsilon=query_epsilon,
             composition=composition,
             analyst=analyst,
-            analyst_epsilon=analyst_epsilon,
+            analyst_budget=by_one_name(analyst_budget=analyst_budget, analyst_epsilon=analyst_epsilon),
             on_failure=on_failure,
             dialect=dialect,
         )
     )
+    for danger in opened.budget.dangers if total is not None else ():
+        warnings.warn(danger, errors.Warning, stacklevel=2)
+    return opened
+
+
+def by_one_name(**named: object) -> object:
+    """A value that has a name and an older one.
+
+    >>> by_one_name(budget=None, epsilon=1)
+    1
+    """
+    given = {name: value for name, value in named.items() if value is not None}
+    if len(given) > 1:
+        first, second = named
+        raise errors.ProgrammingError(
+            f"{first}= and {second}= are two names of one thing", hint=f"write {first}={given[first]} alone"
+        )
+    return next(iter(given.values()), None)
 
 
 class Connection:
@@ -252,7 +276,7 @@ class Connection:
 
         schema, budget = self.session.environment.schema, self.budget
         made = practice_database(schema, people, seed)
-        return connect(made, schema=schema, epsilon=budget.epsilon, delta=budget.delta)
+        return connect(made, schema=schema, budget=budget.epsilon, delta=budget.delta)
 
     def history(self) -> pd.DataFrame:
         """Every entry of the ledger, oldest first."""

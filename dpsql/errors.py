@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 DOWN = Context(prec=3, rounding=ROUND_FLOOR)
 
 
-class Warning(Exception):  # noqa: A001 - the name is fixed by PEP 249
-    """What an analyst should know about a question that is answered all the same; see Cursor.messages."""
+class Warning(UserWarning):  # noqa: A001 - the name is fixed by PEP 249
+    """What somebody should know about a question or a budget that is accepted all the same; see Cursor.messages."""
 
 
 class Error(Exception):
@@ -149,7 +149,11 @@ class SchemaError(ProgrammingError):
     others: tuple[SchemaError, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join([super().__str__(), *(f"also: {other.problem}" for other in self.others)])
+        return "\n".join([super().__str__(), *map(self._beside, self.others)])
+
+    def _beside(self, other: SchemaError) -> str:
+        """Another problem on one line, with its own way out if it has one."""
+        return f"also: {other.problem}" + (f"; hint: {other.hint}" if other.hint not in (None, self.hint) else "")
 
     @classmethod
     def of(cls, problems: Iterable[SchemaError]) -> SchemaError:

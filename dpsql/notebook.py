@@ -1,6 +1,6 @@
 """Magics for IPython: `%load_ext dpsql`.
 
-    %dpsql connect shop.duckdb --schema schemas/shop.yaml --epsilon 3 --delta 1e-6
+    %dpsql connect shop.duckdb --schema schemas/shop.yaml --budget 3 --delta 1e-6
     %%dpsql --epsilon 0.2 --as result
     SELECT region, COUNT(*) FROM customers GROUP BY region
     %dpsql --explain SELECT COUNT(*) FROM customers
@@ -70,7 +70,7 @@ class DpsqlMagics(Magics):
         database, rest = _word(text)
         if database is None:
             raise ProgrammingError(
-                "connect needs a database", hint="write  %dpsql connect shop.duckdb --schema shop.yaml --epsilon 1"
+                "connect needs a database", hint="write  %dpsql connect shop.duckdb --schema shop.yaml --budget 1"
             )
         options, rest = _options(rest, CONNECTING | {"as"})
         if rest:
@@ -105,7 +105,7 @@ class DpsqlMagics(Magics):
         if self.connection is None:
             raise InterfaceError(
                 "there is no connection yet",
-                hint="write  %dpsql connect shop.duckdb --schema shop.yaml --epsilon 1 --delta 1e-6",
+                hint="write  %dpsql connect shop.duckdb --schema shop.yaml --budget 1 --delta 1e-6",
             )
         return self.connection
 

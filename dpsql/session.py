@@ -67,20 +67,19 @@ class Session:
         database: object,
         schema: str | os.PathLike[str] | dict[str, Any] | Schema,
         *,
-        epsilon: object,
+        budget: object,
         delta: object,
         ledger: str | os.PathLike[str] | None,
         query_epsilon: object,
-        composition: str,
+        composition: str | None,
         analyst: str | None,
-        analyst_epsilon: object,
+        analyst_budget: object,
         on_failure: OnFailure,
         dialect: str = "duckdb",
     ) -> None:
         self.dialect = dialect_named(dialect)
         loaded = load_schema(schema)
-        new = epsilon is not None
-        total = positive(epsilon, "epsilon") if new else None
+        total = positive(budget, "budget") if budget is not None else None
         share = positive(query_epsilon, "query_epsilon") if query_epsilon is not None else None
         engine = open_engine(database, loaded)
         try:
@@ -90,10 +89,10 @@ class Session:
                 default_ledger(database) if ledger is None else ledger,
                 dataset=loaded.dataset,
                 epsilon=total,
-                delta=below_one(delta) if new else None,
-                composition=composition if new else None,
+                delta=below_one(delta) if delta is not None else None,
+                composition=composition,
                 analyst=analyst,
-                analyst_epsilon=analyst_epsilon,
+                analyst_epsilon=analyst_budget,
                 on_failure=on_failure,
             )
         except BaseException:

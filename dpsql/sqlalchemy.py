@@ -1,4 +1,4 @@
-"""SQLAlchemy's door: create_engine("dpsql:///shop.duckdb?schema=schemas/shop.yaml&epsilon=1&delta=1e-6").
+"""SQLAlchemy's door: create_engine("dpsql:///shop.duckdb?schema=schemas/shop.yaml&budget=1&delta=1e-6").
 
 What stands behind the question mark goes to `dpsql.connect`. A query's own cost and options are execution options, on
 the engine, the connection or the statement: `execution_options(dpsql_epsilon=0.1)`. Reflection shows the declared
@@ -33,14 +33,16 @@ SCHEMA = "main"
 """The name of the one database schema that there is."""
 IN_URL = (
     "schema",
-    "epsilon",
+    "budget",
     "delta",
     "ledger",
     "query_epsilon",
     "composition",
     "analyst",
-    "analyst_epsilon",
+    "analyst_budget",
     "on_failure",
+    "epsilon",
+    "analyst_epsilon",
 )
 TYPES: dict[type, type[TypeEngine[Any]]] = {
     declared.Integer: types.BigInteger,
@@ -73,7 +75,7 @@ class DpsqlDialect(DefaultDialect):
 
     def connect(self, *names: Any, **options: Any) -> Any:
         if not names[0] or "schema" not in options:
-            raise ArgumentError("write dpsql:///data.duckdb?schema=data.yaml&epsilon=1")
+            raise ArgumentError("write dpsql:///data.duckdb?schema=data.yaml&budget=1")
         return dbapi.connect(*names, **options)
 
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:

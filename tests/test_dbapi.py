@@ -302,3 +302,19 @@ def test_schemas_in_every_form(tmp_path: Path) -> None:
             read.add(connection.session.environment.schema.model_dump_json())
             assert connection.execute("SELECT COUNT(*) FROM orders").rowcount == 1
     assert len(read) == 1
+
+
+def test_the_budget_has_one_name_and_an_older_one() -> None:
+    """`budget` is the session's, `epsilon` a question's; what used to be called epsilon= is still understood."""
+    frame = pd.DataFrame({"id": [1, 2], "age": [30, 40]})
+    schema = {"tables": {"people": {"unit": "id", "columns": {"id": "integer", "age": "integer"}}}}
+    for name in ("budget", "epsilon"):
+        with dpsql.connect(frame, schema=schema, **{name: 2}) as conn:
+            assert (conn.budget.epsilon, conn.budget.delta) == (2, 0)
+    with pytest.raises(dpsql.ProgrammingError, match="budget= and epsilon= are two names") as caught:
+        dpsql.connect(frame, schema=schema, budget=2, epsilon=1)
+    assert caught.value.hint == "write budget=2 alone"
+    with pytest.raises(dpsql.ProgrammingError, match="none is named"):
+        dpsql.connect(frame, schema=schema, budget=2, analyst_budget=1)
+    with pytest.warns(dpsql.Warning, match="epsilon 100 protects against little"):
+        dpsql.connect(frame, schema=schema, budget=100).close()

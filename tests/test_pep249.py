@@ -62,7 +62,7 @@ def test_several_connections_to_one_file(tmp_path: Path) -> None:
 # -- Module Interface: exceptions --------------------------------------------------------------------------------------
 
 STANDARD = {
-    dpsql.Warning: Exception,
+    dpsql.Warning: UserWarning,  # so that `warnings` can show it; an Exception too, as PEP 249 wants
     dpsql.Error: Exception,
     dpsql.InterfaceError: dpsql.Error,
     dpsql.DatabaseError: dpsql.Error,

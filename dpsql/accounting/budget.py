@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from dpsql.accounting.privacy_loss import Cost, PrivacyLoss
 
 
+LARGE_EPSILON = 10
+LARGE_DELTA = 1e-4
+"""Beyond these somebody is warned: they are for experiments, not for people."""
+
+
 class Priced(Protocol):
     """Anything with a nominal cost: a receipt, an explanation's cost, a ledger entry."""
 
@@ -98,6 +103,22 @@ class Budget:
             epsilon, delta = getattr(cost, "epsilon", cost), getattr(cost, "delta", 0)
             alike = self.filter.queries_at(exact(epsilon), exact(delta, "delta"))
         return max(self.filter.affords(self.tally.totals, event) for event in alike)
+
+    @property
+    def dangers(self) -> tuple[str, ...]:
+        """What the numbers themselves say against the budget."""
+        found = []
+        if self.epsilon > LARGE_EPSILON:
+            found.append(
+                f"a budget of epsilon {self.epsilon:.4g} protects against little: the odds of anything about a person "
+                "may change by e^epsilon; 3 or less is a real promise"
+            )
+        if self.delta > LARGE_DELTA:
+            found.append(
+                f"delta {self.delta:.3g} is the probability that a person is not protected at all; choose it far below "
+                "one in the number of people, such as 1e-6"
+            )
+        return tuple(found)
 
     def __str__(self) -> str:
         spent, remaining, advanced = self.spent, self.remaining, self.advanced

@@ -80,7 +80,7 @@ def _as_written(value: float) -> Amount:
 def root_up(amount: Fraction) -> float:
     """The square root of `amount` as a float, from above."""
     root = math.sqrt(amount)
-    while Fraction(root) ** 2 < amount:
+    while _square_beside(root, amount) < 0:
         root = math.nextafter(root, math.inf)
     return root
 
@@ -88,9 +88,15 @@ def root_up(amount: Fraction) -> float:
 def root_down(amount: Fraction) -> float:
     """The square root of `amount` as a float, from below."""
     root = math.sqrt(amount)
-    while Fraction(root) ** 2 > amount:
+    while _square_beside(root, amount) > 0:
         root = math.nextafter(root, 0.0)
     return root
+
+
+def _square_beside(root: float, amount: Fraction) -> int:
+    """Below zero where the square of `root` is below `amount`, above where it is above."""
+    above, below = root.as_integer_ratio()
+    return above * above * amount.denominator - below * below * amount.numerator
 
 
 def shortened(amount: Amount) -> Amount:
@@ -110,4 +116,7 @@ def to_text(amount: Amount) -> str:
 
 
 def from_text(text: str) -> Amount:
-    return math.inf if text == "inf" else Fraction(text)
+    if text == "inf":
+        return math.inf
+    above, _, below = text.partition("/")  # Fraction would read it with a regular expression
+    return Fraction(int(above), int(below or 1))

@@ -78,12 +78,12 @@ class PrivacyLoss:
         return all(mine <= its for mine, its in zip(self.amounts, limit.amounts, strict=True))
 
     def to_texts(self) -> dict[str, str]:
-        return {field.name: to_text(getattr(self, field.name)) for field in fields(self)}
+        return {name: to_text(getattr(self, name)) for name in CURRENCIES}
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> PrivacyLoss:
         """Accounts that were begun before a currency was counted have no end of it."""
-        return cls(**{field.name: from_text(texts.get(field.name, "inf")) for field in fields(cls)})
+        return cls(*(from_text(texts.get(name, "inf")) for name in CURRENCIES))
 
     def agrees(self, counted: PrivacyLoss) -> bool:
         """Whether these are the sums that were counted, but for what was not counted yet when they were begun."""
@@ -91,7 +91,8 @@ class PrivacyLoss:
         return all(mine == its for mine, its in pairs[:4]) and all(mine in (its, math.inf) for mine, its in pairs[4:])
 
 
-EVERYTHING = PrivacyLoss(*[math.inf] * 6)
+CURRENCIES = tuple(field.name for field in fields(PrivacyLoss))
+EVERYTHING = PrivacyLoss(*[math.inf] * len(CURRENCIES))
 
 
 NOISELESS = replace(EVERYTHING, delta=ZERO)

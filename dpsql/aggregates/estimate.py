@@ -27,14 +27,17 @@ class Linear:
     constant: Fraction = Fraction(0)
 
     def plus(self, other: Linear, factor: Fraction = Fraction(1)) -> Linear:
-        merged = dict(self.weights)
-        for name, weight in other.weights:
-            merged[name] = merged.get(name, Fraction(0)) + factor * weight
+        merged, added = dict(self.weights), other.times(factor)
+        for name, weight in added.weights:
+            merged[name] = merged[name] + weight if name in merged else weight
         kept = tuple((name, weight) for name, weight in merged.items() if weight)
-        return Linear(kept, self.constant + factor * other.constant)
+        return Linear(kept, self.constant + added.constant)
 
     def times(self, factor: Fraction) -> Linear:
-        return Linear((), Fraction(0)).plus(self, factor)
+        if factor == 1:
+            return self
+        weights = ((name, factor * weight) for name, weight in self.weights) if factor else ()
+        return Linear(tuple(weights), factor * self.constant)
 
 
 @dataclass(frozen=True)

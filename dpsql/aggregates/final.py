@@ -72,20 +72,21 @@ def _halved(whole: Term) -> Term:
 def _whole_part(linear: Linear) -> tuple[Term, Fraction]:
     """The sum as an exact integer, and the value of its unit: no rounding before the last multiplication."""
     constants = [linear.constant] if linear.constant or not linear.weights else []
-    unit = _common_unit([weight for _, weight in linear.weights] + constants)
+    multiples, unit = _in_common_units([weight for _, weight in linear.weights] + constants)
+    fields = [wide(Field(name)) for name, _ in linear.weights]
     terms: list[Term] = [
-        apply("*", wide(Field(name)), integer(int(weight / unit)), kind=WIDE) for name, weight in linear.weights
+        apply("*", part, integer(times), kind=WIDE) for part, times in zip(fields, multiples, strict=False)
     ]
-    terms += [wide(integer(int(constant / unit))) for constant in constants]
+    terms += [wide(integer(times)) for times in multiples[len(fields) :]]
     return reduce(lambda left, right: apply("+", left, right, kind=WIDE), terms), unit
 
 
-def _common_unit(weights: list[Fraction]) -> Fraction:
-    """The largest number of which all weights are whole multiples."""
-    if not any(weights):
-        return Fraction(1)
+def _in_common_units(weights: list[Fraction]) -> tuple[list[int], Fraction]:
+    """The weights as multiples of the largest number of which all of them are whole multiples, and that number."""
     below = math.lcm(*(weight.denominator for weight in weights))
-    return Fraction(math.gcd(*(int(weight * below) for weight in weights)), below)
+    scaled = [weight.numerator * (below // weight.denominator) for weight in weights]
+    common = math.gcd(*scaled) or below
+    return [number // common for number in scaled], Fraction(common, below)
 
 
 def _decimal(whole: Term, unit: Fraction, scale: int) -> Term:

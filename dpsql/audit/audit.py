@@ -87,13 +87,13 @@ class Auditor:
         return Session(
             self.worlds[0].whole.raw,
             self.schema,
-            epsilon=self.epsilon,
+            budget=self.epsilon,
             delta=self.delta,
             query_epsilon=self.epsilon,
             ledger=None,
             composition="basic",
             analyst=None,
-            analyst_epsilon=None,
+            analyst_budget=None,
             on_failure="suspend",
         )
 

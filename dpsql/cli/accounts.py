@@ -1,11 +1,13 @@
-"""`dpsql budget`, and `dpsql ledger show`, `verify` and `resume`."""
+"""`dpsql budget`, `budget grant` and `budget limit`, and `dpsql ledger show`, `verify` and `resume`."""
 
+from collections.abc import Callable
 from contextlib import closing
 from typing import Annotated
 
 import typer
 
 from dpsql.accounting.ledger.ledger import Ledger
+from dpsql.cli.errors import show_warning
 from dpsql.cli.options import Form, LedgerFile, ledger_path
 from dpsql.cli.output import publish
 from dpsql.cli.reports import account, entries, resumed, verified
@@ -23,6 +25,11 @@ AnyDatabase = Annotated[
 LedgerPath = Annotated[
     str, typer.Argument(metavar="LEDGER", help="The account's file, such as shop.duckdb.ledger, or postgresql://...")
 ]
+Of = Annotated[str | None, typer.Option("--analyst", help="Of this analyst; the dataset's if not given.")]
+Total = Annotated[str, typer.Argument(metavar="EPSILON", help="The new total, such as 2.")]
+TotalDelta = Annotated[
+    str | None, typer.Option("--delta", metavar="<float>", help="The new delta; as on record if not given.")
+]
 Analyst = Annotated[
     str | None, typer.Option("--analyst", help="Whose questions are answered again; those without a name if not given.")
 ]
@@ -30,11 +37,73 @@ Analyst = Annotated[
 ledger_app = typer.Typer(no_args_is_help=True, help="Look at the account of what was asked and spent.")
 
 
-def budget(db: AnyDatabase = None, ledger: LedgerFile = None, form: Form = None) -> None:
-    """See what may be spent, is spent and is left."""
-    with closing(Ledger.at(ledger_path(db, ledger))) as opened:
-        report = account(opened.budget)
+budget_app = typer.Typer(invoke_without_command=True, help="See what may be spent, is spent and is left; change it.")
+
+
+@budget_app.callback()
+def budget(
+    context: typer.Context, db: AnyDatabase = None, ledger: LedgerFile = None, analyst: Of = None, form: Form = None
+) -> None:
+    """See what may be spent, is spent and is left; grant more, or set a limit."""
+    if context.invoked_subcommand is not None:
+        context.obj = (db, ledger)
+        return
+    with closing(Ledger.at(ledger_path(db, ledger), analyst)) as opened:
+        report = account(opened.analyst_budget or opened.budget)
     publish(report, form)
+
+
+@budget_app.command()
+def grant(
+    context: typer.Context,
+    epsilon: Total,
+    delta: TotalDelta = None,
+    analyst: Of = None,
+    db: AnyDatabase = None,
+    ledger: LedgerFile = None,
+    form: Form = None,
+) -> None:
+    """Raise the budget to a new total: the dataset's, or that of one analyst. For the data owner.
+
+    It goes on record in the ledger. What was answered cannot be taken back, so grant a little at a time.
+    """
+    _change(context, Ledger.grant, epsilon, delta, analyst, (db, ledger), form)
+
+
+@budget_app.command()
+def limit(
+    context: typer.Context,
+    epsilon: Total,
+    delta: TotalDelta = None,
+    analyst: Of = None,
+    db: AnyDatabase = None,
+    ledger: LedgerFile = None,
+    form: Form = None,
+) -> None:
+    """Lower the budget, or say for the first time what one analyst may spend of it. For the data owner.
+
+    The budget still limits all analysts together.
+    """
+    _change(context, Ledger.limit, epsilon, delta, analyst, (db, ledger), form)
+
+
+def _change(
+    context: typer.Context,
+    change: Callable[[Ledger, str, str | None, str | None], None],
+    epsilon: str,
+    delta: str | None,
+    analyst: str | None,
+    named: tuple[str | None, str | None],
+    form: bool | None,
+) -> None:
+    """The database or its ledger may be named before the word or after it."""
+    db, ledger = (own or before for own, before in zip(named, context.obj, strict=True))
+    with closing(Ledger.at(ledger_path(db, ledger), analyst)) as opened:
+        change(opened, epsilon, delta, analyst)
+        now = opened.analyst_budget or opened.budget
+    for danger in now.dangers:
+        show_warning(danger)
+    publish(account(now), form)
 
 
 @ledger_app.command()

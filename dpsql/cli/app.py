@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from dpsql.cli.accounts import budget, ledger_app
+from dpsql.cli.accounts import budget_app, ledger_app
 from dpsql.cli.audit import audit
 from dpsql.cli.certify import certify
-from dpsql.cli.errors import exit_code, show_error
+from dpsql.cli.errors import exit_code, show_error, show_warning
 from dpsql.cli.practice import practice
 from dpsql.cli.questions import explain, query, shell
 from dpsql.cli.randomize import randomize
@@ -75,12 +76,13 @@ app.command()(randomize)
 app.command()(query)
 app.command()(explain)
 app.command()(shell)
-app.command()(budget)
+app.add_typer(budget_app, name="budget")
 app.add_typer(ledger_app, name="ledger")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else list(arguments)
+    warnings.showwarning = lambda message, *_, **__: show_warning(message)
     try:
         app(given, prog_name="dpsql")
     except Error as problem:

@@ -41,6 +41,11 @@ def show_error(problem: Error, *, as_json: bool) -> None:
     print(json.dumps(_document(problem), ensure_ascii=False) if as_json else drawn(problem), file=sys.stderr)
 
 
+def show_warning(message: Warning | str) -> None:
+    """Who types a command has no use for a line of our source."""
+    print(f"warning: {message}", file=sys.stderr)
+
+
 def _document(problem: Error) -> dict[str, object]:
     known = {name: getattr(problem, name) for name in ("requested", "remaining") if hasattr(problem, name)}
     place = {} if problem.at is None else {"line": problem.at.line, "column": problem.at.column}

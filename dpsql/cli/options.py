@@ -34,11 +34,15 @@ BudgetEpsilon: TypeAlias = Annotated[
     typer.Option(
         "--budget",
         envvar="DPSQL_BUDGET",
-        help="The epsilon that all queries together may cost; the ledger remembers it.",
+        help="The epsilon that all queries together may cost; the ledger keeps what the first one names.",
     ),
 ]
 BudgetDelta: TypeAlias = Annotated[
-    float, typer.Option("--delta", envvar="DPSQL_DELTA", help="The delta that goes with --budget, such as 1e-6.")
+    float | None,
+    typer.Option("--delta", envvar="DPSQL_DELTA", help="The delta that goes with --budget, such as 1e-6; 0 if new."),
+]
+Analyst: TypeAlias = Annotated[
+    str | None, typer.Option("--analyst", envvar="DPSQL_ANALYST", help="Who asks, where analysts have limits.")
 ]
 LedgerFile: TypeAlias = Annotated[
     str | None,
@@ -79,8 +83,9 @@ def open_session(
     schema: Path,
     *,
     budget: float | None,
-    delta: float,
+    delta: float | None,
     ledger: str | None,
+    analyst: str | None,
     epsilon: float | None = None,
 ) -> Connection:
     """`epsilon` is what a query costs that does not say."""
@@ -90,7 +95,9 @@ def open_session(
         raise LedgerError(
             f"there is no budget in {account} yet", hint="say what may be spent in all: --budget 1.0 --delta 1e-6"
         )
-    return connect(database, schema=schema, epsilon=budget, delta=delta, ledger=account, query_epsilon=epsilon)
+    return connect(
+        database, schema=schema, budget=budget, delta=delta, ledger=account, query_epsilon=epsilon, analyst=analyst
+    )
 
 
 def ledger_path(database: str | None, ledger: str | None) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from dpsql.cli.options import (
     Accuracy,
+    Analyst,
     BudgetDelta,
     BudgetEpsilon,
     Database,
@@ -34,8 +35,9 @@ def query(
     schema: SchemaFile,
     epsilon: Epsilon = None,
     budget: BudgetEpsilon = None,
-    delta: BudgetDelta = 0.0,
+    delta: BudgetDelta = None,
     ledger: LedgerFile = None,
+    analyst: Analyst = None,
     accuracy: Accuracy = None,
     mechanism: Mechanism = None,
     propose: Propose = None,
@@ -48,7 +50,10 @@ def query(
 
     EXPLAIN before the question shows what it would cost, free.
     """
-    with waiting("asking"), open_session(db, schema, budget=budget, delta=delta, ledger=ledger) as connection:
+    with (
+        waiting("asking"),
+        open_session(db, schema, budget=budget, delta=delta, ledger=ledger, analyst=analyst) as connection,
+    ):
         report = ask(
             connection,
             _text(sql),
@@ -69,8 +74,9 @@ def explain(
     schema: SchemaFile,
     epsilon: Epsilon = None,
     budget: BudgetEpsilon = None,
-    delta: BudgetDelta = 0.0,
+    delta: BudgetDelta = None,
     ledger: LedgerFile = None,
+    analyst: Analyst = None,
     accuracy: Accuracy = None,
     mechanism: Mechanism = None,
     propose: Propose = None,
@@ -79,7 +85,7 @@ def explain(
     form: Form = None,
 ) -> None:
     """See what a question would cost, how it would be answered and how exactly. Free."""
-    with open_session(db, schema, budget=budget, delta=delta, ledger=ledger) as connection:
+    with open_session(db, schema, budget=budget, delta=delta, ledger=ledger, analyst=analyst) as connection:
         report = explained(
             connection.explain(
                 _text(sql),
@@ -111,8 +117,9 @@ def shell(
     schema: SchemaFile,
     epsilon: Epsilon = None,
     budget: BudgetEpsilon = None,
-    delta: BudgetDelta = 0.0,
+    delta: BudgetDelta = None,
     ledger: LedgerFile = None,
+    analyst: Analyst = None,
 ) -> None:
     """Ask question after question, with completion, history and what is left in sight."""
     if not sys.stdin.isatty():
@@ -124,6 +131,7 @@ def shell(
 
     history = Path.home() / HISTORY
     history.touch(mode=0o600)
-    with open_session(db, schema, budget=budget, delta=delta, ledger=ledger, epsilon=epsilon) as connection:
+    opened = open_session(db, schema, budget=budget, delta=delta, ledger=ledger, analyst=analyst, epsilon=epsilon)
+    with opened as connection:
         print(WELCOME)
         Shell(connection, FileHistory(str(history))).run()

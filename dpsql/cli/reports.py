@@ -120,12 +120,16 @@ def entries(history: list[Entry], budget: Budget) -> Report:
     seen = [entry.shown() for entry in history]
     rows = [list(entry.values()) for entry in seen]
     document = {"entries": seen, "budget": account(budget).document}
-    cells = [
-        [number, time, state, *(f"{cost:.4g}" if cost else "" for cost in costs), " ".join(str(sql or "").split())]
-        for number, time, _, state, *costs, sql in rows
-    ]
-    names = [name for name in SHOWN if name != "analyst"]
-    return Report(document, SHOWN, rows, table(names, cells, numbers=(True, False, False, True, True)), str(budget))
+    names = [name for name in SHOWN if name != "analyst" or any(entry.analyst for entry in history)]
+    cells = [[_cell(name, entry[name]) for name in names] for entry in seen]
+    numbers = [name in ("number", "epsilon", "delta") for name in names]
+    return Report(document, SHOWN, rows, table(names, cells, numbers=numbers), str(budget))
+
+
+def _cell(name: str, value: Any) -> str:
+    if name in ("epsilon", "delta"):
+        return f"{value:.4g}" if value else ""
+    return " ".join(str("" if value is None else value).split())
 
 
 def resumed(budget: Budget) -> Report:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from itertools import product
 from typing import TYPE_CHECKING
 
 from dpsql.engines.duckdb.types import declared_type
+from dpsql.schema.propose import Way, way_to_person
 from dpsql.schema.types import parse_type
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ PUBLIC = "-"
 PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 WHO = re.compile(r"(?i)person|patient|customer|user|client|member|household|employee|student|(^|_)id$")
 """Names of columns that often say who."""
+KEY = re.compile(r"(?i)(^|_)id$|[a-z]Id$")
+"""Names of columns that say which, and of which nobody wants the sum."""
 READ_OTHERWISE = {"true", "false", "null"}
 HEADER = """\
 # What everybody may know about this data. `dpsql init` wrote down names and types. Fill in the rest from what you know
@@ -75,7 +77,8 @@ def missing(tables: Mapping[str, Described], chosen: Chosen) -> list[str]:
 
 def measures(table: Described, unit: str | None) -> list[str]:
     """The columns that may be summed once they have bounds: not those that only say who or which."""
-    apart = {unit, *table.unique, *table.references} if unit != PUBLIC else set(table.columns)
+    keys = {column for column in table.columns if KEY.search(column)}
+    apart = {unit, *table.unique, *table.references, *keys} if unit != PUBLIC else set(table.columns)
     return [column for column, kind in table.columns.items() if column not in apart and _takes_bounds(kind)]
 
 
@@ -84,14 +87,25 @@ def _takes_bounds(kind: str) -> bool:
     return declared is not None and parse_type(declared).takes_bounds
 
 
-def _unit(name: str, tables: Mapping[str, Described], chosen: Chosen) -> str | None:
-    """The value of `unit`: a column, or a declared reference to a table that has one."""
+def _unit(name: str, tables: Mapping[str, Described], chosen: Chosen, *passed: str) -> str | None:
+    """The value of `unit`: a column, or a declared reference that leads to a table with one."""
     if name in chosen.units:
         return _scalar(chosen.units[name])
     for column, (to_table, to_column) in tables[name].references.items():
-        if chosen.units.get(to_table, PUBLIC) != PUBLIC:
-            return f"{{through: {_scalar(column)}, to: {_scalar(f'{to_table}.{to_column}')}}}"
+        if to_table in tables and to_table not in passed and _is_owned(to_table, tables, chosen, *passed, name):
+            return _way(Way(column, to_table, to_column), chosen)
     return None
+
+
+def _is_owned(name: str, tables: Mapping[str, Described], chosen: Chosen, *passed: str) -> bool:
+    return chosen.units.get(name) != PUBLIC and _unit(name, tables, chosen, *passed) is not None
+
+
+def _way(way: Way, chosen: Chosen) -> str:
+    """Where the way ends at the unit itself, the column is the unit here too."""
+    if chosen.units.get(way.to_table) == way.to_column:
+        return _scalar(way.through)
+    return f"{{through: {_scalar(way.through)}, to: {_scalar(f'{way.to_table}.{way.to_column}')}}}"
 
 
 def _unit_lines(name: str, tables: Mapping[str, Described], chosen: Chosen) -> Iterator[str]:
@@ -108,14 +122,12 @@ def _unit_lines(name: str, tables: Mapping[str, Described], chosen: Chosen) -> I
 
 def _guess(name: str, tables: Mapping[str, Described], chosen: Chosen) -> str:
     """A proposal in words: the way over a column that another table has too, or the column that may be a person's."""
-    likely = [column for column in tables[name].columns if WHO.search(column)]
-    owned = [other for other in tables if chosen.units.get(other, PUBLIC) != PUBLIC]
-    for column, other in product(likely, owned):
-        target = column if column in tables[other].columns else "id"
-        known_as = (target, f"{other}_id", f"{other.removesuffix('s')}_id")
-        if target in tables[other].columns and column in known_as:
-            path = f"{{through: {_scalar(column)}, to: {_scalar(f'{other}.{target}')}}}"
-            return f"{path}, if that leads to the person"
+    columns = {other: list(described.columns) for other, described in tables.items()}
+    owned = [other for other in tables if _is_owned(other, tables, chosen)]
+    way = way_to_person(name, columns, {other: chosen.units.get(other) for other in owned})
+    if way is not None:
+        return f"{_way(way, chosen)}, if that leads to the person"
+    likely = [column for column in columns[name] if WHO.search(column)]
     return "the column that identifies the person" + (f": {' or '.join(likely[:2])}?" if likely else "")
 
 

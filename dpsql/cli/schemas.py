@@ -1,20 +1,23 @@
 """`dpsql init` and `dpsql check`: the owner's side."""
 
-from contextlib import closing
-from dataclasses import replace
+from contextlib import ExitStack, closing
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from dpsql.cli.errors import FAILED
 from dpsql.cli.options import Form
 from dpsql.cli.output import Report, publish, table
 from dpsql.cli.scaffold import PUBLIC, Chosen, measures, missing, schema_text
 from dpsql.completeness import check_complete
 from dpsql.engines.duckdb.describe import Described, describe
+from dpsql.engines.duckdb.files import is_text
 from dpsql.engines.duckdb.types import declared_type
 from dpsql.engines.opened import describe_server, names_server, open_engine, without_password
 from dpsql.errors import OperationalError, SchemaError, UnknownName
+from dpsql.inspection import Finding, as_text, inspect_rows
 from dpsql.listing import counts, person_of
 from dpsql.schema import Schema, Table, load_schema, parse_type
 from dpsql.schema.read_yaml import read_yaml
@@ -39,6 +42,12 @@ Yes = Annotated[
     bool, typer.Option("--yes", "-y", help="Ask nothing, as with --json or --csv: leave bounds to be filled in.")
 ]
 SchemaArgument = Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema's file.")]
+LookAtData = Annotated[
+    bool, typer.Option("--data", help="Look at the rows too, and say what may be mended. For the data owner alone.")
+]
+NOT_PRIVATE = """\
+These are exact counts and values of people's rows. Nothing about them is private: they are for the data owner alone.
+The schema is public: choose bounds and numbers from what you know of the subject, and see here whether they fit."""
 MaybeDatabase = Annotated[str | None, typer.Argument(metavar="[DB]", help="The data that it should fit.")]
 
 
@@ -123,14 +132,41 @@ def _begun(target: Path, data: str, to_fill_in: list[str]) -> Report:
     return Report({"schema": str(target), "to_fill_in": to_fill_in}, ["to_fill_in"], [[p] for p in to_fill_in], text)
 
 
-def check(schema: SchemaArgument, db: MaybeDatabase = None, form: Form = None) -> None:
-    """Check a schema, and that it fits the data if that is given; see what it allows."""
+def check(schema: SchemaArgument, db: MaybeDatabase = None, data: LookAtData = False, form: Form = None) -> None:
+    """Check a schema, and that it fits the data if that is given; see what it allows.
+
+    With --data, for the data owner alone: what is unreadable, off its list or beyond its bounds, and how many rows
+    people have. These are exact counts and values, and nothing about them is private.
+    """
     loaded = load_schema(schema)
+    if data:
+        _look_at_data(loaded, db, form)
+        return
     if db is not None:
         with closing(open_engine(db, loaded)) as engine:
             check_complete(engine, loaded)
     fitting = "" if db is None else f", and fits {without_password(db)}"
     publish(replace(describe_schema(loaded), note=f"{schema} is right{fitting}"), form)
+
+
+def _look_at_data(schema: Schema, db: str | None, form: bool | None) -> None:
+    if db is None:
+        raise typer.BadParameter("name the data to look at: dpsql check SCHEMA DATA --data", param_hint="'DATA'")
+    written = not names_server(db) and is_text(db)
+    with ExitStack() as stack:
+        engine = stack.enter_context(closing(open_engine(db, schema)))
+        text = stack.enter_context(closing(open_engine(db, as_text(schema)))) if written else None
+        findings = inspect_rows(engine, schema, text)
+    publish(_found(findings), form)
+    if any(finding.refused for finding in findings):
+        raise typer.Exit(FAILED)
+
+
+def _found(findings: list[Finding]) -> Report:
+    names = ("table", "column", "found", "suggestion")
+    rows = [tuple(getattr(finding, name) for name in names) for finding in findings]
+    document = {"private": False, "findings": [asdict(finding) for finding in findings]}
+    return Report(document, names, rows, table(names, rows), NOT_PRIVATE)
 
 
 def describe_schema(schema: Schema) -> Report:

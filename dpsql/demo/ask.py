@@ -128,7 +128,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = make_shop(Path(directory) / "shop.duckdb")
         truths = exact_answers(path)
-        with connect(path, schema=SCHEMA, epsilon=EPSILON, delta=DELTA) as conn:
+        with connect(path, schema=SCHEMA, budget=EPSILON, delta=DELTA) as conn:
             print(INTRODUCTION)
             for number, question in enumerate(QUESTIONS, 1):
                 show(number, question, conn, truths[question.sql])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
@@ -17,13 +17,15 @@ from dpsql.engines.duckdb.lock import lock
 from dpsql.errors import ProgrammingError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
 
     from dpsql.engines.public import PostProcessingTable
 
     Columns = Mapping[str, np.ndarray]
+
+Found = TypeVar("Found")
 
 # The analyst's own SQL runs here, so nothing outside this memory may be reached.
 # Given when the database is made, settings hold for every cursor of it.
@@ -34,6 +36,9 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
     "allow_community_extensions": False,
 }
+
+
+NO_COLUMN = '"NULL" INTEGER'
 
 
 @dataclass(frozen=True)
@@ -56,29 +61,43 @@ class PostProcessor:
 
     def describe(self, sql: str, tables: Sequence[PostProcessingTable]) -> tuple[tuple[str, str], ...]:
         """The names and types of the post-processing's columns; raises ProgrammingError if it makes no sense."""
-        rows = self.run(f"DESCRIBE {sql}", tables, [None] * len(tables)).rows
-        return tuple((str(row[0]), str(row[1])) for row in rows)
+        return tuple((str(name), str(kind)) for name, kind, *_ in self._with_empty(tables, f"DESCRIBE {sql}"))
 
     def constants(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a query that reads no table."""
-        return self.run(sql, [], []).rows
+        return self._with_empty([], sql)
 
     def close(self) -> None:
         self._connection.close()
 
+    def _with_empty(self, tables: Sequence[PostProcessingTable], sql: str) -> list[tuple[Any, ...]]:
+        def asked(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+            for table in tables:
+                cursor.execute(_empty(table))
+            return cursor.execute(sql).fetchall()
+
+        return self._with_cursor(asked)
+
     def run(self, sql: str, tables: Sequence[PostProcessingTable], data: Sequence[Columns | None]) -> PostProcessed:
         """The post-processing over the tables filled with these columns; None leaves a table empty."""
+
+        def finished(cursor: duckdb.DuckDBPyConnection) -> PostProcessed:
+            for table, columns in zip(tables, data, strict=True):
+                if columns is not None:
+                    cursor.register(f"_raw{table.name}", dict(columns))
+                cursor.execute(_empty(table) if columns is None else _view(table))
+            described, cells = fetch_cells(cursor, sql)
+            return PostProcessed(tuple(name for name, _ in described), tuple(kind for _, kind in described), cells)
+
+        return self._with_cursor(finished)
+
+    def _with_cursor(self, work: Callable[[duckdb.DuckDBPyConnection], Found]) -> Found:
+        """A cursor has temporary tables and views of its own, so that questions do not meet."""
         problem = None
         with self._lock:
-            # A cursor has temporary views of its own, so questions do not meet.
             cursor = self._connection.cursor()
             try:
-                for table, columns in zip(tables, data, strict=True):
-                    if columns is not None:
-                        cursor.register(f"_raw{table.name}", dict(columns))
-                    cursor.execute(_view(table, filled=columns is not None))
-                described, cells = fetch_cells(cursor, sql)
-                return PostProcessed(tuple(name for name, _ in described), tuple(kind for _, kind in described), cells)
+                return work(cursor)
             except duckdb.Error as error:
                 problem = _complaint(error)
             finally:
@@ -92,11 +111,13 @@ def _locked_connection() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _view(table: PostProcessingTable, *, filled: bool) -> str:
-    if not filled:
-        # Types are all that a description needs; the expressions would take most of its time.
-        empty = ", ".join(f'CAST(NULL AS {kind}) AS "{name}"' for name, (kind, _) in table.columns.items())
-        return f'CREATE TEMP VIEW "{table.name}" AS SELECT {empty or "NULL"} WHERE false'
+def _empty(table: PostProcessingTable) -> str:
+    """Types are all that a description needs; the expressions would take most of its time."""
+    columns = ", ".join(f'"{name}" {kind}' for name, (kind, _) in table.columns.items())
+    return f'CREATE TEMP TABLE "{table.name}" ({columns or NO_COLUMN})'
+
+
+def _view(table: PostProcessingTable) -> str:
     # Registered dates arrive as timestamps, decimals as text.
     typed = ", ".join(f'CAST({_total(table, name)} AS {kind}) AS "{name}"' for name, kind in table.stored.items())
     made = ", ".join(f'CAST({sql} AS {kind}) AS "{name}"' for name, (kind, sql) in table.columns.items())

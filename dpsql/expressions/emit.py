@@ -8,7 +8,6 @@ operand is written wherever it is read, which is what engines evaluate fastest, 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import one_zero
@@ -63,7 +62,9 @@ def _applied(write: Callable[[Sequence[Written]], Term], operands: list[Written]
     if not bound:
         return write(operands), 1
     places = {number: Operand(place, operands[number].sql.kind) for place, number in enumerate(bound)}
-    body = write([replace(part, sql=places.get(number, part.sql)) for number, part in enumerate(operands)])
+    body = write(
+        [Written(places.get(number, part.sql), part.properties, part.parts) for number, part in enumerate(operands)]
+    )
     sizes = [operands[number].parts for number in bound]
     reads = Counter(_operands(body))
     if any(count > 1 and sizes[place] > SHORT for place, count in reads.items()):
@@ -73,10 +74,12 @@ def _applied(write: Callable[[Sequence[Written]], Term], operands: list[Written]
 
 def _operands(term: Term) -> Iterator[int]:
     """The places of the operands that are read, as often as they are."""
-    if isinstance(term, Operand):
-        yield term.number
-    for part in parts_of(term):
-        yield from _operands(part)
+    pending = [term]
+    for part in pending:  # which grows on the way
+        if isinstance(part, Operand):
+            yield part.number
+        else:
+            pending += parts_of(part)
 
 
 def check_parts(parts: int, at: Place | None) -> None:

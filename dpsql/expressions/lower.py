@@ -19,6 +19,7 @@ from dpsql.expressions.decimals import is_certain
 from dpsql.expressions.emit import check_depth, check_parts
 from dpsql.expressions.function import Function, Misfit
 from dpsql.expressions.mismatches import mismatch
+from dpsql.expressions.parser_tree import nodes
 from dpsql.expressions.refusals import refusal
 from dpsql.expressions.table import FUNCTIONS as FUNCTIONS
 from dpsql.expressions.table import NODES, PARSER_NOTES
@@ -115,11 +116,10 @@ def arguments_of(node: exp.Expr, keys: Iterable[str]) -> list[exp.Expr]:
 
 def place_of(node: exp.Expr, source: str) -> Place | None:
     """Where the node stands in the analyst's text: from its first to its last marked token."""
-    marks = [part.meta for part in node.walk() if "start" in part.meta]
-    if not marks:
+    marked = [part.meta for part in nodes(node) if part.meta_get("start") is not None]
+    if not marked:
         return _only_place(node, source)
-    start, end = min(mark["start"] for mark in marks), max(mark["end"] for mark in marks)
-    return Place(source, start, end)
+    return Place(source, min(mark["start"] for mark in marked), max(mark["end"] for mark in marked))
 
 
 def _only_place(node: exp.Expr, source: str) -> Place | None:

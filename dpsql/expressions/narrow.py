@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dpsql.expressions.tree import Known
 
 COMPARED = (NUMBERS, (Date, Timestamp))
+KEPT = "_kept"
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
@@ -39,6 +40,15 @@ def kept_properties(expression: Expression, known: Known) -> Properties:
     """
     if not isinstance(expression, Call):
         return properties_of(expression, known)
+    kept = vars(expression).get(KEPT)
+    if kept is None or kept[0] is not known:
+        # Found once for all that ask with the same knowledge, which never changes.
+        kept = vars(expression)[KEPT] = known, _kept_properties(expression, known)
+    found: Properties = kept[1]
+    return found
+
+
+def _kept_properties(expression: Call, known: Known) -> Properties:
     arguments = expression.arguments
     if expression.function.name != "CASE":
         return expression.function.properties([kept_properties(argument, known) for argument in arguments])

@@ -211,7 +211,12 @@ def _possible(properties: Properties, value: Value) -> bool:
 
 
 def not_null(properties: Properties) -> Properties:
-    return replace(properties, nullable=False)
+    return replace(properties, nullable=False) if properties.nullable else properties
+
+
+def maybe_null(properties: Properties, missing: bool = True) -> Properties:
+    """The same value, or NULL where it may be missing."""
+    return replace(properties, nullable=True) if missing and not properties.nullable else properties
 
 
 def exact_value(value: object) -> Value:

@@ -121,7 +121,8 @@ def power_above(value: Exact) -> int:
     (3, 4, -1)
     """
     exact = Fraction(value)
-    bits = exact.numerator.bit_length() - exact.denominator.bit_length() - 1
-    while Fraction(2) ** bits < exact:
+    above, below = exact.numerator, exact.denominator
+    bits = above.bit_length() - below.bit_length() - 1
+    while below << max(bits, 0) < above << max(-bits, 0):
         bits += 1
     return bits

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.accounting.exact import exact
 from dpsql.accounting.ledger.store import whole_path
-from dpsql.dbapi import Connection, connect
+from dpsql.dbapi import Connection, by_one_name, connect
 from dpsql.errors import (
     BudgetExhausted,
     InterfaceError,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
     from dpsql.session import Session
 
-EXAMPLE = 'df.dp.protect(unit="customer_id", bounds={"amount": (0, 500)}, epsilon=1.0, delta=1e-6)'
+EXAMPLE = 'df.dp.protect(unit="customer_id", bounds={"amount": (0, 500)}, budget=1.0, delta=1e-6)'
 UNDECLARED = (
     "the frame has it, but protect() did not declare it: protect again if it is new, which keeps the account; "
     "else give it a name and a type that SQL has"
@@ -75,10 +75,11 @@ class PrivateFrame(Vocabulary):
         public: Mapping[str, Any] | None = None,
         max_groups: int | None = None,
         max_rows_per_group: int | None = None,
-        epsilon: object = None,
-        delta: object = 0.0,
+        budget: object = None,
+        delta: object = None,
         ledger: str | os.PathLike[str] | None = None,
         on_failure: OnFailure | None = None,
+        epsilon: object = None,
     ) -> None:
         """Declares what everybody may know about the frame, and opens its budget.
 
@@ -92,9 +93,10 @@ class PrivateFrame(Vocabulary):
             public: frames about nobody, by name, that `sql` may join.
             max_groups, max_rows_per_group: one person counts in so many groups, with so many rows in each (1 each if
                 left out).
-            epsilon, delta: the budget for everything that is ever asked.
+            budget, delta: the epsilon that everything ever asked may cost together, and its delta (0 if left out).
             ledger: a file for the account, where it outlives the process; in memory if left out.
             on_failure: as of `dpsql.connect`.
+            epsilon: an older name of budget.
 
         Raises:
             SchemaError: a column or a bound makes no sense.
@@ -114,13 +116,14 @@ class PrivateFrame(Vocabulary):
         shown = {name: table._chosen(list(schema.tables[name].columns)) for name, table in tables.items()}
         database = {TABLE: self._empty(list(schema.tables[TABLE].columns)), **shown}
         path = MEMORY if ledger is None else whole_path(ledger)
+        total = by_one_name(budget=budget, epsilon=epsilon)
         if self._note is None:
             session = connect(
-                database, schema=schema, epsilon=epsilon, delta=delta, ledger=path, on_failure=on_failure or "suspend"
+                database, schema=schema, budget=total, delta=delta, ledger=path, on_failure=on_failure or "suspend"
             ).session
         else:
             account = self._account()
-            _check_same(account, schema.dataset, epsilon, delta, None if ledger is None else path, on_failure)
+            _check_same(account, schema.dataset, total, delta, None if ledger is None else path, on_failure)
             session, path = account.session.over(database, schema), account.ledger
         self._note = enter(Account(session, schema, shown, path))
 
@@ -347,14 +350,18 @@ def _drawn_anew(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_same(
-    account: Account, dataset: str, epsilon: object, delta: object, ledger: str | None, on_failure: OnFailure | None
+    account: Account, dataset: str, total: object, delta: object, ledger: str | None, on_failure: OnFailure | None
 ) -> None:
     """Refuses what would make another account of a frame that has one."""
     budget = account.session.budget.filter
     if dataset != account.schema.dataset:
         unit = account.schema.tables[TABLE].unit_column
         raise LedgerError(f'this frame\'s account counts people by "{unit}"', hint=f'keep unit="{unit}"')
-    if epsilon is not None and (exact(epsilon), exact(delta, "delta")) != (budget.epsilon, budget.delta):
+    named = (
+        budget.epsilon if total is None else exact(total, "budget"),
+        budget.delta if delta is None else exact(delta, "delta"),
+    )
+    if named != (budget.epsilon, budget.delta):
         raise LedgerError(
             f"this frame's account has epsilon {float(budget.epsilon):g} and delta {float(budget.delta):g}",
             hint="leave both out, or name the same: protecting again does not reset what is spent",

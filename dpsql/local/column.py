@@ -64,7 +64,7 @@ def _checked(entry: dict[str, Any]) -> Collected:
     try:
         column = DeclaredColumn.model_validate(entry)
     except ValidationError as error:
-        problem = all_problems(error, Document())
+        problem = all_problems(error, Document(), entry)
     else:
         assert column.collected is not None
         return column.collected

@@ -20,7 +20,7 @@ from dpsql.mechanisms.weights import as_fractions, least_geometric_mean, least_w
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dpsql.aggregates.estimate import Estimate
     from dpsql.aggregates.release import Release
@@ -50,8 +50,8 @@ class Wanted:
         return math.log(max(math.fsum(square * stds[place] ** 2 for place, square in self.squares.items()), 1e-300))
 
 
-def allocated(planned: Planned, falloff: int) -> tuple[tuple[Fraction, ...], ...]:
-    """For each release the parts of its measures; all of them add up to 1."""
+def allocated(planned: Planned, columns: Sequence[Wanted], falloff: int) -> tuple[tuple[Fraction, ...], ...]:
+    """For each release the parts of its measures, at which these columns do best; all of them add up to 1."""
     # One unit's effect on all groups is l0 linf in L1, for Laplace noise, and sqrt(l0) linf in L2, for Gaussian.
     moved = {
         (number, part.column): float(part.l0) ** falloff * float(part.linf) ** 2
@@ -60,8 +60,7 @@ def allocated(planned: Planned, falloff: int) -> tuple[tuple[Fraction, ...], ...
         for part in one.release.measures
     }
     rows = [
-        ([column.squares.get(place, 0.0) * moved[place] for place in moved], column.importance)
-        for column in wanted(planned)
+        ([column.squares.get(place, 0.0) * moved[place] for place in moved], column.importance) for column in columns
     ]
     noisy = [(row, importance) for row, importance in rows if any(row)]
     parts = np.full(len(moved), 1 / max(1, len(moved)))
@@ -184,11 +183,13 @@ def _squares(estimate: Estimate, number: int, release: Release) -> dict[Place, f
     """Of a linear answer the squared weights; of a ratio N/D those of N - y D, on average over where y may lie."""
     measured = {part.column for part in release.measures}
     if isinstance(estimate, Ratio):
-        above, below = dict(estimate.above.weights), dict(estimate.below.weights)
-        low, high = estimate.low or 0, estimate.high or 0
+        above, below = (
+            {name: float(weight) for name, weight in side.weights} for side in (estimate.above, estimate.below)
+        )
+        low, high = float(estimate.low or 0), float(estimate.high or 0)
         middle, spread = (low + high) / 2, (high - low) ** 2 / 12
         found = {
-            name: float((above.get(name, 0) - middle * below.get(name, 0)) ** 2 + spread * below.get(name, 0) ** 2)
+            name: (above.get(name, 0.0) - middle * below.get(name, 0.0)) ** 2 + spread * below.get(name, 0.0) ** 2
             for name in above | below
         }
     else:

@@ -16,7 +16,7 @@ from dpsql.accounting.filters import RESERVED_SHARE, Basic
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.additive import Allowance, Share
-from dpsql.pipeline.allocate import allocated, asked_count, diagnosing_part, statistic_count, wanted
+from dpsql.pipeline.allocate import Wanted, allocated, asked_count, diagnosing_part, statistic_count, wanted
 from dpsql.statistics.draw import Refund
 from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS
 
@@ -110,7 +110,8 @@ def candidate(mechanism: str, planned: Planned, budget: Budget) -> Candidate:
     kind = ADDITIVE[mechanism]
     delta = curve_delta(planned, budget.filter) if MECHANISMS[mechanism].needs_delta else Fraction(0)
     allowance = Allowance(measures_epsilon(planned), delta, budget.filter)
-    parts = allocated(planned, kind.falloff)
+    columns = wanted(planned)
+    parts = allocated(planned, columns, kind.falloff)
     measures: list[tuple[NoisyMeasure, ...]] = []
     events: list[Event] = []
     for release, shared in zip(planned.releases, parts, strict=True):
@@ -125,15 +126,14 @@ def candidate(mechanism: str, planned: Planned, budget: Budget) -> Candidate:
         events=tuple(events),
         parts=parts,
         delta=delta,
-        spread=_spread(planned, measures),
+        spread=_spread(columns, measures),
         statistics=_drawing(planned),
         budget=budget,
     )
 
 
-def _spread(planned: Planned, measures: Sequence[Sequence[NoisyMeasure]]) -> float:
+def _spread(columns: Sequence[Wanted], measures: Sequence[Sequence[NoisyMeasure]]) -> float:
     stds = {(n, part.bounded.column): part.std for n, release in enumerate(measures) for part in release}
-    columns = wanted(planned)
     logs = math.fsum(column.importance * column.log_variance(stds) for column in columns)
     return logs / (math.fsum(column.importance for column in columns) or 1)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.clip import check_proposal
@@ -79,7 +80,10 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     counts_alone = all(call.name == "COUNT" for call in release.aggregate.calls)
 
     kept = release.knowledge.kept
-    expected = expected_of(release.aggregate.source, contribution_bounds(release.scans, None, request)[1])
+
+    @cache
+    def expected() -> Known:
+        return expected_of(release.aggregate.source, contribution_bounds(release.scans, None, request)[1])
 
     def column_of(measure: Measure) -> str:
         if is_single and isinstance(measure, CountUnits):
@@ -113,7 +117,10 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
         def seen_by(call: AggregateCall) -> Context:
             # A proposal is about sums and averages where there are any, and about counts where these stand alone.
             propose = None if call.name == "COUNT" and not counts_alone else request.propose
-            return replace(context, propose=propose, known=kept if _is_bounded(call, kept) else expected)
+            known = kept if _is_bounded(call, kept) else expected()
+            if propose is request.propose and known is kept:
+                return context
+            return replace(context, propose=propose, known=known)
 
         return tuple(_aggregator(call)(call, seen_by(call)) for call in release.aggregate.calls)
 

@@ -11,6 +11,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
 from dpsql.errors import SqlSyntaxError, Unsupported
+from dpsql.expressions.parser_tree import nodes_of
 from dpsql.limits import (
     DEEPEST,
     LONGEST_LIST,
@@ -97,7 +98,7 @@ def _one_query(request: QueryRequest, public: PublicEnvironment) -> tuple[exp.Qu
     tree = unpivoted(statements[0], sql, lambda table, name: pivoted_values(table, name, public.schema))
     if not isinstance(tree, exp.Query):
         raise no_question(tree)
-    if any(not any(group.args.values()) for group in tree.find_all(exp.Group)):
+    if any(not any(group.args.values()) for group in nodes_of(tree, exp.Group)):
         raise SqlSyntaxError("nothing stands behind GROUP BY", hint="name a key, or leave GROUP BY out")
     return tree, clauses
 
@@ -153,10 +154,10 @@ def _check_size(tree: exp.Query) -> None:
 
 def _check_aliases(tree: exp.Query) -> None:
     """SELECT x AS a, a + a AS b, b + b AS c, ...: an engine puts in the place of an alias what it stands for."""
-    for select in tree.find_all(exp.Select):
+    for select in nodes_of(tree, exp.Select):
         sizes: dict[str, int] = {}
         for item in select.expressions:
-            names = [node.name.lower() for node in item.find_all(exp.Column) if not node.table]
+            names = [node.name.lower() for node in nodes_of(item, exp.Column) if not node.table]
             inherited = sum(sizes.get(name, 0) for name in names)
             if inherited > MOST_PARTS:
                 raise SqlSyntaxError(
@@ -252,7 +253,7 @@ def _line_start(sql: str, line: int) -> int:
 
 def _check_fetch(tree: exp.Query) -> None:
     """DuckDB's SQL has no words for these, so they would get lost on the way to it."""
-    for fetch in tree.find_all(exp.Fetch):
+    for fetch in nodes_of(tree, exp.Fetch):
         options = fetch.args.get("limit_options")
         if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
             raise Unsupported("FETCH takes a number of rows, without PERCENT or WITH TIES", hint="write LIMIT 10")
@@ -260,7 +261,7 @@ def _check_fetch(tree: exp.Query) -> None:
 
 def _check_numbers(tree: exp.Query, sql: str) -> None:
     """Numbers that no column could hold, and whose digits alone would fill the memory."""
-    for node in tree.find_all(exp.Literal):
+    for node in nodes_of(tree, exp.Literal):
         if not node.is_string and (len(node.this) > LONGEST_NUMBER or math.isinf(float(node.this))):
             place = Place(sql, node.meta["start"], node.meta["end"]) if "start" in node.meta else None
             raise SqlSyntaxError("the number is too large", at=place, hint="write one below 1e308")

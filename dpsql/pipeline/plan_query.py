@@ -17,6 +17,7 @@ from dpsql.engines.duckdb.render import render, render_term, type_name
 from dpsql.engines.public import PostProcessingTable
 from dpsql.engines.quoting import quoted
 from dpsql.errors import Unsupported
+from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.pipeline.counted_reports import CountedReports, estimates_table
 from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.relation.adaptive_subquery import with_adaptive
@@ -188,7 +189,7 @@ class Planned:
 
 
 def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
-    post_processing = measured.post_processing.copy()
+    post_processing = copied(measured.post_processing)
     ends = _interval_ends(post_processing, measured)
     releases = tuple(
         PlannedRelease(
@@ -295,7 +296,7 @@ def _estimates(release: Release) -> dict[str, Estimate]:
 def _interval_ends(post_processing: exp.Query, measured: Measured) -> list[tuple[Linear | Ratio | None, ...]]:
     """DP_INTERVAL_LOW(x) in the post-processing becomes a column of its release; x is kept, as an estimate."""
     found: list[list[Linear | Ratio | None]] = [[] for _ in measured.releases]
-    for node in [node for node in post_processing.find_all(exp.Anonymous) if is_interval_end(node)]:
+    for node in [node for node in nodes_of(post_processing, exp.Anonymous) if is_interval_end(node)]:
         select = node.find_ancestor(exp.Select)
         number = _release_below(select) if select is not None else None
         if number is None or measured.releases[number].aggregate.reports is not None:
@@ -353,6 +354,10 @@ def _with_hidden(
         outputs.append(Output(name, estimate, number, hidden))
     post_processing.set(
         "expressions",
-        [*post_processing.expressions, *(exp.alias_(exp.column(part), f"_hidden_{part}") for part in positions)],
+        [*post_processing.expressions, *map(_hidden, positions)],
     )
     return tuple(outputs)
+
+
+def _hidden(part: str) -> exp.Alias:
+    return exp.Alias(this=exp.column(part), alias=exp.to_identifier(f"_hidden_{part}"))

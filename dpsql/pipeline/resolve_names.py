@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dpsql.expressions.parser_tree import copied
 from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.relation.readable import readable_aggregate, readable_call
 from dpsql.resolve.declared_values import undeclared_constants
@@ -61,7 +62,7 @@ def resolve_names(parsed: Parsed, public: PublicEnvironment) -> Resolved:
         text=parsed.request.sql,
         post_processor=public.post_processor,
     )
-    post_processing = resolver.whole(parsed.tree.copy())
+    post_processing = resolver.whole(copied(parsed.tree))
     releases, unit_columns = zip(*resolver.releases, strict=True) if resolver.releases else ((), ())
     scans, adaptive = tuple(resolver.public_scans(post_processing)), tuple(resolver.adaptive)
     return Resolved(

@@ -16,6 +16,7 @@ from dpsql.expressions.properties import bounded
 from dpsql.expressions.ranges import range_of
 from dpsql.expressions.tree import properties_of
 from dpsql.relation.knowledge import knowledge_of, surviving
+from dpsql.relation.once import once_per_node
 from dpsql.relation.relation import PerUnit, Relation, Scan
 from dpsql.schema.types import Integer
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dpsql.relation.relation import AggregateCall
 
 
+@once_per_node
 def expected_of(relation: Relation, rows: int) -> Known:
     """What is known of the rows that are kept; ends that are not known are those that `rows` rows of a unit give."""
     if isinstance(relation, Scan):
@@ -54,6 +56,7 @@ def _filled(properties: Properties, expected: Properties | None) -> Properties:
         return properties
     low = expected.low if properties.low is None else properties.low
     high = expected.high if properties.high is None else properties.high
-    if low is None or high is None or low > high:  # type: ignore[operator]
+    known = low == properties.low and high == properties.high
+    if known or low is None or high is None or low > high:  # type: ignore[operator]
         return properties
     return replace(properties, low=low, high=high)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.expressions.emit import written
 from dpsql.expressions.narrow import kept_properties, narrow
-from dpsql.expressions.properties import property_of, union
+from dpsql.expressions.properties import maybe_null, property_of, union
 from dpsql.expressions.tree import properties_of
 from dpsql.relation.once import once_per_node
 from dpsql.relation.per_unit import per_unit_properties
@@ -74,10 +74,7 @@ def knowledge_of(relation: Relation) -> Knowledge:
 def _scanned(scan: Scan) -> Knowledge:
     """A column that should hold no NULL may hold one all the same: the scan does not drop rows."""
     declared = {column.name: column.properties for column in scan.columns}
-    kept = {
-        column.name: replace(column.properties, nullable=column.properties.nullable or not column.never_null)
-        for column in scan.columns
-    }
+    kept = {column.name: maybe_null(column.properties, not column.never_null) for column in scan.columns}
     return Knowledge(_maybe(declared, missing=True), kept, declared)
 
 
@@ -147,7 +144,7 @@ def values_of(project: Relation) -> dict[str, Written]:
 
 def _maybe(known: Known, missing: bool) -> dict[str, Properties]:
     """The columns of a side that an outer join fills with NULL."""
-    return {name: replace(properties, nullable=properties.nullable or missing) for name, properties in known.items()}
+    return {name: maybe_null(properties, missing) for name, properties in known.items()}
 
 
 def _either(first: Known, second: Known) -> Known:

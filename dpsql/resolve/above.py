@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
+from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.expressions.tree import Column
 from dpsql.resolve.inner import INNER, inner_column
 from dpsql.resolve.syntax import (
@@ -113,7 +114,7 @@ class Above:
 
     def _alias(self, node: exp.Column) -> exp.Expr:
         if self.scope.alias(node) is not None:
-            return node.copy()
+            return copied(node)
         if not self.scope.is_column(node):
             raise self.scope.unknown(node)
         raise ProgrammingError(
@@ -169,7 +170,7 @@ class Above:
         """DP_INTERVAL_LOW(alias), of what the alias stands for; plan_query makes a column of it."""
         (named, *more) = node.expressions or [None]
         item = (self.scope.alias(named) if isinstance(named, exp.Column) else None) or named
-        if more or item is None or any(map(is_interval_end, item.find_all(exp.Anonymous))):
+        if more or item is None or any(map(is_interval_end, nodes_of(item, exp.Anonymous))):
             name = node.name.upper()
             raise self.scope.resolver.refuse(f"{name} takes one aggregate", node, f"write COUNT(*) AS n, {name}(n)")
         end = exp.Anonymous(this=node.name.upper(), expressions=[self.rewritten(unaliased(item))])

@@ -21,6 +21,7 @@ from dpsql.engines.duckdb.types import answer_kind
 from dpsql.engines.public import PostProcessingTable
 from dpsql.errors import Unsupported
 from dpsql.expressions.emit import VALUE
+from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.expressions.properties import one_of, property_of
 from dpsql.expressions.tree import AdaptiveConstant, Column, Expression, Literal
 from dpsql.limits import LONGEST_LIST
@@ -71,7 +72,7 @@ def adaptive_value(resolver: Resolver, query: exp.Expr, named: Named, node: exp.
 
 def adaptive_rows(resolver: Resolver, source: exp.Expr, named: Named) -> Rows:
     """The rows of an item of FROM that is an answer."""
-    everything = exp.Select(expressions=[exp.Star()]).from_(source.copy())
+    everything = exp.Select(expressions=[exp.Star()]).from_(copied(source))
     table = _adaptive(resolver, closed(everything, named), source, single=False).table
     properties = [_facts(table, number) for number in range(len(table.columns))]
     listed = ValuesTable(
@@ -82,12 +83,12 @@ def adaptive_rows(resolver: Resolver, source: exp.Expr, named: Named) -> Rows:
 
 def closed(query: exp.Expr, named: Named) -> exp.Expr:
     """The query with the WITH queries that it reads, so that it can be asked alone."""
-    query = query.copy()
+    query = copied(query)
     needed: dict[str, exp.CTE] = {}
     _collect(query, named, needed)
     if needed:
         own = query.args.get("with_")
-        parts = [definition.copy() for definition in needed.values()]
+        parts = [copied(definition) for definition in needed.values()]
         query.set("with_", exp.With(expressions=[*parts, *(own.expressions if own is not None else ())]))
     return query
 
@@ -99,7 +100,7 @@ def _refuse_estimates(resolver: Resolver, query: exp.Expr, node: exp.Expr) -> No
         for number, (aggregate, _) in enumerate(resolver.releases)
     )
     names = {reports_name(number) for number in range(len(resolver.reports))}
-    if released or any(table.name in names for table in query.find_all(exp.Table)):
+    if released or any(table.name in names for table in nodes_of(query, exp.Table)):
         raise resolver.refuse(
             "an estimate from randomised reports cannot be read by another aggregate",
             node,
@@ -109,7 +110,7 @@ def _refuse_estimates(resolver: Resolver, query: exp.Expr, node: exp.Expr) -> No
 
 def _collect(query: exp.Expr, named: Named, needed: dict[str, exp.CTE]) -> None:
     """The WITH queries that a query reads, each once and behind those that it reads itself."""
-    read = [table for table in query.find_all(exp.Table) if not is_qualified(table)]
+    read = [table for table in nodes_of(query, exp.Table) if not is_qualified(table)]
     for name in dict.fromkeys(table.name.lower() for table in read):
         item = named.get(name)
         if not isinstance(item, Answer) or item.definition is None:
@@ -136,7 +137,7 @@ def _adaptive(resolver: Resolver, query: exp.Expr, node: exp.Expr, *, single: bo
         raise resolver.refuse("two columns of the answer have the same name", node, "rename one with AS")
     table = AdaptiveTable(f"_adaptive_{len(resolver.adaptive)}", columns, single)
     if not any(
-        isinstance(source.this, exp.Identifier) and not is_defined(source) for source in query.find_all(exp.Table)
+        isinstance(source.this, exp.Identifier) and not is_defined(source) for source in nodes_of(query, exp.Table)
     ):
         table = replace(table, rows=_constants(resolver, sql, [kind for _, kind in columns], node))
     resolver.adaptive.append(AdaptiveSubquery(table, len(resolver.releases), public, query))

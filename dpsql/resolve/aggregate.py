@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.expressions.parser_tree import copied
 from dpsql.relation.relation import Aggregate
 from dpsql.resolve.above import Above
 from dpsql.resolve.collected import as_reports
@@ -71,7 +72,7 @@ def _release(groups: Groups, select: exp.Select) -> Answer:
         groups,
         column=column,
         subquery=lambda node: scope.resolver.answer(
-            node.copy(), scope.named, refusal="a subquery would show rows of people"
+            copied(node), scope.named, refusal="a subquery would show rows of people"
         ),
     )
     post_processing = _post_processing(above, select)
@@ -97,7 +98,7 @@ def _release(groups: Groups, select: exp.Select) -> Answer:
         name = reports_name(scope.resolver.reports_number(released))
     else:
         name = release_name(scope.resolver.number_of(released, below.rows.all_units))
-    post_processing.set("from_", exp.From(this=exp.to_table(name)))
+    post_processing.set("from_", exp.From(this=exp.Table(this=exp.to_identifier(name))))
     return Answer(post_processing)
 
 

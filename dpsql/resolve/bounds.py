@@ -18,6 +18,7 @@ from dpsql.engine_sql.build import apply, test, when
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.lower import place_of
+from dpsql.expressions.parser_tree import nodes_of
 from dpsql.expressions.properties import Properties, bounded
 from dpsql.expressions.tree import Literal
 from dpsql.expressions.types import common_type, written_as
@@ -44,7 +45,7 @@ def is_wrapper(node: exp.Expr) -> bool:
 
 def without_bounds(node: exp.Expr) -> exp.Expr:
     """The node as if no bounds were written."""
-    if not any(map(_is_ours, node.find_all(exp.Anonymous))):
+    if not any(map(_is_ours, nodes_of(node, exp.Anonymous))):
         return node
 
     def unwrapped(part: exp.Expr) -> exp.Expr:
@@ -63,7 +64,7 @@ def _is_ours(node: exp.Expr) -> bool:
 def take_bounds(node: exp.Expr, text: str) -> tuple[exp.Expr, Given]:
     """The aggregate without its bounds, and these by the wrapper's name."""
     found: Given = {}
-    for wrapper in node.find_all(exp.Anonymous):
+    for wrapper in nodes_of(node, exp.Anonymous):
         if is_wrapper(wrapper):
             place, name = place_of(wrapper, text), wrapper.name.removeprefix(MARK)
             if wrapper.name in found:
@@ -114,7 +115,7 @@ def _takes(asked: AggregateCall, bounds: Bounds) -> bool:
 def _check_by_group(asked: AggregateCall, low: Fraction, high: Fraction) -> None:
     if not _takes(asked, Bounds.PER_GROUP):
         raise Unsupported(
-            f"{asked.name} takes no bounds per group: it is an average over rows, not over units",
+            f"{asked.name} takes no bounds per group: it is about rows, not about units",
             at=asked.at,
             hint=f"write {asked.name}(x, contribution_bounds_per_row => (low, high))",
         )

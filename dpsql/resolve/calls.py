@@ -15,6 +15,7 @@ from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.casts import cast_to
 from dpsql.expressions.constants import as_beside
 from dpsql.expressions.elsewhere import INSTEAD
+from dpsql.expressions.parser_tree import copied
 from dpsql.expressions.refusals import IN_AGGREGATE, spoken
 from dpsql.expressions.tree import Call
 from dpsql.relation import per_unit
@@ -155,7 +156,7 @@ def _filtered(asked: Spelled, condition: exp.Expr) -> Spelled | None:
 
 
 def _where(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
-    return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
+    return exp.Case(ifs=[exp.If(this=copied(condition), true=copied(value))])
 
 
 def _spoken(node: exp.Expr, place: Place | None) -> str:

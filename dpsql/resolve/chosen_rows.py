@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.expressions.parser_tree import nodes_of
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -26,7 +28,7 @@ def chooses_by_noise(finish: exp.Select, keys: Collection[str]) -> bool:
 
 
 def is_made_of(node: exp.Expr, keys: Collection[str]) -> bool:
-    return all(column.name in keys for column in node.find_all(exp.Column))
+    return all(column.name in keys for column in nodes_of(node, exp.Column))
 
 
 def _by_keys(ordered: exp.Expr, finish: exp.Select, keys: Collection[str]) -> bool:

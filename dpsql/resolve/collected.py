@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpsql.errors import Unsupported
 from dpsql.expressions.narrow import conjuncts
+from dpsql.expressions.parser_tree import nodes_of
 from dpsql.expressions.tree import AdaptiveConstant, Column, columns_of, names_read, reads_adaptive, substituted
 from dpsql.relation.relation import Aggregate, AggregateCall, Filter, Join, Project, Scan, SemiJoin, ValuesTable
 from dpsql.relation.reports import Report, ReportCall, Reports, report_name
@@ -66,8 +67,10 @@ class Lifted:
 
 def mentioned_columns(tree: exp.Expr) -> frozenset[str]:
     """The names of all columns that a query says, and a star where it says one as a column."""
-    stars = ("*" for star in tree.find_all(exp.Star) if not isinstance(star.parent, exp.Count))
-    return frozenset({*(column.name.lower() for column in tree.find_all(exp.Column)), *stars})
+    said = nodes_of(tree, exp.Column, exp.Star)
+    columns = (node.name.lower() for node in said if isinstance(node, exp.Column))
+    stars = ("*" for node in said if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count))
+    return frozenset({*columns, *stars})
 
 
 def reads_reports(table: Table, mentioned: frozenset[str]) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.expressions.parser_tree import nodes_of
 from dpsql.expressions.tree import Call, Column, Expression, names_read
 from dpsql.relation.relation import Join, PerUnit
 from dpsql.resolve.adaptive_subqueries import adaptive_rows
@@ -79,7 +80,7 @@ def correlated_value(node: exp.Expr, outer: Scope) -> tuple[Expression, JoinedCo
         return exp.Coalesce(this=column, expressions=[exp.Literal.number(0)]) if call.name == "COUNT" else column
 
     value = unaliased(select.selects[0]).copy().transform(replaced)
-    if any(INNER not in column.meta for column in value.find_all(exp.Column)):
+    if any(INNER not in column.meta for column in nodes_of(value, exp.Column)):
         raise refusal
     per_unit = PerUnit(
         inside.rows.relation,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from dpsql.expressions.parser_tree import nodes_of
 from dpsql.resolve.syntax import from_nodes, is_defined
 from dpsql.schema.types import Boolean, Decimal, Double
 
@@ -36,7 +37,7 @@ def undeclared_constants(tree: exp.Expr, schema: Schema) -> tuple[str, ...]:
 
 
 def _compared(tree: exp.Expr) -> Iterator[tuple[exp.Column, exp.Literal]]:
-    for node in tree.find_all(exp.EQ, exp.NEQ, exp.In):
+    for node in nodes_of(tree, exp.EQ, exp.NEQ, exp.In):
         sides = [node.this, *node.expressions] if isinstance(node, exp.In) else [node.this, node.expression]
         columns = [side for side in sides if isinstance(side, exp.Column)]
         texts = [side for side in sides if isinstance(side, exp.Literal) and side.is_string]

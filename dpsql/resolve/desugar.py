@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.resolve.quantified import COMPARED, PATTERNS, unquantified
 from dpsql.resolve.syntax import (
     extra_clauses,
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
 
 def desugar(tree: exp.Expr, is_public: IsPublic) -> None:
     """Rewrites the tree in place. `is_public` tells the queries that read public tables alone."""
-    for node in list(tree.find_all(*COMPARED, *PATTERNS, exp.In)):
+    for node in nodes_of(tree, *COMPARED, *PATTERNS, exp.In):
         plain = _listed_tuples(node) if isinstance(node, exp.In) else unquantified(node, is_public)
         if plain is not node:
             node.replace(plain)
-    for select in list(tree.find_all(exp.Select)):
+    for select in nodes_of(tree, exp.Select):
         _open_parentheses(select)
         _name_joins(select)
         _open_joins(select)
@@ -68,7 +69,7 @@ def _listed_tuples(node: exp.Expr) -> exp.Expr:
     for row in rows:
         pairs = zip(value.expressions, row.expressions, strict=True)
         same.append(
-            exp.and_(*(equal(this=part.copy(), expression=typed_text(wanted)) for part, wanted in pairs), copy=False)
+            exp.and_(*(equal(this=copied(part), expression=typed_text(wanted)) for part, wanted in pairs), copy=False)
         )
     return exp.Paren(this=exp.or_(*same, copy=False))
 
@@ -131,7 +132,7 @@ def _name_series(select: exp.Select) -> None:
             continue
         name = alias.name
         alias.set("columns", [exp.to_identifier(name)])
-        for column in select.find_all(exp.Column):
+        for column in nodes_of(select, exp.Column):
             if column.table.lower() == name.lower() and column.name.lower() in ("range", "generate_series"):
                 column.set("this", exp.to_identifier(name))
 
@@ -178,10 +179,10 @@ def _as_values(select: exp.Select, join: exp.Join) -> None:
     names = [name.name for name in alias.args.get("columns") or ()] or [output_name(item) for item in query.selects]
     values = {name.lower(): unaliased(item) for name, item in zip(names, query.selects, strict=False)}
     join.pop()
-    for column in list(select.find_all(exp.Column)):
+    for column in nodes_of(select, exp.Column):
         if _is_of(column, lateral.alias, select) and column.name.lower() in values:
-            one = query.copy()
-            one.set("expressions", [values[column.name.lower()].copy()])
+            one = copied(query)
+            one.set("expressions", [copied(values[column.name.lower()])])
             value: exp.Expr = exp.Subquery(this=one)
             item = column.parent is select and column.arg_key == "expressions"
             column.replace(exp.alias_(value, column.name) if item else value)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.expressions.parser_tree import nodes_of
+
 if TYPE_CHECKING:
     from dpsql.expressions.tree import Column
 
@@ -30,4 +32,4 @@ def reports_name(number: int) -> str:
 
 
 def reads_release(query: exp.Expr, number: int) -> bool:
-    return any(table.name == release_name(number) for table in query.find_all(exp.Table))
+    return any(table.name == release_name(number) for table in nodes_of(query, exp.Table))

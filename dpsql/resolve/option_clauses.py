@@ -16,6 +16,7 @@ from sqlglot import Dialect, Token, TokenType, exp
 from sqlglot.errors import ParseError
 
 from dpsql.errors import SqlSyntaxError, UnknownName
+from dpsql.expressions.parser_tree import nodes_of
 from dpsql.resolve.tokens import MARK, NAME, argument_end, closing_of, instead, is_at, place_between
 from dpsql.source import did_you_mean
 
@@ -113,7 +114,7 @@ def _mark(number: int, at: Token) -> list[Token]:
 
 def number_clauses(tree: exp.Expr | None) -> None:
     """Takes the marks out of the SELECT lists, and notes them on the SELECTs."""
-    for select in tree.find_all(exp.Select) if tree is not None else ():
+    for select in nodes_of(tree, exp.Select) if tree is not None else ():
         first = select.expressions[0] if select.expressions else None
         if isinstance(first, exp.Anonymous) and first.name == CLAUSE:
             select.meta[CLAUSE] = int(first.expressions[0].name)

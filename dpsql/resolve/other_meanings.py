@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.expressions.parser_tree import copied
 from dpsql.resolve.date_formats import Unreadable
 from dpsql.resolve.syntax import has_aggregate
 
@@ -74,9 +75,9 @@ def _sunday_is_one(node: exp.Expr) -> exp.Expr:
     """BigQuery counts days of the week from 1, and weeks from the first Sunday of the year."""
     part, day = node.this.name.upper(), node.expression
     if part == "DAYOFWEEK":
-        return exp.Paren(this=exp.Add(this=node.copy(), expression=exp.Literal.number(1)))
+        return exp.Paren(this=exp.Add(this=copied(node), expression=exp.Literal.number(1)))
     if part == "WEEK":
-        year, week = (exp.Extract(this=exp.var(unit), expression=day.copy()) for unit in ("DOY", "DOW"))
+        year, week = (exp.Extract(this=exp.var(unit), expression=copied(day)) for unit in ("DOY", "DOW"))
         begun = exp.Sub(this=exp.Add(this=year, expression=exp.Literal.number(6)), expression=week)
         return exp.Paren(this=exp.IntDiv(this=exp.Paren(this=begun), expression=exp.Literal.number(7)))
     if part == "ISOWEEK":
@@ -99,7 +100,7 @@ def _start_of_week(moment: exp.Expr, before: int) -> exp.Expr:
     span = exp.Interval(this=exp.Literal.number(before), unit=exp.var("DAY"))
     shifted = exp.Paren(this=exp.Add(this=moment, expression=span)) if before else moment
     start = exp.TimestampTrunc(this=shifted, unit=exp.var("WEEK"))
-    return exp.Paren(this=exp.Sub(this=start, expression=span.copy())) if before else start
+    return exp.Paren(this=exp.Sub(this=start, expression=copied(span))) if before else start
 
 
 def _truncated_date(node: exp.Expr) -> exp.Expr:

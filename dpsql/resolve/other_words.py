@@ -13,6 +13,7 @@ the query is refused.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -20,15 +21,17 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.lower import place_of
+from dpsql.expressions.parser_tree import copied
 from dpsql.resolve.date_formats import Unreadable, format_of
 from dpsql.resolve.other_meanings import MEANT
-from dpsql.resolve.syntax import UNTRANSLATED, extra_clauses, output_name, typed_text, with_marks
+from dpsql.resolve.syntax import UNTRANSLATED, extra_clauses, typed_text, with_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Respelled = Callable[[exp.Expr], exp.Expr]
 
+QUOTED = re.compile("'[^']*'|\"[^\"]*\"")
 DIALECTS = ("duckdb", "bigquery", "snowflake", "postgres")
 WORDS = (
     *("SAFE_DIVIDE", "DIV0", "NVL", "NVL2", "IFNULL", "IIF", "ZEROIFNULL", "DECODE", "EQUAL_NULL", "COUNTIF"),
@@ -41,33 +44,58 @@ WORDS = (
 
 def respell(tree: exp.Expr, dialect: str, text: str) -> None:
     """Rewrites the tree in place. Columns without a name are called by what was written, not by what it became."""
-    selects = [(select, [_called(item) for item in select.expressions]) for select in tree.find_all(exp.Select)]
-    _respell(tree, dialect, text)
-    for select, names in selects:
-        for item, name in zip(select.expressions, names, strict=True):
-            if name is not None and name != _called(item):
-                item.replace(exp.alias_(item.copy(), name, quoted=True))
-
-
-def _called(item: exp.Expr) -> str | None:
-    """What a column without a name is called; None where that is nobody's to choose."""
-    return None if isinstance(item, exp.Alias | exp.Column | exp.Subquery) or item.is_star else output_name(item)
-
-
-def _respell(tree: exp.Expr, dialect: str, text: str) -> None:
+    called: dict[tuple[int, int], tuple[exp.Select, str | None]] = {}
     for node in list(tree.walk(bfs=False))[::-1]:
         rule = RULES.get(type(node)) or (NAMES.get(node.name.upper()) if isinstance(node, exp.Anonymous) else None)
         if rule is None and dialect != "duckdb":
             rule = MEANT.get(dialect, {}).get(type(node))
         if rule is None:
             continue
+        item = _item_around(node)
+        name = _called(item, text) if item is not None and _place(item) not in called else None
         try:
             new = rule(node)
         except Unreadable as problem:
             why, hint = problem.args
             raise Unsupported(why, at=place_of(node, text), hint=hint) from None
-        if new is not node:
-            node.replace(with_marks(new, node))
+        if new is node:
+            continue
+        if item is not None:
+            called.setdefault(_place(item), (item.parent, name))  # type: ignore[arg-type]
+        node.replace(with_marks(new, node))
+    for (_, index), (select, name) in called.items():
+        item = select.expressions[index]
+        if name is not None:
+            item.replace(exp.alias_(copied(item), name, quoted=True))
+
+
+def _item_around(node: exp.Expr) -> exp.Expr | None:
+    """The item of a SELECT list that a node stands in, or is."""
+    around: exp.Expr | None = node
+    while around is not None and not isinstance(around.parent, exp.Select):
+        around = around.parent
+    return around if around is not None and around.arg_key == "expressions" else None
+
+
+def _place(item: exp.Expr) -> tuple[int, int]:
+    return id(item.parent), item.index or 0
+
+
+def _called(item: exp.Expr, text: str) -> str | None:
+    """What a column without a name is called: its text; None where it has a name, or its text is not to be found."""
+    place = place_of(item, text)
+    if isinstance(item, exp.Alias | exp.Column | exp.Subquery) or item.is_star or place is None:
+        return None
+    end = place.end + 1
+    while _is_open(written := text[place.start : end]) and end < len(text):
+        end += 1
+    # A name that is a column's own would be taken for it.
+    return None if written.isidentifier() else " ".join(written.split())
+
+
+def _is_open(written: str) -> bool:
+    bare = QUOTED.sub("", written)
+    return bare.count("(") > bare.count(")")
 
 
 def _call(name: str, count: int, make: Callable[..., exp.Expr]) -> dict[str, Respelled]:
@@ -99,8 +127,8 @@ def _pairs_counted(node: exp.Expr) -> exp.Expr:
 
 
 def _where_both(node: exp.Expr, value: exp.Expr) -> exp.Expr:
-    known = [exp.Not(this=exp.Is(this=part.copy(), expression=exp.Null())) for part in (node.this, node.expression)]
-    return exp.Case(ifs=[exp.If(this=exp.and_(*known, copy=False), true=value.copy())])
+    known = [exp.Not(this=exp.Is(this=copied(part), expression=exp.Null())) for part in (node.this, node.expression)]
+    return exp.Case(ifs=[exp.If(this=exp.and_(*known, copy=False), true=copied(value))])
 
 
 def _averaged(argument: str) -> Respelled:
@@ -118,13 +146,13 @@ def _squares(argument: str) -> Respelled:
 
 
 def _products(node: exp.Expr) -> exp.Expr:
-    covariance = exp.CovarPop(this=node.this.copy(), expression=node.expression.copy())
+    covariance = exp.CovarPop(this=copied(node.this), expression=copied(node.expression))
     return exp.Paren(this=exp.Mul(this=_pairs_counted(node), expression=covariance))
 
 
 def _standard_error(value: exp.Expr) -> exp.Expr:
     """SEM(x)"""
-    root = exp.Sqrt(this=exp.Count(this=value.copy()))
+    root = exp.Sqrt(this=exp.Count(this=copied(value)))
     return exp.Paren(this=exp.Div(this=exp.StddevPop(this=value), expression=root, typed=False, safe=True))
 
 
@@ -209,10 +237,10 @@ def _range_bucket(node: exp.Expr) -> exp.Expr:
     if not numbers or None in numbers or numbers != sorted(numbers):  # type: ignore[type-var]
         raise Unreadable("RANGE_BUCKET takes a list of rising numbers", "write RANGE_BUCKET(x, [0, 10, 20])")
     steps = [
-        exp.If(this=exp.LT(this=node.this.copy(), expression=end.copy()), true=exp.Literal.number(count))
+        exp.If(this=exp.LT(this=copied(node.this), expression=copied(end)), true=exp.Literal.number(count))
         for count, end in enumerate(ends)
     ]
-    known = exp.Not(this=exp.Is(this=node.this.copy(), expression=exp.Null()))
+    known = exp.Not(this=exp.Is(this=copied(node.this), expression=exp.Null()))
     return exp.Case(ifs=[*steps, exp.If(this=known, true=exp.Literal.number(len(ends)))])
 
 
@@ -224,8 +252,8 @@ def _overlaid(node: exp.Expr) -> exp.Expr:
     if not all(isinstance(part, exp.Literal) and part.is_int and int(part.name) > 0 for part in (start, count)):
         raise Unreadable("OVERLAY takes constant places from 1 on", "write OVERLAY(text PLACING 'new' FROM 3 FOR 2)")
     first, after = int(start.name), int(start.name) + int(count.name)  # type: ignore[union-attr]
-    before = exp.Left(this=node.this.copy(), expression=exp.Literal.number(first - 1))
-    rest = exp.Substring(this=node.this.copy(), start=exp.Literal.number(after))
+    before = exp.Left(this=copied(node.this), expression=exp.Literal.number(first - 1))
+    rest = exp.Substring(this=copied(node.this), start=exp.Literal.number(after))
     return exp.Paren(this=exp.DPipe(this=exp.DPipe(this=before, expression=new), expression=rest))
 
 
@@ -236,8 +264,8 @@ def _share_of_all(node: exp.Expr) -> exp.Expr:
         return node
     if node.args.get("order") is not None or node.args.get("spec") is not None:
         raise Unreadable("RATIO_TO_REPORT takes no order", "write OVER (PARTITION BY ...)")
-    whole = node.copy()
-    whole.set("this", exp.Sum(this=call.expressions[0].copy()))
+    whole = copied(node)
+    whole.set("this", exp.Sum(this=copied(call.expressions[0])))
     return _safe_divide(exp.SafeDivide(this=call.expressions[0], expression=whole))
 
 
@@ -263,7 +291,7 @@ def _decoded(node: exp.Expr) -> exp.Expr:
     value, *rest = node.expressions
     default = rest.pop() if len(rest) % 2 else None
     pairs = zip(rest[::2], rest[1::2], strict=True)
-    ifs = [exp.If(this=exp.NullSafeEQ(this=value.copy(), expression=wanted), true=then) for wanted, then in pairs]
+    ifs = [exp.If(this=exp.NullSafeEQ(this=copied(value), expression=wanted), true=then) for wanted, then in pairs]
     return exp.Case(ifs=ifs, default=default)
 
 
@@ -281,7 +309,7 @@ def _strict_choice(node: exp.Expr) -> exp.Expr:
     if node.args.get("ignore_nulls") in (None, True):
         return node
     values = [node.this, *node.expressions]
-    missing = exp.or_(*(exp.Is(this=value.copy(), expression=exp.Null()) for value in values))
+    missing = exp.or_(*(exp.Is(this=copied(value), expression=exp.Null()) for value in values))
     plain = type(node)(this=node.this, expressions=node.expressions, ignore_nulls=True)
     return _if(missing, exp.Null(), plain)
 

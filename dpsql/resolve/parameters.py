@@ -19,6 +19,7 @@ from sqlglot import Token, TokenType, exp
 
 from dpsql.errors import ProgrammingError, SqlSyntaxError
 from dpsql.expressions.lower import place_of
+from dpsql.expressions.parser_tree import nodes_of
 from dpsql.limits import LONGEST_LIST, LONGEST_NUMBER, LONGEST_PARAMETER, LONGEST_PARAMETERS
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Parameters:
 
 def bind(tree: exp.Query, parameters: Parameters, elsewhere: Collection[str], text: str) -> None:
     """Puts the values in their places; some may stand `elsewhere`, in the options clause."""
-    marks = list(tree.find_all(exp.Placeholder, exp.Parameter))
+    marks = nodes_of(tree, exp.Placeholder, exp.Parameter)
     given = _by_name(parameters, {*elsewhere, *(node.name for node in marks)})
     for node in marks:
         if node.name not in given:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.resolve.syntax import conditions_of, extra_clauses, from_nodes, is_aggregate, is_defined, is_star, unaliased
 
 if TYPE_CHECKING:
@@ -55,14 +56,14 @@ def grouped_by_key(select: exp.Expr, outside: Collection[int], public: PublicTab
     names = [f"{name}_k{number}" for number in range(len(pairs))]
     keys = [mine for mine, _ in pairs] if listed is None else [exp.column(key, listed.alias) for key in names]
     grouped = exp.Select(
-        expressions=[exp.alias_(key.copy(), alias) for key, alias in zip(keys, names, strict=True)]
+        expressions=[exp.alias_(copied(key), alias) for key, alias in zip(keys, names, strict=True)]
         + [exp.alias_(call, f"{name}_{number}") for number, call in enumerate(calls)],
-        from_=select.args["from_"].copy(),
-        joins=[join.copy() for join in select.args.get("joins") or ()],
+        from_=copied(select.args["from_"]),
+        joins=[copied(join) for join in select.args.get("joins") or ()],
         group=exp.Group(expressions=[exp.Literal.number(number + 1) for number in range(len(keys))]),
     )
     if listed is not None:
-        meets = [exp.EQ(this=mine.copy(), expression=key.copy()) for (mine, _), key in zip(pairs, keys, strict=True)]
+        meets = [exp.EQ(this=copied(mine), expression=copied(key)) for (mine, _), key in zip(pairs, keys, strict=True)]
         grouped.append("joins", exp.Join(this=listed, side="RIGHT", on=exp.and_(*meets, *own)))
     elif own:
         grouped.set("where", exp.Where(this=exp.and_(*own)))
@@ -70,7 +71,7 @@ def grouped_by_key(select: exp.Expr, outside: Collection[int], public: PublicTab
 
 
 def _reads(node: exp.Expr, outside: Collection[int]) -> bool:
-    return any(id(column) in outside for column in node.find_all(exp.Column))
+    return any(id(column) in outside for column in nodes_of(node, exp.Column))
 
 
 def _link(part: exp.Expr, outside: Collection[int]) -> tuple[exp.Expr, exp.Expr] | None:
@@ -78,7 +79,7 @@ def _link(part: exp.Expr, outside: Collection[int]) -> tuple[exp.Expr, exp.Expr]
     if not isinstance(part, exp.EQ):
         return None
     for mine, its in ((part.this, part.expression), (part.expression, part.this)):
-        columns = list(its.find_all(exp.Column))
+        columns = nodes_of(its, exp.Column)
         if columns and all(id(column) in outside for column in columns) and not _reads(mine, outside):
             return mine, its
     return None
@@ -97,14 +98,14 @@ def _named_calls(value: exp.Expr, present: exp.Expr, name: str) -> tuple[exp.Exp
         if not is_aggregate(node):
             return node
         if isinstance(node, exp.Count):
-            counted = exp.Count(this=present.copy()) if is_star(node) else node.copy()
+            counted = exp.Count(this=copied(present)) if is_star(node) else copied(node)
             return exp.Coalesce(this=column(counted), expressions=[exp.Literal.number(0)])
         if isinstance(node, exp.Sum):
-            there = exp.GT(this=column(exp.Count(this=node.this.copy())), expression=exp.Literal.number(0))
-            return exp.Case(ifs=[exp.If(this=there, true=column(node.copy()))])
-        return column(node.copy())
+            there = exp.GT(this=column(exp.Count(this=copied(node.this))), expression=exp.Literal.number(0))
+            return exp.Case(ifs=[exp.If(this=there, true=column(copied(node)))])
+        return column(copied(node))
 
-    return value.copy().transform(replaced), calls
+    return copied(value).transform(replaced), calls
 
 
 @dataclass(frozen=True)
@@ -123,18 +124,18 @@ class PublicTables:
             return None
         told = [part for part in conditions_of(self.select.args.get("where")) if self._is_of(part, table)]
         listing = exp.Select(
-            expressions=[exp.alias_(column.copy(), f"{name}_k{number}") for number, column in enumerate(columns)],
-            from_=exp.From(this=table.copy()),
+            expressions=[exp.alias_(copied(column), f"{name}_k{number}") for number, column in enumerate(columns)],
+            from_=exp.From(this=copied(table)),
             distinct=exp.Distinct(),
         )
         if told:
-            listing.set("where", exp.Where(this=exp.and_(*(part.copy() for part in told))))
+            listing.set("where", exp.Where(this=exp.and_(*(copied(part) for part in told))))
         return exp.Subquery(this=listing, alias=exp.TableAlias(this=exp.to_identifier(f"{name}_keys")))
 
     def _is_of(self, part: exp.Expr, table: exp.Expr) -> bool:
         """Whether a condition reads nothing but one table."""
         alone = not any(isinstance(node, exp.Query) for node in part.walk())
-        columns = list(part.find_all(exp.Column))
+        columns = nodes_of(part, exp.Column)
         return alone and bool(columns) and all(self._owner(column) is table for column in columns)
 
     def _owner(self, column: exp.Column) -> exp.Expr | None:

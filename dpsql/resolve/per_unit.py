@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpsql.errors import ProgrammingError
+from dpsql.expressions.parser_tree import copied
 from dpsql.expressions.tree import Column
 from dpsql.relation.relation import Filter, PerUnit
 from dpsql.resolve.above import Above
@@ -29,7 +30,7 @@ def per_unit(groups: Groups, select: exp.Select) -> Rows:
     above = Above(
         groups,
         column=lambda call: inner_column(Column(groups.answer_name(call), per_unit_type(call))),
-        subquery=lambda node: node.copy(),
+        subquery=copied,
     )
     items = [(output_name(item).lower(), above.rewritten(unaliased(item))) for item in select.expressions]
     having = [above.rewritten(clause.this) for clause in (select.args.get("having"),) if clause is not None]

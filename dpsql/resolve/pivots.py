@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from dpsql.errors import Unsupported
 from dpsql.expressions.lower import place_of
+from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.resolve.syntax import copy_in_place, extra_clauses, from_nodes, is_defined, output_name, unaliased
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def unpivoted(tree: exp.Expr, text: str, values_of: ValuesOf) -> exp.Expr:
             tree = _unpivot(source, [part.name for part in values], *_into(tree), text)
         else:
             tree = _pivot(tree, source, values, tree.args.get("using") or [], text, values_of)
-    for node in list(tree.find_all(exp.Subquery, exp.Table)):
+    for node in nodes_of(tree, exp.Subquery, exp.Table):
         for pivot in node.args.get("pivots") or ():
             _replace(node, pivot, text, values_of)
     return tree
@@ -90,12 +91,12 @@ def _pivot(
         for call in calls
     ]
     found = exp.Select(
-        expressions=[*(key.copy() for key in keys), *columns],
+        expressions=[*(copied(key) for key in keys), *columns],
         from_=exp.From(this=source),
         with_=pivot.args.get("with_"),
     )
     if keys:
-        found.set("group", exp.Group(expressions=[key.copy() for key in keys]))
+        found.set("group", exp.Group(expressions=[copied(key) for key in keys]))
     return found
 
 
@@ -129,8 +130,8 @@ def _constant(value: object) -> exp.Expr:
 
 
 def _filtered(call: exp.Expr, on: exp.Expr, value: exp.Expr) -> exp.Expr:
-    chosen = exp.Where(this=exp.EQ(this=on.copy(), expression=value.copy()))
-    return exp.Filter(this=call.copy(), expression=chosen)
+    chosen = exp.Where(this=exp.EQ(this=copied(on), expression=copied(value)))
+    return exp.Filter(this=copied(call), expression=chosen)
 
 
 def _name(value: exp.Expr, call: exp.Expr, count: int) -> str:
@@ -142,7 +143,7 @@ def _name(value: exp.Expr, call: exp.Expr, count: int) -> str:
 
 def _others(pivot: exp.Expr, source: exp.Expr, read: Sequence[exp.Expr], text: str) -> list[exp.Expr]:
     """The columns that nothing of the PIVOT reads: its groups."""
-    used = {column.name.lower() for part in read for column in part.find_all(exp.Column)}
+    used = {column.name.lower() for part in read for column in nodes_of(part, exp.Column)}
     return [exp.column(name) for name in _columns(pivot, source, text) if name.lower() not in used]
 
 
@@ -177,7 +178,7 @@ def _unpivot(source: exp.Expr, names: Sequence[str], name: str, value: str, text
                     exp.alias_(exp.Literal.string(part), name),
                     exp.alias_(exp.column(part), value),
                 ],
-                from_=exp.From(this=source.copy()),
+                from_=exp.From(this=copied(source)),
                 where=exp.Where(this=exp.Not(this=missing)),
             )
         )

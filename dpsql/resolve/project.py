@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.expressions.parser_tree import copied
 from dpsql.expressions.tree import Column, Expression
 from dpsql.relation.relation import Distinct, Filter, Project, Relation, Window
 from dpsql.resolve.people_shown import SHOWS_ROWS, people_shown
@@ -62,8 +63,8 @@ def _chosen(below: Filtered, select: exp.Select) -> exp.Expr | None:
         raise below.scope.resolver.refuse(
             "DISTINCT ON cannot be used with QUALIFY", select.args["distinct"], "use one in a subquery"
         )
-    parts = [key.copy() for key in keys]
-    order = select.args["order"].copy() if select.args.get("order") else None
+    parts = [copied(key) for key in keys]
+    order = copied(select.args["order"]) if select.args.get("order") else None
     number = exp.Window(this=exp.RowNumber(), partition_by=parts, order=order, over="OVER")
     return exp.EQ(this=number, expression=exp.Literal.number(1))
 

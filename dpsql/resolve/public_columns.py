@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.expressions.parser_tree import nodes_of
+
 if TYPE_CHECKING:
     from dpsql.relation.relation import Scan
 
@@ -18,19 +20,19 @@ def only_read_columns(scan: Scan, query: exp.Expr) -> Scan:
     """The table with the columns that the query may read, and one at least."""
     if _speaks_of_all(query, scan.table.lower()):
         return scan
-    names = {identifier.name.lower() for identifier in query.find_all(exp.Identifier)}
+    names = {identifier.name.lower() for identifier in nodes_of(query, exp.Identifier)}
     read = tuple(column for column in scan.columns if column.declared.lower() in names)
     return replace(scan, columns=read or scan.columns[:1])
 
 
 def _speaks_of_all(query: exp.Expr, table: str) -> bool:
     """By a star, by columns in common, by their order, or by the whole row."""
-    stars = (star for star in query.find_all(exp.Star) if not isinstance(star.parent, exp.Count))
-    rows = {table, *(alias.name.lower() for alias in query.find_all(exp.TableAlias))}
+    stars = (star for star in nodes_of(query, exp.Star) if not isinstance(star.parent, exp.Count))
+    rows = {table, *(alias.name.lower() for alias in nodes_of(query, exp.TableAlias))}
     return (
         any(True for _ in stars)
-        or any(True for _ in query.find_all(exp.Columns))
-        or any(join.method for join in query.find_all(exp.Join))
-        or any(alias.args.get("columns") for alias in query.find_all(exp.TableAlias))
-        or any(not column.table and column.name.lower() in rows for column in query.find_all(exp.Column))
+        or any(True for _ in nodes_of(query, exp.Columns))
+        or any(join.method for join in nodes_of(query, exp.Join))
+        or any(alias.args.get("columns") for alias in nodes_of(query, exp.TableAlias))
+        or any(not column.table and column.name.lower() in rows for column in nodes_of(query, exp.Column))
     )

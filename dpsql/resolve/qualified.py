@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from dpsql.errors import UnknownName
 from dpsql.expressions.lower import place_of
+from dpsql.expressions.parser_tree import nodes_of
 from dpsql.resolve.syntax import from_nodes
 from dpsql.source import did_you_mean
 
@@ -24,7 +25,7 @@ MAIN = "main"
 def read_qualified(tree: exp.Expr, place: tuple[str, str], tables: Collection[str], text: str) -> None:
     """Rewrites the tree in place. `place` is the database and the schema in which most declared tables are."""
     declared = {table.lower() for table in tables}
-    nodes = list(tree.find_all(exp.Table, exp.Column))
+    nodes = nodes_of(tree, exp.Table, exp.Column)
     for node in nodes:
         qualified = node.args.get("db") is not None
         dotted = not qualified and isinstance(node, exp.Table) and "." in node.name

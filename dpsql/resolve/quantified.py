@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dpsql.expressions.parser_tree import copied
 from dpsql.resolve.syntax import typed_text, unaliased, unwrapped, with_marks
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def unquantified(node: exp.Expr, is_public: IsPublic) -> exp.Expr:
         return node  # NULL = ANY ([]) is false, NULL IN () is not
     if isinstance(node, exp.EQ) and not every:
         return with_marks(exp.In(this=node.this, expressions=listed), node)
-    parts = [with_marks(type(node)(this=node.this.copy(), expression=value), node) for value in listed]
+    parts = [with_marks(type(node)(this=copied(node.this), expression=value), node) for value in listed]
     return exp.Paren(this=exp.and_(*parts, copy=False) if every else exp.or_(*parts, copy=False))
 
 
@@ -77,18 +78,18 @@ def _are_texts(choices: exp.Expr) -> bool:
 def _with_rows(node: exp.Expr, query: exp.Query, *, every: bool) -> exp.Expr:
     if isinstance(node, exp.EQ | exp.NEQ):  # = ALL and <> ANY, its negation
         ends = [
-            _with_rows(kind(this=node.this.copy(), expression=node.expression.copy()), query, every=True)
+            _with_rows(kind(this=copied(node.this), expression=copied(node.expression)), query, every=True)
             for kind in (exp.GTE, exp.LTE)
         ]
         both = exp.Paren(this=exp.and_(*ends, copy=False))
         return both if every else exp.Not(this=both)
     nearest = "MIN" if isinstance(node, RISING) != every else "MAX"
     compared = with_marks(
-        type(node)(this=node.this.copy(), expression=_about(query, exp.func(nearest, exp.column(VALUE)))), node
+        type(node)(this=copied(node.this), expression=_about(query, exp.func(nearest, exp.column(VALUE)))), node
     )
     neutral = exp.Boolean(this=every)
     missing = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Count(this=exp.column(VALUE)))
-    unknown = _about(query, exp.Case(ifs=[exp.If(this=missing, true=exp.Null())], default=neutral.copy()))
+    unknown = _about(query, exp.Case(ifs=[exp.If(this=missing, true=exp.Null())], default=copied(neutral)))
     empty = exp.EQ(this=_about(query, exp.Count(this=exp.Star())), expression=exp.Literal.number(0))
     whole = exp.and_(compared, unknown, copy=False) if every else exp.or_(compared, unknown, copy=False)
     return exp.Paren(this=exp.Case(ifs=[exp.If(this=empty, true=neutral)], default=exp.Paren(this=whole)))
@@ -97,5 +98,5 @@ def _with_rows(node: exp.Expr, query: exp.Query, *, every: bool) -> exp.Expr:
 def _about(query: exp.Query, value: exp.Expr) -> exp.Expr:
     """One value about all rows of the query."""
     alias = exp.TableAlias(this=exp.to_identifier(ROWS), columns=[exp.to_identifier(VALUE)])
-    rows = exp.Subquery(this=query.copy(), alias=alias)
+    rows = exp.Subquery(this=copied(query), alias=alias)
     return exp.Subquery(this=exp.Select(expressions=[value], from_=exp.From(this=rows)))

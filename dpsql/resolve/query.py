@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from dpsql.errors import Error, Unsupported
 from dpsql.expressions.lower import place_of
+from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.limits import MOST_RELEASES
 from dpsql.relation.relation import Scan
 from dpsql.relation.size import check_size
@@ -113,7 +114,7 @@ class Resolver:
                 "bounds are for an aggregate", node, "write SUM(x, contribution_bounds_per_row => (0, 5))"
             )
         post_processing = self.answer(tree, {}, refusal=SHOWS_ROWS)
-        for node in post_processing.find_all(exp.Anonymous):
+        for node in nodes_of(post_processing, exp.Anonymous):
             if is_wrapper(node):
                 raise self.refuse(
                     "bounds are for aggregates over people", node, "this one is over answers: leave them out"
@@ -128,7 +129,7 @@ class Resolver:
 
     def is_public(self, query: exp.Expr) -> bool:
         """Whether a query reads public tables alone, by their names."""
-        tables = [table for table in query.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
+        tables = [table for table in nodes_of(query, exp.Table) if isinstance(table.this, exp.Identifier)]
         declared = [None if is_defined(table) else self.schema.table(table.name) for table in tables]
         return all(table is not None and table.is_public for table in declared)
 
@@ -210,7 +211,7 @@ class Resolver:
     def _over_each_key(self, query: exp.Query, named: Named) -> exp.Query:
         """A subquery over people that reads the public row outside becomes one over an answer for each of its keys."""
         select, outside = unwrapped(query), [*free_columns(query, named, self.schema)]
-        people = [table for table in select.find_all(exp.Table) if self._is_of_people(table, named)]
+        people = [table for table in nodes_of(select, exp.Table) if self._is_of_people(table, named)]
         if not outside or not people:
             return query
         name = f"_key{len(self.releases)}"
@@ -219,7 +220,7 @@ class Resolver:
         if found is None or not found.complete:
             return query
         rows = exp.Subquery(this=found.grouped, alias=exp.TableAlias(this=exp.to_identifier(f"{name}_rows")))
-        meets = [exp.EQ(this=exp.column(key, f"{name}_rows"), expression=its.copy()) for key, its in found.keys]
+        meets = [exp.EQ(this=exp.column(key, f"{name}_rows"), expression=copied(its)) for key, its in found.keys]
         value = exp.Select(expressions=[found.value], from_=exp.From(this=rows), where=exp.Where(this=exp.and_(*meets)))
         one = exp.Subquery(this=value)
         query.replace(one)
@@ -260,7 +261,7 @@ class Resolver:
 
     def public_scans(self, post_processing: exp.Expr) -> Iterator[Scan | Aggregate]:
         """The public tables that a finished query still reads by name, and the reports that it counts."""
-        tables = [table for table in post_processing.find_all(exp.Table) if not is_defined(table)]
+        tables = [table for table in nodes_of(post_processing, exp.Table) if not is_defined(table)]
         names = {table.name for table in tables}
         if any(reports_name(number) in names for number in range(len(self.reports))):
             yield from self.reports  # all of them, since they are known by their place

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dpsql.source import Place
 
 
+DECLARED = "_declared_rows"
 LISTED_BITS = 12
 """Reports of so many bits are written down as a list of all that there can be."""
 
@@ -180,8 +181,18 @@ def inner_name(name: str) -> str:
 def declared_rows(table: Table, schema: Schema, engine: Guarantees, *, reports: bool = True) -> Rows:
     """A table as declared. Its unit is a column of its own, or is reached over foreign keys; a public one has none.
 
-    Without `reports` collected columns are left out.
+    Without `reports` collected columns are left out. Neither schema nor guarantees change, so queries share what is
+    found, and with it all that is known of its scan.
     """
+    found = vars(engine).setdefault(DECLARED, {})
+    key = id(schema), table.name, reports
+    if key not in found:
+        found[key] = schema, _declared_rows(table, schema, engine, reports)
+    rows: Rows = found[key][1]
+    return rows
+
+
+def _declared_rows(table: Table, schema: Schema, engine: Guarantees, reports: bool) -> Rows:
     unit = _unit_of(table, schema, engine)
     own = None if unit is None else unit.path[0].column if unit.path else unit.column
     declared = {name: column for name, column in table.columns.items() if reports or column.collected is None}

@@ -9,6 +9,7 @@ from sqlglot import Dialect, exp
 from sqlglot.errors import ErrorLevel, UnsupportedError
 
 from dpsql.errors import Unsupported
+from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.resolve.bounds import is_wrapper, without_bounds
 from dpsql.resolve.names import function_name
 from dpsql.resolve.options import REPORT
@@ -99,7 +100,7 @@ def has_aggregate(node: exp.Expr) -> bool:
 
 def aggregates(query: exp.Expr) -> bool:
     """Whether the query, or one inside of it, aggregates."""
-    selects = query.find_all(exp.Select)
+    selects = nodes_of(query, exp.Select)
     return any(select.args.get("group") or any(map(has_aggregate, select.expressions)) for select in selects)
 
 
@@ -120,7 +121,7 @@ def is_interval_end(node: exp.Expr) -> bool:
 
 def stray_bounds(tree: exp.Expr) -> Iterator[exp.Expr]:
     """Bounds that do not stand in an aggregate, right behind its column."""
-    for node in tree.find_all(exp.Anonymous):
+    for node in nodes_of(tree, exp.Anonymous):
         if is_wrapper(node):
             above = node.parent.parent if isinstance(node.parent, exp.Distinct) else node.parent
             if above is None or not (is_wrapper(above) or is_aggregate(above)):
@@ -149,7 +150,7 @@ def unwrapped(query: exp.Expr) -> exp.Expr:
 def written(tree: exp.Expr) -> str:
     """The tree as a text for DuckDB; what that has no words for is refused, never left out."""
     try:
-        return tree.sql(DUCKDB, unsupported_level=ErrorLevel.RAISE)
+        return _spelled(tree, unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as error:
         problem = Unsupported(
             f"DuckDB has no words for a part of the query: {str(error).splitlines()[0]}",
@@ -160,7 +161,12 @@ def written(tree: exp.Expr) -> str:
 
 def shown(tree: exp.Expr) -> str:
     """The tree as a text for people, and to tell one from another."""
-    return tree.sql(DUCKDB, unsupported_level=ErrorLevel.IGNORE)
+    return _spelled(tree, unsupported_level=ErrorLevel.IGNORE)
+
+
+def _spelled(tree: exp.Expr, **options: Any) -> str:
+    """The generator changes the tree that it is given."""
+    return DUCKDB.generate(copied(tree), copy=False, **options)
 
 
 def text_of(query: exp.Expr) -> str:
@@ -181,7 +187,7 @@ def outermost(node: exp.Expr, is_wanted: Callable[[exp.Expr], bool]) -> Iterator
 
 def copy_in_place(query: exp.Expr) -> exp.Expr:
     """A copy that can be taken apart, and still knows which queries stand around it."""
-    copy = query.copy()
+    copy = copied(query)
     copy.parent = query.parent
     return copy
 
@@ -250,11 +256,9 @@ def output_name(item: exp.Expr) -> str:
     if isinstance(item, exp.Alias | exp.Column):
         return str(item.alias_or_name)
     item = without_bounds(item)
-    return (
-        "count_star()"
-        if is_star(item)
-        else str(item.sql(DUCKDB, normalize_functions="lower", unsupported_level=ErrorLevel.IGNORE))
-    )
+    if is_star(item):
+        return "count_star()"
+    return _spelled(item, normalize_functions="lower", unsupported_level=ErrorLevel.IGNORE)
 
 
 def typed_text(value: exp.Expr) -> exp.Expr:

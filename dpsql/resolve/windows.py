@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from sqlglot import exp
 
+from dpsql.expressions.parser_tree import copied
 from dpsql.expressions.tree import Column
 from dpsql.relation.per_unit import WINDOWS, check_per_unit, result_type
 from dpsql.relation.relation import Frame, WindowCall, WindowOrder
@@ -53,7 +54,7 @@ class Windows:
             window, properties = self.call(part)
             return inner_column(Column(next(name for name, call in self.calls if call == window), properties.type))
 
-        return node.copy().transform(replaced, copy=False)
+        return copied(node).transform(replaced, copy=False)
 
     def call(self, node: exp.Window) -> tuple[WindowCall, Properties]:
         refuse = self.below.scope.resolver.refuse
@@ -100,10 +101,10 @@ def _named_window(node: exp.Window, windows: Sequence[exp.Window], refuse: Refus
     for window in windows:
         if window.this.name.lower() == name.name.lower():
             base = _named_window(window, [other for other in windows if other is not window], refuse)
-            whole = node.copy()
+            whole = copied(node)
             whole.set("alias", None)
             for key in ("partition_by", "order", "spec"):
-                whole.set(key, whole.args.get(key) or base.copy().args.get(key))
+                whole.set(key, whole.args.get(key) or copied(base).args.get(key))
             return whole
     raise refuse(f'there is no window "{name.name}"', node, f"add WINDOW {name.name} AS (PARTITION BY ...)")
 

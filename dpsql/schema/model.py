@@ -31,7 +31,7 @@ from pydantic import (
 )
 
 from dpsql.errors import SchemaError
-from dpsql.schema.problems import COLUMN_BRANCH, PATH_BRANCH, Document, all_problems, complaint
+from dpsql.schema.problems import COLUMN_BRANCH, NO_UNIT, PATH_BRANCH, Document, all_problems, complaint
 from dpsql.schema.types import PLAIN_TYPES, Boolean, ColumnType, Integer, Text, Value, misfit, parse_type, shown
 from dpsql.source import did_you_mean
 
@@ -441,7 +441,7 @@ class Table(Declared):
                     )
         elif self.unit is None:
             raise complaint(
-                "the table is private and names no unit",
+                NO_UNIT,
                 hint=f"write  unit: {next(iter(self.columns))}  if that column identifies the person; a table without "
                 "one may reach it:  unit: {through: order_id, to: orders.id}",
             )
@@ -543,7 +543,7 @@ class Schema(Declared):
         try:
             return handler(data)
         except ValidationError as error:
-            problem = all_problems(error, info.context or Document())
+            problem = all_problems(error, info.context or Document(), data)
         raise problem
 
 

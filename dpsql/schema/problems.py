@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from dpsql.errors import SchemaError
+from dpsql.schema.propose import proposal
 from dpsql.schema.types import misfit, shown
 
 if TYPE_CHECKING:
@@ -84,20 +85,24 @@ class Document:
         return next((self.places[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.places), None)
 
 
+NO_UNIT = "the table is private and names no unit"
+
+
 def complaint(problem: str, *at: str, hint: str | None) -> PydanticCustomError:
     """A broken rule, `at` a path below the part of the schema that is being validated."""
     return PydanticCustomError("schema", "a rule of dpsql", {"rule": (problem, at, hint)})
 
 
-def all_problems(error: ValidationError, document: Document) -> SchemaError:
-    return SchemaError.of([_problem(details, document) for details in error.errors(include_url=False)])
+def all_problems(error: ValidationError, document: Document, data: object) -> SchemaError:
+    return SchemaError.of([_problem(details, document, data) for details in error.errors(include_url=False)])
 
 
-def _problem(details: ErrorDetails, document: Document) -> SchemaError:
+def _problem(details: ErrorDetails, document: Document, data: object) -> SchemaError:
     path = tuple(str(part) for part in details["loc"] if part not in (COLUMN_BRANCH, PATH_BRANCH))
     if details["type"] == "schema":
         problem, at, hint = details["ctx"]["rule"]
-        return document.error((*path, *at), problem, hint)
+        way = proposal(data, path[-1]) if problem == NO_UNIT else None
+        return document.error((*path, *at), problem, hint if way is None else f"write  {way}  if that is the person")
     return document.error(*_in_our_words(path, details))
 
 

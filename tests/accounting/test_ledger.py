@@ -144,7 +144,7 @@ def test_an_analyst_has_a_budget_within_the_datasets(opened):
 def test_a_new_ledger_wants_a_budget_and_leaves_no_file_without(opened, path):
     with pytest.raises(LedgerError, match="no budget in") as caught:
         opened()
-    assert "epsilon=" in caught.value.hint
+    assert "budget=1.0" in caught.value.hint
     assert not path.exists()
     with pytest.raises(LedgerError, match="no budget in"):
         opened(":memory:")
@@ -164,29 +164,76 @@ def test_another_composition_is_refused(opened):
     assert 'composition="zcdp"' in caught.value.hint
 
 
-def test_a_changed_budget_is_put_on_record(opened):
-    spend(opened(epsilon=1.0))
-    assert opened(epsilon=2.0, delta=1e-6).budget.epsilon == 2.0
-    assert opened(epsilon="0.1").budget.epsilon == 0.1
-    ledger = opened(epsilon="0.1")
+def test_the_data_owner_changes_the_budget_on_record(opened):
+    ledger = opened(epsilon=1.0)
+    spend(ledger)
+    ledger.grant(2, 1e-6)
+    assert (opened().budget.epsilon, opened().budget.delta) == (2.0, 1e-6)
+    ledger.limit("0.1")
+    assert (opened().budget.epsilon, opened().budget.delta) == (0.1, 1e-6)
+    ledger.limit("0.1")
     assert [entry.state for entry in ledger.history()] == ["budget", "charged", "budget", "budget"]
     assert ledger.verify().entries == 4
+
+
+DIFFERENT = (
+    ({"epsilon": 2}, "epsilon 1 at delta 1e-06 on record in .*, not epsilon 2", "dpsql budget grant 2 --ledger "),
+    ({"epsilon": "0.5"}, "not epsilon 0.5", "dpsql budget limit 0.5 --ledger "),
+    ({"epsilon": 1, "delta": 1e-5}, "not epsilon 1 and delta 1e-05", "dpsql budget grant 1 --delta 1e-05 --ledger "),
+    ({"analyst": "ada", "analyst_epsilon": 1}, "ada has a budget of epsilon 0.3", "grant 1 --analyst ada --ledger "),
+)
+
+
+@pytest.mark.parametrize(("options", "problem", "way_out"), DIFFERENT)
+def test_a_session_compares_its_budget_and_changes_none(opened, options, problem, way_out):
+    ledger = opened(epsilon=1, delta=1e-6, analyst="ada", analyst_epsilon="0.3")
+    with pytest.raises(LedgerError, match=problem) as caught:
+        opened(**options)
+    assert way_out in caught.value.hint
+    assert opened(epsilon=1.0).budget.delta == 1e-6
+    assert len(ledger.history()) == 2
+
+
+def test_a_grant_names_the_new_total(opened, path):
+    ledger = opened(epsilon=1, delta=1e-6)
+    with pytest.raises(LedgerError, match="is less than what is on record, epsilon 1 at delta 1e-06") as caught:
+        ledger.grant(0.5)
+    assert f"dpsql budget grant 1.5 --ledger {path}; this lowers it: dpsql budget limit 0.5 " in caught.value.hint
+    with pytest.raises(LedgerError, match="is more than") as caught:
+        ledger.limit(3)
+    assert f"dpsql budget grant 3 --ledger {path}" in caught.value.hint
+
+
+def test_an_analyst_is_limited_before_more_is_granted(opened):
+    ledger = opened(epsilon=1, delta=1e-6)
+    with pytest.raises(LedgerError, match="ada has no limit to raise") as caught:
+        ledger.grant(0.3, analyst="ada")
+    assert "dpsql budget limit 0.3 --analyst ada --ledger " in caught.value.hint
+    ledger.limit(0.3, analyst="ada")
+    ledger.grant(0.5, analyst="ada")
+    ada = opened(analyst="ada").analyst_budget
+    assert (ada.epsilon, ada.delta) == (0.5, 1e-6)
+
+
+def test_a_limit_of_nobody_is_refused(opened):
+    with pytest.raises(ProgrammingError, match="the limit of one analyst, and none is named"):
+        opened(epsilon=1, analyst_epsilon=0.3)
 
 
 def test_a_budget_smaller_than_what_is_spent_is_refused(opened):
     ledger = opened(epsilon=1.0, analyst="ada")
     spend(ledger)
     spend(ledger)
-    for options in ({"epsilon": "0.19"}, {"analyst": "ada", "analyst_epsilon": "0.1"}):
-        with pytest.raises(LedgerError, match=r"has epsilon 0\.2 spent"):
-            opened(**options)
+    for epsilon, analyst in (("0.19", None), ("0.1", "ada")):
+        with pytest.raises(LedgerError, match=r"epsilon 0\.2 at delta 0 is spent already"):
+            ledger.limit(epsilon, analyst=analyst)
     assert len(ledger.history()) == 3
 
 
 def test_a_budget_changed_by_another_process_counts_at_once(opened):
     ledger = opened(epsilon="0.1")
     spend(ledger)
-    opened(epsilon="0.2")
+    opened().grant("0.2")
     spend(ledger)
     with pytest.raises(BudgetExhausted):
         spend(ledger)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 import pytest
+import typer
 import yaml
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.completion import CompleteEvent
@@ -410,7 +411,103 @@ def test_init_reads_constraints_and_odd_names(run: Run, tmp_path: Path, monkeypa
     schema = load_schema("clinic.yaml")
     assert schema.tables["patients"].unique
     assert set(schema.tables["patients"].columns) == {"id", "true", "o'k"}
-    assert [hop.to_table for hop in schema.unit_path("visits")] == ["patients"]
+    assert schema.tables["visits"].unit == "patient"
+
+
+def test_init_and_check_propose_the_way_to_the_person(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By foreign keys it is written down, over several tables; by equal names it is proposed."""
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect("store.duckdb") as database:
+        database.execute("""
+            CREATE TABLE users (user_id INTEGER PRIMARY KEY);
+            CREATE TABLE purchases (id INTEGER PRIMARY KEY, user_id INTEGER REFERENCES users (user_id));
+            CREATE TABLE items (purchase INTEGER REFERENCES purchases (id), sku TEXT);
+            CREATE TABLE returns (purchase_id INTEGER, user_id INTEGER);
+            CREATE TABLE refunds (purchase_id INTEGER, amount DOUBLE)""")
+    run("init", "store.duckdb", "--unit", "users.user_id", "--yes")
+    text = (tmp_path / "store.yaml").read_text()
+    units = re.findall(r"^  (\w+):\n    (?:# FILL IN  )?(unit: .*)$", text, re.MULTILINE)
+    assert dict(units) == {
+        "users": "unit: user_id",
+        "purchases": "unit: user_id",
+        "items": "unit: {through: purchase, to: 'purchases.id'}",
+        "returns": "unit: user_id, if that leads to the person",
+        "refunds": "unit: {through: purchase_id, to: 'purchases.id'}, if that leads to the person",
+    }
+    checked = run("check", "store.yaml", "store.duckdb")
+    assert "unit: {through: purchase_id, to: purchases.id}  if that is the person" in checked.err
+    assert "write  unit: user_id  if that is the person" in checked.err
+    assert "public: true" not in checked.err + text
+    (tmp_path / "store.yaml").write_text(re.sub("# FILL IN  (unit: .*), if that .*", r"\1", text))
+    assert run("check", "store.yaml", "store.duckdb").code == 0
+
+
+CLINIC = """
+    dataset: clinic
+    contribution: {max_groups: 1, max_rows_per_group: 2}
+    tables:
+      visits:
+        unit: patient
+        columns:
+          patient: text
+          day: date
+          ward: {type: text, values: [A, Emergency Room, C]}
+          cost: {type: double, bounds: [0, 100]}
+          age: integer
+"""
+VISITS = """\
+patient,day,ward,cost,age
+p1,2024-01-01,A,10,30
+p1,2024-01-02,emergency room,10,30
+p1,2024-01-03,C,250,30
+p1,03/01/2024,C,-5,30
+p2,2024-01-01,C,n/a,
+,2024-01-01,A,10,50
+"""
+
+
+def test_check_data_shows_the_owner_what_does_not_fit(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "visits.csv").write_text(VISITS)
+    (tmp_path / "visits.yaml").write_text(CLINIC)
+    shown = run("check", "visits.yaml", "visits.csv", "--data")
+    assert shown.code == 1  # it could not be opened as it is
+    assert "Nothing about them is private" in shown.out
+    findings = json.loads(run("check", "visits.yaml", "visits.csv", "--data", "--json").out)["findings"]
+    assert [(one["column"], one["found"]) for one in findings] == [
+        ("", "5 rows of 2 people"),
+        ("patient", "1 row: the unit is empty, or leads to nobody"),
+        ("day", "1 cell holds no date, and would be NULL"),
+        ("ward", "1 value is not on the list: 'emergency room' 1 time (did you mean \"Emergency Room\"?)"),
+        ("cost", "1 cell holds no double, and would be NULL"),
+        ("cost", "1 value of 4 below 0, which would count as 0"),
+        ("cost", "1 value of 4 above 100, which would count as 100"),
+        ("age", "1 cell is empty"),
+        ("", "1 of 2 people have more than 2 rows: of all rows in one group, 2 would not count"),
+        ("ward", "1 of 2 people are in more than 1 group of it"),
+    ]
+    assert all(one["suggestion"] for one in findings[1:])
+    text = re.sub("(day|age): (date|integer)", r"\1: {type: \2, nullable: true}", CLINIC)
+    text = text.replace("Room, C]", "Room, C], nullable: true").replace("100]", "100], nullable: true")
+    (tmp_path / "visits.yaml").write_text(text.replace("max_rows_per_group: 2", "max_rows_per_group: 4"))
+    assert run("check", "visits.yaml", "visits.csv", "--data").code == 0
+    assert run("check", "visits.yaml", "visits.csv").code == 0
+
+
+def test_check_data_of_a_database(run: Run, folder: Path) -> None:
+    (people,) = json.loads(run("check", "people.yaml", "people.duckdb", "--data", "--json").out)["findings"]
+    assert people["found"] == "2,000 rows of 2,000 people"
+    with duckdb.connect("people.duckdb") as database:
+        database.execute("INSERT INTO people VALUES (1, 'rome', 200, 1)")
+    found = run("check", "people.yaml", "people.duckdb", "--data").out
+    assert "1 person has more than one row" in found
+    assert "'rome' 1 time (did you mean \"Rome\"?)" in found
+    assert "1 value of 2,001 above 120" in found
+    assert run("check", "people.yaml", "--data").code == 2
 
 
 def test_init_never_overwrites(run: Run, folder: Path) -> None:
@@ -512,8 +609,44 @@ def test_budget(run: Run, ledger: Path) -> None:
     assert rows["spent"] == pytest.approx(0.25)
 
 
+def test_the_owner_grants_and_limits(run: Run, ledger: Path) -> None:
+    assert "of 3 spent in 1 query" in run("budget", "grant", 3).out
+    assert "0 of 0.5 spent in 0 queries" in run("budget", "limit", 0.5, "--analyst", "ada").out
+    assert json.loads(run("budget", "--analyst", "ada", "--json").out)["epsilon"] == 0.5
+    assert json.loads(run("budget", "--json").out)["epsilon"] == 3
+    refused = run("budget", "--ledger", ledger, "grant", 1)
+    assert (refused.code, refused.out) == (1, "")
+    assert f"this lowers it: dpsql budget limit 1 --ledger {ledger}" in refused.err
+    assert "analyst" in run("ledger", "show", ledger).out.splitlines()[0]
+
+
+def test_an_analyst_asks_within_a_limit(run: Run, ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("budget", "limit", 0.5, "--analyst", "ada")
+    assert run("query", BY_TOWN, "--epsilon", 0.3, "--analyst", "ada").code == 0
+    monkeypatch.setenv("DPSQL_ANALYST", "ada")
+    refused = run("query", "SELECT COUNT(*) FROM people", "--epsilon", 0.6)
+    assert refused.code == 3
+    assert run("query", "SELECT COUNT(*) FROM people", "--epsilon", 0.6, "--analyst", "bob").code == 0
+
+
+def test_a_session_names_the_budget_on_record_or_none(run: Run, ledger: Path) -> None:
+    refused = run("query", BY_TOWN, "--budget", 5)
+    assert refused.code == 1
+    assert "a budget of epsilon 2 at delta 1e-06 on record" in refused.err
+    assert "dpsql budget grant 5 --ledger people.duckdb.ledger" in refused.err
+
+
+@pytest.mark.filterwarnings("always::dpsql.Warning")
+def test_a_dangerous_budget_warns(run: Run, folder: Path) -> None:
+    ran = run("query", BY_TOWN, "--budget", 100, "--delta", 0.1)
+    assert ran.code == 0
+    little, unprotected = ran.err.splitlines()
+    assert little.startswith("warning: a budget of epsilon 100 protects against little")
+    assert unprotected.startswith("warning: delta 0.1 is the probability")
+
+
 def test_verify(run: Run, ledger: Path) -> None:
-    assert "1 charges, intact" in run("ledger", "verify", ledger).out
+    assert "1 charge, intact" in run("ledger", "verify", ledger).out
     assert json.loads(run("ledger", "verify", ledger, "--json").out)["charges"] == 1
 
 
@@ -625,8 +758,9 @@ def test_the_help_is_that_of_the_docs(command: str, page: str, run: Run, monkeyp
 
 
 def test_the_docs_have_every_command() -> None:
-    names = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
-    assert {command for command, _ in PAGES} == {"", *names, "ledger", "ledger show", "ledger verify", "ledger resume"}
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    inner = {f"{name} {word}" for name, group in commands.items() for word in getattr(group, "commands", ())}
+    assert {command for command, _ in PAGES} == {"", *commands, *inner}
 
 
 def test_the_docs_have_every_variable_and_exit_code() -> None:

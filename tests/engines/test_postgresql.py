@@ -322,6 +322,7 @@ def test_a_schema_is_begun_checked_and_asked(
     assert "view: trusted" in begun
     Path("people.yaml").write_text(json.dumps(SCHEMA))
     assert "is right, and fits" in run("check", "people.yaml", url)
+    assert "Nothing about them is private" in run("check", "people.yaml", url, "--data")
     options = ["--db", url, "--schema", "people.yaml", "--ledger", "people.ledger", "--epsilon", "1"]
     asked = run("query", "SELECT COUNT(*) AS n FROM people", *options, "--budget", "3", "--json")
     assert json.loads(asked)["rows"]

@@ -443,4 +443,5 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         load_schema({"tables": {"t": {"unit": "id", "columns": columns}}})
     first, *_, last = str(caught.value).splitlines()
     assert first == 'tables.t.columns.id.type: there is no type "int"'
-    assert last == "also: tables.t.columns.age.bounds: the lower bound 9 is above the upper bound 0"
+    problem = "also: tables.t.columns.age.bounds: the lower bound 9 is above the upper bound 0"
+    assert last == f"{problem}; hint: write  bounds: [0, 9]"

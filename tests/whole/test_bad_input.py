@@ -296,7 +296,7 @@ def test_options(options: dict[str, Any], shop: dpsql.Connection) -> None:
 
 def test_no_budget_at_all(shop_database: Any, shop_schema: Any, shop: dpsql.Connection) -> None:
     error = refusal(lambda: dpsql.connect(shop_database, schema=shop_schema), dpsql.LedgerError)
-    assert "epsilon=" in str(error)
+    assert "budget=" in str(error)
 
 
 def test_unknown_groups_need_a_delta(shop_database: Any, shop_schema: Any, shop: dpsql.Connection) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dpsql.accounting.filters import Filter, filter_named
 from dpsql.accounting.ledger.entries import GENESIS, Entry, gives_back_at_most, seal
 from dpsql.accounting.ledger.tally import Tally
+from dpsql.display.numbers import several
 from dpsql.errors import Error, LedgerError
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ class VerifyReport:
     head: str
 
     def __str__(self) -> str:
-        return f"{self.entries} entries, {self.charges} charges, intact; head {self.head}"
+        charges = several(self.charges, "charge", "charges")
+        return f"{several(self.entries, 'entry', 'entries')}, {charges}, intact; head {self.head}"
 
 
 def verify_chain(rows: Iterable[Sequence[object]], last_number: int) -> VerifyReport:

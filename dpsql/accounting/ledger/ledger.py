@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 from dpsql.accounting.budget import Budget, Suspension
 from dpsql.accounting.events import Composed, Event
 from dpsql.accounting.exact import exact, rounded_up
-from dpsql.accounting.filters import Filter, filter_named
+from dpsql.accounting.ledger.allowance import Allowance, check_analyst, filter_of
 from dpsql.accounting.ledger.answers import Answers
 from dpsql.accounting.ledger.book import Book
 from dpsql.accounting.ledger.chain import VerifyReport, verify_chain
@@ -73,8 +73,9 @@ class Ledger:
         analyst_epsilon: object = None,
         on_failure: OnFailure = "suspend",
     ) -> Ledger:
-        """Opens or makes the ledger. What is None is taken from the file; what differs from it is put on record."""
+        """Opens or makes the ledger. What is None is taken from the file; what differs from it is refused."""
         path = os.fspath(path)
+        check_analyst(analyst, analyst_epsilon)
         if on_failure not in get_args(OnFailure):
             raise ProgrammingError(
                 f"there is no on_failure={on_failure!r}", hint='write on_failure="suspend" or "warn"'
@@ -85,18 +86,20 @@ class Ledger:
         try:
             ledger = cls(file, dataset, analyst, on_failure)
             with file.writing() as connection:
-                total = ledger._agree(Book(connection), epsilon, delta, composition)
+                book = Book(connection)
+                if epsilon is None and book.budget(None) is None:
+                    raise _nothing_recorded(file.path)
+                Allowance(book, file.path, dataset).agree(epsilon, delta, composition)
                 if analyst is not None and analyst_epsilon is not None:
-                    limit = filter_named(total.name, exact(analyst_epsilon, "analyst_epsilon"), total.delta)
-                    ledger._put_on_record(Book(connection), limit, analyst)
-                ledger._count_the_lost(Book(connection), analyst)
+                    Allowance(book, file.path, dataset, analyst).agree(analyst_epsilon, None, None)
+                ledger._count_the_lost(book, analyst)
         except BaseException:
             file.close()
             raise
         return ledger
 
     @classmethod
-    def at(cls, path: str | os.PathLike[str]) -> Ledger:
+    def at(cls, path: str | os.PathLike[str], analyst: str | None = None) -> Ledger:
         """An existing ledger, whatever its dataset: to look at and to verify."""
         path = os.fspath(path)
         if not is_there(path):
@@ -106,7 +109,7 @@ class Ledger:
             recorded = Book(connection).budget(None)
         if recorded is None:
             raise _nothing_recorded(path)
-        return cls(file, recorded.dataset, None)
+        return cls(file, recorded.dataset, analyst)
 
     def charge(self, event: Event, *, sql: str, fingerprint: str, epsilon: object, delta: object = 0) -> Entry:
         """Records the event if every budget that applies admits it; else raises BudgetExhausted and changes nothing."""
@@ -194,6 +197,16 @@ class Ledger:
                 raise _not_suspended(analyst, book.suspensions())
             return book.append(Record(dataset=self.dataset, analyst=analyst, state="resumed"))
 
+    def grant(self, epsilon: object, delta: object = None, analyst: str | None = None) -> None:
+        """The data owner raises the dataset's budget, or an analyst's, to this total."""
+        with self._file.writing() as connection:
+            Allowance(Book(connection), self._file.path, self.dataset, analyst).grant(epsilon, delta)
+
+    def limit(self, epsilon: object, delta: object = None, analyst: str | None = None) -> None:
+        """The data owner lowers it, or gives an analyst a limit for the first time."""
+        with self._file.writing() as connection:
+            Allowance(Book(connection), self._file.path, self.dataset, analyst).limit(epsilon, delta)
+
     def _failure(self, analyst: str | None) -> Record:
         state: Literal["suspended", "failed"] = "suspended" if self.on_failure == "suspend" else "failed"
         return Record(dataset=self.dataset, analyst=analyst, state=state)
@@ -279,69 +292,16 @@ class Ledger:
     def close(self) -> None:
         self._file.close()
 
-    def _agree(self, book: Book, epsilon: object, delta: object, composition: str | None) -> Filter:
-        """The budget that the file and the caller agree on."""
-        recorded = book.budget(None)
-        if recorded is None:
-            if epsilon is None:
-                raise _nothing_recorded(self._file.path)
-            total = filter_named(composition or "mixed", exact(epsilon), exact(delta or 0, "delta"))
-        else:
-            self._refuse_a_stranger(recorded, composition)
-            total = filter_named(
-                str(recorded.composition),
-                recorded.epsilon if epsilon is None else exact(epsilon),
-                recorded.delta if delta is None else exact(delta, "delta"),
-            )
-        self._put_on_record(book, total, None)
-        return total
-
-    def _refuse_a_stranger(self, recorded: Entry, composition: str | None) -> None:
-        if recorded.dataset != self.dataset:
-            raise LedgerError(
-                f'the ledger {self._file.path} belongs to the dataset "{recorded.dataset}", not to "{self.dataset}"',
-                hint="every dataset has a ledger of its own: give another path",
-            )
-        if composition not in (None, recorded.composition):
-            raise LedgerError(
-                f'the ledger {self._file.path} counts by "{recorded.composition}", not by "{composition}"',
-                hint=f'open it with composition="{recorded.composition}"',
-            )
-
-    def _put_on_record(self, book: Book, limit: Filter, analyst: str | None) -> None:
-        """Appends the budget if it is news; never one that is overdrawn already."""
-        recorded = book.budget(analyst)
-        if recorded is not None and _filter_of(recorded) == limit:
-            return
-        tally = book.tally() if analyst is None else book.analyst_tally(analyst)
-        if not limit.admits(tally.totals):
-            spent = limit.spent(tally.totals)
-            raise LedgerError(
-                f"the ledger {self._file.path} has epsilon {spent.epsilon:.6g} spent at delta {spent.delta:.3g}, "
-                f"which epsilon {float(limit.epsilon):.6g} at delta {float(limit.delta):.3g} does not cover",
-                hint="name a larger epsilon, with its delta; or name none, to keep the budget on record",
-            )
-        book.append(
-            Record(
-                dataset=self.dataset,
-                analyst=analyst,
-                state="budget",
-                epsilon=limit.epsilon,
-                delta=limit.delta,
-                composition=limit.name,
-            )
-        )
-
     def _budgets(self, book: Book) -> list[Budget]:
         """The dataset's, and the analyst's if one is on record."""
         total = book.budget(None)
         if total is None:
             raise _nothing_recorded(self._file.path)
         suspended = tuple(book.suspensions())
-        budgets = [Budget(_filter_of(total), book.tally(), self.charges, suspended)]
+        budgets = [Budget(filter_of(total), book.tally(), self.charges, suspended)]
         own = None if self.analyst is None else book.budget(self.analyst)
         if own is not None:
-            budgets.append(Budget(_filter_of(own), book.analyst_tally(self.analyst)))
+            budgets.append(Budget(filter_of(own), book.analyst_tally(self.analyst)))
         return budgets
 
 
@@ -358,12 +318,8 @@ def _not_suspended(analyst: str | None, suspended: Sequence[Suspension]) -> Ledg
     )
 
 
-def _filter_of(budget: Entry) -> Filter:
-    return filter_named(str(budget.composition), budget.epsilon, budget.delta)
-
-
 def _nothing_recorded(path: str) -> LedgerError:
-    return LedgerError(f"there is no budget in {path} yet", hint="name one to begin with: epsilon=1.0, delta=1e-6")
+    return LedgerError(f"there is no budget in {path} yet", hint="name one to begin with: budget=1.0, delta=1e-6")
 
 
 def _exhausted(budget: Budget, cost: PrivacyLoss, epsilon: Fraction) -> BudgetExhausted:

@@ -30,6 +30,10 @@ def names_files(source: object) -> bool:
     return kind_of(Path(source)) is not None or glob.has_magic(str(source)) or Path(source).is_dir()
 
 
+def is_text(source: str | os.PathLike[str]) -> bool:
+    return names_files(source) and kind_of(files_of(source)[0]) in TEXT
+
+
 def kind_of(path: Path) -> str | None:
     """
     >>> kind_of(Path("Orders.CSV.gz")), kind_of(Path("shop.duckdb"))

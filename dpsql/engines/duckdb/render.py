@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from datetime import date, datetime
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.tree import Constant, Short, Wide
+from dpsql.engine_sql.tree import Constant, Field, Short, Wide
 from dpsql.engines.duckdb.around_rank import around_rank
 from dpsql.engines.duckdb.types import engine_type
 from dpsql.engines.quoting import literal, quoted
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
         Values,
     )
 
-PLAIN = re.compile("_[a-z0-9_]+")
+PLAIN = re.compile("_[a-z0-9_]+|[ms][0-9]+(_count)?")
 """Names that need no quotes, as most of our own."""
 OPERANDS = "_operands"
 INFIX = {
@@ -97,9 +98,29 @@ def render_term(term: Term) -> str:
     return DuckDB().term(term)
 
 
+@lru_cache(maxsize=4096)
+def spelled(name: str) -> str:
+    return name if PLAIN.fullmatch(name) else quoted(name)
+
+
 class DuckDB(Renderer):
+    def __init__(self, blanks: Mapping[str, int] | None = None) -> None:
+        super().__init__(blanks)
+        self._written: dict[int, tuple[Term, str]] = {}
+
+    def term(self, value: Term) -> str:
+        """Words here do not depend on what is around them, so a term that is read often is spelled once."""
+        if isinstance(value, Field):
+            return spelled(value.name) if value.table is None else f"{spelled(value.table)}.{spelled(value.name)}"
+        if isinstance(value, Constant):
+            return self.constant(value)
+        known = self._written.get(id(value))
+        if known is None:
+            known = self._written[id(value)] = value, super().term(value)
+        return known[1]
+
     def quoted(self, name: str) -> str:
-        return name if PLAIN.fullmatch(name) else quoted(name)
+        return spelled(name)
 
     def type_name(self, kind: Kind) -> str:
         return type_name(kind)
@@ -115,8 +136,7 @@ class DuckDB(Renderer):
                 return "true" if value else "false"
             case Integer():
                 # A bare 2000000000 is 32 bits wide in the engine, and twice that would fail.
-                text = whole(value)
-                return text if text.startswith("CAST") else f"CAST({text} AS BIGINT)"
+                return whole(value) if is_long(value) else f"CAST({whole(value)} AS BIGINT)"
             case Double():
                 assert isinstance(value, int | Fraction)
                 # repr is the shortest text that reads back as the same double
@@ -190,14 +210,19 @@ def shifted(moment: str, node: Apply) -> str:
 
 def whole(value: object) -> str:
     """
-    >>> whole(5), whole(-5), whole(2**40)
-    ('5', '(-5)', "CAST('1099511627776' AS BIGINT)")
+    >>> whole(5), whole(-5), whole(2**40), whole(2**64)
+    ('5', '(-5)', '1099511627776', "CAST('18446744073709551616' AS HUGEINT)")
     """
     assert isinstance(value, int)
-    if abs(value) >= 2**31:
+    if abs(value) >= 2**63 or value == -(2**31):
         # The parser reads -9223372036854775808 as minus a number that is too large, so such numbers are texts.
         return f"CAST('{value}' AS {'BIGINT' if -(2**63) <= value < 2**63 else 'HUGEINT'})"
     return str(value) if value >= 0 else f"({value})"
+
+
+def is_long(value: object) -> bool:
+    """Whether the engine takes a bare number for 64 bits or more."""
+    return isinstance(value, int) and abs(value) >= 2**31
 
 
 def digits(scaled: int, scale: int) -> str:
