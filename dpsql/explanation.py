@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,9 @@ class ExplainedMeasure:
     std: float
     quantum: float
     """What one unit of the column is worth."""
+    place: tuple[int, int] | None
+    """A bundle of measures whose values exclude each other, and its case there: all cases together move no further than
+    one of them alone."""
 
 
 @dataclass(frozen=True)
@@ -231,6 +235,7 @@ def _measure(measure: NoisyMeasure, rows: int) -> ExplainedMeasure:
         mechanism=measure.noise.name,
         std=measure.std,
         quantum=float(quantum_of(bounded.measure, rows)),
+        place=bounded.place,
     )
 
 
@@ -299,6 +304,10 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
         yield "groups", f"shown where the noisy number of units is at least {release.threshold:,}: {why}"
     elif release.keys:
         yield "groups", "public: every one is returned, even when empty"
+    for columns in _bundles(release):
+        where = " in a group" if release.keys else ""
+        together = f"of a unit at most {release.max_rows_per_group} in all of them{where}"
+        yield "exclusive", f"{columns} columns, of which a row counts in one: each has the noise of one, and {together}"
     for statistic in release.statistics:
         yield "statistic", f"{statistic.what} by {statistic.mechanism}: {statistic.note}"
     for test in release.tests:
@@ -306,6 +315,12 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
             "test",
             f"{test.column} is shown where a noisy count of the units beyond the proposal is at most {test.most}",
         )
+
+
+def _bundles(release: ExplainedRelease) -> list[int]:
+    """Of each bundle how many cases it has."""
+    places = {measure.place for measure in release.measures if measure.place is not None}
+    return list(Counter(bundle for bundle, _ in sorted(places)).values())
 
 
 def cost_figures(cost: Cost, left: Cost) -> Iterator[tuple[str, str]]:

@@ -15,17 +15,14 @@ from dpsql.engines.duckdb.render import type_name
 from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Double, Integer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from dpsql.aggregates.estimate import Estimate
     from dpsql.aggregates.measure import Measure
     from dpsql.aggregates.statistic import Statistic
     from dpsql.engine_sql.tree import Term
-    from dpsql.expressions.tree import Known
+    from dpsql.expressions.tree import Expression, Known
     from dpsql.schema.types import ColumnType
-
-
-HALF = Fraction(1, 2)
 
 
 def answer_type(answer: Answer) -> str:
@@ -56,17 +53,21 @@ def linear_sql(estimate: Linear, kind: ColumnType) -> Term:
     whole, unit = _whole_part(estimate)
     match kind:
         case Integer():
-            return _halved(whole) if unit == HALF else apply("*", whole, integer(int(unit)), kind=WIDE)
+            times = whole if unit.numerator == 1 else apply("*", whole, integer(unit.numerator), kind=WIDE)
+            return _rounded(times, unit.denominator.bit_length() - 1)
         case Decimal():
             return _decimal(whole, unit, kind.scale)
         case _:
             return apply("*", cast(whole, Double()), double(unit), kind=Double())
 
 
-def _halved(whole: Term) -> Term:
-    """To the nearest whole number, and half-way to the even one, so that many together are neither more nor less."""
-    half = apply(">>", whole, integer(1), kind=WIDE)
-    return apply("+", half, apply("&", apply("&", half, whole, kind=WIDE), wide(integer(1)), kind=WIDE), kind=WIDE)
+def _rounded(whole: Term, bits: int) -> Term:
+    """Over 2^bits, to the nearest whole number; half-way to the even one, so that many are neither more nor less."""
+    if not bits:
+        return whole
+    odd = apply("&", apply(">>", whole, integer(bits), kind=WIDE), wide(integer(1)), kind=WIDE)
+    raised = apply("+", apply("+", whole, integer((1 << bits - 1) - 1), kind=WIDE), odd, kind=WIDE)
+    return apply(">>", raised, integer(bits), kind=WIDE)
 
 
 def _whole_part(linear: Linear) -> tuple[Term, Fraction]:
@@ -135,6 +136,8 @@ class Context:
     known: Known
     unit_columns: frozenset[str]
     counted: frozenset[Measure]
+    bundled: Container[Expression]
+    """Values that exclude others, so that they share a bound and lean on nothing but their own count."""
     column_of: Callable[[Measure], str]
     """Gives the measure a column of the release; the same measure always the same one."""
     linear_of: Callable[[Measure], Linear]

@@ -243,6 +243,49 @@ class Centred:
 
 
 @dataclass(frozen=True)
+class OneOf:
+    """A count or sum of a bundle whose values exclude each other: of all its values together at most `rows` count.
+
+    Where a unit has more of them, each measure keeps its part of `rows`, cut off towards zero on a finer grid, so that
+    in every norm a unit moves the bundle no further than `rows` values of one case do. docs/proofs/exclusive.md.
+    """
+
+    inner: CountValues | SumValues
+    bundle: int
+    case: int
+    finer: int
+    """How many of the column's units are one of the inner measure's."""
+
+    def partial(self, name: str) -> list[Named]:
+        return self.inner.partial(name)
+
+    def number(self, name: str) -> Term:
+        """How many values it has, by its partials."""
+        return Field(name if isinstance(self.inner, CountValues) else f"{name}_count", kind=Integer())
+
+    def bounded(self, name: str, rows: int) -> Term:
+        values, summed = Field(self.values_of_bundle, kind=WIDE), wide(Field(name))
+        whole = apply("*", summed, integer(self.finer), kind=WIDE)
+        divisor = apply("greatest", values, wide(integer(1)), kind=WIDE)
+        part = apply("//", apply("*", summed, integer(self.finer * rows), kind=WIDE), divisor, kind=WIDE)
+        kept = when(test("<=", values, integer(rows)), whole, part)
+        return apply("coalesce", kept, integer(0), kind=WIDE)
+
+    @property
+    def values_of_bundle(self) -> str:
+        """The column with the number of all values of the bundle."""
+        return f"_values{self.bundle}"
+
+    @property
+    def case_of_row(self) -> str:
+        """The column with the case that a row is of."""
+        return f"_case{self.bundle}"
+
+    def linf(self, rows: int) -> int:
+        return self.finer * self.inner.linf(rows)
+
+
+@dataclass(frozen=True)
 class OverDistinct:
     """A count or sum over the distinct values of `base` in a group, of which a unit may bring at most `rows`.
 
@@ -256,12 +299,12 @@ class OverDistinct:
         return self.inner.linf(rows)
 
 
-ByUnit: TypeAlias = CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Centred | UnitsBeyond
+ByUnit: TypeAlias = CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Centred | UnitsBeyond | OneOf
 """Measures that are sums of what each unit contributes."""
 Measure: TypeAlias = ByUnit | OverDistinct
 
 
 def read_by(measure: ByUnit) -> CountUnitsWith | CountValues | SumValues | None:
     """The part of a measure that reads a value of every row, if it does."""
-    part = measure.inner if isinstance(measure, UnitsBeyond | Centred) else measure
+    part = measure.inner if isinstance(measure, UnitsBeyond | Centred | OneOf) else measure
     return part if isinstance(part, CountUnitsWith | CountValues | SumValues) else None

@@ -12,6 +12,7 @@ from dpsql.aggregates.measure import (
     CountUnits,
     CountUnitsWith,
     CountValues,
+    OneOf,
     OverDistinct,
     SumValues,
     UnitsBeyond,
@@ -47,6 +48,8 @@ def readable_measure(measure: Measure) -> str:
             )
         case Centred(inner):
             return f"from the middle of what a unit can add: {readable_measure(inner)}"
+        case OneOf(inner):
+            return f"exclusive: {readable_measure(inner)}"
         case UnitsBeyond(inner):
             return f"units beyond the bound of: {readable_measure(inner)}"
         case OverDistinct(base, inner):
@@ -55,8 +58,10 @@ def readable_measure(measure: Measure) -> str:
 
 def quantum_of(measure: Measure, rows: int) -> Fraction:
     """What one unit of the measure's column is worth, where one unit may bring so many rows to a group."""
-    inner = measure.inner if isinstance(measure, OverDistinct | Centred) else measure
+    inner = measure.inner if isinstance(measure, OverDistinct | Centred | OneOf) else measure
     worth = inner.quantum if isinstance(inner, SumValues) else Fraction(1)
+    if isinstance(measure, OneOf):
+        return worth / measure.finer
     return worth / measure.times(rows) if isinstance(measure, Centred) else worth
 
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpsql.aggregates.measure import OneOf
 from dpsql.aggregates.statistic import Quantile
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ class Bounded:
     measure: Measure
     l0: int
     linf: int
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """Its bundle and its case there, if its values exclude those of others: these have one bound together."""
+        return (self.measure.bundle, self.measure.case) if isinstance(self.measure, OneOf) else None
 
     @property
     def l1(self) -> int:

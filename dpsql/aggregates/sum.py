@@ -18,6 +18,7 @@ from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
 from dpsql.aggregates.measure import CountRows, Measure, OverDistinct, SumValues
 from dpsql.aggregates.unbounded import unbounded
 from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported
+from dpsql.expressions.exclusive import without_zeros
 from dpsql.expressions.fixed_point import quantum_for
 from dpsql.expressions.narrow import kept_properties
 from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Double, Integer
@@ -43,6 +44,9 @@ def sum_(call: AggregateCall, context: Context) -> Answer:
         )
     if context.propose is not None:
         return _clipped(call, argument, context)
+    if not call.distinct and call.group_bounds is None:
+        argument = without_zeros(argument)
+        call = replace(call, arguments=(argument,))
     return Answer(sum_linear(call, argument, context), sum_type(argument.type), wide=True)
 
 
@@ -72,7 +76,9 @@ def _counted_beside(call: AggregateCall, context: Context) -> Measure | None:
     """A count that is taken anyway, and that the sum can lean on: of the same values, or of the rows."""
     if call.group_bounds is not None:
         return None
-    counts: list[Measure] = [count_measure(call, context), *([] if call.distinct else [CountRows()])]
+    counts: list[Measure] = [count_measure(call, context)]
+    if not call.distinct and call.arguments[0] not in context.bundled:
+        counts.append(CountRows())
     return next((count for count in counts if count in context.counted), None)
 
 

@@ -23,11 +23,13 @@ from dpsql.aggregates.measure import (
     CountUnits,
     CountUnitsWith,
     CountValues,
+    OneOf,
     OverDistinct,
     SumValues,
     UnitsBeyond,
     read_by,
 )
+from dpsql.aggregates.write_bundles import cases_of_rows, values_of_bundles
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
 from dpsql.engine_sql.build import SALT, UNIT, all_of, apply, count, fields, finite, integer, select, test, total, when
 from dpsql.engine_sql.tree import Blank, Derived, Field, Fold, Joined, Named, Ordered, Over, Select
@@ -96,10 +98,13 @@ class Writer:
         rows = self.rows(values, [part.argument for _, part in inputs])
         if release.one_row_per_unit:
             totals = [Named(saturated(row_total(name, part)), name) for name, part in measures]
-            return self.by_keys(totals, rows)
+            seen = [*release.key_names, *(value.name for value in values)]
+            return self.by_keys(totals, with_columns(rows, seen, list(cases_of_rows(measures))))
         partials = [partial for name, part in measures for partial in part.partial(name)]
         grouping = [Field(UNIT), *self.keys]
-        by_unit = select([*fields([UNIT]), *self.shown_keys, *partials], rows, group_by=grouping)
+        by_unit: Query = select([*fields([UNIT]), *self.shown_keys, *partials], rows, group_by=grouping)
+        seen = [UNIT, *release.key_names, *(partial.name for partial in partials)]
+        by_unit = with_columns(by_unit, seen, list(values_of_bundles(measures)))
         kept = [Named(part.bounded(name, release.rows), name) for name, part in measures]
         totals = [Named(saturated(total(Field(name))), name) for name, _ in measures]
         if not release.ranked:
@@ -223,7 +228,16 @@ def row_total(name: str, measure: ByUnit) -> Term:
             return total(when(test("is not null", value), measure.clamped(value, 1)) if measure.group else value)
         case Centred(inner):
             return measure.moved(apply("coalesce", row_total(name, inner), integer(0)), count(), 1)
+        case OneOf(inner):
+            # A row counts for its first case alone, whatever an engine makes of the conditions.
+            own = when(test("=", Field(measure.case_of_row), integer(measure.case)), Field(name))
+            return count(own) if isinstance(inner, CountValues) else total(own)
         case UnitsBeyond(SumValues()):
             return total(measure.outside(Field(name, kind=Integer()), 1))
         case UnitsBeyond():
             return integer(0)  # one row is never too many
+
+
+def with_columns(below: Query, names: Sequence[str], more: list[Named]) -> Query:
+    """The same rows with columns that are computed from theirs."""
+    return select([*fields(names), *more], below) if more else below

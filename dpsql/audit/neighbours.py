@@ -7,6 +7,7 @@ apart: not the columns, their types, nor, where keys are public, the groups.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -47,6 +48,24 @@ def moved_too_far(release: ExplainedRelease, whole: Answer, neighbour: Answer) -
             for norm, found, claimed in claims
             if found > claimed
         )
+    yield from _together(release, moved)
+
+
+def _together(release: ExplainedRelease, moved: list[list[int]]) -> Iterator[str]:
+    """Measures that exclude each other: in a group all cases together move no further than one of them may alone.
+
+    A case moves as far as its measure that moves farthest, of what each may. With this every norm of the joint move is
+    bounded (docs/proofs/exclusive.md).
+    """
+    for bundle in {measure.place[0] for measure in release.measures if measure.place is not None}:
+        for row in moved:
+            cases: dict[int, Fraction] = {}
+            for measure, step in zip(release.measures, row, strict=True):
+                if measure.place is not None and measure.place[0] == bundle and measure.linf:
+                    part = Fraction(int(step), measure.linf)
+                    cases[measure.place[1]] = max(part, cases.get(measure.place[1], part))
+            if sum(cases.values()) > 1:
+                yield f"a bundle moves by {float(sum(cases.values())):g} of what one of its cases may"
 
 
 def wrong_shape(release: ExplainedRelease, answers: list[Answer]) -> Iterator[str]:

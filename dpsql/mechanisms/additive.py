@@ -35,6 +35,25 @@ class Share:
 
     groups: int
     part: Fraction
+    place: tuple[int, int] | None = None
+    """A bundle of measures, and a case of it: what a unit brings to all cases together is no more than to one."""
+
+
+def joint_shares(shares: Sequence[Share]) -> list[Share]:
+    """Those that add up: a bundle has the part of its largest case. docs/proofs/exclusive.md."""
+    cases: dict[int, dict[int, Fraction]] = {}
+    for share in shares:
+        if share.place is not None:
+            bundle, case = share.place
+            parts = cases.setdefault(bundle, {})
+            parts[case] = parts.get(case, Fraction(0)) + share.part
+    alone = [share for share in shares if share.place is None]
+    return [*alone, *(Share(shares[0].groups, max(parts.values())) for parts in cases.values())]
+
+
+def joint_part(shares: Sequence[Share]) -> Fraction:
+    """What they take of the allowance together."""
+    return sum((share.part for share in joint_shares(shares)), Fraction(0))
 
 
 @dataclass(frozen=True)
@@ -44,7 +63,7 @@ class Dose:
     noise: Callable[[int], Noise]
     """For a measure that one unit moves in each group by at most so much."""
     alone: Event
-    """The measure by itself; Free where those of a release have one price as a whole."""
+    """The measure by itself; Free where several have one price as a whole."""
     epsilon: Fraction
     """By how much the query's epsilon falls if it is not released."""
 
@@ -81,13 +100,17 @@ class PureMechanism(AdditiveMechanism):
         return PureRelease(epsilon)
 
     def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Dose], Event]:
-        doses = [self._dose(allowance.epsilon * share.part, max(1, share.groups)) for share in shares]
-        return doses, Composed(tuple(dose.alone for dose in doses))
+        doses = [self._dose(allowance.epsilon, share) for share in shares]
+        return doses, Composed(tuple(self._event(allowance.epsilon, share) for share in joint_shares(shares)))
 
-    def _dose(self, epsilon: Fraction, groups: int) -> Dose:
+    def _dose(self, whole: Fraction, share: Share) -> Dose:
+        epsilon, groups = whole * share.part, max(1, share.groups)
+        return Dose(lambda linf: self.noise(groups, linf, epsilon), self._event(whole, share), epsilon)
+
+    def _event(self, whole: Fraction, share: Share) -> Event:
         """Every group has noise of its own, so that curves count what each of them loses."""
-        alone = Repeated((self.event(epsilon / groups),), Fraction(groups))
-        return Dose(lambda linf: self.noise(groups, linf, epsilon), alone, epsilon)
+        groups = max(1, share.groups)
+        return Repeated((self.event(whole * share.part / groups),), Fraction(groups))
 
     def epsilon_at(self, precision: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
         return precision

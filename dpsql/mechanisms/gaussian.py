@@ -15,7 +15,7 @@ from dpsql.accounting.filters import Basic, Filter, Zcdp, filter_named
 from dpsql.accounting.gaussian_dp import mu_for
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.accounting.zcdp import rho_for
-from dpsql.mechanisms.additive import AdditiveMechanism, Allowance, Dose, Share
+from dpsql.mechanisms.additive import AdditiveMechanism, Allowance, Dose, Share, joint_part, joint_shares
 from dpsql.mechanisms.noise import Noise
 from dpsql.sampling import rounded_gaussian
 
@@ -90,14 +90,15 @@ class GaussianMechanism(AdditiveMechanism):
     def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Dose], Event]:
         if isinstance(allowance.filter, Basic):
             # Basic composition knows (epsilon, delta) only: a release gets its part of both, as one price.
-            part = sum((share.part for share in shares), Fraction(0))
+            part = joint_part(shares)
             epsilon, delta = allowance.epsilon * part, allowance.delta * part
             mu_squared = mu_for(epsilon, delta) ** 2 / part
             doses = [Dose(_noise(share, mu_squared * share.part), Free(), Fraction(0)) for share in shares]
             return doses, ApproximateRelease(epsilon, delta)
         mu_squared = _mu_squared(allowance)
         doses = [_dose(share, mu_squared * share.part, allowance.epsilon) for share in shares]
-        return doses, Composed(tuple(dose.alone for dose in doses))
+        joint = (Gaussian(_multiplier(mu_squared * share.part)) for share in joint_shares(shares))
+        return doses, Composed(tuple(joint))
 
     def epsilon_at(self, precision: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
         """Precision is mu; basic composition knows nothing better than the mu itself."""

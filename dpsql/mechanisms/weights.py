@@ -3,6 +3,7 @@
 A column is a weighted sum of measures. Of the variance that measure i brings to column j, a matrix says how much it is
 when the measure has the whole budget; with a part p of it, it is p^-falloff times that (Gaussian noise: 1, Laplace
 noise: 2). Any parts that add up to 1 are private: what is found here decides errors alone. docs/proofs/weights.md.
+Measures of one bundle exclude each other, and the parts of its largest case are all that add up (exclusive.md).
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 Variances: TypeAlias = "NDArray[np.float64]"
 """A row for each column of the answer, with what each measure brings to it."""
 
+Places: TypeAlias = "Sequence[tuple[int, int]]"
+"""For each measure its bundle and its case there. One that excludes no other is a bundle of its own."""
+
 STEPS = 500
 CLOSE = 1e-7
 """Parts that no longer change by more than this are found."""
@@ -28,52 +32,66 @@ LEAST = 1e-3
 FINEST = 1 << 24
 
 
-def least_geometric_mean(variances: Variances, importance: Sequence[float], falloff: int) -> NDArray[np.float64]:
+def least_geometric_mean(
+    variances: Variances, importance: Sequence[float], falloff: int, places: Places
+) -> NDArray[np.float64]:
     """The parts at which the product of the columns' errors, each as often as it is important, is least.
 
-    >>> least_geometric_mean(np.array([[1.0, 0.0], [1.0, 1.0]]), [1, 1], 1).round(3).tolist()
+    >>> least_geometric_mean(np.array([[1.0, 0.0], [1.0, 1.0]]), [1, 1], 1, [(0, 0), (1, 0)]).round(3).tolist()
     [0.667, 0.333]
+    >>> least_geometric_mean(np.eye(3), [1, 1, 1], 1, [(0, 0), (0, 1), (1, 0)]).round(3).tolist()
+    [0.667, 0.667, 0.333]
     """
     weights = np.asarray(importance, dtype=np.float64) / sum(importance)
     parts = np.full(variances.shape[1], 1 / variances.shape[1])
     for _ in range(STEPS):
         before = parts
-        parts = _best(weights / _errors(variances, parts, falloff) @ variances, falloff)
+        parts = _best(weights / _errors(variances, parts, falloff) @ variances, falloff, places)
         if np.abs(parts - before).max() < CLOSE:
             break
     return parts
 
 
-def least_worst_ratio(variances: Variances, importance: Sequence[float], falloff: int) -> NDArray[np.float64]:
+def least_worst_ratio(
+    variances: Variances, importance: Sequence[float], falloff: int, places: Places
+) -> NDArray[np.float64]:
     """The parts at which the largest ratio of a column's error, times its importance, to its error alone is least.
 
-    >>> least_worst_ratio(np.array([[1.0, 0.0], [1.0, 1.0]]), [1, 1], 1).round(3).tolist()
+    >>> least_worst_ratio(np.array([[1.0, 0.0], [1.0, 1.0]]), [1, 1], 1, [(0, 0), (1, 0)]).round(3).tolist()
     [0.75, 0.25]
     """
-    order = falloff + 1
-    alone = (variances ** (1 / order)).sum(axis=1, keepdims=True) ** order
+    alone = np.array([_errors(row[None], _best(row, falloff, places), falloff) for row in variances])
     compared = variances / alone * (np.asarray(importance, dtype=np.float64)[:, None] / max(importance)) ** 2
     weights = np.full(len(variances), 1 / len(variances))
-    parts = _best(weights @ compared, falloff)
+    parts = _best(weights @ compared, falloff, places)
     for _ in range(STEPS):
         # A column that does worse than the others weighs more in the next step.
         weights *= np.sqrt(_errors(compared, parts, falloff))
         weights /= weights.sum()
-        before, parts = parts, _best(weights @ compared, falloff)
+        before, parts = parts, _best(weights @ compared, falloff, places)
         if np.abs(parts - before).max() < CLOSE:
             break
     return parts
 
 
-def as_fractions(parts: NDArray[np.float64]) -> tuple[Fraction, ...]:
+def as_fractions(parts: NDArray[np.float64], places: Places) -> tuple[Fraction, ...]:
     """The same, none of them nothing, adding up to 1 exactly.
 
-    >>> as_fractions(np.array([0.5, 0.5]))
+    >>> as_fractions(np.array([0.5, 0.5]), [(0, 0), (1, 0)])
     (Fraction(1, 2), Fraction(1, 2))
     """
     raised = np.maximum(parts, LEAST / max(1, len(parts)))
-    steps = [int(step) for step in np.ceil(raised * FINEST)]
-    return tuple(Fraction(step, sum(steps)) for step in steps)
+    steps = np.ceil(raised * FINEST)
+    whole = int(together(steps, places))
+    return tuple(Fraction(int(step), whole) for step in steps)
+
+
+def together(parts: NDArray[np.float64], places: Places) -> float:
+    """What the parts add up to: of a bundle those of its largest case."""
+    cases, bundles = _cases(places)
+    largest = np.zeros(len(set(bundles)))
+    np.maximum.at(largest, bundles, np.bincount(cases, weights=parts))
+    return float(largest.sum())
 
 
 def _errors(variances: Variances, parts: NDArray[np.float64], falloff: int) -> NDArray[np.float64]:
@@ -82,8 +100,22 @@ def _errors(variances: Variances, parts: NDArray[np.float64], falloff: int) -> N
     return found
 
 
-def _best(costs: NDArray[np.float64], falloff: int) -> NDArray[np.float64]:
-    """The parts for which the sum of cost / part^falloff is least."""
-    roots = np.maximum(costs, np.finfo(np.float64).tiny) ** (1 / (falloff + 1))
-    found: NDArray[np.float64] = roots / roots.sum()
+def _best(costs: NDArray[np.float64], falloff: int, places: Places) -> NDArray[np.float64]:
+    """The parts for which the sum of cost / part^falloff is least.
+
+    Within a case parts go by the roots of costs, and between bundles by those of what their cases cost in all.
+    """
+    order = falloff + 1
+    cases, bundles = _cases(places)
+    roots = np.maximum(costs, np.finfo(np.float64).tiny) ** (1 / order)
+    by_case = np.bincount(cases, weights=roots)
+    by_bundle = np.bincount(bundles, weights=by_case**order) ** (1 / order)
+    found: NDArray[np.float64] = (by_bundle / by_bundle.sum())[bundles[cases]] * roots / by_case[cases]
     return found
+
+
+def _cases(places: Places) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each measure the number of its case, and for each case that of its bundle."""
+    cases = {place: number for number, place in enumerate(dict.fromkeys(places))}
+    bundles = {bundle: number for number, bundle in enumerate(dict.fromkeys(bundle for bundle, _ in places))}
+    return np.array([cases[place] for place in places]), np.array([bundles[bundle] for bundle, _ in cases])

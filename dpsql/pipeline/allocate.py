@@ -16,14 +16,15 @@ import numpy as np
 
 from dpsql.aggregates.estimate import Formula, Linear, Ratio
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.weights import as_fractions, least_geometric_mean, least_worst_ratio
+from dpsql.mechanisms.weights import as_fractions, least_geometric_mean, least_worst_ratio, together
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from dpsql.aggregates.estimate import Estimate
     from dpsql.aggregates.release import Release
+    from dpsql.mechanisms.weights import Places
     from dpsql.pipeline.plan_query import Planned, PlannedRelease
 
 Place: TypeAlias = tuple[int, str]
@@ -66,7 +67,8 @@ def allocated(planned: Planned, columns: Sequence[Wanted], falloff: int) -> tupl
     parts = np.full(len(moved), 1 / max(1, len(moved)))
     if noisy:
         best = least_geometric_mean if planned.request.weights is None else least_worst_ratio
-        parts = best(np.array([row for row, _ in noisy]), [importance for _, importance in noisy], falloff)
+        importance = [importance for _, importance in noisy]
+        parts = best(np.array([row for row, _ in noisy]), importance, falloff, _cases(planned, moved))
     return _by_release(planned, dict(zip(moved, parts.tolist(), strict=True)))
 
 
@@ -74,17 +76,46 @@ def _by_clause(planned: Planned, parts: dict[Place, Fraction]) -> dict[Place, Fr
     """Measures that several options clauses speak for share what their own clause has, and no more."""
     shared = dict(parts)
     for number, clause in enumerate(planned.request.clauses):
-        own = [place for place in parts if planned.releases[place[0]].release.aggregate.clause == number]
-        share = clause.epsilon / planned.request.epsilon / sum((parts[place] for place in own), Fraction(0))
-        shared |= {place: parts[place] * share for place in own}
+        own = {
+            place: part
+            for place, part in parts.items()
+            if planned.releases[place[0]].release.aggregate.clause == number
+        }
+        share = clause.epsilon / planned.request.epsilon / _together(planned, own)
+        shared |= {place: part * share for place, part in own.items()}
     return shared
+
+
+def _together(planned: Planned, parts: dict[Place, Fraction]) -> Fraction:
+    """What they add up to, exactly: of those that exclude each other the largest case."""
+    cases: dict[tuple[int, int], Fraction] = {}
+    for case, part in zip(_cases(planned, parts), parts.values(), strict=True):
+        cases[case] = cases.get(case, Fraction(0)) + part
+    bundles: dict[int, Fraction] = {}
+    for (bundle, _), part in cases.items():
+        bundles[bundle] = max(bundles.get(bundle, Fraction(0)), part)
+    return sum(bundles.values(), Fraction(0))
+
+
+def _cases(planned: Planned, measures: Iterable[Place]) -> Places:
+    """Where each of these measures stands among those that exclude each other."""
+    releases = enumerate(one.release for one in planned.releases)
+    placed = {(number, part.column): part.place for number, release in releases for part in release.measures}
+    bundles: dict[object, int] = {}
+
+    def of(measure: Place) -> tuple[int, int]:
+        bundle, case = placed[measure] or (measure[1], 0)
+        return bundles.setdefault((measure[0], bundle), len(bundles)), case
+
+    return [of(measure) for measure in measures]
 
 
 def _by_release(planned: Planned, parts: dict[Place, float]) -> tuple[tuple[Fraction, ...], ...]:
     for number, one in enumerate(planned.releases):
         if (selection := one.release.partition_selection) is not None:
-            _raise_selection((number, selection), {place for place in parts if place[0] == number}, parts)
-    exact = _by_clause(planned, dict(zip(parts, as_fractions(np.array(list(parts.values()))), strict=True)))
+            _raise_selection((number, selection), [place for place in parts if place[0] == number], parts, planned)
+    fractions = as_fractions(np.array(list(parts.values())), _cases(planned, parts)) if parts else ()
+    exact = _by_clause(planned, dict(zip(parts, fractions, strict=True)))
     diagnosing = sum(map(is_diagnosing, planned.releases))
     each = _diagnosing_of_measures(planned) / max(1, diagnosing)
     left = 1 - each * diagnosing
@@ -119,8 +150,8 @@ def statistic_count(planned: Planned) -> int:
     return sum(len(one.release.statistics) for one in planned.releases)
 
 
-def _raise_selection(selection: Place, release: set[Place], parts: dict[Place, float]) -> None:
-    whole = math.fsum(parts[place] for place in release)
+def _raise_selection(selection: Place, release: list[Place], parts: dict[Place, float], planned: Planned) -> None:
+    whole = together(np.array([parts[place] for place in release]), _cases(planned, release))
     least = LEAST_FOR_SELECTION * whole
     if parts[selection] >= least or len(release) == 1:
         return

@@ -233,7 +233,7 @@ def _release(
     statistics = tuple(_drawn(drawn, release.release, planned, reserved) for drawn in release.release.statistics)
     drawings = [Repeated((draw.event,), Fraction(release.release.groups)) for _, draw in statistics]
     event = Composed((candidate.events[number], *drawings))
-    part = sum(candidate.parts[number], Fraction(0))
+    part = candidate.part(number)
     delta = candidate.delta * part
     delta += sum((Fraction(privacy_loss(drawing).delta) for drawing in drawings), Fraction(0))
     # Where keys are public, hiding small groups by their noisy number of units needs no delta.

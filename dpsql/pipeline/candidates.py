@@ -15,7 +15,7 @@ from dpsql.accounting.events import Composed, Event, PureRelease, Repeated
 from dpsql.accounting.filters import RESERVED_SHARE, Basic
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
 from dpsql.errors import ProgrammingError
-from dpsql.mechanisms.additive import Allowance, Share
+from dpsql.mechanisms.additive import Allowance, Share, joint_part
 from dpsql.pipeline.allocate import Wanted, allocated, asked_count, diagnosing_part, statistic_count, wanted
 from dpsql.statistics.draw import Refund
 from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS
@@ -69,6 +69,11 @@ class Candidate:
     statistics: Event
     budget: Budget = field(repr=False)
 
+    def part(self, number: int) -> Fraction:
+        """What a release has of the budget for measures."""
+        bounds = [measure.bounded for measure in self.measures[number]]
+        return joint_part(_shares(bounds, self.parts[number]))
+
     @property
     def share(self) -> float:
         """The part of the session that it takes, statistics included."""
@@ -116,7 +121,7 @@ def candidate(mechanism: str, planned: Planned, budget: Budget) -> Candidate:
     events: list[Event] = []
     for release, shared in zip(planned.releases, parts, strict=True):
         bounds = release.release.measures
-        shares = [Share(bounded.l0, part) for bounded, part in zip(bounds, shared, strict=True)]
+        shares = _shares(bounds, shared)
         doses, event = kind.calibrate(allowance, shares) if shares else ([], Composed(()))
         measures.append(tuple(_noisy(bounded, dose, planned) for bounded, dose in zip(bounds, doses, strict=True)))
         events.append(event)
@@ -132,6 +137,10 @@ def candidate(mechanism: str, planned: Planned, budget: Budget) -> Candidate:
     )
 
 
+def _shares(bounds: Sequence[Bounded], parts: Sequence[Fraction]) -> list[Share]:
+    return [Share(bounded.l0, part, bounded.place) for bounded, part in zip(bounds, parts, strict=True)]
+
+
 def _spread(columns: Sequence[Wanted], measures: Sequence[Sequence[NoisyMeasure]]) -> float:
     stds = {(n, part.bounded.column): part.std for n, release in enumerate(measures) for part in release}
     logs = math.fsum(column.importance * column.log_variance(stds) for column in columns)
@@ -145,6 +154,8 @@ def _noisy(bounded: Bounded, dose: Dose, planned: Planned) -> NoisyMeasure:
 
 def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
     """How many low bits drown in the noise; a count of units that selects groups keeps all of its bits."""
+    if bounded.place is not None:
+        return 0  # rounding would move each measure of a bundle by itself
     if std < FINEST_STD or any(release.release.partition_selection == bounded.column for release in planned.releases):
         return 0
     return max(0, min(int(math.log2(std / FINEST_STD)), bounded.linf.bit_length() - KEPT_BITS))

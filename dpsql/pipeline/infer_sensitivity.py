@@ -17,6 +17,7 @@ from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.final import Answer, Context
 from dpsql.aggregates.from_middle import from_middle
 from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct
+from dpsql.aggregates.one_of import exclusive_values, linear_of_one, one_of
 from dpsql.aggregates.readable import quantum_of, readable_answer, readable_measure, readable_statistic
 from dpsql.aggregates.release import Bounded, Drawn, Release
 from dpsql.aggregates.statistic import Matched, Statistic
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from dpsql.aggregates.function import Aggregator
-    from dpsql.expressions.tree import Known
+    from dpsql.expressions.exclusive import Place
+    from dpsql.expressions.tree import Expression, Known
     from dpsql.pipeline.public_environment import PublicEnvironment
     from dpsql.pipeline.query_request import QueryRequest
     from dpsql.pipeline.track_units import Tracked, TrackedRelease
@@ -97,8 +99,11 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
 
     groups, rows = release.contribution(request)
     units_counted = False
+    exclusive: Mapping[Expression, Place] = {}
 
     def linear_of(measure: Measure) -> Linear:
+        if (part := one_of(measure, exclusive, rows, one_row_per_unit=is_single)) is not None:
+            return linear_of_one(part, column_of(part))
         return from_middle(measure, rows, column_of) if units_counted else Linear(((column_of(measure), Fraction(1)),))
 
     def answered(counted: frozenset[Measure]) -> tuple[Answer, ...]:
@@ -107,6 +112,7 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
             known=kept,
             unit_columns=release.unit_columns,
             counted=counted,
+            bundled=exclusive,
             column_of=column_of,
             linear_of=linear_of,
             drawn_as=drawn_as,
@@ -128,6 +134,8 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     _check_totals(release, answered(frozenset()), [*columns, *statistics])
     selecting = release.domain is None or request.min_units is not None
     units_counted = selecting or CountUnits() in columns
+    if request.propose is None:
+        exclusive = exclusive_values(columns, units_counted=units_counted)
     answers = answered(frozenset(measure for measure in columns if is_count(measure)))
     partition_selection = column_of(CountUnits()) if selecting else None
     for answer, call in zip(answers, release.aggregate.calls, strict=True):

@@ -122,6 +122,7 @@ def test_the_words_stay_names(shop_schema: dict[str, Any]) -> None:
 # -- several clauses ---------------------------------------------------------------------------------------------------
 
 HALF, QUARTER = "epsilon = 0.5", "epsilon = 0.25"
+EXCLUSIVE = "COUNT_IF(region = 'north') AS n, SUM(CASE WHEN region = 'south' THEN items END) AS s FROM orders"
 APART = [
     f"{clause(HALF, ONE)} UNION ALL {clause(QUARTER, ONE)}",
     f"WITH a AS ({clause(HALF)}), b AS ({clause(QUARTER, BY_REGION)}) SELECT * FROM a JOIN b USING (region)",
@@ -129,6 +130,7 @@ APART = [
     f"{clause(f'{HALF}, mechanism = laplace', ONE)} UNION ALL {clause(f'{QUARTER}, mechanism = laplace', ONE)}",
     f"SELECT * FROM ({clause(HALF, f'DISTINCT {BY_REGION}')}), ({clause(QUARTER)})",
     clause(QUARTER, f"COUNT(*) FROM orders WHERE items > ({clause(HALF, 'AVG(items) FROM orders')})"),
+    f"SELECT * FROM ({clause(HALF, EXCLUSIVE)}), ({clause(QUARTER, EXCLUSIVE)})",
 ]
 
 

@@ -1,0 +1,52 @@
+"""Counts and sums whose values exclude each other, as measures that share one bound. docs/proofs/exclusive.md."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.aggregates.estimate import Linear
+from dpsql.aggregates.measure import CountValues, OneOf, SumValues
+from dpsql.expressions.exclusive import bundled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from dpsql.aggregates.measure import Measure
+    from dpsql.expressions.exclusive import Place
+    from dpsql.expressions.tree import Expression
+
+FINE_BITS = 20
+"""What a unit may add has so many bits at least, where parts of values are kept."""
+LEAST_BESIDE_UNITS = 3
+"""Where units are counted anyway, two cases are better off leaning on their number (docs/proofs/weights.md)."""
+
+
+def exclusive_values(measures: Iterable[Measure], *, units_counted: bool) -> Mapping[Expression, Place]:
+    """The values that are counted or summed and exclude others."""
+    values = [part.argument for part in measures if isinstance(part, CountValues | SumValues) and _is_plain(part)]
+    found = bundled(values)
+    cases: dict[int, set[int]] = {}
+    for bundle, case in found.values():
+        cases.setdefault(bundle, set()).add(case)
+    least = LEAST_BESIDE_UNITS if units_counted else 2
+    return {value: place for value, place in found.items() if len(cases[place[0]]) >= least}
+
+
+def one_of(measure: Measure, places: Mapping[Expression, Place], rows: int, *, one_row_per_unit: bool) -> OneOf | None:
+    """The measure as one of a bundle, if it is of one. Of one row no part is kept, so nothing has to be finer."""
+    if not isinstance(measure, CountValues | SumValues) or not _is_plain(measure) or measure.argument not in places:
+        return None
+    spare = 0 if one_row_per_unit else max(0, FINE_BITS - measure.linf(rows).bit_length())
+    return OneOf(measure, *places[measure.argument], 1 << spare)
+
+
+def linear_of_one(measure: OneOf, column: str) -> Linear:
+    return Linear(((column, Fraction(1, measure.finer)),))
+
+
+def _is_plain(measure: CountValues | SumValues) -> bool:
+    """Whether what a unit adds is the sum of what its values add, and no value adds nothing."""
+    if isinstance(measure, CountValues):
+        return measure.most is None
+    return measure.group is None and not measure.null_is_zero

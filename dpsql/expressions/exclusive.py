@@ -1,0 +1,263 @@
+"""Which values exclude each other: where one of them is not NULL, the others are, on every row.
+
+    CASE WHEN a = 'x' THEN 1 END    and    CASE WHEN a = 'y' THEN v END
+
+That is read off the conditions, and where it does not follow it is not claimed. It decides which measures have one
+bound together, and so how exact they are; that the bound holds is for the engine SQL to see to.
+docs/proofs/exclusive.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import product
+from typing import TYPE_CHECKING, TypeAlias
+
+from dpsql.expressions.narrow import MIRRORED
+from dpsql.expressions.tree import Call, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from dpsql.expressions.properties import Value
+    from dpsql.expressions.tree import Expression
+
+MOST_CONDITIONS = 200
+"""So many different conditions are compared with each other, each with all."""
+
+Fact: TypeAlias = "tuple[Expression, bool]"
+"""A condition that is TRUE, or that is not."""
+Place: TypeAlias = tuple[int, int]
+"""A bundle of values that exclude each other, and the case of it that a value belongs to."""
+
+
+def bundled(values: Iterable[Expression]) -> Mapping[Expression, Place]:
+    """Those of the values that exclude others. Values under the same conditions are one case of their bundle."""
+    cases: dict[frozenset[frozenset[Fact]], list[Expression]] = {}
+    for value in dict.fromkeys(values):
+        ways = frozenset(map(frozenset, _ways(value)))
+        if frozenset() not in ways:
+            cases.setdefault(ways, []).append(value)
+    compiled = [([_compiled(way) for way in _ways(case[0])], case) for case in list(cases.values())[:MOST_CONDITIONS]]
+    bundles: list[list[tuple[Sequence[_Way], list[Expression]]]] = []
+    for case in compiled:
+        fitting = (bundle for bundle in bundles if all(_exclude(case[0], other) for other, _ in bundle))
+        bundle = next(fitting, None)
+        if bundle is None:
+            bundles.append(bundle := [])
+        bundle.append(case)
+    shared = [bundle for bundle in bundles if len(bundle) > 1]
+    return {
+        value: (number, place)
+        for number, bundle in enumerate(shared)
+        for place, (_, values) in enumerate(bundle)
+        for value in values
+    }
+
+
+def without_zeros(value: Expression) -> Expression:
+    """For a sum: CASE WHEN c THEN x ELSE 0 END adds what CASE WHEN c THEN x END does."""
+    match value:
+        case Call(function, (*branches, Literal(constant) as otherwise)) if function.name == "CASE":
+            if _are_numbers(constant) and constant == 0:
+                return replace(value, arguments=(*branches, replace(otherwise, value=None)))
+    return value
+
+
+def _ways(value: Expression) -> Iterator[tuple[Fact, ...]]:
+    """The ways in which the value can come to be something: all facts of one of them hold where it is not NULL."""
+    if isinstance(value, Literal) and value.value is None:
+        return
+    if not isinstance(value, Call) or value.function.name != "CASE":
+        yield ()
+        return
+    *branches, otherwise = value.arguments
+    passed: list[Fact] = []
+    for condition, then in zip(branches[::2], branches[1::2], strict=True):
+        yield from ((*passed, (condition, True), *way) for way in _ways(then))
+        passed.append((condition, False))
+    yield from ((*passed, *way) for way in _ways(otherwise))
+
+
+# What the facts of one way say of each expression that they compare with constants.
+
+
+@dataclass(frozen=True)
+class _Region:
+    """Where a value lies; any of it is NULL only if `null` is not False."""
+
+    null: bool | None = None
+    values: frozenset[Value] | None = None
+    without: frozenset[Value] = frozenset()
+    above: tuple[tuple[Value, bool], ...] = ()
+    """Ends that it is not below, and whether it may be there."""
+    below: tuple[tuple[Value, bool], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Way:
+    facts: dict[Expression, bool] = field(default_factory=dict)
+    regions: dict[Expression, _Region] = field(default_factory=dict)
+
+
+def _compiled(facts: Iterable[Fact]) -> _Way:
+    way = _Way()
+    for condition, holds in facts:
+        way.facts[condition] = holds
+        if holds:
+            _add_true(condition, way)
+    return way
+
+
+def _add_true(condition: Expression, way: _Way) -> None:
+    """A condition that is TRUE, and all that follows from it."""
+    way.facts[condition] = True
+    match condition:
+        case Call(function, arguments) if function.name == "AND":
+            for part in arguments:
+                _add_true(part, way)
+        case Call(function, (inner,)) if function.name == "NOT":
+            _add_false(inner, way)
+        case Call(function, (subject,)) if function.name == "IS NULL":
+            _narrow(way, subject, null=True)
+        case Call(function, (subject, *choices)) if function.name == "IN":
+            constants = [choice.value for choice in choices if isinstance(choice, Literal)]
+            known = frozenset(value for value in constants if value is not None)
+            _narrow(way, subject, null=False, values=known if len(constants) == len(choices) else None)
+        case Call(function, (subject, Literal(value))):
+            _add_comparison(function.name, subject, value, way)
+        case Call(function, (Literal(value), subject)) if function.name in MIRRORED or function.name == "<>":
+            _add_comparison(MIRRORED.get(function.name, "<>"), subject, value, way)
+        case _:
+            _narrow(way, condition, null=False, values=frozenset((True,)))
+
+
+def _add_false(condition: Expression, way: _Way) -> None:
+    """A condition that is FALSE, so neither TRUE nor NULL."""
+    way.facts[condition] = False
+    match condition:
+        case Call(function, arguments) if function.name == "OR":
+            for part in arguments:
+                _add_false(part, way)
+        case Call(function, (inner,)) if function.name == "NOT":
+            _add_true(inner, way)
+        case Call(function, (subject,)) if function.name == "IS NULL":
+            _narrow(way, subject, null=False)
+        case Call(function, (subject, *choices)) if function.name == "IN":
+            constants = (choice.value for choice in choices if isinstance(choice, Literal))
+            _narrow(way, subject, null=False, without=frozenset(value for value in constants if value is not None))
+        case Call(function, (subject, Literal(value))) if function.name in OPPOSITE:
+            _add_comparison(OPPOSITE[function.name], subject, value, way)
+        case _:
+            _narrow(way, condition, null=False, values=frozenset((False,)))
+
+
+OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+def _add_comparison(operator: str, subject: Expression, value: Value | None, way: _Way) -> None:
+    if operator == "IS NOT DISTINCT FROM" and value is None:
+        _narrow(way, subject, null=True)
+    if value is None:
+        return
+    match operator:
+        case "=" | "IS NOT DISTINCT FROM":
+            _narrow(way, subject, null=False, values=frozenset((value,)))
+        case "<>":
+            _narrow(way, subject, null=False, without=frozenset((value,)))
+        case "IS DISTINCT FROM":
+            _narrow(way, subject, without=frozenset((value,)))
+        case "<" | "<=":
+            _narrow(way, subject, null=False, below=((value, operator == "<="),))
+        case ">" | ">=":
+            _narrow(way, subject, null=False, above=((value, operator == ">="),))
+
+
+def _narrow(
+    way: _Way,
+    subject: Expression,
+    *,
+    null: bool | None = None,
+    values: frozenset[Value] | None = None,
+    without: frozenset[Value] = frozenset(),
+    above: tuple[tuple[Value, bool], ...] = (),
+    below: tuple[tuple[Value, bool], ...] = (),
+) -> None:
+    """Of two lists the later one is kept: each is true by itself."""
+    known = way.regions.get(subject, _Region())
+    way.regions[subject] = _Region(
+        known.null if null is None else null,
+        known.values if values is None else values,
+        known.without | without,
+        known.above + above,
+        known.below + below,
+    )
+
+
+# Whether two ways cannot be taken by one row.
+
+
+def _exclude(one: Sequence[_Way], other: Sequence[_Way]) -> bool:
+    return all(_contradict(first, second) for first, second in product(one, other))
+
+
+def _contradict(one: _Way, other: _Way) -> bool:
+    if any(other.facts.get(condition, holds) != holds for condition, holds in one.facts.items()):
+        return True
+    return any(
+        _disjoint(region, other.regions[subject]) for subject, region in one.regions.items() if subject in other.regions
+    )
+
+
+def _disjoint(one: _Region, other: _Region) -> bool:
+    if {one.null, other.null} == {True, False}:
+        return True
+    if False not in (one.null, other.null):
+        return False  # both may be NULL
+    return _apart(one, other) or _apart(other, one)
+
+
+def _apart(one: _Region, other: _Region) -> bool:
+    if any(_is_below(end, start) for end in one.below for start in other.above):
+        return True
+    if one.values is None:
+        return False
+    return all(
+        value in other.without
+        or (other.values is not None and not any(_may_be_equal(value, choice) for choice in other.values))
+        or any(_is_below(end, (value, True)) for end in other.below)
+        or any(_is_below((value, True), start) for start in other.above)
+        for value in one.values
+    )
+
+
+def _may_be_equal(one: Value, other: Value) -> bool:
+    """Numbers may be compared as doubles; what is of different kinds may be compared as anything."""
+    if _are_numbers(one, other):
+        return one == other or _as_double(one) == _as_double(other)
+    return type(one) is not type(other) or one == other
+
+
+def _is_below(end: tuple[Value, bool], start: tuple[Value, bool]) -> bool:
+    """Whether no value is both up to the end and from the start on."""
+    (last, at_last), (first, at_first) = end, start
+    if _are_numbers(last, first):
+        # Rounding to doubles keeps the order of numbers, but may make two of them one.
+        if at_last and at_first:
+            return last < first and _as_double(last) < _as_double(first)  # type: ignore[operator]
+        return bool(last <= first)  # type: ignore[operator]
+    if type(last) is not type(first) or isinstance(last, str | bool):
+        return False
+    return bool(last < first or (last == first and not (at_last and at_first)))  # type: ignore[operator]
+
+
+def _are_numbers(*values: Value | None) -> bool:
+    return all(type(value) in (int, Fraction) for value in values)
+
+
+def _as_double(value: Value) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")  # type: ignore[operator]
