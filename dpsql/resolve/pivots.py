@@ -35,16 +35,24 @@ def unpivoted(tree: exp.Expr, text: str, values_of: ValuesOf) -> exp.Expr:
 
     `values_of` gives what is declared of a column: all that it can be, or None.
     """
-    if isinstance(tree, exp.Pivot):
-        source, values = tree.this, tree.expressions
-        if tree.args.get("unpivot"):
-            tree = _unpivot(source, [part.name for part in values], *_into(tree), text)
-        else:
-            tree = _pivot(tree, source, values, tree.args.get("using") or [], text, values_of)
+    for pivot in nodes_of(tree, exp.Pivot)[::-1]:
+        if pivot.arg_key != "pivots":  # a statement, or a query in WITH or FROM
+            found = _as_query(pivot, text, values_of)
+            if pivot is tree:
+                tree = found
+            else:
+                pivot.replace(found)
     for node in nodes_of(tree, exp.Subquery, exp.Table):
         for pivot in node.args.get("pivots") or ():
             _replace(node, pivot, text, values_of)
     return tree
+
+
+def _as_query(pivot: exp.Pivot, text: str, values_of: ValuesOf) -> exp.Query:
+    """PIVOT t ON a USING SUM(b)"""
+    if pivot.args.get("unpivot"):
+        return _unpivot(pivot.this, [part.name for part in pivot.expressions], *_into(pivot), text)
+    return _pivot(pivot, pivot.this, pivot.expressions, pivot.args.get("using") or [], text, values_of)
 
 
 def _replace(node: exp.Expr, pivot: exp.Pivot, text: str, values_of: ValuesOf) -> None:
