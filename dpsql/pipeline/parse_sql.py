@@ -11,7 +11,9 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
 from dpsql.errors import SqlSyntaxError, Unsupported
+from dpsql.expressions.lower import place_of
 from dpsql.expressions.parser_tree import nodes_of
+from dpsql.expressions.refusals import spoken
 from dpsql.limits import (
     DEEPEST,
     LONGEST_LIST,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 UNIT_FIRST = ("DATE_TRUNC", "DATETRUNC", "DATE_DIFF", "DATEDIFF")
 """Functions whose first argument is a unit of time."""
+STATEMENTS: dict[type[exp.Expr], str] = {exp.Transaction: "BEGIN", exp.TruncateTable: "TRUNCATE", exp.LoadData: "LOAD"}
+"""What people call statements that the parser calls otherwise."""
 CHAINS = (exp.And, exp.Or, exp.SetOperation)
 """Operators whose chains are read link by link."""
 
@@ -65,6 +69,7 @@ def parse_sql(request: QueryRequest, public: PublicEnvironment) -> Parsed:
     """
     tree, clauses = _one_query(request, public)
     _check_size(tree)
+    _check_arguments(tree, request.sql)
     _check_aliases(tree)
     check_parameters(request.parameters)
     if clauses:
@@ -107,7 +112,7 @@ def no_question(tree: exp.Expr) -> SqlSyntaxError | Unsupported:
     """What is said to a statement that is not a query."""
     if isinstance(tree, exp.Column | exp.Placeholder | exp.Literal | exp.Alias):
         return SqlSyntaxError("this is not a question", hint="write one, such as  SELECT COUNT(*) FROM a_table")
-    word = tree.this if isinstance(tree, exp.Command) else tree.key
+    word = tree.this if isinstance(tree, exp.Command) else STATEMENTS.get(type(tree), tree.key)
     if isinstance(tree, exp.Pivot):
         return Unsupported("PIVOT cannot be asked", hint="write a column for each: COUNT_IF(x = 'a') AS a")
     if isinstance(tree, exp.Summarize):
@@ -196,7 +201,23 @@ def _statements(request: QueryRequest) -> tuple[Sequence[exp.Expr | None], tuple
         problem = SqlSyntaxError("the text ends inside a quoted piece or comment", hint="close the quotes")
     except RecursionError:
         problem = too_deep()
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        # The parser's own words for functions of other databases take it for granted that all arguments are there.
+        problem = SqlSyntaxError(
+            "a function has other arguments than it takes", hint="look at the functions of the query, one by one"
+        )
     raise problem
+
+
+def _check_arguments(tree: exp.Query, sql: str) -> None:
+    """Functions that lack an argument, which the parser does not always notice."""
+    for node in nodes_of(tree, exp.Func):
+        missing = [key for key, needed in node.arg_types.items() if needed and node.args.get(key) in (None, [])]
+        if missing and not isinstance(node, exp.Anonymous | exp.Case | exp.Cast):
+            place = place_of(node, sql)
+            raise SqlSyntaxError(
+                f"{spoken(node, place)} has too few arguments", at=place, hint="docs/sql.md says what functions take"
+            )
 
 
 def _check_lists(tokens: Sequence[Token], sql: str) -> None:

@@ -261,13 +261,12 @@ def _pair(part: Expression, left: frozenset[str], right: frozenset[str]) -> tupl
 
 
 def same_unit_said(left: Rows, right: Rows) -> str:
-    """What the condition should say; a subquery that leaves the unit out has to select it first."""
+    """What the condition should say; nothing where a subquery leaves the unit out, which it has to select first."""
     mine, its = left.unit_names, right.unit_names
     if not (mine and its):
         # Over a foreign key that leads both to their unit, if there is one.
         mine, its = next(_common_keys(left, right), (mine, its))
-    first, second = (" or ".join(names) or "the unit, selected too" for names in (mine, its))
-    return f"{first} = {second}"
+    return f"{' or '.join(mine)} = {' or '.join(its)}" if mine and its else ""
 
 
 def _common_keys(left: Rows, right: Rows) -> Iterator[tuple[list[str], list[str]]]:

@@ -130,6 +130,8 @@ def _any_type(node: exp.Expr) -> exp.Expr:
 
 def _whole_units(node: exp.Expr) -> exp.Expr:
     """TIMESTAMP_DIFF counts whole units, as DATE_SUB of DuckDB does."""
+    if node.args.get("unit") is None:
+        raise Unreadable("TIMESTAMP_DIFF takes two moments and a unit", "write TIMESTAMP_DIFF(later, earlier, HOUR)")
     unit = exp.Literal.string(node.args["unit"].name.lower())
     return exp.Anonymous(this="DATE_SUB", expressions=[unit, node.expression, node.this])
 

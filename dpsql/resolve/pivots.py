@@ -155,13 +155,13 @@ def _others(pivot: exp.Expr, source: exp.Expr, read: Sequence[exp.Expr], text: s
     return [exp.column(name) for name in _columns(pivot, source, text) if name.lower() not in used]
 
 
-def _columns(pivot: exp.Expr, source: exp.Expr, text: str) -> list[str]:
+def _columns(pivot: exp.Expr, source: exp.Expr, text: str, word: str = "PIVOT") -> list[str]:
     query = source.this if isinstance(source, exp.Subquery) else None
     if not isinstance(query, exp.Select) or any(item.is_star for item in query.selects):
         raise _refuse(
-            "PIVOT needs to know the columns",
+            f"{word} needs to know the columns",
             pivot,
-            "name them in a subquery: PIVOT (SELECT a, b, n FROM t) ON ...",
+            f"name them in a subquery: {word} (SELECT a, b, n FROM t) ON ...",
             text,
         )
     return [output_name(item) for item in query.selects]
@@ -175,7 +175,7 @@ def _into(pivot: exp.Expr) -> tuple[str, str]:
 
 def _unpivot(source: exp.Expr, names: Sequence[str], name: str, value: str, text: str) -> exp.Query:
     listed = {part.lower() for part in names}
-    others = [column for column in _columns(source, source, text) if column.lower() not in listed]
+    others = [column for column in _columns(source, source, text, "UNPIVOT") if column.lower() not in listed]
     parts: list[exp.Query] = []
     for part in names:
         missing = exp.Is(this=exp.column(part), expression=exp.Null())
