@@ -78,6 +78,7 @@ SIGNS: dict[type[exp.Expr], str] = {
     exp.BitwiseRightShift: ">>",
     **dict.fromkeys((exp.Subquery, exp.Select, exp.Exists, exp.In), "this subquery"),
     exp.AtTimeZone: "AT TIME ZONE",
+    exp.Interval: "INTERVAL",
     exp.BitwiseNot: "~",
     **dict.fromkeys((exp.Map, exp.ToMap, exp.VarMap), "MAP {...}"),
     exp.JSONExtract: "->",
