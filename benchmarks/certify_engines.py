@@ -1,4 +1,7 @@
-"""Asks a PostgreSQL and a Spark of our own every question of the tests, and fails where one differs from DuckDB."""
+"""Asks a PostgreSQL and a Spark of our own every question of the tests, and fails where one differs from DuckDB.
+
+python benchmarks/certify_engines.py [postgresql] [spark] [one question in how many]
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,16 @@ def certified(url: str, every: str) -> bool:
     return True
 
 
-if __name__ == "__main__":
+def run(names: list[str], every: str) -> int:
     results = []
     for engine in (postgresql, spark):
-        print(f"== {engine.__name__}", flush=True)
-        with engine() as url:
-            results.append(certified(url, sys.argv[1] if len(sys.argv) > 1 else "1"))
-    sys.exit(0 if all(results) else 1)
+        if not names or engine.__name__ in names:
+            print(f"== {engine.__name__}", flush=True)
+            with engine() as url:
+                results.append(certified(url, every))
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    numbers = [word for word in sys.argv[1:] if word.isdigit()]
+    sys.exit(run([word for word in sys.argv[1:] if not word.isdigit()], numbers[0] if numbers else "1"))

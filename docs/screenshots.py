@@ -59,7 +59,7 @@ def pictures(conn: dpsql.Connection) -> dict[str, tuple[str, int, int]]:
     plots = "".join(_svg(cursor) for cursor in (products, months))
     return {
         "table": (table._repr_html_() or "", 760, 180),
-        "explain": (card._repr_html_(), 760, 390),
+        "explain": (card._repr_html_(), 860, 390),
         "budget": (conn.budget._repr_html_(), 760, 330),
         "plot": (f'<div style="display:flex;align-items:end;gap:20px">{plots}</div>', 1080, 450),
     }

@@ -334,7 +334,8 @@ class Cursor:
             accuracy: instead of epsilon, how wide the error bars may be: 50, or "5%" of the total in the first answer.
             mechanism: such as "gaussian" or "smooth"; the best one is chosen if left out.
             propose: for propose-test-release: how far one unit can move the answer.
-            max_groups, max_rows_per_group: how much of one unit counts.
+            max_groups, max_rows_per_group: how much of one unit counts, or "auto".
+            bounds: with "auto", the query finds where to clip what it sums; see `receipt.bounds`.
             weights: by name, which columns matter more; twice the weight is half the error.
             diagnose: with True, a twentieth of the cost tells how much bounding left out: see `notes`.
             fresh: draw again instead of recalling the same answer.

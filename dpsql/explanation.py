@@ -12,7 +12,9 @@ from dpsql.aggregates.statistic import Matched
 from dpsql.display.card import card, code, facts, figures, folded, grid
 from dpsql.display.numbers import significant
 from dpsql.intervals import for_all, half_width
+from dpsql.pipeline.allocate import SEEKING
 from dpsql.pipeline.counted_reports import CountedReports
+from dpsql.pipeline.seeking import readable_clipped
 from dpsql.result import LEVEL
 
 if TYPE_CHECKING:
@@ -23,9 +25,11 @@ if TYPE_CHECKING:
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.pipeline.candidates import NoisyMeasure
     from dpsql.pipeline.plan_query import Output
+    from dpsql.pipeline.seeking import Seeking
     from dpsql.relation.reports import Reports
 
-MEASURED = ("measure", "one unit moves a group by", "all groups by", "noise, standard deviation")
+FOUND_ROWS, FOUND_GROUPS = "rows per group", "groups per unit"
+MEASURED = ("measure", "one unit moves a group by", "all groups by", "standard deviation of noise")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +91,8 @@ class ExplainedRelease:
     measures: tuple[ExplainedMeasure, ...]
     statistics: tuple[ExplainedStatistic, ...]
     tests: tuple[ExplainedTest, ...]
+    found: tuple[str, ...] = ()
+    """Which bounds the query finds by itself: until then SQL and measures are those at bounds that are presumed."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +190,8 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     domain = release.planned.release.domain
     rows = domain.size if output.chosen and domain is not None else 1
     width = half_width(output.estimate, release.noises, for_all(LEVEL, rows))
+    if release.planned.seeking:
+        return ExplainedColumn(output.name, None, "its error is not known before the query has found its bounds")
     if width is None:
         return ExplainedColumn(output.name, width, _note(output.estimate, release))
     if output.chosen and domain is None:
@@ -220,7 +228,14 @@ def _release(release: CalibratedRelease) -> ExplainedRelease:
             for drawn, draw in release.statistics
         ),
         tests=tuple(ExplainedTest(part.test.clipped, part.most) for part in release.tests),
+        found=tuple(_found(release.planned.seeking)),
     )
+
+
+def _found(seeking: Seeking) -> Iterator[str]:
+    yield from (what for what, is_found in ((FOUND_ROWS, seeking.rows), (FOUND_GROUPS, seeking.groups)) if is_found)
+    for value, (low, high) in seeking.values:
+        yield f"where to clip {readable_clipped(value)} within {float(low):g} to {float(high):g}"
 
 
 def _measure(measure: NoisyMeasure, rows: int) -> ExplainedMeasure:
@@ -270,7 +285,7 @@ def _part_line(number: int, release: ExplainedRelease) -> str:
 def _release_lines(release: ExplainedRelease) -> Iterator[str]:
     for name, fact in _release_facts(release):
         yield f"{name:<10} {fact}"
-    for measure in release.measures:
+    for measure in release.measures if not release.found else ():
         yield (
             f"measure    {measure.what}: one unit moves it by "
             f"{significant(measure.linf * measure.quantum, 6)} in a group, "
@@ -295,11 +310,15 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
     elif release.pairs:
         yield "bounds", f"at most {release.max_rows_per_group} rows of a unit on either side of the join, in all"
     else:
-        yield "bounds", f"{release.max_groups} groups per unit, {release.max_rows_per_group} rows per group"
+        groups = "found" if FOUND_GROUPS in release.found else f"{release.max_groups} groups"
+        rows = "found" if FOUND_ROWS in release.found else f"{release.max_rows_per_group} rows"
+        yield "bounds", f"{groups} per unit, {rows} per group"
         most = release.rows_per_unit or 0
         if most > release.max_rows_per_group or (release.keys and most > release.max_groups):
             yield "cut", f"the join gives a unit up to {most} rows: those beyond the bounds do not count"
-    if release.threshold is not None:
+    if release.found:
+        yield "found", f"by the query itself, for {float(SEEKING):.0%} of its cost: {', '.join(release.found)}"
+    if release.threshold is not None and not release.found:
         why = "as asked for" if release.public_keys else "the keys are not public"
         yield "groups", f"shown where the noisy number of units is at least {release.threshold:,}: {why}"
     elif release.keys:
@@ -350,6 +369,7 @@ def _release_part(release: ExplainedRelease) -> str:
             *(significant(units * measure.quantum, 6) for units in (measure.linf, measure.l1, measure.std)),
         )
         for measure in release.measures
+        if not release.found
     ]
     return (
         facts(_release_facts(release))

@@ -16,7 +16,7 @@ from dpsql.engine_sql.tree import Table as Source
 from dpsql.relation.relation import Scan
 from dpsql.relation.write_scan import ROWS, scan_sql
 from dpsql.resolve.rows import declared_rows
-from dpsql.schema.model import Schema
+from dpsql.schema.model import AUTO, Schema
 from dpsql.schema.types import Text
 from dpsql.source import did_you_mean
 
@@ -187,7 +187,7 @@ class Inspection:
                     f"{several(more, 'person has', 'people have')} more than one row",
                     f"leave  unique: true  out of tables.{self.table.name}",
                 )
-        elif more := sum(people for n, people in having.items() if n > most):
+        elif most != AUTO and (more := sum(people for n, people in having.items() if n > most)):
             lost = sum((n - most) * people for n, people in having.items() if n > most)
             yield self._about(
                 "",
@@ -200,7 +200,7 @@ class Inspection:
         """For every column whose groups are public."""
         most = self.table.contribution.max_groups
         for part in columns if not self.table.unique else []:
-            if part.properties.values is None or len(part.properties.values) <= most:
+            if most == AUTO or part.properties.values is None or len(part.properties.values) <= most:
                 continue
             declared = when(_listed(part), Field(part.name))
             having = self._histogram(Fold("count", (declared,), distinct=True), rows)

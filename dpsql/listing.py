@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.display.card import card, words
 from dpsql.display.numbers import plain
 from dpsql.errors import UnknownName
+from dpsql.schema.model import AUTO
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
@@ -101,7 +102,10 @@ def counts(table: Table) -> str:
     if table.unique:
         return "one row per person"
     groups, rows = table.contribution.max_groups, table.contribution.max_rows_per_group
-    return f"{rows} row{'s' * (rows > 1)} in {'each of ' * (groups > 1)}{groups} group{'s' * (groups > 1)}"
+    counted = "as many rows as each query finds best" if rows == AUTO else f"{rows} row{'s' * (rows > 1)}"
+    if groups == AUTO:
+        return f"{counted} in as many groups{' as each query finds best' * (rows != AUTO)}"
+    return f"{counted} in {'each of ' * (groups > 1)}{groups} group{'s' * (groups > 1)}"
 
 
 def _tables(schema: Schema) -> Iterable[tuple[str, Table]]:
@@ -128,6 +132,8 @@ def _facts(table: Table, column: Column) -> Iterator[str]:
     if column.bounds is not None:
         low, high = map(plain, column.bounds)
         yield f"from {low} to {high}"
+    if column.auto:
+        yield "each query finds its own clip"
     if column.collected is not None:
         yield f"randomised reports ({column.collected.mechanism}, epsilon {column.collected.epsilon:g})"
     if column.nullable:

@@ -40,6 +40,8 @@ class Receipt:
     """Whether a test refused some of the answer."""
     number: int | None
     """The ledger's entry."""
+    bounds: tuple[str, ...] = ()
+    """The bounds that the question found by itself, and what part of the cost that was."""
     budget: Budget = field(repr=False, compare=False)
     """As it was after the charge."""
 

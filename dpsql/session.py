@@ -25,8 +25,9 @@ from dpsql.pipeline.environment import Environment
 from dpsql.pipeline.query_request import (
     QueryRequest,
     accuracy_named,
+    auto_named,
     below_one,
-    count,
+    count_or_auto,
     mechanism_named,
     positive,
     query_delta,
@@ -53,6 +54,7 @@ OPTIONS = frozenset(
         "mechanism",
         "max_groups",
         "max_rows_per_group",
+        "bounds",
         "propose",
         "weights",
         "diagnose",
@@ -165,10 +167,11 @@ class Session:
             delta=query_delta(given["delta"], self.budget.filter.delta) if "delta" in given else None,
             mechanism=mechanism_named(given["mechanism"]) if "mechanism" in given else None,
             propose=positive(given["propose"], "propose") if "propose" in given else None,
-            max_groups=count(given["max_groups"], "max_groups") if "max_groups" in given else None,
-            max_rows_per_group=count(given["max_rows_per_group"], "max_rows_per_group")
+            max_groups=count_or_auto(given["max_groups"], "max_groups") if "max_groups" in given else None,
+            max_rows_per_group=count_or_auto(given["max_rows_per_group"], "max_rows_per_group")
             if "max_rows_per_group" in given
             else None,
+            bounds=auto_named(given["bounds"]) if "bounds" in given else None,
             fresh=bool(given.get("fresh", False)),
             accuracy=accuracy_named(given["accuracy"]) if "accuracy" in given else None,
             share=None if self.query_epsilon or {"epsilon", "accuracy"} & given.keys() else DEFAULT_SHARE,

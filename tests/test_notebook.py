@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import yaml
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 import dpsql
+from dpsql.demo.ask import save_shop
 from dpsql.explanation import Explanation
 from dpsql.promise import Promise
 
@@ -188,3 +190,15 @@ def test_jupyter_needs_no_widgets(shell: InteractiveShell) -> None:
 def test_without_a_connection(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
     assert isinstance(shell.run_cell(f"%dpsql {BY_TOWN}").error_in_exec, dpsql.InterfaceError)
     assert "%dpsql connect shop.duckdb" in capsys.readouterr().out
+
+
+def test_the_page_can_be_followed(shell: InteractiveShell) -> None:
+    """docs/notebooks.md, cell by cell; a line that begins with % is one of its own."""
+    page = (Path(__file__).parents[1] / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    save_shop(Path())
+    blocks = re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    cells = [cell for block in blocks for cell in ([block] if block.startswith("%%") else block.splitlines())]
+    assert len(cells) == 7
+    for cell in cells:
+        asked = shell.run_cell(cell)
+        assert asked.success, cell

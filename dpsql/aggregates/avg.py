@@ -72,6 +72,7 @@ AVG = AggregateFunction(
     error=ErrorBars.INTERVAL,
     answer=avg,
     bounds=(Bounds.PER_ROW, Bounds.PER_GROUP),
+    clip_power=1,
     clamped=Bounds.PER_ROW,
     words=(Word("mean", "AVG({})", "The mean."),),
 )

@@ -67,6 +67,8 @@ class AggregateFunction:
     """Other ways to ask for it, for the reference; resolve/ reads each of them."""
     arguments: tuple[int, ...] = (1,)
     """How many there can be; none is a star."""
+    clip_power: int = 0
+    """The power of its argument with which its error grows, where a clip of that argument can be found; else 0."""
     by_fraction: bool = False
     """Whether a constant beside the argument says which quantile is meant: resolve/quantiles.py reads it."""
     bounds: tuple[Bounds, ...] = (Bounds.PER_ROW,)

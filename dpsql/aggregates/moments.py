@@ -210,7 +210,9 @@ def _enough(count: Term, sample: bool = False) -> Term:
 
 def _of_one(name: str, *, sample: bool, root: bool) -> AggregateFunction:
     answer = partial(variance, sample=sample, root=root)
-    return AggregateFunction(name=name, of="bounded numbers", error=ErrorBars.UNKNOWN, answer=answer)
+    return AggregateFunction(
+        name=name, of="bounded numbers", error=ErrorBars.UNKNOWN, answer=answer, clip_power=1 if root else 2
+    )
 
 
 def _of_two(name: str, answer: Aggregator) -> AggregateFunction:

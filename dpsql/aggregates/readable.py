@@ -47,7 +47,7 @@ def readable_measure(measure: Measure) -> str:
                 + (f", in units of {quantum}" if quantum != 1 else "")
             )
         case Centred(inner):
-            return f"from the middle of what a unit can add: {readable_measure(inner)}"
+            return f"{readable_measure(inner)}, centred"
         case OneOf(inner):
             return f"exclusive: {readable_measure(inner)}"
         case UnitsBeyond(inner):

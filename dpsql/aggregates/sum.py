@@ -171,6 +171,7 @@ SUM = AggregateFunction(
     of="bounded numbers",
     error=ErrorBars.INTERVAL,
     answer=sum_,
+    clip_power=1,
     bounds=(Bounds.PER_ROW, Bounds.PER_GROUP),
     clamped=Bounds.PER_GROUP,
     words=(Word("sum", "SUM({})", "The total."),),

@@ -144,7 +144,7 @@ def _about(name: str, table: Table, leading: set[str]) -> Iterator[str]:
         for part in table.columns.values()
         if part.name not in (table.unit_column, *leading) and part.collected is None
     ]
-    numbers = [quoted(part.name) for part in columns if isinstance(part.type, NUMBERS) and part.bounds]
+    numbers = [quoted(part.name) for part in columns if isinstance(part.type, NUMBERS) and (part.bounds or part.auto)]
     public = [quoted(part.name) for part in columns if part.values is not None]
     texts = [quoted(part.name) for part in columns if isinstance(part.type, Text) and part.values is None]
     for number in numbers:

@@ -20,6 +20,7 @@ from dpsql.cli.randomize import randomize
 from dpsql.cli.schemas import check, init
 from dpsql.errors import Error
 
+INTERRUPTED = 130
 # Plain help and plain tracebacks: the same on every terminal, and in docs/cli.md.
 app = typer.Typer(
     name="dpsql",
@@ -88,5 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Error as problem:
         show_error(problem, as_json="--json" in given)
         sys.exit(exit_code(problem))
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:  # by Ctrl-C, which typer ends with without a word
+            print("Interrupted. What was charged stays charged: see dpsql budget", file=sys.stderr)
+        raise
     except BrokenPipeError:  # whoever reads has seen enough, as in `dpsql demo | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

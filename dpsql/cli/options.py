@@ -66,11 +66,14 @@ Accuracy: TypeAlias = Annotated[
     typer.Option("--accuracy", help="Instead of --epsilon: the least cost for ± this at 95 %, such as 50 or 5%."),
 ]
 MaxGroups: TypeAlias = Annotated[
-    int | None, typer.Option("--max-groups", help="Groups that one person may count in, instead of the schema's.")
+    str | None,
+    typer.Option("--max-groups", help="Groups that one person may count in, instead of the schema's; or auto."),
 ]
 MaxRows: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--max-rows-per-group", help="Rows of one person that count in a group, instead of the schema's."),
+    str | None,
+    typer.Option(
+        "--max-rows-per-group", help="Rows of one person that count in a group, instead of the schema's; or auto."
+    ),
 ]
 Form: TypeAlias = Annotated[
     bool | None, typer.Option("--json/--csv", help="Print JSON (errors too) or CSV, for programs.", show_default=False)

@@ -61,8 +61,8 @@ def query(
             accuracy=_accuracy(accuracy),
             mechanism=mechanism,
             propose=propose,
-            max_groups=max_groups,
-            max_rows_per_group=max_rows_per_group,
+            max_groups=_count(max_groups),
+            max_rows_per_group=_count(max_rows_per_group),
             fresh=fresh,
         )
     publish(report, form)
@@ -93,8 +93,8 @@ def explain(
                 accuracy=_accuracy(accuracy),
                 mechanism=mechanism,
                 propose=propose,
-                max_groups=max_groups,
-                max_rows_per_group=max_rows_per_group,
+                max_groups=_count(max_groups),
+                max_rows_per_group=_count(max_rows_per_group),
             )
         )
     publish(report, form)
@@ -102,6 +102,11 @@ def explain(
 
 def _text(sql: str) -> str:
     return sys.stdin.read() if sql == "-" else sql
+
+
+def _count(text: str | None) -> int | str | None:
+    """A number as one; the session says what else there can be."""
+    return int(text) if text is not None and text.isdecimal() else text
 
 
 def _accuracy(asked: str | None) -> str | float | None:

@@ -45,6 +45,14 @@ EXPLAIN SELECT ...;   shows what it would cost and how exact it would be, free
 .quit                 leaves (so does Ctrl-D)"""
 
 
+SYNONYMS = {
+    **dict.fromkeys(("quit", "exit", ".exit", "\\q"), ".quit"),
+    **dict.fromkeys(("help", "?", "\\?"), ".help"),
+    **dict.fromkeys(("\\d", "\\dt"), ".tables"),
+}
+"""What other shells call these commands."""
+
+
 class Shell:
     def __init__(self, connection: Connection, history: History | None = None) -> None:
         self.connection = connection
@@ -74,10 +82,11 @@ class Shell:
                 continue
             except EOFError:
                 return
-            if text == ".quit":
+            command = SYNONYMS.get(text.rstrip("; ").lower(), text)
+            if command == ".quit":
                 return
-            if text:
-                self._do(text)
+            if command:
+                self._do(command)
 
     def _do(self, text: str) -> None:
         try:
@@ -104,7 +113,7 @@ class Shell:
 
     def _toolbar(self) -> str:
         price = "a tenth of the session" if self.epsilon is None else f"epsilon {float(self.epsilon):.4g}"
-        return f" left: {left(self.connection.budget)}   a question costs {price}"
+        return f" left: {left(self.connection.budget)}   a question costs {price} and ends with ;"
 
 
 def _bindings() -> KeyBindings:
@@ -115,7 +124,7 @@ def _bindings() -> KeyBindings:
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         text = buffer.text.strip()
-        if not text or text.startswith(".") or text.endswith(";"):
+        if not text or text.startswith(".") or text.endswith(";") or text.lower() in SYNONYMS:
             buffer.validate_and_handle()
         else:
             buffer.newline()

@@ -28,8 +28,9 @@ WIDTH = 100
 BAR = 50
 INTRODUCTION = f"""\
 A made-up shop with 20,000 customers is asked questions. All of them together may spend epsilon {EPSILON:g},
-delta {DELTA:g}. The ± after an answer covers the noise, with a probability of 95 %. The truth is
-printed beside it because the data is made up; an analyst of real data never sees it."""
+delta {DELTA:g}. The ± after an answer covers the noise, with a probability of 95 %: about one answer in
+twenty lies outside it by chance. The truth is printed beside it because the data is made up; an
+analyst of real data never sees it."""
 COLOURED = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
@@ -141,7 +142,9 @@ def save_shop(folder: Path) -> str:
     database, schema = folder / "shop.duckdb", folder / SCHEMA.name
     for path in (database, schema):
         if path.exists():
-            raise OperationalError(f"{path} is there already", hint="name another folder")
+            raise OperationalError(
+                f"{path} is there already", hint="name another folder, or go on with the shop that is there"
+            )
     folder.mkdir(parents=True, exist_ok=True)
     make_shop(database)
     schema.write_bytes(SCHEMA.read_bytes())

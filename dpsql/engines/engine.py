@@ -5,11 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy as np
 
     from dpsql.engines.public import Guarantees, Render
+
+
+class ConnectionLost(Exception):
+    """It broke while a SELECT was run, whose result was not seen; `run` would make it anew."""
+
+
+def run_twice_if_lost(run: Callable[[str], Mapping[str, np.ndarray]], sql: str) -> Mapping[str, np.ndarray]:
+    """A network fails, a server is restarted: that passes. What fails twice may not."""
+    try:
+        return run(sql)
+    except ConnectionLost:
+        return run(sql)
 
 
 class Engine(Protocol):
@@ -32,6 +44,9 @@ class Engine(Protocol):
         """Like `run`, of a SELECT that reads public tables alone; free, so rows of people are not touched."""
 
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
-        """The columns of the result, NULL as masked values. What was asked is paid for."""
+        """The columns of the result, NULL as masked values. What was asked is paid for.
+
+        Raises ConnectionLost, and whatever the database says when it fails.
+        """
 
     def close(self) -> None: ...

@@ -125,10 +125,8 @@ class Renderer(ABC):
                 return self.try_cast(value)
             case Cast():
                 return self.cast(value)
-            case Case(branches, otherwise):
-                whens = " ".join(f"WHEN {self.term(test)} THEN {self.term(then)}" for test, then in branches)
-                last = "" if otherwise == NULL else f" ELSE {self.term(otherwise)}"
-                return f"CASE {whens}{last} END"
+            case Case():
+                return self.case(value)
             case Stored():
                 return self.stored(value)
             case Let():
@@ -144,6 +142,11 @@ class Renderer(ABC):
             case Scalar(query):
                 return f"({self.query(query)})"
         assert_never(value)
+
+    def case(self, case: Case) -> str:
+        whens = " ".join(f"WHEN {self.term(test)} THEN {self.term(then)}" for test, then in case.branches)
+        last = "" if case.otherwise == NULL else f" ELSE {self.term(case.otherwise)}"
+        return f"CASE {whens}{last} END"
 
     def cast(self, cast: Cast) -> str:
         return f"CAST({self.term(cast.value)} AS {self.type_name(cast.kind)})"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpsql.accounting.exact import exact
 from dpsql.accounting.ledger.store import whole_path
@@ -70,11 +70,11 @@ class PrivateFrame(Vocabulary):
         self,
         *,
         unit: str,
-        bounds: Mapping[str, tuple[object, object]] | None = None,
+        bounds: Mapping[str, tuple[object, object] | Literal["auto"]] | None = None,
         values: Mapping[str, Sequence[object]] | None = None,
         public: Mapping[str, Any] | None = None,
-        max_groups: int | None = None,
-        max_rows_per_group: int | None = None,
+        max_groups: int | Literal["auto"] | None = None,
+        max_rows_per_group: int | Literal["auto"] | None = None,
         budget: object = None,
         delta: object = None,
         ledger: str | os.PathLike[str] | None = None,
@@ -88,11 +88,11 @@ class PrivateFrame(Vocabulary):
         Args:
             unit: the column that identifies the person.
             bounds: the lowest and the highest value of a column, so that it can be summed. Choose them, and `values`,
-                without looking at the data.
+                without looking at the data, or let "auto" find them in each question.
             values: all the values of a column, so that all its groups are shown.
             public: frames about nobody, by name, that `sql` may join.
             max_groups, max_rows_per_group: one person counts in so many groups, with so many rows in each (1 each if
-                left out).
+                left out; "auto": found in each question).
             budget, delta: the epsilon that everything ever asked may cost together, and its delta (0 if left out).
             ledger: a file for the account, where it outlives the process; in memory if left out.
             on_failure: as of `dpsql.connect`.

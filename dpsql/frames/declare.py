@@ -45,7 +45,7 @@ def declare(
     unit: object,
     bounds: object,
     values: object,
-    **contribution: int | None,
+    **contribution: int | str | None,
 ) -> Schema:
     """`frame` are the names of all columns, `types` holds those that SQL has a type for; only these are declared."""
     usable = _usable(types)

@@ -78,6 +78,10 @@ class AdditiveMechanism(ABC):
     def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Dose], Event]:
         """For a release with some (at least one) of the measures: what each gets, and all of them together."""
 
+    def at_most(self, allowance: Allowance, part: Fraction) -> Event:
+        """What a release is, at most, whose measures share this part of the allowance in whatever way."""
+        return self.calibrate(allowance, [Share(1, part)])[1]
+
     @abstractmethod
     def epsilon_at(self, precision: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
         """The epsilon of a query whose errors are 1/precision times those at a precision of 1."""
@@ -102,6 +106,9 @@ class PureMechanism(AdditiveMechanism):
     def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Dose], Event]:
         doses = [self._dose(allowance.epsilon, share) for share in shares]
         return doses, Composed(tuple(self._event(allowance.epsilon, share) for share in joint_shares(shares)))
+
+    def at_most(self, allowance: Allowance, part: Fraction) -> Event:
+        return PureRelease(allowance.epsilon * part)
 
     def _dose(self, whole: Fraction, share: Share) -> Dose:
         epsilon, groups = whole * share.part, max(1, share.groups)

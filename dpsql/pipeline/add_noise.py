@@ -60,7 +60,7 @@ def add_noise(fetched: Fetched, environment: Environment) -> Noisy:
         noisy = None if exact is None else _noisy_or_none(exact, release)
         columns.append(noisy)
         if noisy is not None:
-            stored.append(Stored(release.fingerprint, release.subject, as_text(noisy)))
+            stored.append(Stored(release.fingerprint, release.subject, as_text(noisy, release.planned.found.written)))
     if any(column is None for column in columns) or (stored and not environment.ledger.keep(stored)):
         return Noisy(charged, (None,) * len(columns))
     return Noisy(charged, tuple(columns), _refused(charged, columns))

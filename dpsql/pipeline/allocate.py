@@ -38,6 +38,8 @@ LEAST_FOR_SELECTION = 0.25
 
 DIAGNOSING = Fraction(1, 20)
 """The part of the whole cost that finding out about bounding has, where that is asked for."""
+SEEKING = Fraction(1, 10)
+"""The part of the whole cost that finding bounds has, where these are not named."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def allocated(planned: Planned, columns: Sequence[Wanted], falloff: int) -> tupl
     moved = {
         (number, part.column): float(part.l0) ** falloff * float(part.linf) ** 2
         for number, one in enumerate(planned.releases)
-        if not is_diagnosing(one)
+        if not is_beside(one)
         for part in one.release.measures
     }
     rows = [
@@ -116,34 +118,42 @@ def _by_release(planned: Planned, parts: dict[Place, float]) -> tuple[tuple[Frac
             _raise_selection((number, selection), [place for place in parts if place[0] == number], parts, planned)
     fractions = as_fractions(np.array(list(parts.values())), _cases(planned, parts)) if parts else ()
     exact = _by_clause(planned, dict(zip(parts, fractions, strict=True)))
-    diagnosing = sum(map(is_diagnosing, planned.releases))
-    each = _diagnosing_of_measures(planned) / max(1, diagnosing)
-    left = 1 - each * diagnosing
+    beside = _beside_of_measures(planned)
     return tuple(
-        (each,) if is_diagnosing(one) else tuple(left * exact[number, part.column] for part in one.release.measures)
+        (beside * _beside_part(one, planned) / beside_part(planned),)
+        if is_beside(one)
+        else tuple((1 - beside) * exact[number, part.column] for part in one.release.measures)
         for number, one in enumerate(planned.releases)
     )
 
 
-def is_diagnosing(planned: PlannedRelease) -> bool:
-    return planned.release.aggregate.diagnosis is not None
+def is_beside(planned: PlannedRelease) -> bool:
+    """Whether it tells about the bounds of another one, or finds them."""
+    return planned.release.aggregate.is_beside
 
 
-def diagnosing_part(planned: Planned) -> Fraction:
-    """Of the whole cost."""
-    return DIAGNOSING if any(map(is_diagnosing, planned.releases)) else Fraction(0)
+def beside_part(planned: Planned) -> Fraction:
+    """What all of these have of the whole cost."""
+    return sum((_beside_part(one, planned) for one in planned.releases if is_beside(one)), Fraction(0))
 
 
-def _diagnosing_of_measures(planned: Planned) -> Fraction:
-    """The same, of what all measures have together."""
-    part, asked = diagnosing_part(planned), asked_count(planned)
+def _beside_part(one: PlannedRelease, planned: Planned) -> Fraction:
+    """Those that find bounds share their part, and so do those that tell about bounding."""
+    sought = one.release.aggregate.sought is not None
+    alike = (is_beside(other) and (other.release.aggregate.sought is not None) == sought for other in planned.releases)
+    return (SEEKING if sought else DIAGNOSING) / sum(alike)
+
+
+def _beside_of_measures(planned: Planned) -> Fraction:
+    """What they have of what all measures have together."""
+    part, asked = beside_part(planned), asked_count(planned)
     rest = (1 - part) * Fraction(asked, max(1, asked + statistic_count(planned)))
     return part / (part + rest) if part else part
 
 
 def asked_count(planned: Planned) -> int:
     """The measures that answer the question itself."""
-    return sum(len(one.release.measures) for one in planned.releases if not is_diagnosing(one))
+    return sum(len(one.release.measures) for one in planned.releases if not is_beside(one))
 
 
 def statistic_count(planned: Planned) -> int:
@@ -162,7 +172,7 @@ def _raise_selection(selection: Place, release: list[Place], parts: dict[Place, 
 def wanted(planned: Planned) -> list[Wanted]:
     """All columns that measures serve, key selection and tests included."""
     if planned.request.weights is None:
-        asked = [number for number, one in enumerate(planned.releases) if not is_diagnosing(one)]
+        asked = [number for number, one in enumerate(planned.releases) if not is_beside(one)]
         return [column for number in asked for column in _answered(planned, number)]
     return list(_weighed(planned, dict(planned.request.weights)))
 
@@ -195,7 +205,7 @@ def _weighed(planned: Planned, weights: Mapping[str, Fraction]) -> Iterator[Want
     yield from named.values()
     served = {place for column in named.values() for place in column.squares}
     for number, one in enumerate(planned.releases):
-        if is_diagnosing(one):
+        if is_beside(one):
             continue
         selection = list(_selecting(number, one.release))
         yield from selection

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpsql.accounting.events import ApproximateRelease, Composed, Event, Repeated
+from dpsql.accounting.events import ApproximateRelease, Composed, Event, PureRelease, Repeated
 from dpsql.accounting.exact import rounded_up
 from dpsql.accounting.privacy_loss import Cost, privacy_loss
 from dpsql.aggregates.estimate import noise_of
@@ -34,7 +34,7 @@ from dpsql.pipeline.candidates import (
     statistic_epsilon,
 )
 from dpsql.pipeline.default_share import ways_within
-from dpsql.pipeline.fingerprint import fingerprint_of, subject_of
+from dpsql.pipeline.fingerprint import fingerprint_of, ladders_of, subject_of
 from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.pipeline.target_accuracy import ways_to_meet
 from dpsql.statistics.draw import Refund, Terms
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from dpsql.pipeline.plan_query import Output, Planned, PlannedRelease, PublicTable
     from dpsql.pipeline.public_environment import GivenAnswers, PublicEnvironment
     from dpsql.pipeline.query_request import QueryRequest
+    from dpsql.pipeline.track_units import Tracked
     from dpsql.statistics.draw import Draw
 
 PASSING = 0.98
@@ -140,6 +141,12 @@ class Calibrated:
     mechanism: str
     reason: str
     candidate: Candidate = field(repr=False)
+    reserved: Fraction
+    """The delta of each partition selection and each test."""
+    statistic_epsilon: Fraction
+    """The epsilon of one statistic."""
+    tracked: Tracked = field(repr=False)
+    """What it was made of: once bounds are found, it is made again."""
 
     def __str__(self) -> str:
         cost = self.cost
@@ -195,13 +202,16 @@ def _answered(way: Calibrated, answers: GivenAnswers) -> bool:
     return not way.request.fresh and all(answers.recall(release.fingerprint) for release in way.releases)
 
 
-def with_noise(planned: Planned, chosen: Candidate, reason: str, dataset: str) -> Calibrated:
+def with_noise(
+    planned: Planned, chosen: Candidate, reason: str, dataset: str, reserved: Fraction | None = None
+) -> Calibrated:
+    """`reserved` is the delta of each partition selection and each test, where that is settled."""
     if any(measure.std > LARGEST_STD for release in chosen.measures for measure in release):
         raise ProgrammingError(
             f"at epsilon {float(planned.request.epsilon):.3g} the answer would be nothing but noise",
             hint="name a larger epsilon",
         )
-    delta = reserved_delta(planned, chosen.budget.filter, chosen)
+    delta = reserved_delta(planned, chosen.budget.filter, chosen) if reserved is None else reserved
     releases: list[CalibratedRelease] = []
     for number in range(len(planned.releases)):
         releases.append(_release(planned, number, chosen, delta, dataset, releases))
@@ -218,6 +228,9 @@ def with_noise(planned: Planned, chosen: Candidate, reason: str, dataset: str) -
         mechanism=" and ".join(dict.fromkeys(noises + drawn)),
         reason=reason,
         candidate=chosen,
+        reserved=delta,
+        statistic_epsilon=statistic_epsilon(planned),
+        tracked=planned.tracked,
     )
 
 
@@ -231,7 +244,10 @@ def _release(
 ) -> CalibratedRelease:
     release, measures = planned.releases[number], candidate.measures[number]
     statistics = tuple(_drawn(drawn, release.release, planned, reserved) for drawn in release.release.statistics)
-    drawings = [Repeated((draw.event,), Fraction(release.release.groups)) for _, draw in statistics]
+    drawings: list[Event] = [Repeated((draw.event,), Fraction(release.release.groups)) for _, draw in statistics]
+    if release.seeking.groups:
+        # Over however many groups, once that is found: they are pure, and have their epsilon together.
+        drawings = [PureRelease(statistic_epsilon(planned)) for _ in statistics]
     event = Composed((candidate.events[number], *drawings))
     part = candidate.part(number)
     delta = candidate.delta * part
@@ -248,6 +264,10 @@ def _release(
         [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures],
         [(drawn.column, repr(draw)) for drawn, draw in statistics],
         threshold,
+        *(
+            (planned.releases[ladder].canonical, [repr(part.noise) for part in candidate.measures[ladder]])
+            for ladder in ladders_of(planned, number)
+        ),
     ]
     return CalibratedRelease(
         planned=release,

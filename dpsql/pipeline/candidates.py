@@ -16,7 +16,7 @@ from dpsql.accounting.filters import RESERVED_SHARE, Basic
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.additive import Allowance, Share, joint_part
-from dpsql.pipeline.allocate import Wanted, allocated, asked_count, diagnosing_part, statistic_count, wanted
+from dpsql.pipeline.allocate import Wanted, allocated, asked_count, beside_part, statistic_count, wanted
 from dpsql.statistics.draw import Refund
 from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS
 
@@ -110,19 +110,27 @@ def noisy_columns(measures: Iterable[NoisyMeasure]) -> NoisyColumns:
     return {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in measures}
 
 
-def candidate(mechanism: str, planned: Planned, budget: Budget) -> Candidate:
-    """The query with this kind of noise."""
+def candidate(mechanism: str, planned: Planned, budget: Budget, totals: Sequence[Fraction] | None = None) -> Candidate:
+    """The query with this kind of noise; `totals` is what each release has of the budget, where that is settled."""
     kind = ADDITIVE[mechanism]
     delta = curve_delta(planned, budget.filter) if MECHANISMS[mechanism].needs_delta else Fraction(0)
     allowance = Allowance(measures_epsilon(planned), delta, budget.filter)
     columns = wanted(planned)
     parts = allocated(planned, columns, kind.falloff)
+    if totals is not None:
+        parts = tuple(
+            _scaled(one.release.measures, shared, total)
+            for one, shared, total in zip(planned.releases, parts, totals, strict=True)
+        )
     measures: list[tuple[NoisyMeasure, ...]] = []
     events: list[Event] = []
     for release, shared in zip(planned.releases, parts, strict=True):
         bounds = release.release.measures
         shares = _shares(bounds, shared)
         doses, event = kind.calibrate(allowance, shares) if shares else ([], Composed(()))
+        if release.seeking and shares:
+            # However its part is shared, and over however many groups, once bounds are found.
+            event = kind.at_most(allowance, joint_part(shares))
         measures.append(tuple(_noisy(bounded, dose, planned) for bounded, dose in zip(bounds, doses, strict=True)))
         events.append(event)
     return Candidate(
@@ -139,6 +147,12 @@ def candidate(mechanism: str, planned: Planned, budget: Budget) -> Candidate:
 
 def _shares(bounds: Sequence[Bounded], parts: Sequence[Fraction]) -> list[Share]:
     return [Share(bounded.l0, part, bounded.place) for bounded, part in zip(bounds, parts, strict=True)]
+
+
+def _scaled(bounds: Sequence[Bounded], parts: Sequence[Fraction], total: Fraction) -> tuple[Fraction, ...]:
+    """The parts in proportion, such that they take `total` together."""
+    taken = joint_part(_shares(bounds, parts))
+    return tuple(part * total / taken for part in parts)
 
 
 def _spread(columns: Sequence[Wanted], measures: Sequence[Sequence[NoisyMeasure]]) -> float:
@@ -200,7 +214,7 @@ def statistic_epsilon(planned: Planned) -> Fraction:
     request = planned.request
     if request.statistic_epsilon is not None:
         return request.statistic_epsilon
-    return request.epsilon * (1 - diagnosing_part(planned)) / max(1, asked_count(planned) + statistic_count(planned))
+    return request.epsilon * (1 - beside_part(planned)) / max(1, asked_count(planned) + statistic_count(planned))
 
 
 def measures_epsilon(planned: Planned) -> Fraction:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.accounting.rules import PureSum
 from dpsql.aggregates.statistic import Quantile
-from dpsql.pipeline.allocate import asked_count, diagnosing_part, statistic_count
+from dpsql.pipeline.allocate import asked_count, beside_part, statistic_count
 from dpsql.pipeline.candidates import Candidate, candidate, possible_noises
 from dpsql.statistics.mechanism_table import MECHANISMS, mechanism_for
 
@@ -35,7 +35,7 @@ def ways_within(planned: Planned, budget: Budget, share: Fraction) -> list[tuple
 def _priced(noise: str, planned: Planned, budget: Budget, share: Fraction) -> tuple[Planned, Candidate]:
     """Each measure and each statistic has the same part, beside what is asked about bounding."""
     measures, statistics = asked_count(planned), statistic_count(planned)
-    beside = share * diagnosing_part(planned)
+    beside = share * beside_part(planned)
     rule, part = budget.filter.currency, (share - beside) / max(1, measures + statistics)
     added = rule if MECHANISMS[noise].needs_delta else PureSum(budget.filter.epsilon, budget.filter.reserved_delta)
     drawn = _statistic_epsilon(planned, rule, part)

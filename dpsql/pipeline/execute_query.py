@@ -1,7 +1,9 @@
 """execute_query: the engine runs the releases that were charged. The exact numbers exist from here to add_noise only.
 
 Whatever the engine says when it fails may quote a person's row, so none of it is repeated: not in the message, not in
-the error's cause or context.
+the error's cause or context. A connection that breaks, by a network's fault or a restart of the server, is made anew
+and the same SELECT asked once more, under the same charge: nothing of the first was seen. If that fails too it is a
+failure like any other, for a row may have taken the server down. docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dpsql.engines.engine import run_twice_if_lost
 from dpsql.sampling import CryptographicRandomness, uniform_below
 
 if TYPE_CHECKING:
@@ -41,7 +44,7 @@ def _fetch(release: CalibratedRelease, environment: Environment) -> Mapping[str,
     # A fresh secret for every release decides which of a unit's groups count.
     query = release.salted(uniform_below(SALTS, CryptographicRandomness()))
     try:
-        columns = environment.engine.run(query)
+        columns = run_twice_if_lost(environment.engine.run, query)
         whole = all(columns[measure.bounded.column].dtype.kind == "i" for measure in release.measures)
         return columns if whole else None
     except Exception:

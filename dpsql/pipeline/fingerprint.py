@@ -34,7 +34,14 @@ def subject_of(planned: Planned, number: int, dataset: str) -> str:
         [part.post_processing, *(subject_of(planned, number, dataset) for number in part.releases)]
         for part in release.adaptive
     ]
-    return _digest(["subject", dataset, release.canonical, read])
+    found = [planned.releases[ladder].canonical for ladder in ladders_of(planned, number)]
+    return _digest(["subject", dataset, release.canonical, read, *found])
+
+
+def ladders_of(planned: Planned, number: int) -> list[int]:
+    """The releases on which bounds of this one are found: what it is follows from them."""
+    sought = [one.release.aggregate.sought for one in planned.releases]
+    return [ladder for ladder, part in enumerate(sought) if part is not None and part.release == number]
 
 
 def _digest(parts: list[object]) -> str:

@@ -6,7 +6,7 @@ group moves by at most  L0 = groups, Linf = c, L1 = groups * c, L2 = sqrt(groups
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from dpsql.expressions.elsewhere import INSTEAD
 from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.readable import readable_value
 from dpsql.pipeline.readable import about_releases, laid_out
+from dpsql.pipeline.seeking import counts_sought
 from dpsql.pipeline.track_units import contribution_bounds
 from dpsql.relation.expected import expected_of
 from dpsql.relation.readable import readable_call
@@ -55,6 +56,8 @@ class Measured:
     public: tuple[Scan | Aggregate, ...]
     adaptive: tuple[AdaptiveSubquery, ...]
     post_processing: exp.Query
+    tracked: Tracked = field(repr=False)
+    """What it was made of: once bounds are found, it is made again."""
 
     def __str__(self) -> str:
         return laid_out(about_releases(map(_lines, self.releases)))
@@ -66,11 +69,11 @@ def infer_sensitivity(tracked: Tracked, public: PublicEnvironment) -> Measured:
     )
     _check_mechanism(tracked.request, releases)
     _check_clauses(tracked.request, releases)
-    return Measured(tracked.request, releases, tracked.public, tracked.adaptive, tracked.post_processing)
+    return Measured(tracked.request, releases, tracked.public, tracked.adaptive, tracked.post_processing, tracked)
 
 
 def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
-    if release.aggregate.diagnosis is not None:
+    if release.aggregate.is_beside:
         request = replace(request, propose=None, min_units=None)
     if release.across is not None:
         return _matched(release, release.across, request)
@@ -85,6 +88,8 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
 
     @cache
     def expected() -> Known:
+        if counts_sought(release.scans, request)[0]:
+            return kept
         return expected_of(release.aggregate.source, contribution_bounds(release.scans, None, request)[1])
 
     def column_of(measure: Measure) -> str:
@@ -243,6 +248,12 @@ def _check_mechanism(request: QueryRequest, releases: tuple[Release, ...]) -> No
 
 def _check_clauses(request: QueryRequest, releases: tuple[Release, ...]) -> None:
     """Where several options clauses share a question, what each has is shared by its measures."""
+    if request.clauses and any(release.aggregate.is_beside for release in releases):
+        raise Unsupported(
+            "bounds that are to be found, and diagnose=, are for questions with one options clause",
+            at=request.clauses[0].options.at,
+            hint="name the bounds: max_groups_contributed = 3, max_rows_contributed = 5",
+        )
     for number, clause in enumerate(request.clauses):
         own = [release for release in releases if release.aggregate.clause == number]
         if any(release.statistics for release in own) or not any(release.measures for release in own):

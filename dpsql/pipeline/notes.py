@@ -14,7 +14,8 @@ import numpy as np
 
 from dpsql.aggregates.statistic import Matched
 from dpsql.intervals import for_all
-from dpsql.pipeline.allocate import DIAGNOSING
+from dpsql.pipeline.allocate import DIAGNOSING, SEEKING
+from dpsql.pipeline.seeking import readable_clipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ def bounding_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
     """The same words once, however many releases they hold for."""
     said: dict[str, None] = {}
     for release in releases:
-        if release.planned.release.aggregate.diagnosis is not None:
+        if release.planned.release.aggregate.is_beside:
             continue
         said |= dict.fromkeys(_bounds_of(release))
     yield from said
@@ -65,6 +66,24 @@ def _at_most(number: int, what: str, where: str = "") -> str:
     'at most 2 rows of one unit count in a group'
     """
     return f"at most {number:,} {what}{' of one unit counts' if number == 1 else 's of one unit count'}{where}"
+
+
+def found_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
+    """The bounds that the question found by itself."""
+    for release in releases:
+        found = ", ".join(_found(release))
+        if found:
+            yield f"found, for {float(SEEKING):.0%} of the cost: {found}"
+
+
+def _found(release: CalibratedRelease) -> Iterator[str]:
+    found = release.planned.found
+    if found.rows is not None:
+        yield f"max_rows_per_group={found.rows}"
+    if found.groups is not None:
+        yield f"max_groups={found.groups}"
+    for value, (low, high) in found.clips:
+        yield f"{readable_clipped(value)} from {float(low):g} to {float(high):g}"
 
 
 def diagnosis_notes(

@@ -20,6 +20,7 @@ from dpsql.errors import Unsupported
 from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.pipeline.counted_reports import CountedReports, estimates_table
 from dpsql.pipeline.readable import about_releases, laid_out
+from dpsql.pipeline.seeking import NOTHING_FOUND, NOTHING_SOUGHT, Found, Seeking
 from dpsql.relation.adaptive_subquery import with_adaptive
 from dpsql.relation.relation import Aggregate
 from dpsql.relation.write_reports import answers_sql
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from dpsql.pipeline.infer_sensitivity import Measured
     from dpsql.pipeline.public_environment import PublicEnvironment
     from dpsql.pipeline.query_request import QueryRequest
+    from dpsql.pipeline.track_units import Tracked
     from dpsql.relation.adaptive_subquery import AdaptiveTable
     from dpsql.relation.relation import Scan
     from dpsql.relation.reports import Reports
@@ -63,6 +65,10 @@ class PlannedRelease:
     """What DP_INTERVAL_LOW and DP_INTERVAL_HIGH are asked of: its columns _low0, _high0, _low1, ..."""
     adaptive: tuple[PlannedAdaptiveSubquery, ...] = ()
     """The answers that it reads."""
+    seeking: Seeking = NOTHING_SOUGHT
+    """The bounds that are found before it is asked."""
+    found: Found = NOTHING_FOUND
+    """And what they turned out to be."""
     answers: tuple[tuple[Any, ...], ...] = ()
     """Where randomised reports are counted: all answers that there can be, and what is asked of each."""
 
@@ -177,6 +183,7 @@ class Planned:
     """The engine SQL of the releases, with zeros in its blanks, and of the public tables."""
     post_processing: str
     """The SQL above the releases, over tables _release_0, _release_1, ..."""
+    tracked: Tracked = field(repr=False)
 
     def __str__(self) -> str:
         return laid_out(
@@ -199,6 +206,8 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
             ends=ends[number],
             adaptive=_adaptive(number, measured, public.render),
             answers=_answers(part.aggregate.reports, public),
+            seeking=measured.tracked.releases[number].seeking,
+            found=measured.tracked.releases[number].found,
         )
         for number, part in enumerate(measured.releases)
     )
@@ -211,7 +220,13 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
     described = public.post_processor.describe(sql, tables)
     outputs = outputs or tuple(Output(name, None, None) for name, _ in described)
     return Planned(
-        request=measured.request, releases=releases, public=read, outputs=outputs, asked=asked, post_processing=sql
+        request=measured.request,
+        releases=releases,
+        public=read,
+        outputs=outputs,
+        asked=asked,
+        post_processing=sql,
+        tracked=measured.tracked,
     )
 
 

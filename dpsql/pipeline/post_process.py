@@ -12,7 +12,7 @@ import numpy as np
 
 from dpsql.errors import SealedExecutionError
 from dpsql.intervals import ends
-from dpsql.pipeline.notes import bounding_notes, choice_note, diagnosis_notes, mostly_noise
+from dpsql.pipeline.notes import bounding_notes, choice_note, diagnosis_notes, found_notes, mostly_noise
 from dpsql.result import LEVEL, Receipt, Result, ResultColumn
 
 if TYPE_CHECKING:
@@ -59,11 +59,13 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
         recalled=noisy.charged.entry is None,
         refused=_refused(noisy),
         number=noisy.charged.entry.number if noisy.charged.entry else None,
+        bounds=tuple(found_notes(calibrated.releases)),
         budget=environment.ledger.budget,
     )
     faint = list(mostly_noise(columns, finished.cells, receipt.epsilon or calibrated.cost.epsilon))
     notes = (
         *calibrated.request.notes,
+        *receipt.bounds,
         *bounding_notes(calibrated.releases),
         *diagnosis_notes(calibrated.releases, estimated.columns),
         *choice_note(columns),

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dpsql.accounting.exact import exact
 from dpsql.errors import ProgrammingError
 from dpsql.resolve.option_clauses import NO_OPTIONS, Option, SqlOptions
+from dpsql.schema.model import AUTO
 from dpsql.source import did_you_mean
 from dpsql.statistics.mechanism_table import MECHANISMS
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 PERCENT = "%"
+Auto: TypeAlias = Literal["auto"]
+"""The query finds it."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,10 @@ class QueryRequest:
     mechanism: str | None = None
     propose: Fraction | None = None
     """For propose-test-release: what the analyst believes one unit can do to the answer."""
-    max_groups: int | None = None
-    max_rows_per_group: int | None = None
+    max_groups: int | Auto | None = None
+    max_rows_per_group: int | Auto | None = None
+    bounds: Auto | None = None
+    """Whether clips of all that is summed are found, within the declared bounds."""
     fresh: bool = False
     accuracy: Accuracy | None = None
     """Where it is named, epsilon is found from it."""
@@ -79,7 +84,7 @@ class QueryRequest:
             privacy_loss = f"{float(100 * self.share):g}{PERCENT} of the session"
         named = [
             f"{name} {_shown(self, name)}"
-            for name in ("delta", "mechanism", "propose", "max_groups", "max_rows_per_group", "min_units")
+            for name in ("delta", "mechanism", "propose", "max_groups", "max_rows_per_group", "bounds", "min_units")
             if getattr(self, name) is not None
         ]
         return ", ".join([privacy_loss, *named, *(["fresh"] if self.fresh else [])])
@@ -261,16 +266,33 @@ def count(value: object, name: str) -> int:
     return value
 
 
+def count_or_auto(value: object, name: str) -> int | Auto:
+    return AUTO if value == AUTO else count(value, name)
+
+
+def auto_named(value: object) -> Auto:
+    if value == AUTO:
+        return AUTO
+    raise ProgrammingError(
+        f'bounds= is "auto": the query finds where to clip what it sums, and not {value!r}',
+        hint="to name bounds, write SUM(x, contribution_bounds_per_row => (0, 500))",
+    )
+
+
 def _whole(name: str) -> Callable[[str, Fraction], int]:
     return lambda value, _: count(int(value) if value.isdecimal() else value, name)
+
+
+def _whole_or_auto(name: str) -> Callable[[str, Fraction], int | Auto]:
+    return lambda value, _: count_or_auto(int(value) if value.isdecimal() else value.lower(), name)
 
 
 # Option of the clause -> field of the question, and how its text is read.
 READ: dict[str, tuple[str, Callable[[str, Fraction], object]]] = {
     "epsilon": ("epsilon", lambda value, _: positive(value, "epsilon")),
     "delta": ("delta", query_delta),
-    "max_groups_contributed": ("max_groups", _whole("max_groups_contributed")),
-    "max_rows_contributed": ("max_rows_per_group", _whole("max_rows_contributed")),
+    "max_groups_contributed": ("max_groups", _whole_or_auto("max_groups_contributed")),
+    "max_rows_contributed": ("max_rows_per_group", _whole_or_auto("max_rows_contributed")),
     "min_privacy_units_per_group": ("min_units", _whole("min_privacy_units_per_group")),
     "mechanism": ("mechanism", lambda value, _: mechanism_named(value)),
     "propose": ("propose", lambda value, _: positive(value, "propose")),

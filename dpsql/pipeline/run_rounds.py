@@ -10,11 +10,13 @@ round to round. docs/proofs/adaptive.md. How the charge ended is on record befor
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from dpsql.errors import OperationalError
 from dpsql.pipeline.add_noise import Noisy, add_noise
 from dpsql.pipeline.execute_query import execute_query
+from dpsql.pipeline.found_bounds import with_bounds_found
 from dpsql.pipeline.settle import settled
 from dpsql.relation.adaptive_subquery import AdaptiveTable, known_rows
 
@@ -39,11 +41,14 @@ def run_rounds(charged: Charged, environment: Environment) -> Noisy:
 
 def _drawn(charged: Charged, environment: Environment) -> Noisy:
     """Where one fails, those that wait for it are not asked."""
-    calibrated = charged.calibrated
+    calibrated, public = charged.calibrated, environment.public()
     drawn: dict[int, Columns | None] = dict.fromkeys(range(len(calibrated.releases)))
     refused: tuple[Refund, ...] = ()
     for numbers in _rounds(calibrated):
-        releases = tuple(_ready(calibrated.releases[number], drawn, charged, environment) for number in numbers)
+        for number in numbers:
+            if calibrated.releases[number].planned.seeking:
+                calibrated = with_bounds_found(calibrated, number, drawn, charged.recalled[number], public)
+        releases = tuple(_ready(calibrated.releases[number], drawn, calibrated, environment) for number in numbers)
         part = replace(
             charged,
             calibrated=replace(calibrated, releases=releases),
@@ -54,23 +59,29 @@ def _drawn(charged: Charged, environment: Environment) -> Noisy:
         refused += noisy.refused
         if noisy.has_failed:
             break
-    return Noisy(charged, tuple(drawn.values()), refused)
+    return Noisy(replace(charged, calibrated=calibrated), tuple(drawn.values()), refused)
 
 
 def _rounds(calibrated: Calibrated) -> list[list[int]]:
-    """Each release one round after the last that it reads of."""
-    depths: list[int] = []
-    for release in calibrated.releases:
-        depths.append(max((depths[n] + 1 for part in release.planned.adaptive for n in part.releases), default=0))
-    return [[n for n, depth in enumerate(depths) if depth == level] for level in range(max(depths, default=0) + 1)]
+    """Each release one round after the last that it reads of, or on which its bounds are found."""
+    sought = [release.planned.release.aggregate.sought for release in calibrated.releases]
+
+    @cache
+    def depth(number: int) -> int:
+        read = {n for part in calibrated.releases[number].planned.adaptive for n in part.releases}
+        ladders = {n for n, part in enumerate(sought) if part is not None and part.release == number}
+        return max((depth(before) + 1 for before in read | ladders), default=0)
+
+    depths = [depth(number) for number in range(len(sought))]
+    return [[n for n, level in enumerate(depths) if level == now] for now in range(max(depths, default=0) + 1)]
 
 
 def _ready(
-    release: CalibratedRelease, drawn: Mapping[int, Columns | None], charged: Charged, environment: Environment
+    release: CalibratedRelease, drawn: Mapping[int, Columns | None], calibrated: Calibrated, environment: Environment
 ) -> CalibratedRelease:
     """The release with the rows of all answers that it reads."""
     adaptive = tuple(
-        replace(part, table=_filled(part, drawn, charged.calibrated, environment)) for part in release.planned.adaptive
+        replace(part, table=_filled(part, drawn, calibrated, environment)) for part in release.planned.adaptive
     )
     return replace(release, planned=replace(release.planned, adaptive=adaptive))
 

@@ -15,15 +15,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MANY = 10_000
+FOUND = "_found"
+"""Beside the columns."""
 BYTES = np.dtype("<i8")
 
 
-def as_text(columns: Mapping[str, np.ndarray]) -> str:
-    return json.dumps({name: _written(column) for name, column in columns.items()})
+def as_text(columns: Mapping[str, np.ndarray], found: tuple[int | str, ...] = ()) -> str:
+    """`found` are bounds that the question found, in any order that its reader knows."""
+    beside = {FOUND: list(found)} if found else {}
+    return json.dumps({name: _written(column) for name, column in columns.items()} | beside)
 
 
 def from_text(text: str) -> dict[str, list[Any]]:
-    return {name: column if isinstance(column, list) else _read(column) for name, column in json.loads(text).items()}
+    return {
+        name: column if isinstance(column, list) else _read(column)
+        for name, column in json.loads(text).items()
+        if name != FOUND
+    }
+
+
+def found_in(text: str) -> tuple[int | str, ...]:
+    return tuple(json.loads(text).get(FOUND, ()))
 
 
 def _written(column: np.ndarray) -> list[Any] | str:

@@ -53,6 +53,11 @@ def ways_to_meet(planned: Planned, public: PublicEnvironment) -> list[tuple[Plan
     accuracy, budget = planned.request.accuracy, public.budget
     assert accuracy is not None
     refuse_options(planned.request, ("epsilon",), "accuracy=")
+    if any(one.seeking for one in planned.releases):
+        raise Unsupported(
+            f"the query finds its own bounds, and its error depends on them: {accuracy} cannot be promised",
+            hint="name max_rows_per_group=2, max_groups=4, SUM(x, contribution_bounds_per_row => (0, 500)); " + PRICE,
+        )
     targets = [_target(output, accuracy, planned, public) for output in planned.outputs if not output.is_key]
     if not targets:
         raise ProgrammingError(

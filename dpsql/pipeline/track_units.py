@@ -12,12 +12,13 @@ from dpsql.expressions.readable import readable_properties
 from dpsql.expressions.tree import names_read
 from dpsql.limits import MOST_PUBLIC_GROUPS
 from dpsql.pipeline.readable import about_releases, laid_out
+from dpsql.pipeline.seeking import NOTHING_FOUND, NOTHING_SOUGHT, Found, Seeking, ladders, with_seeking
 from dpsql.relation.diagnosis import diagnosing
 from dpsql.relation.domain import Domain, ListedKeys, public_domain
 from dpsql.relation.knowledge import Knowledge, knowledge_of
 from dpsql.relation.multiplicity import rows_per_unit
 from dpsql.relation.relation import CrossUnitJoin, Filter, Project
-from dpsql.relation.units import different_units, one_row_per_unit, parts_of, reads_unit, scans_of
+from dpsql.relation.units import bounding_scans, different_units, one_row_per_unit, parts_of, reads_unit, scans_of
 from dpsql.relation.write import relation_sql
 from dpsql.relation.write_domain import listed_keys_sql
 from dpsql.resolve.inner import reads_release
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from dpsql.resolve.option_clauses import Option, SqlOptions
 
 PRICES = ("epsilon", "delta")
+PRESUMED_GROUPS = 4
+"""Where that is still to be found, noise is chosen as if a unit had so many groups."""
 THRESHOLD, PUBLIC = "LAPLACE_THRESHOLD", "PUBLIC_GROUPS"
 
 
@@ -55,12 +58,17 @@ class TrackedRelease:
     """The public groups; None when the keys are people's own and must be selected privately."""
     across: CrossUnitJoin | None
     """The join of different people that the rows come from, if they do."""
+    seeking: Seeking = NOTHING_SOUGHT
+    """The bounds that the question finds for it."""
+    found: Found = NOTHING_FOUND
+    """And what they turned out to be."""
 
     def contribution(self, request: QueryRequest) -> tuple[int, int]:
         """How many groups of one unit count, and how many of its rows in each."""
         if self.one_row_per_unit:
             return 1, 1
         groups, rows = contribution_bounds(self.scans, self.rows_per_unit[0], request)
+        groups, rows = self.found.groups or groups, self.found.rows or rows
         if not self.aggregate.grouped:
             return 1, rows
         # Fewer public groups than a unit may reach: it cannot reach more than there are.
@@ -96,6 +104,9 @@ def track_units(resolved: Resolved, public: PublicEnvironment) -> Tracked:
         for aggregate, units in zip(resolved.releases, resolved.unit_columns, strict=True)
     )
     _check_clauses(resolved.request, releases)
+    releases = tuple(
+        with_seeking(release, resolved.request.by_clause(release.aggregate.clause)) for release in releases
+    )
     for number, release in enumerate(releases):
         if release.domain is None and _is_asked_again(number, resolved):
             _check_keys(release.aggregate)
@@ -108,6 +119,11 @@ def track_units(resolved: Resolved, public: PublicEnvironment) -> Tracked:
                 release.aggregate, *release.contribution(resolved.request.by_clause(release.aggregate.clause))
             )
         )
+    releases += tuple(
+        _track(aggregate, frozenset(), resolved, public)
+        for number, release in enumerate(releases)
+        for aggregate in ladders(release, number)
+    )
     return Tracked(resolved.request, releases, resolved.public, resolved.adaptive, resolved.post_processing)
 
 
@@ -140,15 +156,18 @@ def _track(
 def contribution_bounds(scans: Collection[Scan], most: int | None, request: QueryRequest) -> tuple[int, int]:
     """What may count of one unit, which has no more than `most` rows if that is known.
 
-    Tables that meet in a query may declare different bounds: the widest count. A table with one row per unit has none
-    of its own; where a join multiplies its rows and no other table says how often, the schema's hold.
+    Tables that meet in a query may declare different bounds: the widest count. What is still to be found is presumed.
     """
-    declared = [scan.contribution for scan in [scan for scan in scans if not scan.declared_unique] or scans]
-    groups = max(contribution.max_groups for contribution in declared)
-    rows = max(contribution.max_rows_per_group for contribution in declared)
+    declared = [scan.contribution for scan in bounding_scans(scans)]
+    groups = max(_number(contribution.max_groups, PRESUMED_GROUPS) for contribution in declared)
+    rows = max(_number(contribution.max_rows_per_group, 1) for contribution in declared)
     if most is not None:
         groups, rows = min(groups, most), min(rows, most)
-    return request.max_groups or groups, request.max_rows_per_group or rows
+    return _number(request.max_groups or groups, PRESUMED_GROUPS), _number(request.max_rows_per_group or rows, 1)
+
+
+def _number(bound: int | str, presumed: int) -> int:
+    return bound if isinstance(bound, int) else presumed
 
 
 def _is_asked_again(number: int, resolved: Resolved) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dpsql.result import Result
 
 LIBRARIES = ("matplotlib", "altair")
-"""The first that is installed draws. Figures of matplotlib are pictures; a chart of altair fetches what draws it."""
+"""The first that is installed draws. Both are shown as pictures, which need no network."""
 
 
 def plot(result: Result, library: str | None = None) -> Any:

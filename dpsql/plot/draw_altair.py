@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime, time
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
@@ -27,12 +28,26 @@ def draw_altair(chart: Chart) -> Any:
     drawn = panels[0] if len(panels) == 1 else alt.hconcat(*panels, spacing=28)
     title = alt.TitleParams(text="; ".join(("± at 95 %", *chart.notes)), anchor="start")
     lines = {f"{line}{what}": value for line in ("grid", "domain", "tick") for what, value in GREY.items()}
-    return drawn.properties(title=title, background="transparent").configure(
-        axis={"labelColor": INK, "titleColor": INK, **lines},
-        title={"color": INK, "fontSize": 11, "fontWeight": "normal"},
-        legend={"labelColor": INK, "titleColor": INK},
-        view={"stroke": None},
+    return _as_picture(
+        drawn.properties(title=title, background="transparent").configure(
+            axis={"labelColor": INK, "titleColor": INK, **lines},
+            title={"color": INK, "fontSize": 11, "fontWeight": "normal"},
+            legend={"labelColor": INK, "titleColor": INK},
+            view={"stroke": None},
+        )
     )
+
+
+def _as_picture(chart: Any) -> Any:
+    """The chart, which a notebook shows as SVG unless a renderer was chosen: the default one fetches its scripts."""
+
+    def shown(*arguments: Any, **options: Any) -> Any:
+        drawn_by = "svg" if alt.renderers.active == "default" and find_spec("vl_convert") else alt.renderers.active
+        with alt.renderers.enable(drawn_by):
+            return type(chart)._repr_mimebundle_(chart, *arguments, **options)
+
+    object.__setattr__(chart, "_repr_mimebundle_", shown)
+    return chart
 
 
 def _bars(chart: Chart, panel: Panel) -> Any:

@@ -17,7 +17,7 @@ from dpsql.relation.relation import Aggregate, AggregateCall, Diagnosis, PerUnit
 from dpsql.schema.types import Boolean, Integer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from dpsql.expressions.tree import Expression
 
@@ -29,20 +29,20 @@ ROWS, MOST, GROUPS, OVER, KEPT = "_rows", "_most", "_groups", "_over", "_kept"
 def diagnosing(aggregate: Aggregate, groups: int, rows: int) -> Iterator[Aggregate]:
     """What to ask beside a release of whose units so many groups count, and so many rows in each."""
     keys = tuple((f"_d{number}", key) for number, key in enumerate(aggregate.keys))
-    by_group = PerUnit(aggregate.source, keys, ((ROWS, _call("COUNT")),), by_unit_alone=not keys)
-    kept = _do("LEAST", _whole(ROWS), _is(rows))
-    split = Project(by_group, ((ROWS, _whole(ROWS)), (OVER, _do("-", _whole(ROWS), kept)), (KEPT, kept)))
+    by_group = PerUnit(aggregate.source, keys, ((ROWS, call_of("COUNT")),), by_unit_alone=not keys)
+    kept = do("LEAST", whole(ROWS), number(rows))
+    split = Project(by_group, ((ROWS, whole(ROWS)), (OVER, do("-", whole(ROWS), kept)), (KEPT, kept)))
     folded = (
-        (MOST, _call("MAX", ROWS)),
-        (OVER, _call("SUM", OVER)),
-        (KEPT, _call("SUM", KEPT)),
-        (GROUPS, _call("COUNT")),
+        (MOST, call_of("MAX", whole(ROWS))),
+        (OVER, call_of("SUM", whole(OVER))),
+        (KEPT, call_of("SUM", whole(KEPT))),
+        (GROUPS, call_of("COUNT")),
     )
     by_unit = PerUnit(split, (), folded, by_unit_alone=True)
-    yield _ladder(by_unit, _whole(MOST), Diagnosis("rows", _doubled(rows)))
+    yield _ladder(by_unit, whole(MOST), Diagnosis("rows", _doubled(rows)))
     if keys:
-        yield _ladder(by_unit, _whole(GROUPS), Diagnosis("groups", _doubled(groups)))
-    lost = _do("+", _whole(OVER), _dropped(groups)) if keys else _whole(OVER)
+        yield _ladder(by_unit, whole(GROUPS), Diagnosis("groups", _doubled(groups)))
+    lost = do("+", whole(OVER), _dropped(groups)) if keys else whole(OVER)
     yield _ladder(by_unit, lost, Diagnosis("lost", (0, *_doubled(1))))
 
 
@@ -52,30 +52,35 @@ def _doubled(first: int) -> tuple[int, ...]:
 
 def _ladder(source: PerUnit, value: Expression, diagnosis: Diagnosis) -> Aggregate:
     """Units by the first step that is not below their value."""
+    key = step_of(value, diagnosis.steps, len(diagnosis.steps))
+    return Aggregate(source=source, keys=(key,), calls=(call_of("COUNT"),), grouped=True, diagnosis=diagnosis)
+
+
+def step_of(value: Expression, steps: Sequence[int], beyond: int) -> Expression:
+    """The number of the first step that is not below the value."""
     branches: list[Expression] = []
-    for number, most in enumerate(diagnosis.steps):
-        branches += [Call(FUNCTIONS["<="], (value, _is(most)), Boolean()), _is(number)]
-    key = Call(FUNCTIONS["CASE"], (*branches, _is(len(diagnosis.steps))), Integer())
-    return Aggregate(source=source, keys=(key,), calls=(_call("COUNT"),), grouped=True, diagnosis=diagnosis)
+    for place, most in enumerate(steps):
+        branches += [Call(FUNCTIONS["<="], (value, number(most)), Boolean()), number(place)]
+    return Call(FUNCTIONS["CASE"], (*branches, number(beyond)), Integer())
 
 
 def _dropped(groups: int) -> Expression:
     """Of the rows that would count, those in groups beyond the bound: on average over which ones these are."""
-    beyond = _do("-", _whole(GROUPS), _do("LEAST", _whole(GROUPS), _is(groups)))
-    return _do("//", _do("*", _whole(KEPT), beyond), _whole(GROUPS))
+    beyond = do("-", whole(GROUPS), do("LEAST", whole(GROUPS), number(groups)))
+    return do("//", do("*", whole(KEPT), beyond), whole(GROUPS))
 
 
-def _call(name: str, *columns: str) -> AggregateCall:
-    return AggregateCall(name=name, arguments=tuple(map(_whole, columns)))
+def call_of(name: str, *arguments: Expression) -> AggregateCall:
+    return AggregateCall(name=name, arguments=arguments)
 
 
-def _whole(name: str) -> Column:
+def whole(name: str) -> Column:
     return Column(name, Integer())
 
 
-def _is(number: int) -> Literal:
-    return Literal(number, Integer())
+def number(value: int) -> Literal:
+    return Literal(value, Integer())
 
 
-def _do(name: str, *arguments: Expression) -> Expression:
+def do(name: str, *arguments: Expression) -> Expression:
     return Call(FUNCTIONS[name], arguments, Integer())

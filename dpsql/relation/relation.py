@@ -70,6 +70,8 @@ class ScanColumn:
     """Whether no row that is read can be NULL there, whatever is declared."""
     collected: Collected | None = None
     """How it was randomised, where it stands for answers that the table does not hold: it cannot be read."""
+    auto: bool = False
+    """Whether what is summed of it is clipped where each query finds it best."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,6 +264,24 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sought:
+    """A ladder on which bounds of another release are found (seek_bounds.py)."""
+
+    release: int
+    what: Literal["rows", "groups", "values"]
+    steps: tuple[Fraction, ...]
+    """The bounds that can be found, from the least on."""
+    value: Expression | None = None
+    """What is clipped: at so many steps from the origin."""
+    limits: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
+
+    @property
+    def origin(self) -> Fraction:
+        """0, or the end of the limits that is nearest to it."""
+        return min(max(Fraction(0), self.limits[0]), self.limits[1])
+
+
+@dataclass(frozen=True, kw_only=True)
 class Aggregate:
     """Groups of a relation's rows by keys. A bare aggregate has no keys, and one group whatever the data."""
 
@@ -279,5 +299,12 @@ class Aggregate:
     """What is asked of the answers behind randomised reports, which are the last keys."""
     diagnosis: Diagnosis | None = None
     """Where it is asked about the bounds of another release."""
+    sought: Sought | None = None
+    """Where bounds of another release are found by it."""
     clause: int | None = None
     """Which of several options clauses speaks for it."""
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether it is about another release, and no part of the question itself."""
+        return self.diagnosis is not None or self.sought is not None

@@ -26,9 +26,10 @@ from dpsql.relation.relation import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from dpsql.expressions.tree import Expression
+    from dpsql.relation.relation import ScanColumn
     from dpsql.source import Place
 
 
@@ -79,28 +80,43 @@ def is_tracked(relation: Relation) -> bool:
 
 def reads_unit(expression: Expression, relation: Relation) -> bool:
     """Whether the expression over the relation's columns is computed from the column by which units are known."""
-    return any(_is_from_unit(name, relation) for name in names_read(expression))
+    return reads(expression, relation, _holds_unit)
 
 
-def _is_from_unit(name: str, relation: Relation) -> bool:
+def _holds_unit(scan: Scan, column: ScanColumn) -> bool:
+    unit = scan.unit
+    return unit is not None and column.declared == (unit.path[0].column if unit.path else unit.column)
+
+
+def reads(expression: Expression, relation: Relation, wanted: Callable[[Scan, ScanColumn], bool]) -> bool:
+    """Whether the expression over the relation's columns is computed from a declared column of this kind."""
+    return any(_is_from(name, relation, wanted) for name in names_read(expression))
+
+
+def _is_from(name: str, relation: Relation, wanted: Callable[[Scan, ScanColumn], bool]) -> bool:
     match relation:
-        case Scan(table=_, unit=unit, columns=columns):
-            own = unit and (unit.path[0].column if unit.path else unit.column)
-            return any(column.name == name and column.declared == own for column in columns)
+        case Scan(columns=columns):
+            return any(column.name == name and wanted(relation, column) for column in columns)
         case ValuesTable():
             return False
         case Join(left, right) | CrossUnitJoin(left=left, right=right) | SetOp(_, left, right):
-            return _is_from_unit(name, left) or _is_from_unit(name, right)
+            return _is_from(name, left, wanted) or _is_from(name, right, wanted)
         case Project(source, columns):
-            return any(reads_unit(value, source) for column, value in columns if column == name)
+            return any(reads(value, source, wanted) for column, value in columns if column == name)
         case PerUnit(source, keys, calls):
             made = [(column, (key,)) for column, key in keys] + [(column, call.arguments) for column, call in calls]
-            return any(reads_unit(value, source) for column, values in made if column == name for value in values)
+            return any(reads(value, source, wanted) for column, values in made if column == name for value in values)
         case Window(source, columns):
             arguments = [value for column, window in columns if column == name for value in window.call.arguments]
-            return _is_from_unit(name, source) or any(reads_unit(value, source) for value in arguments)
+            return _is_from(name, source, wanted) or any(reads(value, source, wanted) for value in arguments)
         case _:
-            return _is_from_unit(name, relation.source)
+            return _is_from(name, relation.source, wanted)
+
+
+def bounding_scans(scans: Collection[Scan]) -> Collection[Scan]:
+    """The tables whose bounds hold. One with one row per unit has none of its own; where a join multiplies its rows and
+    no other table says how often, the schema's hold."""
+    return [scan for scan in scans if not scan.declared_unique] or scans
 
 
 @once_per_node

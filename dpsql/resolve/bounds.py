@@ -14,26 +14,17 @@ from sqlglot import exp
 
 from dpsql.aggregates.function import Bounds
 from dpsql.aggregates.table import AGGREGATES
-from dpsql.engine_sql.build import apply, test, when
 from dpsql.errors import ProgrammingError, Unsupported
-from dpsql.expressions.function import Function, Misfit, Written
+from dpsql.expressions.hold import HOLD, hold_ends
 from dpsql.expressions.lower import place_of
 from dpsql.expressions.parser_tree import nodes_of
-from dpsql.expressions.properties import Properties, bounded
-from dpsql.expressions.tree import Literal
-from dpsql.expressions.types import common_type, written_as
 from dpsql.resolve.options import PER_GROUP, PER_ROW
 from dpsql.resolve.tokens import MARK
-from dpsql.schema.types import Decimal, Double, Integer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dpsql.engine_sql.tree import Term
     from dpsql.expressions.lower import Lowering
     from dpsql.expressions.tree import Expression
     from dpsql.relation.relation import AggregateCall
-    from dpsql.schema.types import ColumnType
     from dpsql.source import Place
 
     Given = dict[str, tuple[Fraction, Fraction]]
@@ -128,42 +119,4 @@ def _check_by_group(asked: AggregateCall, low: Fraction, high: Fraction) -> None
 
 
 def _clamped(value: Expression, ends: tuple[Fraction, Fraction], node: exp.Expr, lowering: Lowering) -> Expression:
-    kind = _kind(value.type, ends)
-    low, high = (Literal(int(end) if isinstance(kind, Integer) else end, kind) for end in ends)
-    return lowering.build(HOLD, node, (value, low, high))
-
-
-def _kind(kind: ColumnType, ends: tuple[Fraction, Fraction]) -> ColumnType:
-    """The type of the bounds: the value's own where they fit into it."""
-    if isinstance(kind, Integer) and all(end.denominator == 1 and abs(end) < 2**63 for end in ends):
-        return kind
-    if isinstance(kind, Decimal):
-        digits = [abs(end) * 10**kind.scale for end in ends]
-        if all(number.denominator == 1 and number < 10**kind.precision for number in digits):
-            return kind
-    return Double()
-
-
-def _hold_properties(arguments: Sequence[Properties]) -> Properties:
-    value, low, high = arguments
-    kind = common_type(arguments)
-    if not value.is_number or kind is None:
-        raise Misfit(f"bounds hold numbers, not {value.type.name}")
-    least, most = low.low, high.high
-    ends = [
-        bound if end is None else min(max(end, least), most)  # type: ignore[type-var]
-        for end, bound in ((value.low, least), (value.high, most))
-    ]
-    return bounded(kind, *ends, nullable=value.nullable, whole=value.whole and low.whole and high.whole)
-
-
-def _hold_sql(arguments: Sequence[Written]) -> Term:
-    """NULL stays NULL, and NaN and the infinities become it: LEAST and GREATEST would turn them into a bound."""
-    kind = common_type([argument.properties for argument in arguments])
-    assert kind is not None
-    value, low, high = (written_as(kind, argument) for argument in arguments)
-    known = test("is finite" if isinstance(kind, Double) else "is not null", value)
-    return when(known, apply("least", apply("greatest", value, low, kind=kind), high, kind=kind))
-
-
-HOLD = Function("hold", "SUM(x, contribution_bounds_per_row => (low, high))", _hold_properties, _hold_sql)
+    return lowering.build(HOLD, node, (value, *hold_ends(value.type, ends)))

@@ -203,6 +203,7 @@ def _declared_rows(table: Table, schema: Schema, engine: Guarantees, reports: bo
             declared_properties(column),
             engine.never_null(table.name, name) or (name == own and _is_whole_as_unit(column)),
             column.collected,
+            column.auto,
         )
         for name, column in declared.items()
     )

@@ -31,8 +31,29 @@ from pydantic import (
 )
 
 from dpsql.errors import SchemaError
-from dpsql.schema.problems import COLUMN_BRANCH, NO_UNIT, PATH_BRANCH, Document, all_problems, complaint
-from dpsql.schema.types import PLAIN_TYPES, Boolean, ColumnType, Integer, Text, Value, misfit, parse_type, shown
+from dpsql.schema.problems import (
+    AUTO_BRANCH,
+    COLUMN_BRANCH,
+    NO_UNIT,
+    NUMBER_BRANCH,
+    PATH_BRANCH,
+    Document,
+    all_problems,
+    complaint,
+)
+from dpsql.schema.types import (
+    PLAIN_TYPES,
+    Boolean,
+    ColumnType,
+    Decimal,
+    Double,
+    Integer,
+    Text,
+    Value,
+    misfit,
+    parse_type,
+    shown,
+)
 from dpsql.source import did_you_mean
 
 TYPE_JSON: dict[str, Any] = {
@@ -41,7 +62,13 @@ TYPE_JSON: dict[str, Any] = {
         {"type": "string", "pattern": r"^decimal\(\s*\d+\s*,\s*\d+\s*\)$"},
     ]
 }
-BOUNDS_JSON = {"type": ["array", "null"], "items": {"type": ["number", "string"]}, "minItems": 2, "maxItems": 2}
+AUTO: Literal["auto"] = "auto"
+BOUNDS_JSON: dict[str, Any] = {
+    "anyOf": [
+        {"type": ["array", "null"], "items": {"type": ["number", "string"]}, "minItems": 2, "maxItems": 2},
+        {"const": AUTO},
+    ]
+}
 VALUES_JSON = {"type": ["array", "null"], "items": {"type": ["string", "integer", "boolean"]}, "minItems": 1}
 
 # One ASCII character that neither ends a line nor belongs to a word.
@@ -51,6 +78,10 @@ NoMark = Annotated[str, Field(pattern=r"^[\t !-/:-@\[-^`{-~]?$")]
 MOST_BITS = 63
 # One person's rows and groups are counted in SQL integers.
 Count = Annotated[int, Field(ge=1, lt=2**31)]
+CountOrAuto = Annotated[
+    Annotated[Count, Tag(NUMBER_BRANCH)] | Annotated[Literal["auto"], Tag(AUTO_BRANCH)],
+    Discriminator(lambda bound: AUTO_BRANCH if bound == AUTO else NUMBER_BRANCH),
+]
 
 
 class Declared(BaseModel):
@@ -77,8 +108,12 @@ class Contribution(Declared):
 
     sample = "contribution: {max_groups: 4, max_rows_per_group: 5}"
 
-    max_groups: Count = Field(default=1, description="Groups of one GROUP BY that one person's rows may reach")
-    max_rows_per_group: Count = Field(default=1, description="Rows of one person that count within one group")
+    max_groups: CountOrAuto = Field(
+        default=1, description="Groups of one GROUP BY that one person's rows may reach; auto: each query finds it"
+    )
+    max_rows_per_group: CountOrAuto = Field(
+        default=1, description="Rows of one person that count within one group; auto: each query finds it"
+    )
 
 
 class Csv(Declared):
@@ -244,7 +279,11 @@ class Column(Declared):
         WithJsonSchema(TYPE_JSON),
     ]
     bounds: Annotated[tuple[Value, Value] | None, WithJsonSchema(BOUNDS_JSON)] = Field(
-        default=None, description="Lowest and highest value, chosen by the owner and never read off the data"
+        default=None,
+        description="Lowest and highest value, chosen by the owner and never read off the data; auto: as  auto: true",
+    )
+    auto: bool = Field(
+        default=False, description="Each query finds its own clip, within the bounds, for a part of its cost"
     )
     values: Annotated[tuple[Value, ...] | None, WithJsonSchema(VALUES_JSON)] = Field(
         default=None, description="Every value that the column can have: its groups are public"
@@ -276,6 +315,8 @@ class Column(Declared):
                 "type",
                 hint='put it in quotes:  type: "decimal(18,2)"',
             )
+        if isinstance(data, dict) and data.get("bounds") == AUTO:
+            return {**data, "bounds": None, "auto": True}
         return data
 
     @field_validator("bounds", mode="plain")
@@ -299,6 +340,17 @@ class Column(Declared):
             )
         return low, high
 
+    @field_validator("auto")
+    @classmethod
+    def _find_bounds_of_numbers(cls, auto: bool, info: ValidationInfo) -> bool:
+        column_type: ColumnType | None = info.data.get("type")
+        if auto and column_type is not None and not isinstance(column_type, Integer | Double | Decimal):
+            raise complaint(
+                f"bounds of a {column_type.name} column cannot be found by queries",
+                hint="that is for numbers: leave auto out",
+            )
+        return auto
+
     @field_validator("values", mode="plain")
     @classmethod
     def _read_values(cls, values: object, info: ValidationInfo) -> tuple[Value, ...] | None:
@@ -314,7 +366,7 @@ class Column(Declared):
                 "values are a list of at least one value",
                 hint=f"write  values: {column_type.example}, or leave them out",
             )
-        if info.data.get("bounds") is not None:
+        if info.data.get("bounds") is not None or info.data.get("auto"):
             raise complaint("a column has either bounds or values", hint="leave the bounds out: the values say more")
         read = _read_all(column_type, values)
         seen: set[Value] = set()

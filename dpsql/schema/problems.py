@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 Path: TypeAlias = tuple[str, ...]
 
-# Pydantic names the branch of a union in its path; these are the branches of `unit`, and no part of the file.
-COLUMN_BRANCH, PATH_BRANCH = "<column>", "<path>"
+# Pydantic names the branch of a union in its path; these are the branches of `unit` and of bounds that are numbers or
+# found by each query, and no part of the file.
+BRANCHES = COLUMN_BRANCH, PATH_BRANCH, NUMBER_BRANCH, AUTO_BRANCH = "<column>", "<path>", "<number>", "<auto>"
 
 # Pydantic's words for a value of the wrong kind, in ours.
 EXPECTED = {
@@ -98,7 +99,7 @@ def all_problems(error: ValidationError, document: Document, data: object) -> Sc
 
 
 def _problem(details: ErrorDetails, document: Document, data: object) -> SchemaError:
-    path = tuple(str(part) for part in details["loc"] if part not in (COLUMN_BRANCH, PATH_BRANCH))
+    path = tuple(str(part) for part in details["loc"] if part not in BRANCHES)
     if details["type"] == "schema":
         problem, at, hint = details["ctx"]["rule"]
         way = proposal(data, path[-1]) if problem == NO_UNIT else None

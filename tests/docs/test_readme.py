@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import doctest
-import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from venv import EnvBuilder
 
 import pandas as pd
 import pytest
@@ -74,16 +73,58 @@ def test_what_is_shown_runs(
             opened.close()
 
 
-def test_pages_need_nothing_but_the_package(tmp_path: Path) -> None:
-    """What a wheel holds is the package; with that alone, far from the repository, the first pages can be followed."""
-    shutil.copytree(ROOT / "dpsql", tmp_path / "installed" / "dpsql", ignore=shutil.ignore_patterns("__pycache__"))
-    here = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}, "text": True}
-    where = subprocess.run([sys.executable, "-c", "import dpsql; print(dpsql.__file__)"], capture_output=True, **here)
-    assert Path(where.stdout.strip()).is_relative_to(tmp_path)
-    first = [f"{__file__}::test_what_is_shown_runs[{name}]" for name in ("README.md", "docs/analysts.md")]
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment that has the wheel, and shares all other packages with this one."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    EnvBuilder(symlinks=True).create(folder / "env")
+    python = folder / "env" / "bin" / "python"
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", wheel]
+    subprocess.run(install, check=True, capture_output=True)
+    (packages,) = (folder / "env").glob("lib/python*/site-packages")
+    others = [path for path in sys.path if path.endswith("-packages")]
+    (packages / "others.pth").write_text("\n".join(others))
+    return python
+
+
+OTHER_PAGES = (
+    "docs/test_mechanisms_page.py",
+    "docs/test_differences_page.py",
+    "docs/test_docs.py::test_the_sql_can_be_asked",
+    "cli/test_cli.py::test_the_help_is_that_of_the_docs",
+    "test_notebook.py::test_the_page_can_be_followed",
+)
+"""Whose snippets have a test of their own."""
+
+
+def follow(python: Path, tests: list[str], folder: Path) -> str:
+    """What pytest says of these tests, run by that Python far from the repository."""
+    where = subprocess.run([python, "-c", "import dpsql; print(dpsql.__file__)"], cwd=folder, capture_output=True)
+    assert Path(where.stdout.decode().strip()).is_relative_to(python.parents[1])
     alone = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    ran = subprocess.run([sys.executable, "-m", "pytest", *alone, *first], capture_output=True, **here)
-    assert "2 passed" in ran.stdout, ran.stdout
+    return subprocess.run([python, "-m", "pytest", *alone, *tests], cwd=folder, capture_output=True, text=True).stdout
+
+
+def test_the_first_pages_can_be_followed_from_a_wheel(installed: Path, tmp_path: Path) -> None:
+    said = subprocess.run([installed.with_name("dpsql"), "--version"], cwd=tmp_path, capture_output=True, text=True)
+    assert said.stdout.startswith("dpsql ")
+    ran = follow(installed, shown(PAGES[:2]), tmp_path)
+    assert "2 passed" in ran, ran
+
+
+@pytest.mark.long
+def test_every_page_can_be_followed_from_a_wheel(installed: Path, tmp_path: Path) -> None:
+    ran = follow(installed, [*shown(PAGES), *(f"{ROOT}/tests/{name}" for name in OTHER_PAGES)], tmp_path)
+    assert " passed in " in ran, ran
+    assert "failed" not in ran, ran
+    assert "error" not in ran, ran
+
+
+def shown(pages: list[str]) -> list[str]:
+    return [f"{__file__}::test_what_is_shown_runs[{name}]" for name in pages]
 
 
 def run_python(text: str, names: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,6 +34,13 @@ def programs() -> Path | None:
 @contextmanager
 def cluster() -> Iterator[str]:
     """The URL of its empty database, which belongs to OWNER."""
+    with restartable_cluster() as (url, _):
+        yield url
+
+
+@contextmanager
+def restartable_cluster() -> Iterator[tuple[str, Callable[..., None]]]:
+    """The same, and its pg_ctl."""
     own = tempfile.mkdtemp(prefix="dpsql_pg_")
     before: list[str] = []
     if os.geteuid() == 0:
@@ -49,9 +56,13 @@ def cluster() -> Iterator[str]:
     english = ["--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en"]
     run("initdb", "-D", data, "-U", OWNER, "-A", "trust", "-E", "UTF8", "--no-sync", *english)
     options = f"-c listen_addresses='' -c unix_socket_directories={own} -c fsync=off -c shared_buffers=32MB"
-    run("pg_ctl", "-D", data, "-w", "-l", f"{own}/log", "-o", options, "start")
+
+    def control(*arguments: str) -> None:
+        run("pg_ctl", "-D", data, "-w", "-l", f"{own}/log", "-o", options, *arguments)
+
+    control("start")
     try:
-        yield f"postgresql://{OWNER}@/postgres?host={own}"
+        yield f"postgresql://{OWNER}@/postgres?host={own}", control
     finally:
-        run("pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
+        control("-m", "immediate", "stop")
         shutil.rmtree(own, ignore_errors=True)

@@ -225,17 +225,6 @@ def test_a_query_has_a_time_limit(url: str) -> None:
         assert limit == "1h"
 
 
-def test_a_lost_connection_is_made_anew(url: str, execute: Callable[[str], Any]) -> None:
-    with connect(url) as connection:
-        connection.execute("SELECT COUNT(*) FROM visits").fetchall()
-        execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = 'owner'"
-        )
-        with pytest.raises(dpsql.OperationalError):
-            connection.execute("SELECT COUNT(*) FROM people").fetchall()
-        assert round(connection.execute("SELECT COUNT(*) FROM people").fetchall()[0][0]) == 300
-
-
 def test_a_table_that_changed_is_not_asked(url: str, execute: Callable[[str], Any]) -> None:
     with connect(url, {"parted": {"unit": "person", "columns": {"person": "integer"}}}) as connection:
         connection.execute("SELECT COUNT(*) FROM parted").fetchall()

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import duckdb
 import pytest
 
-from dpsql.engine_sql.build import NULL, WIDE, apply, cast, count, double, fields, integer, select
+from dpsql.engine_sql.build import NULL, WIDE, apply, cast, count, double, fields, finite_clamp, integer, select
 from dpsql.engine_sql.operations import FOLDS, OPERATIONS
 from dpsql.engine_sql.tree import (
     Apply,
@@ -648,6 +648,45 @@ def test_a_let_computes_its_values_once(engine: Engine) -> None:
 
 def test_a_case_without_an_answer_is_null(engine: Engine) -> None:
     assert one(engine, Case(((Constant(False, Boolean()), integer(1)),), NULL)) is None
+
+
+# -- what is left out because a value lies between two numbers ---------------------------------------------------------
+
+BOUNDS = [(0, 500), (-3, 7), (0, 0), (-(2**61), 2**61), (-1e308, 1e308), (0, 5e-324), (-5e-324, 0.5), (0, 1e16)]
+TENTH = Fraction(0.1)
+
+
+@pytest.mark.parametrize("bounds", BOUNDS, ids=repr)
+def test_what_is_clamped_twice_is_clamped_and_rounded_the_same(bounds: tuple[float, float], engine: Engine) -> None:
+    """A column between its bounds, and its product with another, as sums read them: in fixed point."""
+    low, high = map(Fraction, bounds)
+    held = [Named(finite_clamp(field(name), double(low), double(high)), name) for name in ("x", "x2")]
+    raw = [Named(field("x"), "raw"), Named(field("x2"), "raw2")]
+    product = apply("*", field("x"), apply("-", double(1), field("x2"), kind=Double()), kind=Double())
+    once_more = [
+        Named(finite_clamp(value, double(low), double(high)), f"clamped{place}")
+        for place, value in enumerate((field("x"), product))
+    ]
+    quanta = [
+        Named(
+            TryCast(apply("round", apply("*", column.value, double(TENTH), kind=Double()), kind=Double()), Integer()), n
+        )
+        for n, column in zip(("whole0", "whole1"), once_more, strict=True)
+    ]
+    below = Select((*raw, *held), Table("two_x"))
+    names = [*fields(["raw", "raw2"]), *once_more, *quanta]
+    for x, x2, *found in engine.rows(engine.renderer().query(select(names, below))):
+        clamped, other = (clamped_to(value, *bounds) for value in (x, x2))
+        multiplied = None if clamped is None or other is None else clamped_to(clamped * (1 - other), *bounds)
+        wanted = [clamped, multiplied]
+        wanted += [
+            None if value is None else whole_in_64_bits(half_away(value * 0.1)) for value in (clamped, multiplied)
+        ]
+        assert all(map(equal, found, wanted)), (x, x2, found, wanted)
+
+
+def clamped_to(value: float | None, low: float, high: float) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(min(max(value, low), high))
 
 
 # -- folds and queries ------------------------------------------------------------------------------------------------

@@ -161,8 +161,7 @@ def test_every_stage_says_what_it_found(shop: dpsql.Connection) -> None:
     ]
     assert stages["infer_sensitivity"].splitlines() == [
         "release 0        bounds   groups of a unit: 3, rows in each: 2",
-        "                 measure  m0 = from the middle of what a unit can add: sum of amount clamped to [0, 500], "
-        "in units of 1/33554432",
+        "                 measure  m0 = sum of amount clamped to [0, 500], in units of 1/33554432, centred",
         "                          one unit moves a group by 500, all groups together by 1500",
         "                 measure  m1 = units",
         "                          one unit moves a group by 1, all groups together by 3",

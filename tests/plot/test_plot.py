@@ -110,6 +110,16 @@ def test_both_libraries_draw_it(visits: dpsql.Connection, name: str) -> None:
     assert png.startswith(b"\x89PNG")
 
 
+def test_altair_needs_no_network(visits: dpsql.Connection) -> None:
+    """The default renderer would let the browser fetch its scripts; one that was chosen is kept."""
+    cur = visits.execute(BY_TOWN)
+    shown = cur.plot("altair")._repr_mimebundle_()
+    assert list(shown) == ["image/svg+xml"]
+    assert "http" not in shown["image/svg+xml"].replace("http://www.w3.org/", "")
+    with alt.renderers.enable("mimetype"):
+        assert "image/svg+xml" not in cur.plot("altair")._repr_mimebundle_()
+
+
 def test_a_heat_map_has_room_for_its_numbers(visits: dpsql.Connection) -> None:
     """Two lines of 7 points in each cell are a fifth of an inch."""
     sql = "SELECT age // 5 AS years, kind, COUNT(*) AS n FROM visits GROUP BY ALL"

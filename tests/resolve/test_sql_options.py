@@ -184,7 +184,7 @@ def test_min_units_hide_public_groups(units: int, rows: int, shop: dpsql.Connect
     sql = clause(f"epsilon = 50, min_privacy_units_per_group = {units}")
     (release,) = shop.explain(sql).releases
     assert release.threshold == units
-    assert [measure.what for measure in release.measures] == ["from the middle of what a unit can add: rows", "units"]
+    assert [measure.what for measure in release.measures] == ["rows, centred", "units"]
     assert len(shop.execute(sql).fetchall()) == rows
     assert f"shown where the noisy number of units is at least {units}: as asked for" in str(shop.explain(sql))
 

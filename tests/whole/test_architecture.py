@@ -70,12 +70,13 @@ PARTS_OF_STAGES = {
     "allocate": "calibrate_noise",
     "default_share": "calibrate_noise",
     "fingerprint": "calibrate_noise",
+    "seeking": "infer_sensitivity",
     "settle": "run_rounds",
     "notes": "post_process",
 }
 
-# Files of pipeline/ that walk through all stages.
-WALKERS = {"stages", "trace"}
+# Files of pipeline/ that walk through stages; with bounds that were found a release walks the last free ones again.
+WALKERS = {"stages", "trace", "found_bounds"}
 
 # Outside module (or function of one) -> where it may be used. Imports for type checkers alone do nothing and are free.
 NOWHERE: frozenset[str] = frozenset()

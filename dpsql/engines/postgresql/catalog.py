@@ -28,7 +28,7 @@ COLUMNS = f"""
     SELECT c.relname, a.attname, a.atttypid, a.atttypmod, a.attnotnull AND NOT EXISTS (
             SELECT 1 FROM pg_constraint AS k WHERE k.conrelid = c.oid AND k.conkey = ARRAY[a.attnum]
             AND k.contype = 'n' AND NOT k.convalidated
-        ), a.attgenerated
+        ), a.attgenerated, has_column_privilege(c.oid, a.attnum, 'SELECT')
     FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
     WHERE {WHERE_SHOWN} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY c.oid, a.attnum
 """
@@ -54,6 +54,8 @@ PARTS = """
 class PostgreSQLTable:
     found: Found
     types: Mapping[str, StoredType]
+    readable: frozenset[str]
+    """The columns that this role may read."""
     can_be_locked: bool
     """Whoever may read some columns alone may not; nor can what is neither a table nor a view."""
     references: Mapping[str, tuple[str, str]]
@@ -97,23 +99,24 @@ def _table(
     can_be_locked: bool,
     is_view: bool,
     has_heirs: bool,
-    columns: dict[str, tuple[StoredType, bool, str]],
+    columns: dict[str, tuple[StoredType, bool, str, bool]],
     constraints: list[list[Any]],
 ) -> PostgreSQLTable:
     """Constraints do not hold for rows of tables that inherit from this one."""
     types = {column: stored for column, (stored, *_) in columns.items()}
     unique = {column for column, contype, *_ in constraints if contype in "pu" and types[column].keeps_apart}
-    required = {column for column, (stored, not_null, _) in columns.items() if not_null and not stored.may_be_nan}
+    required = {column for column, (stored, not_null, *_) in columns.items() if not_null and not stored.may_be_nan}
     found = Found(
         name=name,
         columns={column: stored.common for column, stored in types.items()},
         is_view=is_view,
-        computed=frozenset(column for column, (*_, generated) in columns.items() if generated == "v"),
+        computed=frozenset(column for column, (*_, generated, _) in columns.items() if generated == "v"),
         unique=frozenset(() if has_heirs else unique),
         required=frozenset(() if has_heirs else required),
     )
     references = {column: (table, target) for column, contype, table, target in constraints if contype == "f"}
-    return PostgreSQLTable(found, types, can_be_locked, references)
+    readable = frozenset(column for column, (*_, may_be_read) in columns.items() if may_be_read)
+    return PostgreSQLTable(found, types, readable, can_be_locked, references)
 
 
 def _resolved(oid: int, modifier: int, types: Mapping[int, list[Any]]) -> StoredType:

@@ -19,6 +19,8 @@ TOO_SMALL = Fraction(1, 2**1075)
 """Up to here the nearest double is zero."""
 CANNOT_CARRY = 1e290
 """Less than half of the last digit of any double that is near the largest."""
+USUAL = 1e150
+"""The product of two numbers up to it, or down to its reciprocal, is a double."""
 ONE, INFINITE_BITS = 1023 << 52, 2047 << 52
 """1 and infinity as 64 bits."""
 
@@ -83,8 +85,11 @@ def scaled(value: str, factor: Fraction, written: str, most: float = math.inf) -
     return written
 
 
-def multiplied(left: str, right: str) -> str:
-    """Both at least 1: too large at 2^1024. Both below 1: too small at 2^-1075. One of each: between the two."""
+def multiplied(left: str, right: str, most: float = math.inf) -> str:
+    """Both at least 1: too large at 2^1024. Both below 1: too small at 2^-1075. One of each: between the two.
+
+    Neither is more than `most`.
+    """
     plain, a, b = f"({left} * {right})", f"abs({left})", f"abs({right})"
     halves = f"abs(({left} * {power(-512)}) * ({right} * {power(-512)}))"
     large = f"CASE WHEN {halves} >= {number(1.0)} THEN {left} * {INFINITE} * {right} ELSE {plain} END"
@@ -96,7 +101,10 @@ def multiplied(left: str, right: str) -> str:
         f"WHEN {less} * {power(600)} * {more} <= {power(-475)} THEN {zero} ELSE {plain} END"
     )
     one = number(1.0)
-    usual = " AND ".join(f"{side} BETWEEN {number(1e-150)} AND {number(1e150)}" for side in (a, b))
+    if most <= USUAL:
+        usual = " AND ".join(f"{side} >= {number(1 / USUAL)}" for side in (a, b))
+        return f"CASE WHEN {usual} OR {a} >= {one} OR {b} >= {one} THEN {plain} ELSE {small} END"
+    usual = " AND ".join(f"{side} BETWEEN {number(1 / USUAL)} AND {number(USUAL)}" for side in (a, b))
     return (
         f"CASE WHEN {usual} THEN {plain} WHEN {a} >= {one} AND {b} >= {one} THEN {large} "
         f"WHEN {a} < {one} AND {b} < {one} THEN {small} ELSE {plain} END"
@@ -122,6 +130,11 @@ def rounded(value: str) -> str:
     What is added is the largest double below a half: with a half itself the sum of 0.49999999999999994 would be 1.
     """
     return f"trunc({value} + sign({value}) * {number(math.nextafter(0.5, 0))})"
+
+
+def rounded_up(value: str) -> str:
+    """The same of what is not below zero; it is written once."""
+    return f"trunc({value} + {number(math.nextafter(0.5, 0))})"
 
 
 def exponential(value: str) -> str:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import threading
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import IsolationLevel
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from dpsql.engines.duckdb.declared_tables import check_table, is_present
+from dpsql.engines.engine import ConnectionLost, run_twice_if_lost
 from dpsql.engines.fetched import columns
 from dpsql.engines.postgresql.catalog import current_schema, found_tables
 from dpsql.engines.postgresql.render import render
@@ -55,6 +58,13 @@ WORKING_MEMORY = 64 * 1024
 """Kilobytes for each sort and hash of a query, where the server gives less: people are told apart by hashing them."""
 LONGEST_WAIT = "1h"
 """A query's time, where the server has no limit of its own."""
+
+PATIENCE = {"connect_timeout": 10, "keepalives_idle": 60, "keepalives_interval": 10, "keepalives_count": 6}
+"""Seconds after which a server that says nothing is taken for gone, unless the URL says otherwise."""
+CHANGED = "a declared table was changed since the connection was opened, is gone, or may not be read any more"
+CONNECT_AGAIN = "connect again: it is checked anew"
+RESTART, PAUSE = 30.0, 0.2
+"""Seconds that a question which is paid for waits for a server that went away, and between two tries."""
 
 
 class PostgreSQLEngine:
@@ -107,25 +117,37 @@ class PostgreSQLEngine:
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
         try:
-            with self._reading():
-                return
+            return self._look()
         except psycopg.Error:
-            problem = OperationalError("PostgreSQL does not answer", hint="look at it with psql; connect again")
-        raise problem
+            lost = self._connection.closed
+        if lost:
+            with suppress(psycopg.Error):
+                return self._look()
+            raise OperationalError("PostgreSQL does not answer", hint="look at it with psql, and ask again")
+        raise OperationalError(CHANGED, hint=CONNECT_AGAIN)
+
+    def _look(self) -> None:
+        with self._reading():
+            pass
 
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
-        with self._reading() as connection:
-            return _fetched(connection.execute(sql.encode()))
+        try:
+            with self._reading(patience=RESTART) as connection:
+                return _fetched(connection.execute(sql.encode()))
+        except psycopg.Error:
+            if not self._connection.closed:
+                raise
+        raise ConnectionLost
 
     def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
-        return self.run(sql)
+        return run_twice_if_lost(self.run, sql)
 
     @contextmanager
-    def _reading(self) -> Iterator[psycopg.Connection]:
+    def _reading(self, patience: float = 0) -> Iterator[psycopg.Connection]:
         """One state of the database, in which the declared tables are as they were. A lost connection is made anew."""
         with self._lock:
             if self._connection.closed:
-                self._connection = connected(self._url)[0]
+                self._connection = _connected_again(self._url, patience)
             with self._connection.transaction(force_rollback=True):
                 names = [self._qualified(name) for name, table in self._tables.items() if table.can_be_locked]
                 if names:
@@ -133,10 +155,7 @@ class PostgreSQLEngine:
                     self._connection.execute(f"LOCK TABLE {', '.join(names)} IN ACCESS SHARE MODE".encode())
                 now = self._found(self._connection)
                 if any(now[where].get(own) != self._tables[name] for name, (where, own) in self._places.items()):
-                    raise OperationalError(
-                        "a declared table was changed since the connection was opened",
-                        hint="connect again: it is checked anew",
-                    )
+                    raise OperationalError(CHANGED, hint=CONNECT_AGAIN)
                 yield self._connection
 
     def close(self) -> None:
@@ -146,7 +165,7 @@ class PostgreSQLEngine:
 def connected(url: str) -> tuple[psycopg.Connection, str]:
     """A connection that only reads, with the settings of `SETTINGS`, and the schema that the URL leads to."""
     try:
-        connection = psycopg.connect(url)
+        connection = psycopg.connect(make_conninfo("", **PATIENCE | conninfo_to_dict(url)))
     except psycopg.Error as error:
         problem = OperationalError(
             f"PostgreSQL cannot be reached: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
@@ -159,6 +178,18 @@ def connected(url: str) -> tuple[psycopg.Connection, str]:
             connection.close()
             raise
     raise problem
+
+
+def _connected_again(url: str, patience: float) -> psycopg.Connection:
+    """Tries for so many seconds: a server that is restarted is back soon."""
+    until = monotonic() + patience
+    while True:
+        try:
+            return connected(url)[0]
+        except OperationalError:
+            if monotonic() > until:
+                raise
+        sleep(PAUSE)
 
 
 def _prepared(connection: psycopg.Connection) -> str:

@@ -14,15 +14,14 @@ from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.tree import Apply, Constant, Field, Fold, Joined, Short, Table, TryCast, Wide, With
-from dpsql.engines.kinds import kind_of
+from dpsql.engine_sql.tree import Apply, Constant, Field, Fold, Joined, Over, Short, Table, TryCast, Wide, With
 from dpsql.engines.postgresql import doubles, moments
 from dpsql.engines.postgresql.around_rank import around_rank
 from dpsql.engines.postgresql.casts import by_code_points, no_cast, try_cast, type_name
-from dpsql.engines.postgresql.ranges import Ranges, magnitude
 from dpsql.engines.quoting import literal, quoted
+from dpsql.engines.ranged import RangedRenderer
 from dpsql.engines.refusals import refused
-from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer
+from dpsql.engines.render import STANDARD, STANDARD_INFIX
 from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
         Let,
         Named,
         Operand,
-        Over,
         Query,
         Select,
         Series,
@@ -46,10 +44,9 @@ if TYPE_CHECKING:
         Term,
         Values,
     )
-    from dpsql.engines.postgresql.ranges import Range
 
-SHORT = {2: 400, math.inf: 80}
-"""How many characters a value may have that is written as often as it is read: twice at most, or more often."""
+SHORT = {1: math.inf, 2: 400, math.inf: 80}
+"""How many characters a value may have that is written as often as it is read: once, twice, or more often."""
 LONGEST_COLUMN = 200
 """Characters of a column that may be computed again wherever it is read."""
 LONGEST_NAME = 63
@@ -85,8 +82,6 @@ SPELLED: dict[str, Callable[..., str]] = {
     "from epoch days": lambda days: f"({moments.EPOCH} + CAST({days} AS INTEGER))",
     "dayname": lambda moment: by_code_points(f"to_char({moments.timestamp(moment)}, 'FMDay')"),
     "monthname": lambda moment: by_code_points(f"to_char({moments.timestamp(moment)}, 'FMMonth')"),
-    # As a text a row is written in full, and every byte of it is hashed.
-    "keyed hash": lambda salt, *parts: f'hashtextextended(CAST(ROW({", ".join(parts)}) AS TEXT) COLLATE "C", {salt})',
     "one in 64": lambda hashed: f"(({hashed} & 63) = 0)",
     "position": lambda value, *choices: f"CAST(array_position(ARRAY[{', '.join(choices)}], {value}) - 1 AS BIGINT)",
 }
@@ -106,7 +101,7 @@ def render(query: Query, blanks: Mapping[str, int] | None = None, tables: Mappin
     return PostgreSQL(blanks, tables).query(query)
 
 
-class PostgreSQL(Renderer):
+class PostgreSQL(RangedRenderer):
     """`tables`: for each declared table the SELECT that reads its declared columns as they are declared."""
 
     def __init__(self, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> None:
@@ -114,10 +109,7 @@ class PostgreSQL(Renderer):
         self.tables = tables or {}
         self.parts: set[str] = set()
         self.numbers = itertools.count()
-        self.ranges = Ranges()
-        self.columns: list[dict[str, Range]] = [{}]
         self.longest: list[int] = [0]
-        self.operands: list[tuple[str, list[Known], list[Range]]] = []
 
     # -- names and constants ------------------------------------------------------------------------------------------
 
@@ -175,13 +167,6 @@ class PostgreSQL(Renderer):
         bound = ", ".join(f"{value} AS {name}" for value, name in zip(values, names, strict=True))
         return f"(SELECT {write(*names)} FROM (SELECT {bound} OFFSET 0) AS _b{number})"
 
-    def kind_of(self, value: Term) -> Known:
-        return kind_of(value, self.operands[-1][1] if self.operands else ())
-
-    def most(self, value: Term) -> float:
-        """What a value is at most, on either side of zero."""
-        return magnitude(self.ranges.of(value, self.columns[-1], self.operands[-1][2] if self.operands else ()))
-
     def apply(self, operation: str, arguments: list[str], node: Apply) -> str:
         if (problem := refused("PostgreSQL", operation)) is not None:
             raise problem
@@ -198,6 +183,8 @@ class PostgreSQL(Renderer):
         if operation in REPEATED:
             return self.once(arguments, REPEATED[operation])
         match operation, node.arguments:
+            case "keyed hash", (_, *parts):
+                return self.hashed(arguments, [self.kind_of(part) for part in parts])
             case ">>", (_, Constant(int(bits))):
                 return f"floor({arguments[0]} * numeric '{_digits(bits)}')"
             case "date part", (Constant(str(name)), _):
@@ -215,6 +202,16 @@ class PostgreSQL(Renderer):
             case "ends_with", (_, Constant(str(end))):
                 return f"(right({arguments[0]}, {len(end)}) = {arguments[1]})"
         return f"{operation}({', '.join(arguments)})"
+
+    def hashed(self, arguments: list[str], kinds: list[Known]) -> str:
+        """The hash of each part is the key of the next. NULL is hashed as some value: who sorts by it looks further."""
+        key, *parts = arguments
+        for part, kind in zip(parts, kinds, strict=True):
+            if isinstance(kind, Integer):
+                key = f"hashint8extended(coalesce({part}, 0), {key})"
+            else:
+                key = f"hashtextextended(coalesce(CAST({part} AS TEXT), '') COLLATE \"C\", {key})"
+        return key
 
     def arithmetic(self, operation: str, arguments: list[str], node: Apply) -> str:
         """In doubles, or exactly in NUMERIC."""
@@ -260,7 +257,8 @@ class PostgreSQL(Renderer):
             case "+" | "-":
                 return self.once(arguments, lambda left, right: doubles.added(left, operation, right))
             case "*":
-                return self.once(arguments, doubles.multiplied)
+                most = max(map(self.most, node.arguments))
+                return self.once(arguments, lambda left, right: doubles.multiplied(left, right, most))
             case _:
                 return self.once(arguments, doubles.divided)
 
@@ -304,6 +302,9 @@ class PostgreSQL(Renderer):
     def try_cast(self, cast: TryCast) -> str:
         if isinstance(cast.value, Constant) and cast.value.value is None:
             return f"CAST(NULL AS {type_name(cast.kind)})"
+        if (value := self.rounded_within(cast)) is not None:
+            whole = doubles.rounded_up if self.range_of(value)[0] >= 0 else doubles.rounded
+            return f"CAST({self.once([self.term(value)], whole)} AS BIGINT)"
         return try_cast(self.term(cast.value), self.kind_of(cast.value), cast.kind, self.once)
 
     def stored(self, column: Stored) -> str:
@@ -314,11 +315,8 @@ class PostgreSQL(Renderer):
         number = next(self.numbers)
         values = [self.term(value) for value in let.values]
         bound = ", ".join(f"{value} AS _o{number}_{place}" for place, value in enumerate(values))
-        known = self.operands[-1][2] if self.operands else ()
-        ranges = [self.ranges.of(value, self.columns[-1], known) for value in let.values]
-        self.operands.append((f"_o{number}", [self.kind_of(value) for value in let.values], ranges))
-        body = self.term(let.body)
-        self.operands.pop()
+        with self.bound(f"_o{number}", let.values):
+            body = self.term(let.body)
         return f"(SELECT {body} FROM (SELECT {bound} OFFSET 0) AS _b{number})"
 
     def operand(self, operand: Operand) -> str:
@@ -352,12 +350,12 @@ class PostgreSQL(Renderer):
 
     def select(self, select: Select) -> str:
         """Fenced off where a column takes long to compute: the planner would do it wherever the column is read."""
-        self.columns.append(self.ranges.of_columns(select.source))
         self.longest.append(0)
         sql = super().select(select)
-        self.columns.pop()
         is_scan = isinstance(select.source, Table) and select.source.name in self.tables
-        is_long = self.longest.pop() > LONGEST_COLUMN and not select.group_by
+        # With groups or windows it is computed where it stands, and nowhere else.
+        has_own_rows = bool(select.group_by) or any(isinstance(column.value, Over) for column in select.columns)
+        is_long = self.longest.pop() > LONGEST_COLUMN and not has_own_rows
         return f"{sql} OFFSET 0" if is_scan or is_long else sql
 
     def named(self, column: Named) -> str:
@@ -394,10 +392,8 @@ class PostgreSQL(Renderer):
         return f"SELECT number AS {self.quoted(series.name)} FROM {numbers} AS numbers(number)"
 
     def around_rank(self, profile: AroundRank) -> str:
-        self.columns.append({})
-        sql = around_rank(self, profile)
-        self.columns.pop()
-        return sql
+        with self.reading(self.ranges.of_query(profile.values)):
+            return around_rank(self, profile)
 
 
 def _meets_in_a_column(on: Term | None) -> bool:

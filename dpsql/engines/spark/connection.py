@@ -6,6 +6,7 @@ import logging
 import re
 import warnings
 from contextlib import contextmanager
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, cast
 
 from dpsql.engines.spark.catalog import Place, current_place
@@ -38,9 +39,13 @@ SETTINGS = {
     # One old date of one row would make every query fail.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    # Changes no result: rows would be sorted once more, to leave out few of them before they are sent around.
+    "spark.sql.optimizer.windowGroupLimitThreshold": "-1",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }
+RESTART, PAUSE = 60.0, 1.0
+"""Seconds that a question which is paid for waits for a server that went away, and between two tries."""
 PROBES = {
     "try_multiply(try_multiply(id, 4611686018427387904L), 3L) = 0": "it moves constants together",
     "try_add(id + 9223372036854775807L, 1L) IS NULL": "its integers wrap around",
@@ -65,6 +70,25 @@ def own_session(database: object) -> tuple[SparkSession, Place]:
             session, place = given.newSession(), current_place(given)
         _prepare(session)
     return session, place
+
+
+def answers(session: SparkSession) -> bool:
+    try:
+        return len(session.sql("SELECT 1").collect()) == 1
+    except Exception:
+        return False
+
+
+def reached_again(url: str, patience: float) -> tuple[SparkSession, Place]:
+    """Tries for so many seconds: a server that is restarted is back soon."""
+    until = monotonic() + patience
+    while True:
+        try:
+            return own_session(url)
+        except OperationalError:
+            if monotonic() > until:
+                raise
+        sleep(PAUSE)
 
 
 def _without_database(url: str) -> tuple[str, str | None]:

@@ -11,10 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dpsql.engines.duckdb.declared_tables import check_table
+from dpsql.engines.engine import ConnectionLost, run_twice_if_lost
 from dpsql.engines.fetched import columns
 from dpsql.engines.public import Guarantees
 from dpsql.engines.spark.catalog import FORMATS, Place, found_table, table_names
-from dpsql.engines.spark.connection import own_session, quiet
+from dpsql.engines.spark.connection import RESTART, answers, own_session, quiet, reached_again
 from dpsql.engines.spark.render import render
 from dpsql.engines.spark.texts import quoted
 from dpsql.errors import OperationalError, SchemaError
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
 class SparkEngine:
     copied = False
 
-    def __init__(self, session: SparkSession, place: Place, schema: Schema, *, remote: bool) -> None:
+    def __init__(self, session: SparkSession, place: Place, url: str | None, schema: Schema) -> None:
         """Raises SchemaError unless every declared table and column is there, with a type that fits."""
-        self._session, self._remote = session, remote
+        self._session, self._url = session, url
+        self._lost = False
         self._lock = threading.RLock()
         self._places = {
             table.name.lower(): Place(place.catalog, table.place[0] or place.database)
@@ -54,11 +56,13 @@ class SparkEngine:
 
     @classmethod
     def open(cls, database: object, schema: Schema) -> SparkEngine:
+        """Of a URL, the session is made anew where it was lost."""
         session, place = own_session(database)
+        url = database if isinstance(database, str) else None
         try:
-            return cls(session, place, schema, remote=isinstance(database, str))
+            return cls(session, place, url, schema)
         except BaseException:
-            if isinstance(database, str):
+            if url is not None:
                 session.stop()
             raise
 
@@ -75,12 +79,20 @@ class SparkEngine:
 
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
+        with self._lock, quiet():
+            try:
+                self._compare()
+            except OperationalError:
+                if not self._is_lost():
+                    raise
+                self._connect_again(patience=0)
+
+    def _compare(self) -> None:
         try:
-            with self._lock, quiet():
-                now = {
-                    name: found_table(self._session, self._places[name], table.found.name)
-                    for name, table in self._tables.items()
-                }
+            now = {
+                name: found_table(self._session, self._places[name], table.found.name)
+                for name, table in self._tables.items()
+            }
         except Exception:
             problem = OperationalError(
                 "Spark does not answer, or a declared table is gone", hint="look at it with spark-sql; connect again"
@@ -93,19 +105,36 @@ class SparkEngine:
             )
         raise problem
 
+    def _is_lost(self) -> bool:
+        """Whether the session does not answer any more, and another one can be made."""
+        self._lost = self._url is not None and not answers(self._session)
+        return self._lost
+
+    def _connect_again(self, patience: float) -> None:
+        assert self._url is not None
+        self._session, _ = reached_again(self._url, patience)
+        self._compare()
+        self._lost = False
+
     def run(self, sql: str) -> Mapping[str, np.ndarray]:
         with self._lock, quiet():
+            if self._lost:
+                self._connect_again(RESTART)
             try:
                 return _fetched(self._session.sql(sql))
             except KeyboardInterrupt:
                 self._session.interruptAll()
                 raise
+            except Exception:
+                if not self._is_lost():
+                    raise
+        raise ConnectionLost
 
     def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
-        return self.run(sql)
+        return run_twice_if_lost(self.run, sql)
 
     def close(self) -> None:
-        if self._remote:
+        if self._url is not None:
             self._session.stop()
 
 

@@ -14,9 +14,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.tree import Apply, Cast, Constant, Exists, Let, Scalar, Short, TryCast, Wide, With, parts_of
-from dpsql.engines.kinds import kind_of
+from dpsql.engines.ranged import RangedRenderer
 from dpsql.engines.refusals import refused
-from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer
+from dpsql.engines.render import STANDARD, STANDARD_INFIX
 from dpsql.engines.spark import doubles, moments, texts
 from dpsql.engines.spark.around_rank import around_rank
 from dpsql.engines.spark.casts import no_cast, try_cast, type_name
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         AroundRank,
         Fold,
         Kind,
-        Known,
         Operand,
         Ordered,
         Over,
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
         Values,
     )
 
-SHORT = {2: 400, math.inf: 80}
-"""How many characters a value may have that is written as often as it is read: twice at most, or more often."""
+SHORT = {1: math.inf, 2: 400, math.inf: 80}
+"""How many characters a value may have that is written as often as it is read: once, twice, or more often."""
 EMPTY = "''"
 INFIX = {
     **STANDARD_INFIX,
@@ -111,7 +110,7 @@ def render(query: Query, blanks: Mapping[str, int] | None = None, tables: Mappin
     return Spark(blanks, tables).query(query)
 
 
-class Spark(Renderer):
+class Spark(RangedRenderer):
     """`tables`: for each declared table the SELECT that reads its declared columns as they are declared."""
 
     def __init__(self, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> None:
@@ -119,7 +118,6 @@ class Spark(Renderer):
         self.tables = tables or {}
         self.parts: set[str] = set()
         self.numbers = itertools.count()
-        self.operands: list[tuple[str, list[Known]]] = []
 
     # -- names and constants ------------------------------------------------------------------------------------------
 
@@ -168,9 +166,6 @@ class Spark(Renderer):
             return write(*values)
         name = f"_v{next(self.numbers)}"
         return _bound(name, values, write(*(f"{name}.v{place}" for place in range(len(values)))))
-
-    def kind_of(self, value: Term) -> Known:
-        return kind_of(value, self.operands[-1][1] if self.operands else ())
 
     def apply(self, operation: str, arguments: list[str], node: Apply) -> str:
         if (problem := refused("Spark", operation)) is not None:
@@ -278,6 +273,10 @@ class Spark(Renderer):
         value = cast.value
         if isinstance(value, Constant) and value.value is None:
             return f"CAST(NULL AS {type_name(cast.kind)})"
+        if (double := self.rounded_within(cast)) is not None:
+            # The engine's own cast cuts off.
+            raised = doubles.above if self.range_of(double)[0] >= 0 else doubles.away_from_zero
+            return f"CAST({self.once([self.term(double)], raised)} AS BIGINT)"
         if isinstance(cast.kind, Integer) and isinstance(value, Apply) and value.operation in TRIED:
             short = [_in_64_bits(part) for part in value.arguments]
             if all(short):
@@ -292,9 +291,8 @@ class Spark(Renderer):
     def let(self, let: Let) -> str:
         name = f"_o{next(self.numbers)}"
         values = [self.term(value) for value in let.values]
-        self.operands.append((name, [self.kind_of(value) for value in let.values]))
-        body = self.term(let.body)
-        self.operands.pop()
+        with self.bound(name, let.values):
+            body = self.term(let.body)
         if _asks(let):
             # A query cannot stand inside a lambda.
             bound = ", ".join(f"{value} AS v{place}" for place, value in enumerate(values))
@@ -360,7 +358,8 @@ class Spark(Renderer):
         return f"SELECT id AS {self.quoted(series.name)} FROM range(0, {series.count})"
 
     def around_rank(self, profile: AroundRank) -> str:
-        return around_rank(self, profile)
+        with self.reading(self.ranges.of_query(profile.values)):
+            return around_rank(self, profile)
 
 
 def _bound(name: str, values: Sequence[str], body: str) -> str:

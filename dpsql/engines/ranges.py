@@ -1,6 +1,7 @@
 """Between which two numbers a value lies, as far as its tree says: what cannot leave the doubles needs no guard.
 
-A range is a claim about the value itself, wherever the engine evaluates it; NULL and NaN are in every range.
+A range is a claim about the value itself, wherever the engine evaluates it. NULL is in every range; NaN is in those
+that do not end. Ends are doubles, computed as an engine computes: where arithmetic rounds, it does so in order.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from dpsql.engine_sql.tree import (
     TryCast,
     With,
 )
-from dpsql.schema.types import Boolean, Decimal, Integer
+from dpsql.schema.types import Boolean, Decimal, Double, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,6 +68,8 @@ class Ranges:
             case Case(branches, otherwise):
                 found = [self._taken(test, then, columns, operands) for test, then in branches]
                 return _union([*found, self.of(otherwise, columns, operands)])
+            case Cast(inner, Double()) | TryCast(inner, Double()):
+                return self.of(inner, columns, operands)
             case Cast(inner, kind) | TryCast(inner, kind):
                 return _rounded(_within(self.of(inner, columns, operands), _of_kind(kind)))
             case Fold(name, (first, *_)) | Over(Fold(name, (first, *_))) if name in PASSED_ON:
@@ -91,8 +94,8 @@ class Ranges:
             case "-":
                 return found[0][0] - found[1][1], found[0][1] - found[1][0]
             case "*" if all(map(_is_finite, found)):
-                most = magnitude(found[0]) * magnitude(found[1])
-                return -most, most
+                corners = [one * other for one in found[0] for other in found[1]]
+                return min(corners), max(corners)
             case "coalesce":
                 return _union(found)
             case "least" | "greatest":

@@ -1,0 +1,276 @@
+"""Which bounds on a unit's contribution give the least error, as far as noisy ladders tell.
+
+Noise grows with the bounds, and what lies beyond them is lost. With r rows of a unit in each of g groups, values
+clipped at c, and so many groups in the answer,
+
+    error^2  =  (noise at r, g and c)^2  +  (what is lost, in an average group)^2.
+
+The ladders say how many units have so many rows, so many groups, so large values, with noise: nothing here touches
+anybody, and whatever is chosen is private. docs/proofs/found_bounds.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.float64]
+
+Kind: TypeAlias = Literal["units", "rows", "sum", "mean", "rank"]
+NEXT_TO_SEEN = 2.0
+"""Beside a step that is surely filled, one of so many standard deviations of noise counts as filled too."""
+TAIL, TAIL_BEGINS = 2, 4.0
+"""So many steps a tail goes on unseen, if it was last seen with less than so many times what is surely seen."""
+MOST_TRIED = 40
+"""So many of the best bounds are named, in case that some cannot be had."""
+TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Noisy numbers of units, each on the first step that is not below what it has."""
+
+    steps: tuple[float, ...]
+    counts: tuple[float, ...]
+    noise: float
+    """Its standard deviation."""
+    sure: float
+    """A count above this is more than noise, among all of them."""
+
+    @property
+    def seen(self) -> Numbers:
+        """The counts up to the last step that is not empty, as far as can be told; nothing beyond it."""
+        counts = np.maximum(np.array(self.counts), 0.0)
+        filled = np.flatnonzero(counts > self.sure)
+        if not len(filled):
+            return np.zeros(len(counts))
+        last = int(filled[-1])
+        while last + 1 < len(counts) and counts[last + 1] > NEXT_TO_SEEN * self.noise:
+            last += 1
+        # A tail does not end where it is lost in the noise: it goes on a little, falling at least by half. One that was
+        # far above the noise and is gone on the next step has ended.
+        more = TAIL if counts[last] < TAIL_BEGINS * self.sure else 0
+        for step in range(last + 1, min(last + 1 + more, len(counts))):
+            counts[step] = min(counts[step], counts[step - 1] / 2)
+        return np.where(np.arange(len(counts)) <= last + more, counts, 0.0)
+
+    @property
+    def middles(self) -> Numbers:
+        """What stands on a step has about the middle of what the step is for."""
+        steps = np.array(self.steps)
+        return (steps + np.concatenate(([0.0], steps[:-1]))) / 2
+
+    def kept(self, most: float) -> float:
+        """What units have on average, if no more than `most` counts."""
+        seen = self.seen
+        return float(seen @ np.minimum(self.middles, most) / seen.sum()) if seen.any() else 1.0
+
+    def excess(self, power: int) -> Numbers:
+        """For each step what all units have beyond it."""
+        steps, middles = np.array(self.steps) ** power, self.middles**power
+        beyond: Numbers = np.maximum(middles[None, :] - steps[:, None], 0.0) @ self.seen
+        return beyond
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The ladders of values above and below the origin; None where there can be none."""
+
+    above: Ladder | None
+    below: Ladder | None
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A column that is asked for.
+
+    units, rows  how many there are            mean, rank  over as many rows as count
+    sum          of values
+    """
+
+    kind: Kind
+    noise: float
+    """The standard deviation at the widest clip and the bounds at hand; of a mean that of the sum above it."""
+    value: int = 0
+    """Which of the values it is about, for sums and means."""
+    power: int = 1
+    importance: float = 1.0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is known besides the ladders."""
+
+    groups: int
+    rows: int
+    """The bounds at hand: for these the noises of wishes are, and they hold where no others are found."""
+    all_groups: int | None
+    """How many groups the answer has, where that is known."""
+    threshold: int | None
+    """How many units a group needs to be shown."""
+    falloff: int
+    """1 where noise grows with the root of the groups, 2 where it grows with their number."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    rows: int | None
+    groups: int | None
+    clips: tuple[tuple[int | None, int | None], ...]
+    """For each value its step below and above the origin; None for none at all on that side."""
+
+
+def best_bounds(
+    rows: Ladder | None, groups: Ladder | None, values: Sequence[Sides], wishes: Sequence[Wish], setting: Setting
+) -> list[Bounds]:
+    """The least geometric mean of the columns' errors first."""
+    tried = product(
+        rows.steps if rows else (float(setting.rows),), groups.steps if groups else (float(setting.groups),)
+    )
+    found: list[tuple[float, Bounds]] = []
+    for most_rows, most_groups in tried:
+        scene = _Scene(rows, groups, values, setting, most_rows, most_groups)
+        clips = tuple(_clip(scene, sides, number, wishes) for number, sides in enumerate(values))
+        error = sum(wish.importance * np.log(scene.error(wish, clips) + TINY) for wish in wishes)
+        bounds = Bounds(int(most_rows) if rows else None, int(most_groups) if groups else None, clips)
+        found.append((float(error), bounds))
+    found.sort(key=lambda pair: pair[0])
+    return [bounds for _, bounds in found[:MOST_TRIED]]
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """Everything at one bound on rows and groups."""
+
+    rows: Ladder | None
+    groups: Ladder | None
+    values: Sequence[Sides]
+    setting: Setting
+    most_rows: float
+    most_groups: float
+
+    @property
+    def units(self) -> float:
+        ladders = [self.rows, self.groups, *(side for both in self.values for side in (both.above, both.below))]
+        return max(1.0, *(float(sum(one.counts)) for one in ladders if one is not None))
+
+    @property
+    def answers(self) -> float:
+        """About how many groups hold people."""
+        reached = max(1.0, self.units * (self.groups.kept(np.inf) if self.groups else 1.0))
+        if self.setting.all_groups is not None:
+            return min(float(max(1, self.setting.all_groups)), reached)
+        # Between one group and as many as can be shown.
+        return max(1.0, math.sqrt(reached / max(1, self.setting.threshold or 1)))
+
+    @property
+    def growth(self) -> float:
+        """Of the noise, beside the bounds at hand."""
+        return self.most_rows / self.setting.rows * self.growth_of_units
+
+    @property
+    def growth_of_units(self) -> float:
+        """The same for a count to which a unit adds one, however many rows it has."""
+        reach = self.most_groups / self.setting.groups
+        return float(reach**0.5 if self.setting.falloff == 1 else reach)
+
+    def per_unit(self, most_rows: float, most_groups: float) -> float:
+        """How many rows of a unit count on average."""
+        shares, rows, groups = _side_by_side(self.rows, self.groups)
+        return float(shares @ (np.minimum(rows, most_rows) * np.minimum(groups, most_groups)))
+
+    @property
+    def part(self) -> float:
+        """Of all rows, those that count."""
+        return self.per_unit(self.most_rows, self.most_groups) / self.per_unit(np.inf, np.inf)
+
+    def error(self, wish: Wish, clips: Sequence[tuple[int | None, int | None]]) -> float:
+        all_rows = self.units * self.per_unit(np.inf, np.inf) / self.answers
+        lost = all_rows * (1 - self.part)
+        if wish.kind == "units":
+            reached = self.units * (self.groups.kept(np.inf) if self.groups else 1.0) / self.answers
+            dropped = 1 - (self.groups.kept(self.most_groups) / self.groups.kept(np.inf) if self.groups else 1.0)
+            return float(np.hypot(wish.noise * self.growth_of_units, reached * dropped))
+        if wish.kind == "rows":
+            return float(np.hypot(wish.noise * self.growth, lost))
+        if wish.kind == "rank":
+            return wish.noise * self.growth / max(all_rows * self.part, 1.0) + 0.1 * (1 - self.part)
+        low, high = clips[wish.value]
+        sides = self.values[wish.value]
+        errors = [
+            self.clip_error(wish, side)[step]
+            for side, step in ((sides.below, low), (sides.above, high))
+            if side is not None and step is not None
+        ]
+        error = float(np.hypot.reduce(errors)) if errors else wish.noise
+        if wish.kind == "mean":
+            # What does not count is a sample of all: a mean over fewer rows is a little off by itself.
+            counted = max(all_rows * self.part, 1.0)
+            return math.hypot(error / counted, self.typical(sides, wish.power) * math.sqrt((1 - self.part) / counted))
+        return float(np.hypot(error, lost * self.typical(sides, wish.power)))
+
+    def clip_error(self, wish: Wish, side: Ladder) -> Numbers:
+        """For each step: the noise, and what is beyond it in an average group; nothing of rows that do not count."""
+        steps = np.array(side.steps) ** wish.power
+        noise = wish.noise * self.growth * steps / steps[-1]
+        beyond = side.excess(wish.power) * self.part * self.likeness / self.answers
+        errors: Numbers = np.hypot(noise, beyond)
+        return errors
+
+    @property
+    def likeness(self) -> float:
+        """A unit's values are neither all alike nor all different: as if the root of their number were as large."""
+        return math.sqrt(self.per_unit(self.most_rows, self.most_groups))
+
+    def typical(self, sides: Sides, power: int) -> float:
+        """The size of a value."""
+        sizes = [
+            (float(side.seen @ side.middles**power), float(side.seen.sum()))
+            for side in (sides.above, sides.below)
+            if side is not None
+        ]
+        units = sum(number for _, number in sizes)
+        return sum(total for total, _ in sizes) / units if units else 0.0
+
+
+def _side_by_side(rows: Ladder | None, groups: Ladder | None) -> tuple[Numbers, Numbers, Numbers]:
+    """Units as shares of all, with their rows in a group and their groups: who has more of one has more of the other.
+
+    The ladders are counted apart, so how they belong together is not known; people who come often come to many places.
+    """
+    sides = [_shares(ladder) for ladder in (rows, groups)]
+    cuts = np.unique(np.concatenate([[0.0], *(np.cumsum(shares) for shares, _ in sides)]).clip(0, 1))
+    middles = (cuts[1:] + cuts[:-1]) / 2
+    found = [sizes[np.searchsorted(np.cumsum(shares)[:-1], middles)] for shares, sizes in sides]
+    return np.diff(cuts), found[0], found[1]
+
+
+def _shares(ladder: Ladder | None) -> tuple[Numbers, Numbers]:
+    if ladder is None or not ladder.seen.any():
+        return np.ones(1), np.ones(1)
+    return ladder.seen / ladder.seen.sum(), ladder.middles
+
+
+def _clip(scene: _Scene, sides: Sides, number: int, wishes: Sequence[Wish]) -> tuple[int | None, int | None]:
+    """Each side for itself. Where no value is seen at all, there is no better bound than the limit."""
+    about = [wish for wish in wishes if wish.value == number and wish.kind in ("sum", "mean")]
+    found = [_step(scene, side, about) for side in (sides.below, sides.above)]
+    if all(step is None for step in found):
+        found = [None if side is None else len(side.steps) - 1 for side in (sides.below, sides.above)]
+    return found[0], found[1]
+
+
+def _step(scene: _Scene, side: Ladder | None, wishes: Sequence[Wish]) -> int | None:
+    if side is None or not side.seen.any():
+        return None
+    logs = [wish.importance * np.log(scene.clip_error(wish, side) + TINY) for wish in wishes]
+    return int(np.argmin(np.sum(logs, axis=0)))

@@ -1,0 +1,216 @@
+"""A server that goes away while a question is asked: the charge stands, the error is sealed, the next question works.
+
+The server is a PostgreSQL of this file's own. What is asked waits as long as a row of a table says, so that it can be
+met while it runs.
+"""
+
+from __future__ import annotations
+
+import runpy
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpsql
+
+psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed; pip install dpsql[postgres]")
+SCHEMA: dict[str, Any] = {
+    "dataset": "clinic",
+    "tables": {
+        "people": {"unit": "id", "columns": {"id": "integer"}},
+        "slow": {"unit": "id", "view": "trusted", "columns": {"id": "integer"}},
+    },
+}
+DATABASE = """
+    CREATE TABLE people (id BIGINT);
+    INSERT INTO people SELECT generate_series(1, 50);
+    CREATE TABLE delay (seconds DOUBLE PRECISION);
+    INSERT INTO delay VALUES (0);
+    CREATE VIEW slow AS SELECT id FROM people, (SELECT pg_sleep(seconds) FROM delay) AS slept;
+    CREATE ROLE reader LOGIN;
+    GRANT SELECT ON people, slow TO reader;
+"""
+SLOWLY, QUICKLY = "SELECT COUNT(*) FROM slow", "SELECT COUNT(*) FROM people"
+ASLEEP = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+
+
+class Server:
+    def __init__(self, url: str, control: Callable[..., None]) -> None:
+        self.url, self.control = url, control
+        self.ask(DATABASE)
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            cursor = connection.execute(sql)
+            return cursor.fetchall() if cursor.description else []
+
+    def delay(self, seconds: float) -> None:
+        self.ask(f"UPDATE delay SET seconds = {seconds}")
+
+    def connect(self, options: str = "", **others: Any) -> dpsql.Connection:
+        url = f"{self.url}&options={options}" if options else self.url
+        return dpsql.connect(
+            url.replace("owner@", "reader@"), schema=SCHEMA, epsilon=10, query_epsilon=1, ledger=":memory:", **others
+        )
+
+    def asleep(self) -> int:
+        """The server's process that runs a question, once there is one."""
+        while not (found := self.ask(ASLEEP)):
+            time.sleep(0.02)
+        return int(found[0][0])
+
+    def end(self, process: int) -> None:
+        self.ask(f"SELECT pg_terminate_backend({process}, 10000)")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Server]:
+    names = runpy.run_path(str(Path(__file__).parent / "postgresql_cluster.py"))
+    if (reason := names["missing"]()) is not None:
+        pytest.skip(reason)
+    with names["restartable_cluster"]() as (url, control):
+        yield Server(url, control)
+
+
+@pytest.fixture
+def server(cluster: Server) -> Server:
+    cluster.delay(0)
+    return cluster
+
+
+def meanwhile(connection: dpsql.Connection, sql: str) -> Future[list[tuple[Any, ...]]]:
+    """Its rows, asked by another thread."""
+    pool = ThreadPoolExecutor(1)
+    asked = pool.submit(lambda: connection.execute(sql).fetchall())
+    pool.shutdown(wait=False)
+    return asked
+
+
+def states(connection: dpsql.Connection) -> list[str]:
+    return [entry.state for entry in connection.session.environment.ledger.history()][1:]
+
+
+def test_a_connection_that_is_lost_is_made_anew_and_the_question_answered(server: Server) -> None:
+    server.delay(600)
+    with server.connect() as connection:
+        asked = meanwhile(connection, SLOWLY)
+        process = server.asleep()
+        server.delay(0)
+        server.end(process)
+        assert abs(asked.result(60)[0][0] - 50) < 40
+        assert states(connection) == ["charged", "released"]
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_server_that_is_restarted_is_waited_for(server: Server, mode: str) -> None:
+    """An immediate restart is what a crash looks like."""
+    server.delay(600)
+    with server.connect() as connection:
+        asked = meanwhile(connection, SLOWLY)
+        server.asleep()
+        server.control("-m", mode, "stop")
+        # Before the question gets there: it is asked again as soon as it can be.
+        server.control("-o", "-c port=5433", "start")
+        server.url, url = f"{server.url}&port=5433", server.url
+        server.delay(0)
+        server.url = url
+        server.control("-m", "fast", "restart")
+        assert abs(asked.result(60)[0][0] - 50) < 40
+        assert states(connection) == ["charged", "released"]
+
+
+def test_what_ends_the_server_twice_may_be_a_row(server: Server) -> None:
+    """So it is a failure like any other, in the same words, and suspends; the connection is as good as new."""
+    server.delay(600)
+    with server.connect() as connection:
+        asked = meanwhile(connection, SLOWLY)
+        first = server.asleep()
+        server.end(first)
+        second = server.asleep()
+        assert second != first
+        server.end(second)
+        with pytest.raises(dpsql.SealedExecutionError, match="could not run the query; the charge stands") as caught:
+            asked.result(60)
+        assert caught.value.__cause__ is caught.value.__context__ is None
+        assert "terminat" not in str(caught.value)
+        assert states(connection) == ["charged", "suspended"]
+        with pytest.raises(dpsql.AccountSuspended):
+            connection.execute(QUICKLY)
+        connection.session.resume()
+        assert connection.execute(QUICKLY).fetchall()
+
+
+def test_a_time_limit_is_a_failure_like_any_other(server: Server) -> None:
+    """A row may have made it slow."""
+    server.delay(600)
+    with server.connect("-cstatement_timeout%3D500", on_failure="warn") as connection:
+        with pytest.raises(dpsql.SealedExecutionError, match="could not run the query; the charge stands") as caught:
+            connection.execute(SLOWLY)
+        assert "timeout" not in str(caught.value)
+        assert states(connection) == ["charged", "failed"]
+        assert connection.execute(QUICKLY).fetchall()
+
+
+def test_a_connection_that_was_lost_in_between_is_not_noticed(server: Server) -> None:
+    with server.connect() as connection:
+        connection.execute(QUICKLY)
+        server.control("-m", "fast", "restart")
+        connection.execute(QUICKLY, fresh=True)
+        assert states(connection) == ["charged", "released"] * 2
+
+
+def test_a_server_that_is_gone_costs_nothing(server: Server) -> None:
+    with server.connect() as connection:
+        server.control("-m", "fast", "stop")
+        try:
+            with pytest.raises(dpsql.OperationalError, match="PostgreSQL cannot be reached") as caught:
+                connection.execute(QUICKLY)
+            assert caught.value.hint
+        finally:
+            server.control("start")
+        assert states(connection) == []
+        assert connection.execute(QUICKLY).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("change", "back"),
+    [
+        ("REVOKE SELECT ON people FROM reader", "GRANT SELECT ON people TO reader"),
+        ("REVOKE SELECT ON slow FROM reader", "GRANT SELECT ON slow TO reader"),
+        ("ALTER TABLE people RENAME TO persons", "ALTER TABLE persons RENAME TO people"),
+    ],
+)
+def test_what_may_not_be_read_any_more_costs_nothing(server: Server, change: str, back: str) -> None:
+    with server.connect() as connection:
+        server.ask(change)
+        try:
+            with pytest.raises(dpsql.OperationalError, match="is gone, or may not be read any more") as caught:
+                connection.execute(QUICKLY)
+            assert "connect again" in str(caught.value)
+        finally:
+            server.ask(back)
+        assert states(connection) == []
+        assert connection.execute(QUICKLY).fetchall()
+
+
+def test_a_table_cannot_be_dropped_under_a_question(server: Server) -> None:
+    """Whoever drops it waits until the question is answered."""
+    server.ask("CREATE TABLE guests (id BIGINT); INSERT INTO guests VALUES (1); GRANT SELECT ON guests TO reader")
+    server.delay(1)
+    schema = SCHEMA | {"tables": SCHEMA["tables"] | {"guests": {"unit": "id", "columns": {"id": "integer"}}}}
+    url = server.url.replace("owner@", "reader@")
+    with dpsql.connect(url, schema=schema, epsilon=10, query_epsilon=1, ledger=":memory:") as connection:
+        asked = meanwhile(connection, SLOWLY)
+        server.asleep()
+        dropping = threading.Thread(target=server.ask, args=["DROP TABLE guests"])
+        dropping.start()
+        asked.result(60)
+        dropping.join(60)
+        assert states(connection) == ["charged", "released"]
+        with pytest.raises(dpsql.OperationalError, match="is gone"):
+            connection.execute(QUICKLY)
