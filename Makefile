@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup engines demo test test-engines certify test-long check format bench schemas reference docs screenshots plots clean
+.PHONY: help setup engines demo test test-engines certify test-long check format bench bench-peers schemas reference docs screenshots plots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -61,10 +61,21 @@ format: setup  ## sort imports and format the code
 	@$(BIN)/ruff check --quiet --select I --fix
 	@$(BIN)/ruff format --quiet
 
-bench: setup  ## run every benchmark; fails if one of them missed its goal
-	@failed=; for file in benchmarks/bench_*.py; do \
-		echo "== $$file"; $(BIN)/python $$file || failed="$$failed $$file"; \
-	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+# What each printed is kept under build/bench, and benchmarks/RESULTS.md is made of it.
+BENCH = mkdir -p build/bench; echo "== $(1)"; \
+	{ $(BIN)/python -W ignore $(1) || touch build/bench/.failed; } | tee build/bench/$$(basename $(1) .py).txt
+
+bench: setup  ## run every benchmark and write benchmarks/RESULTS.md; fails if one of them missed its goal
+	@rm -f build/bench/.failed
+	@for file in benchmarks/bench_*.py; do $(call BENCH,$$file); done
+	@$(BIN)/python benchmarks/write_results.py
+	@! rm build/bench/.failed 2>/dev/null || { echo "a goal was missed: see MISSED above"; exit 1; }
+
+bench-peers: setup  ## the same question to SmartNoise SQL, Qrlew, PipelineDP and OpenDP, each installed under build/peers
+	@rm -f build/bench/.failed
+	@$(call BENCH,benchmarks/compare_peers.py)
+	@$(BIN)/python benchmarks/write_results.py
+	@! rm build/bench/.failed 2>/dev/null || { echo "a goal was missed: see MISSED above"; exit 1; }
 
 schemas: setup  ## rewrite the JSON Schema that editors use
 	@$(BIN)/python -m dpsql.schema.export schemas/dpsql.schema.json

@@ -425,7 +425,7 @@ class Cursor:
     @property
     def notes(self) -> tuple[str, ...]:
         """What bounding left out, how rows were chosen, which columns are mostly noise."""
-        return self.result.notes
+        return () if self._listing is not None else (self._explanation or self.result).notes
 
     def df(self) -> pd.DataFrame:
         return self.result.df() if self._listing is None else self._listing.df()
@@ -483,6 +483,10 @@ class Cursor:
     def _session(self) -> Session:
         if self._closed:
             raise errors.InterfaceError("the cursor is closed", hint="ask the connection for another")
+        if self.connection._session is None:
+            raise errors.InterfaceError(
+                "the connection is closed", hint="read answers before it is closed, with df() or fetchall()"
+            )
         return self.connection.session
 
     def _rows(self) -> list[tuple[Any, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,9 +12,11 @@ from dpsql.aggregates.readable import quantum_of, readable_measure, readable_sta
 from dpsql.aggregates.statistic import Matched
 from dpsql.display.card import card, code, facts, figures, folded, grid
 from dpsql.display.numbers import significant
+from dpsql.expressions.readable import readable
 from dpsql.intervals import for_all, half_width
 from dpsql.pipeline.allocate import SEEKING
 from dpsql.pipeline.counted_reports import CountedReports
+from dpsql.pipeline.reconcile_totals import levels_noises
 from dpsql.pipeline.seeking import readable_clipped
 from dpsql.result import LEVEL
 
@@ -22,8 +25,9 @@ if TYPE_CHECKING:
 
     from dpsql.accounting.privacy_loss import Cost
     from dpsql.aggregates.estimate import Linear
+    from dpsql.aggregates.release import Bounded, Level
+    from dpsql.mechanisms.additive import Place
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
-    from dpsql.pipeline.candidates import NoisyMeasure
     from dpsql.pipeline.plan_query import Output
     from dpsql.pipeline.seeking import Seeking
     from dpsql.relation.reports import Reports
@@ -44,11 +48,21 @@ class ExplainedMeasure:
     linf: int
     mechanism: str
     std: float
+    """Infinite where groups are measured for their totals alone, and not shown themselves."""
     quantum: float
     """What one unit of the column is worth."""
-    place: tuple[int, int] | None
+    place: Place | None
     """A bundle of measures whose values exclude each other, and its case there: all cases together move no further than
     one of them alone."""
+
+
+@dataclass(frozen=True)
+class ExplainedTotal:
+    """Groups by some of the keys: sums over the finest groups, shown or not, with noise of their own."""
+
+    keys: tuple[str, ...]
+    measures: tuple[ExplainedMeasure, ...]
+    threshold: int | None
 
 
 @dataclass(frozen=True)
@@ -89,6 +103,8 @@ class ExplainedRelease:
     reads: tuple[int, ...]
     """The releases (from 0) whose answers it reads: they run first."""
     measures: tuple[ExplainedMeasure, ...]
+    totals: tuple[ExplainedTotal, ...]
+    """ROLLUP, CUBE, GROUPING SETS: what is measured beside the finest groups, or instead of them."""
     statistics: tuple[ExplainedStatistic, ...]
     tests: tuple[ExplainedTest, ...]
     found: tuple[str, ...] = ()
@@ -187,6 +203,8 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     if output.estimate is None or output.release is None:
         return ExplainedColumn(output.name, None, "")
     release = calibrated.releases[output.release]
+    if release.planned.release.levels:
+        return ExplainedColumn(output.name, None, _by_level(output.estimate, release))
     domain = release.planned.release.domain
     rows = domain.size if output.chosen and domain is not None else 1
     width = half_width(output.estimate, release.noises, for_all(LEVEL, rows))
@@ -198,6 +216,21 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
         note = f"more than ± {width:.4g} at 95 %, since rows are chosen by their noise: see intervals()"
         return ExplainedColumn(output.name, None, note)
     return ExplainedColumn(output.name, width, "for all groups at once" if rows > 1 else "")
+
+
+def _by_level(estimate: Linear | Ratio, release: CalibratedRelease) -> str:
+    """Each level has an error of its own; where levels are made to agree, it can only be less."""
+    widths = [half_width(estimate, noises, LEVEL) for noises in levels_noises(release)]
+    if None in widths:
+        return "its error depends on the answer: see intervals()"
+    plan = release.planned.release
+    kept = [[readable(plan.aggregate.keys[key]) for key in level.kept] for level in plan.levels]
+    known = (significant(width) for width in widths if width is not None)
+    parts = (
+        f"± {width} by {', '.join(keys)}" if keys else f"± {width} in all"
+        for width, keys in zip(known, kept, strict=True)
+    )
+    return f"at 95 % at most {'; '.join(parts)}"
 
 
 def _note(estimate: Linear | Ratio, release: CalibratedRelease) -> str:
@@ -222,7 +255,8 @@ def _release(release: CalibratedRelease) -> ExplainedRelease:
         pairs=any(isinstance(drawn.statistic, Matched) for drawn in plan.statistics),
         epsilon=float(release.epsilon),
         reads=tuple(sorted({number for part in release.planned.adaptive for number in part.releases})),
-        measures=tuple(_measure(measure, plan.rows) for measure in release.measures),
+        measures=tuple(_measure(bounded, release, plan.rows) for bounded in plan.measures),
+        totals=tuple(_total(level, release) for level in plan.levels if len(level.kept) < len(plan.keys)),
         statistics=tuple(
             ExplainedStatistic(drawn.column, readable_statistic(drawn.statistic), draw.name, draw.note)
             for drawn, draw in release.statistics
@@ -238,8 +272,17 @@ def _found(seeking: Seeking) -> Iterator[str]:
         yield f"where to clip {readable_clipped(value)} within {float(low):g} to {float(high):g}"
 
 
-def _measure(measure: NoisyMeasure, rows: int) -> ExplainedMeasure:
-    bounded = measure.bounded
+def _total(level: Level, release: CalibratedRelease) -> ExplainedTotal:
+    plan = release.planned.release
+    keys = tuple(readable(plan.aggregate.keys[key]) for key in level.kept)
+    thresholds = (release.thresholds.get(part.column) for part in level.measures)
+    threshold = next((least for least in thresholds if least is not None), None)
+    return ExplainedTotal(keys, tuple(_measure(part, release, plan.rows) for part in level.measures), threshold)
+
+
+def _measure(bounded: Bounded, release: CalibratedRelease, rows: int) -> ExplainedMeasure:
+    noises = {measure.bounded.column: measure for measure in release.measures}
+    measure = noises.get(bounded.column)
     return ExplainedMeasure(
         column=bounded.column,
         what=readable_measure(bounded.measure),
@@ -247,8 +290,8 @@ def _measure(measure: NoisyMeasure, rows: int) -> ExplainedMeasure:
         l1=bounded.l1,
         l2=bounded.l2,
         linf=bounded.linf,
-        mechanism=measure.noise.name,
-        std=measure.std,
+        mechanism="" if measure is None else measure.noise.name,
+        std=math.inf if measure is None else measure.std,
         quantum=float(quantum_of(bounded.measure, rows)),
         place=bounded.place,
     )
@@ -286,11 +329,12 @@ def _release_lines(release: ExplainedRelease) -> Iterator[str]:
     for name, fact in _release_facts(release):
         yield f"{name:<10} {fact}"
     for measure in release.measures if not release.found else ():
+        noise = f"the noise's standard deviation is {significant(measure.std * measure.quantum)}"
         yield (
             f"measure    {measure.what}: one unit moves it by "
             f"{significant(measure.linf * measure.quantum, 6)} in a group, "
-            f"{significant(measure.l1 * measure.quantum, 6)} in all; the noise's standard deviation is "
-            f"{significant(measure.std * measure.quantum)}"
+            f"{significant(measure.l1 * measure.quantum, 6)} in all; "
+            f"{noise if measure.mechanism else 'not shown, but summed'}"
         )
     yield f"sql        {release.sql}"
 
@@ -327,6 +371,12 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
         where = " in a group" if release.keys else ""
         together = f"of a unit at most {release.max_rows_per_group} in all of them{where}"
         yield "exclusive", f"{columns} columns, of which a row counts in one: each has the noise of one, and {together}"
+    for total in release.totals:
+        by = f"by {', '.join(total.keys)}" if total.keys else "of all groups"
+        deviations = ", ".join(significant(measure.std * measure.quantum) for measure in total.measures)
+        least = "" if total.threshold is None else f"; shown from {total.threshold:,} units on"
+        hidden = "" if release.public_keys else ", groups that are not shown included"
+        yield "total", f"{by}: measured{hidden}; the noise's standard deviations are {deviations}{least}"
     for statistic in release.statistics:
         yield "statistic", f"{statistic.what} by {statistic.mechanism}: {statistic.note}"
     for test in release.tests:

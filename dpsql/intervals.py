@@ -21,7 +21,7 @@ from dpsql.mechanisms.noise import Noise
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-NoisyColumns: TypeAlias = Mapping[str, tuple[Noise, int]]
+NoisyColumns: TypeAlias = Mapping[str, tuple[Noise | spread.Combined, int]]
 """By measure its noise, and how many of the column's units one step of the noise is."""
 
 GRID = 1.01
@@ -105,7 +105,7 @@ def _linear(linear: Linear, noises: NoisyColumns, level: float) -> float:
     largest = max((weight * noise.std for weight, noise in terms), default=0.0)
     if not largest:
         return 0.0
-    if len(terms) == 1:
+    if len(terms) == 1 and not isinstance(terms[0][1], spread.Combined):
         return spread.half_width(terms, level)
     scale = max(weight for weight, _ in terms)
     return scale * _normalised(tuple((_up(weight / scale), noise) for weight, noise in terms), level)
@@ -116,7 +116,7 @@ def _up(weight: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _normalised(terms: tuple[tuple[float, Noise], ...], level: float) -> float:
+def _normalised(terms: tuple[tuple[float, Noise | spread.Combined], ...], level: float) -> float:
     return spread.half_width(terms, level)
 
 

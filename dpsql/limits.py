@@ -36,5 +36,9 @@ MOST_RELEASES = 100
 """Different aggregations over people."""
 MOST_PUBLIC_GROUPS = 1_000_000
 """Groups that are listed in advance."""
+MOST_KEPT_PLANS = 128
+"""Questions of a session that need not be planned again."""
+LONGEST_KEPT_QUERY = 10_000
+"""Characters of such a question, with its parameters."""
 LONGEST_ENGINE_SQL = 10_000_000
 """Characters of what is written for the engine: declared lists of values are a part of it."""

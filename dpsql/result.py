@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dpsql.aggregates.release import LEVEL as TOTALS
 from dpsql.display import numbers
 from dpsql.display.table import MOST_ROWS, Cell, table
 from dpsql.engines.cells import plain_numbers
@@ -79,22 +80,27 @@ class ResultColumn:
     estimate: Estimate | None
     noises: NoisyColumns = field(repr=False)
     hidden: Mapping[str, int]
-    """Where a row keeps the measures that this column's error depends on."""
+    """Where a row keeps the measures that this column's error depends on, and of which level of totals it is."""
     is_key: bool | None = None
     """Whether it is made of keys alone; None where that is not known."""
     chosen_from: int = 1
     """Where rows were chosen by their noise, so many there were: intervals hold for all of them at once."""
+    levels: tuple[NoisyColumns, ...] = field(default=(), repr=False)
+    """The noise in each level, where groups and totals stand below each other."""
 
     @property
     def half_width(self) -> float | None:
         """+- at 95 %, where it is the same for all rows."""
+        if self.levels:
+            return None
         return half_width(self.estimate, self.noises, for_all(LEVEL, self.chosen_from))
 
     def interval(self, row: tuple[Any, ...], value: Any, level: float) -> tuple[float, float] | None:
         if self.estimate is None or value is None:
             return None
         measures = {name: row[position] for name, position in self.hidden.items()}
-        return interval(self.estimate, float(value), measures, self.noises, for_all(level, self.chosen_from))
+        noises = self.levels[row[self.hidden[TOTALS]]] if self.levels else self.noises
+        return interval(self.estimate, float(value), measures, noises, for_all(level, self.chosen_from))
 
 
 @dataclass(frozen=True)

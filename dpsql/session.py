@@ -153,7 +153,8 @@ class Session:
         if not isinstance(sql, str):
             raise ProgrammingError(f"a query is a text, not {type(sql).__name__}")
         for name in options.keys() - OPTIONS:
-            raise ProgrammingError(f"there is no option {name}=", hint=did_you_mean(name, OPTIONS))
+            hint = "write epsilon= for what one question costs" if name == "budget" else did_you_mean(name, OPTIONS)
+            raise ProgrammingError(f"there is no option {name}=", hint=hint)
         given = {name: value for name, value in options.items() if value is not None}
         if "accuracy" in given and "epsilon" in given:
             raise ProgrammingError(
@@ -184,7 +185,7 @@ class Session:
 
     @property
     def _default_epsilon(self) -> Fraction:
-        return self.query_epsilon or self.budget.filter.currency.epsilon_of(DEFAULT_SHARE)
+        return self.query_epsilon or self.environment.ledger.account.filter.currency.epsilon_of(DEFAULT_SHARE)
 
     @property
     def budget(self) -> Budget:
@@ -252,7 +253,7 @@ def parameter_values(parameters: object) -> dict[str, object] | tuple[object, ..
     if isinstance(parameters, str | bytes | dict) or not hasattr(parameters, "__iter__"):
         raise InterfaceError(
             f"parameters are a list or tuple of values, or a dict, not {type(parameters).__name__}",
-            hint='write execute("... ?", [10]), or execute("... $low", {"low": 10})',
+            hint='write execute("... ?", [10]), or execute("... $low", {"low": 10}); a cost has its name: epsilon=0.1',
         )
     return tuple(map(_listed, parameters))
 

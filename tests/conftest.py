@@ -7,6 +7,8 @@ made from the declared schema alone, so a new case file needs no code.
 from __future__ import annotations
 
 import copy
+import gc
+import os
 import random
 import runpy
 import sys
@@ -30,8 +32,25 @@ from dpsql.relation.relation import Relation
 
 CASES = Path(__file__).parent / "cases"
 
+# Many tests start processes of their own: what one of them has compiled the next one finds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 CASE_FILES = case_files()
+
+
+def pytest_sessionstart() -> None:
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: half a million objects that no garbage collection has to look at again."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

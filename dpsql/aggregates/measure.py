@@ -1,8 +1,8 @@
 """Measures: the integers that are counted or summed over people, and get noise.
 
-A measure knows three things. What the engine computes for one unit in one group (`partial`), what of that may count
-when a unit may bring at most `rows` rows to a group (`bounded`), and how large that can be (`linf`). The proof is in
-docs/proofs/bounding.md.
+A measure knows three things. What the engine computes of a column of values for one unit in one group (`partial`), what
+of that may count when a unit may bring at most `rows` rows to a group (`bounded`), and how large that can be (`linf`).
+The proof is in docs/proofs/bounding.md.
 
     COUNT(*)      n rows              ->  min(n, rows)                                 <= rows
     SUM(x)        n values, sum S     ->  S if n <= rows else S * rows / n, rounded    <= rows * max(|low|, |high|)
@@ -13,25 +13,25 @@ docs/proofs/bounding.md.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.engine_sql.build import WIDE, apply, count, integer, test, total, when, wide
 from dpsql.engine_sql.tree import Field, Named
 from dpsql.expressions.fixed_point import in_fixed_point
-from dpsql.schema.types import Integer
+from dpsql.expressions.tree import Column
+from dpsql.schema.types import Decimal, Double, Integer
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from dpsql.engine_sql.tree import Term
-    from dpsql.expressions.tree import Expression
+    from dpsql.expressions.tree import Expression, Known
 
 
 @dataclass(frozen=True)
 class CountUnits:
     """How many units a group has."""
 
-    def partial(self, name: str) -> list[Named]:
+    def partial(self, name: str, values: str) -> list[Named]:
         return []
 
     def bounded(self, name: str, rows: int) -> Term:
@@ -50,8 +50,8 @@ class CountUnitsWith:
     def input(self, argument: Term) -> Term:
         return argument
 
-    def partial(self, name: str) -> list[Named]:
-        return [Named(count(Field(name)), name)]
+    def partial(self, name: str, values: str) -> list[Named]:
+        return [Named(count(Field(values)), name)]
 
     def bounded(self, name: str, rows: int) -> Term:
         return apply("least", Field(name), integer(1), kind=Integer())
@@ -87,7 +87,7 @@ class CountRows(_Count):
 
     most: int | None = None
 
-    def partial(self, name: str) -> list[Named]:
+    def partial(self, name: str, values: str) -> list[Named]:
         return [Named(count(), name)]
 
     def reach(self, rows: int) -> tuple[int, int]:
@@ -104,8 +104,8 @@ class CountValues(_Count):
     def input(self, argument: Term) -> Term:
         return argument
 
-    def partial(self, name: str) -> list[Named]:
-        return [Named(count(Field(name)), name)]
+    def partial(self, name: str, values: str) -> list[Named]:
+        return [Named(count(Field(values)), name)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,14 +127,36 @@ class SumValues:
     def input(self, argument: Term) -> Term:
         """One row's value as a whole number of quanta; NULL, NaN and infinity are no values."""
         fixed_point = in_fixed_point(argument, self.argument.type, self.quantum, self.low, self.high)
-        if self.null_is_zero:
-            fixed_point = apply("coalesce", fixed_point, integer(0), kind=Integer())
-        return apply("-", fixed_point, integer(self.centre), kind=Integer()) if self.centre else fixed_point
+        return apply("coalesce", fixed_point, integer(0), kind=Integer()) if self.null_is_zero else fixed_point
 
-    def partial(self, name: str) -> list[Named]:
+    def centred(self, argument: Term) -> Term:
+        """The same, counted from the centre."""
+        value = self.input(argument)
+        return apply("-", value, integer(self.centre), kind=Integer()) if self.centre else value
+
+    def sum_centred(self, values: Term) -> Term:
+        """The sum of values that are not counted from the centre yet, as it is if they are: so many centres less."""
+        if not self.centre:
+            return total(values)
+        centres = apply("*", wide(count(values)), integer(self.centre), kind=WIDE)
+        return apply("-", total(values), centres, kind=WIDE)
+
+    def clamps(self, known: Known) -> bool:
+        """Whether the argument is a column that this clamps at least as much as its scan does."""
+        if not isinstance(self.argument, Column) or not isinstance(self.argument.type, Integer | Double | Decimal):
+            return False
+        declared = known[self.argument.name]
+        low, high = (end if isinstance(end, int | Fraction) else None for end in (declared.low, declared.high))
+        return (
+            declared.values is None
+            and (low is None or (self.low + 1) * self.quantum > low)
+            and (high is None or (self.high - 1) * self.quantum < high)
+        )
+
+    def partial(self, name: str, values: str) -> list[Named]:
         return [
-            Named(total(Field(name)), name),
-            Named(count(Field(name)), f"{name}_count"),
+            Named(total(Field(values)), name),
+            Named(count(Field(values)), f"{name}_count"),
         ]
 
     def kept(self, name: str, rows: int) -> Term:
@@ -184,8 +206,8 @@ class UnitsBeyond:
 
     inner: CountRows | CountValues | SumValues
 
-    def partial(self, name: str) -> list[Named]:
-        return self.inner.partial(name)
+    def partial(self, name: str, values: str) -> list[Named]:
+        return self.inner.partial(name, values)
 
     def bounded(self, name: str, rows: int) -> Term:
         if isinstance(self.inner, SumValues):
@@ -226,8 +248,8 @@ class Centred:
         low, high = self.inner.reach(rows)
         return (low, high) if isinstance(self.inner, CountRows) else (min(low, 0), max(high, 0))
 
-    def partial(self, name: str) -> list[Named]:
-        return self.inner.partial(name)
+    def partial(self, name: str, values: str) -> list[Named]:
+        return self.inner.partial(name, values)
 
     def bounded(self, name: str, rows: int) -> Term:
         return self.moved(self.inner.bounded(name, rows), integer(1), rows)
@@ -256,8 +278,8 @@ class OneOf:
     finer: int
     """How many of the column's units are one of the inner measure's."""
 
-    def partial(self, name: str) -> list[Named]:
-        return self.inner.partial(name)
+    def partial(self, name: str, values: str) -> list[Named]:
+        return self.inner.partial(name, values)
 
     def number(self, name: str) -> Term:
         """How many values it has, by its partials."""
@@ -302,9 +324,11 @@ class OverDistinct:
 ByUnit: TypeAlias = CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Centred | UnitsBeyond | OneOf
 """Measures that are sums of what each unit contributes."""
 Measure: TypeAlias = ByUnit | OverDistinct
+Input: TypeAlias = CountUnitsWith | CountValues | SumValues
+"""Those that read a value of every row."""
 
 
-def read_by(measure: ByUnit) -> CountUnitsWith | CountValues | SumValues | None:
+def read_by(measure: ByUnit) -> Input | None:
     """The part of a measure that reads a value of every row, if it does."""
     part = measure.inner if isinstance(measure, UnitsBeyond | Centred | OneOf) else measure
     return part if isinstance(part, CountUnitsWith | CountValues | SumValues) else None

@@ -10,6 +10,7 @@ from dpsql.aggregates.measure import OneOf
 from dpsql.aggregates.statistic import Quantile
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from fractions import Fraction
 
     from dpsql.aggregates.final import Answer
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from dpsql.relation.relation import Aggregate
     from dpsql.schema.types import ColumnType
 
+ROWS_PER_GROUP = 2
+"""Where units have more rows in a group than so many, summing them first leaves that much less to be ranked."""
+
 
 @dataclass(frozen=True)
 class Bounded:
@@ -29,11 +33,14 @@ class Bounded:
     measure: Measure
     l0: int
     linf: int
+    level: int = 0
+    """Of which level of totals it is."""
 
     @property
-    def place(self) -> tuple[int, int] | None:
+    def place(self) -> tuple[tuple[int, int], int] | None:
         """Its bundle and its case there, if its values exclude those of others: these have one bound together."""
-        return (self.measure.bundle, self.measure.case) if isinstance(self.measure, OneOf) else None
+        measure = self.measure
+        return ((self.level, measure.bundle), measure.case) if isinstance(measure, OneOf) else None
 
     @property
     def l1(self) -> int:
@@ -42,6 +49,42 @@ class Bounded:
     @property
     def l2(self) -> float:
         return math.sqrt(self.l0) * self.linf
+
+
+@dataclass(frozen=True)
+class Level:
+    """Groups by some of the keys: ROLLUP, CUBE and GROUPING SETS ask for several. docs/proofs/totals.md.
+
+    What a unit adds to all groups of a level is the sum of what it adds to the finest ones. It may meet in one of them,
+    so a level is bounded as if it were one group.
+    """
+
+    kept: tuple[int, ...]
+    """Which of the keys."""
+    measures: tuple[Bounded, ...]
+    """Those of the finest groups, summed; in the same order."""
+
+
+LEVEL = "_level"
+"""The column that says of which level a row is."""
+
+
+def levels_of(
+    totals: Sequence[tuple[int, ...]], keys: int, measures: tuple[Bounded, ...], groups: int
+) -> tuple[Level, ...]:
+    """Each set of keys once."""
+    found = dict.fromkeys(tuple(sorted(kept)) for kept in totals)
+    return tuple(
+        Level(
+            kept,
+            measures
+            if len(kept) == keys
+            else tuple(
+                Bounded(f"{part.column}_{number}", part.measure, 1, groups * part.linf, number + 1) for part in measures
+            ),
+        )
+        for number, kept in enumerate(found)
+    )
 
 
 @dataclass(frozen=True)
@@ -81,6 +124,9 @@ class Release:
     rows_per_unit: int | None
     """How many rows a unit can have at most, if the schema is right and says so."""
     measures: tuple[Bounded, ...]
+    """Of the finest groups, as the engine gives them."""
+    levels: tuple[Level, ...]
+    """Where totals are asked for: all that is shown. None where the groups themselves are."""
     statistics: tuple[Drawn, ...]
     answers: tuple[Answer, ...]
     """One for each aggregate, over the columns of measures and statistics."""
@@ -88,6 +134,19 @@ class Release:
     """The column with the number of units, by which groups are shown or not; None where all are shown."""
     min_units: int | None
     """Groups with fewer units are not shown, if the analyst says so."""
+
+    @property
+    def noised(self) -> tuple[Bounded, ...]:
+        """The measures that get noise."""
+        return tuple(part for level in self.levels for part in level.measures) if self.levels else self.measures
+
+    @property
+    def selecting(self) -> list[str]:
+        """The columns by which groups are shown or not. All together are one group, which is always shown."""
+        if self.partition_selection is None or not self.levels:
+            return [] if self.partition_selection is None else [self.partition_selection]
+        position = [part.column for part in self.measures].index(self.partition_selection)
+        return [level.measures[position].column for level in self.levels if level.kept]
 
     @property
     def columns(self) -> list[str]:
@@ -107,3 +166,13 @@ class Release:
         """Whether a unit could reach more groups than may count, so that some have to be dropped."""
         all_reached = self.domain is not None and self.domain.size <= self.groups
         return self.aggregate.grouped and not self.one_row_per_unit and not all_reached
+
+    @property
+    def ranked_by_row(self) -> bool:
+        """Whether groups are ranked on the rows, before these are summed within each unit and group, or after it.
+
+        Before is faster where a unit has about as many groups as rows: none of the groups that do not count is summed.
+        How many rows it has is not known, only how many are expected to count.
+        """
+        few = self.domain is not None and ROWS_PER_GROUP * self.domain.size <= self.groups * self.rows
+        return self.ranked and not few

@@ -2,13 +2,13 @@
 
     rows      each unit's rows: _unit, the keys, every measured value as a whole number of quanta
     partials  one row per unit and group: counts and sums
-    bounded   what of it may count: at most `rows` rows per group; groups ranked by a keyed hash
-    released  the sum over units of their `groups` first groups
+    bounded   what of it may count: at most `rows` rows per group, in the unit's `groups` first groups
+    released  the sum over units
 
-joined to the list of public groups, so that every one of them is returned, even when empty. Where no unit has two rows,
-`rows` is summed directly. Counts and sums over distinct values, and the profiles of statistics, are taken on branches
-of their own, from each unit's first `rows` values in its first groups. Nothing that the analyst wrote passes through as
-text.
+joined to the list of public groups, so that every one of them is returned, even when empty. Groups are ranked by a
+keyed hash, on the rows or on the partials. Where no unit has two rows, `rows` is summed directly. Counts and sums over
+distinct values, and the profiles of statistics, are taken on branches of their own, from each unit's first `rows`
+values in its first groups. Nothing that the analyst wrote passes through as text.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from dpsql.aggregates.write_bundles import cases_of_rows, values_of_bundles
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
 from dpsql.engine_sql.build import SALT, UNIT, all_of, apply, count, fields, finite, integer, select, test, total, when
 from dpsql.engine_sql.tree import Blank, Derived, Field, Fold, Joined, Named, Ordered, Over, Select
-from dpsql.expressions.emit import emit, emit_into, emit_value
+from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.fixed_point import saturated
 from dpsql.expressions.tree import Column, names_read, substituted
-from dpsql.relation.unlisted import without_lists
+from dpsql.relation.as_stored import as_stored, listed_keys
 from dpsql.relation.write import relation_sql
 from dpsql.relation.write_domain import domain_sql
 from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from dpsql.aggregates.measure import ByUnit
+    from dpsql.aggregates.measure import ByUnit, Input
     from dpsql.aggregates.release import Release
     from dpsql.engine_sql.tree import Query, Source, Term
     from dpsql.expressions.tree import Expression
@@ -92,37 +92,87 @@ class Writer:
 
     def sums(self, measures: list[tuple[str, ByUnit]]) -> Query:
         release = self.release
-        inputs = [(name, part) for name, measure in measures if (part := read_by(measure)) is not None]
-        known = release.knowledge.properties
-        values = [Named(emit_into(part.input, part.argument, known), name) for name, part in inputs]
-        rows = self.rows(values, [part.argument for _, part in inputs])
+        inputs = {name: part for name, measure in measures if (part := read_by(measure)) is not None}
+        columns = self.value_columns(inputs, [name for name, part in measures if isinstance(part, OneOf)])
+        values = {name: part for name, part in inputs.items() if columns[name] == name}
+        rows = self.value_rows(values)
         if release.one_row_per_unit:
-            totals = [Named(saturated(row_total(name, part)), name) for name, part in measures]
-            seen = [*release.key_names, *(value.name for value in values)]
+            totals = [Named(saturated(row_total(columns.get(name, name), part)), name) for name, part in measures]
+            seen = [*release.key_names, *values]
             return self.by_keys(totals, with_columns(rows, seen, list(cases_of_rows(measures))))
-        partials = [partial for name, part in measures for partial in part.partial(name)]
+        first = self.is_first(GROUP_RANK, release.groups)
+        if release.ranked_by_row:
+            below = [*fields([UNIT]), *self.shown_keys, *fields(values)]
+            rows = select(below, select([*below, self.group_rank("dense_rank")], rows), first)
+        partials = [partial for name, part in measures for partial in part.partial(name, columns.get(name, name))]
         grouping = [Field(UNIT), *self.keys]
         by_unit: Query = select([*fields([UNIT]), *self.shown_keys, *partials], rows, group_by=grouping)
         seen = [UNIT, *release.key_names, *(partial.name for partial in partials)]
         by_unit = with_columns(by_unit, seen, list(values_of_bundles(measures)))
         kept = [Named(part.bounded(name, release.rows), name) for name, part in measures]
         totals = [Named(saturated(total(Field(name))), name) for name, _ in measures]
-        if not release.ranked:
+        if not release.ranked or release.ranked_by_row:
             return self.by_keys(totals, select([*self.shown_keys, *kept], by_unit))
         bounded = select([*self.shown_keys, *kept, self.group_rank("row_number")], by_unit)
-        # BETWEEN and not <=: DuckDB turns the latter into a top-N that needs far more memory.
-        return self.by_keys(totals, bounded, self.is_first(GROUP_RANK, release.groups))
+        return self.by_keys(totals, bounded, first)
 
-    def rows(self, values: list[Named], reading: list[Expression]) -> Query:
-        """_unit, the keys and these values, for every row."""
-        aggregate, known = self.release.aggregate, self.release.knowledge.properties
-        names = zip(aggregate.keys, self.release.key_names, strict=True)
+    def value_columns(self, inputs: Mapping[str, Input], exclusive: Collection[str]) -> dict[str, str]:
+        """The column that has the values of each: what is counted is what is summed, if that is NULL where it is."""
+        sums = {
+            part.argument: name
+            for name, part in inputs.items()
+            if isinstance(part, SumValues) and not part.null_is_zero and self.is_finite(part.argument)
+        }
+        return {
+            name: name if isinstance(part, SumValues) or name in exclusive else sums.get(part.argument, name)
+            for name, part in inputs.items()
+        }
+
+    def is_finite(self, argument: Expression) -> bool:
+        """Whether it is no infinity, nor NaN."""
+        properties = self.release.knowledge.properties_of(argument)
+        return not isinstance(argument.type, Double) or None not in (properties.low, properties.high)
+
+    def value_rows(self, inputs: Mapping[str, Input]) -> Query:
+        """_unit, the keys and the values that are counted or summed, for every row."""
+        release, parts = self.release, inputs.values()
+        known = release.knowledge.properties
+        clamped = [part.argument for part in parts if isinstance(part, SumValues) and part.clamps(known)]
+        others = names_read(*release.aggregate.keys, *(part.argument for part in parts if part.argument not in clamped))
+        # What is computed is a column first: where it is clamped it is read several times.
+        values = [Named(emit(part.argument, known), name) for name, part in inputs.items()]
+        rows = self.rows(values, [part.argument for part in parts], names_read(*clamped) - others)
+        written = [Named(self.value(part, Field(name, kind=part.argument.type)), name) for name, part in inputs.items()]
+        return select([*fields([UNIT]), *self.shown_keys, *written], rows)
+
+    def value(self, part: Input, argument: Term) -> Term:
+        """Of one row per unit the centre can be taken from the whole sum."""
+        if isinstance(part, SumValues) and not self.release.one_row_per_unit:
+            return part.centred(argument)
+        return part.input(argument)
+
+    def rows(self, values: list[Named], reading: list[Expression], stored: Collection[str] = ()) -> Query:
+        """_unit, the keys and these values, for every row. `stored` is what these values are clamped from."""
+        release, aggregate = self.release, self.release.aggregate
+        known = release.knowledge.properties
+        names = zip(aggregate.keys, release.key_names, strict=True)
         keys = [Named(emit_value(key, known), name) for key, name in names]
         used = names_read(*aggregate.keys, *reading)
-        source = aggregate.source
-        if self.release.domain is not None and not self.release.ranked and aggregate.reports is None:
-            source = without_lists(source, aggregate.keys, reading)
+        listed = as_stored(
+            aggregate.source, self.listed_keys, "others left out" if release.ranked else "looked up later"
+        )
+        source = as_stored(listed, stored, "clamped later")
         return select([*fields([UNIT]), *keys, *values], relation_sql(source, used))
+
+    @property
+    def listed_keys(self) -> list[str]:
+        """Keys that are looked up in their declared values when groups are joined to these: the same on all branches,
+        so that they rank a unit's groups alike."""
+        release, aggregate = self.release, self.release.aggregate
+        if release.domain is None or aggregate.reports is not None:
+            return []
+        arguments = [argument for call in aggregate.calls for argument in call.arguments]
+        return listed_keys(aggregate.source, aggregate.keys, arguments)
 
     def group_rank(self, rank: str) -> Named:
         """The order in which a unit's groups count: by a keyed hash."""
@@ -144,8 +194,7 @@ class Writer:
         """_unit, the keys and a value, or NULL, for each row that counts: each unit's first `rows`, in its groups."""
         release, value = self.release, Field(VALUE, kind=argument.type)
         written = (emit_value if distinct else emit)(argument, release.knowledge.properties)
-        properties = release.knowledge.properties_of(argument)
-        if isinstance(argument.type, Double) and (properties.low is None or properties.high is None):
+        if not self.is_finite(argument):
             written = finite(written)
         rows = self.rows([Named(written, VALUE)], [argument])
         if release.one_row_per_unit:
@@ -176,7 +225,7 @@ class Writer:
             measure = bounded.measure
             if isinstance(measure, OverDistinct) and measure.base == base:
                 value = measure.inner.input(emit(substituted(measure.inner.argument, renamed), known))
-                folded = count(value) if isinstance(measure.inner, CountValues) else total(value)
+                folded = count(value) if isinstance(measure.inner, CountValues) else measure.inner.sum_centred(value)
                 totals.append(Named(saturated(folded), bounded.column))
         return totals
 
@@ -217,23 +266,24 @@ class Writer:
         return all_of([test("same", Field(name, left), Field(name, right)) for name in self.release.key_names])
 
 
-def row_total(name: str, measure: ByUnit) -> Term:
+def row_total(column: str, measure: ByUnit) -> Term:
     match measure:
         case CountUnits() | CountRows():
             return count()
         case CountUnitsWith() | CountValues():
-            return count(Field(name))
+            return count(Field(column))
         case SumValues():
-            value = Field(name, kind=Integer())
-            return total(when(test("is not null", value), measure.clamped(value, 1)) if measure.group else value)
+            value = Field(column, kind=Integer())
+            clamped = when(test("is not null", value), measure.clamped(value, 1)) if measure.group else value
+            return measure.sum_centred(clamped)
         case Centred(inner):
-            return measure.moved(apply("coalesce", row_total(name, inner), integer(0)), count(), 1)
+            return measure.moved(apply("coalesce", row_total(column, inner), integer(0)), count(), 1)
         case OneOf(inner):
             # A row counts for its first case alone, whatever an engine makes of the conditions.
-            own = when(test("=", Field(measure.case_of_row), integer(measure.case)), Field(name))
-            return count(own) if isinstance(inner, CountValues) else total(own)
+            own = when(test("=", Field(measure.case_of_row), integer(measure.case)), Field(column))
+            return count(own) if isinstance(inner, CountValues) else inner.sum_centred(own)
         case UnitsBeyond(SumValues()):
-            return total(measure.outside(Field(name, kind=Integer()), 1))
+            return total(measure.outside(Field(column, kind=Integer()), 1))
         case UnitsBeyond():
             return integer(0)  # one row is never too many
 

@@ -46,7 +46,7 @@ def query(
     fresh: Fresh = False,
     form: Form = None,
 ) -> None:
-    """Ask a question, pay for it, and see each answer with its ± at 95 %.
+    """Ask a question, pay for it, and see the answer, with ± at 95 % where the error is known.
 
     EXPLAIN before the question shows what it would cost, free.
     """

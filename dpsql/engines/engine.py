@@ -37,6 +37,10 @@ class Engine(Protocol):
     def copied(self) -> bool:
         """Whether the rows were copied when it was opened, so that nobody changes them any more."""
 
+    @property
+    def rows_stay(self) -> bool:
+        """Whether nobody can change the rows while it is open: they were copied, or their file is read-only."""
+
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
 

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import re
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import duckdb
 
 from dpsql.engines.cells import Cells, fetch_cells
 from dpsql.engines.duckdb.lock import lock
 from dpsql.errors import ProgrammingError
+from dpsql.limits import MOST_KEPT_PLANS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import numpy as np
 
     from dpsql.engines.public import PostProcessingTable
 
     Columns = Mapping[str, np.ndarray]
+    Data: TypeAlias = "Columns | Lasting | None"
 
 Found = TypeVar("Found")
 
@@ -84,14 +86,44 @@ class PostProcessed:
         return self.cells.rows
 
 
+@dataclass(frozen=True)
+class Lasting:
+    """Public rows that nobody changes while the connection is open: columns that were read once are kept."""
+
+    read: Callable[[Collection[str]], Columns]
+    """The columns of these names."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A copy of a lasting table's columns, each of a type, under a name of its own."""
+
+    name: str
+    types: Mapping[str, str]
+    rows: int
+
+
 class PostProcessor:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._connection = _locked_connection()
+        self._described: dict[tuple[str, ...], tuple[tuple[str, str], ...]] = {}
+        self._kept: dict[str, Kept] = {}
 
     def describe(self, sql: str, tables: Sequence[PostProcessingTable]) -> tuple[tuple[str, str], ...]:
-        """The names and types of the post-processing's columns; raises ProgrammingError if it makes no sense."""
-        return tuple((str(name), str(kind)) for name, kind, *_ in self._with_empty(tables, f"DESCRIBE {sql}"))
+        """The names and types of the post-processing's columns; raises ProgrammingError if it makes no sense.
+
+        They follow from these texts alone, which are often the same where literals below the aggregates differ.
+        """
+        key = (sql, *map(_empty, tables))
+        known = self._described.get(key)
+        if known is None:
+            rows = self._with_empty(tables, f"DESCRIBE {sql}")
+            known = tuple((str(name), str(kind)) for name, kind, *_ in rows)
+            if len(self._described) >= MOST_KEPT_PLANS:
+                self._described.clear()
+            self._described[key] = known
+        return known
 
     def constants(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a query that reads no table."""
@@ -108,14 +140,16 @@ class PostProcessor:
 
         return self._with_cursor(asked)
 
-    def run(self, sql: str, tables: Sequence[PostProcessingTable], data: Sequence[Columns | None]) -> PostProcessed:
+    def rows_kept(self, table: str) -> int:
+        """How many rows a lasting table has, which was read."""
+        return self._kept[table].rows
+
+    def run(self, sql: str, tables: Sequence[PostProcessingTable], data: Sequence[Data]) -> PostProcessed:
         """The post-processing over the tables filled with these columns; None leaves a table empty."""
 
         def finished(cursor: duckdb.DuckDBPyConnection) -> PostProcessed:
             for table, columns in zip(tables, data, strict=True):
-                if columns is not None:
-                    cursor.register(f"_raw{table.name}", dict(columns))
-                cursor.execute(_empty(table) if columns is None else _view(table))
+                cursor.execute(_empty(table) if columns is None else self._view(cursor, table, columns))
             described, cells = fetch_cells(cursor, sql)
             return PostProcessed(tuple(name for name, _ in described), tuple(kind for _, kind in described), cells)
 
@@ -134,6 +168,29 @@ class PostProcessor:
                 cursor.close()
         raise problem
 
+    def _view(self, cursor: duckdb.DuckDBPyConnection, table: PostProcessingTable, data: Columns | Lasting) -> str:
+        if isinstance(data, Lasting):
+            rows = f"(FROM {self._copy(cursor, table, data).name})"
+        else:
+            cursor.register(f"_raw{table.name}", dict(data))
+            rows = f"({_typed(table)})"
+        made = ", ".join(f'CAST({sql} AS {kind}) AS "{name}"' for name, (kind, sql) in table.columns.items())
+        return f'CREATE TEMP VIEW "{table.name}" AS SELECT {made or "NULL"} FROM {rows}'
+
+    def _copy(self, cursor: duckdb.DuckDBPyConnection, table: PostProcessingTable, lasting: Lasting) -> Kept:
+        """One copy of each table, of all columns that were ever asked for."""
+        kept = self._kept.get(table.name)
+        if kept is not None and table.stored.keys() <= kept.types.keys():
+            return kept
+        types = table.stored if kept is None else {**kept.types, **table.stored}
+        wanted = replace(table, stored=types)
+        cursor.register(f"_raw{table.name}", dict(lasting.read(types)))
+        copy = f"_kept{len(self._kept) if kept is None else kept.name.removeprefix('_kept')}"
+        cursor.execute(f"CREATE OR REPLACE TABLE {copy} AS {_typed(wanted)}")
+        ((rows,),) = cursor.execute(f"SELECT count(*) FROM {copy}").fetchall()
+        self._kept[table.name] = Kept(copy, types, rows)
+        return self._kept[table.name]
+
 
 def _locked_connection() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config=SETTINGS)
@@ -147,22 +204,10 @@ def _empty(table: PostProcessingTable) -> str:
     return f'CREATE TEMP TABLE "{table.name}" ({columns or NO_COLUMN})'
 
 
-def _view(table: PostProcessingTable) -> str:
-    # Registered dates arrive as timestamps, decimals as text.
-    typed = ", ".join(f'CAST({_total(table, name)} AS {kind}) AS "{name}"' for name, kind in table.stored.items())
-    made = ", ".join(f'CAST({sql} AS {kind}) AS "{name}"' for name, (kind, sql) in table.columns.items())
-    if table.totals:
-        keys = [name for name in table.stored if name.startswith("_k")]
-        typed += "".join(f', GROUPING("{name}") AS _g{number}' for number, name in enumerate(keys))
-    rows = f'SELECT {typed} FROM "_raw{table.name}"{table.totals}'
-    return f'CREATE TEMP VIEW "{table.name}" AS SELECT {made or "NULL"} FROM ({rows})'
-
-
-def _total(table: PostProcessingTable, name: str) -> str:
-    """A key as it is, and a measure summed over the groups of a total: 0 where there is none."""
-    if not table.totals or name.startswith("_k"):
-        return f'"{name}"'
-    return f'sum("{name}")' if name.startswith("_") else f'coalesce(sum("{name}"), 0)'
+def _typed(table: PostProcessingTable) -> str:
+    """The stored columns of the frame that is registered, in which dates are timestamps and decimals are text."""
+    typed = ", ".join(f'CAST("{name}" AS {kind}) AS "{name}"' for name, kind in table.stored.items())
+    return f'SELECT {typed} FROM "_raw{table.name}"'
 
 
 def _complaint(error: duckdb.Error) -> ProgrammingError:

@@ -64,5 +64,3 @@ class PostProcessingTable:
     """Column -> type, in the engine's words."""
     columns: Mapping[str, tuple[str, str]]
     """Column -> type, and the expression over stored columns that gives it."""
-    totals: str = ""
-    """GROUPING SETS of the keys, where sums over groups are wanted beside (or instead of) the groups."""

@@ -5,6 +5,12 @@ They are of PostgreSQL, MySQL, BigQuery, Snowflake, SQL Server, Oracle and DuckD
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
 DATES = {
     "DATE_FORMAT FORMAT_TIMESTAMP": "STRFTIME(day, '%Y-%m')",
     "TO_DATE PARSE_DATE STR_TO_DATE STRPTIME TRY_STRPTIME STR_TO_TIME TO_TIMESTAMP PARSE_TIMESTAMP": (
@@ -81,3 +87,22 @@ INSTEAD = {
     for name in names.split()
 }
 """By the name of the function, in capitals, what is written here."""
+
+EXAMPLES = re.compile(r"(?<!')\b(day|text|x)\b(?!')")
+OTHERS = re.compile(r"(?<!')\b(a|b|t|year|condition)\b(?!')")
+"""Names that stand for something else than the one column which a call is about."""
+
+
+def written_instead(name: str, call: exp.Expr) -> str:
+    """What is written here, about the column that the call is about, where there is just one.
+
+    >>> from sqlglot import parse_one
+    >>> written_instead("DATE_FORMAT", parse_one("FOO(visited, 'x')"))
+    "STRFTIME(visited, '%Y-%m')"
+    """
+    from sqlglot import exp
+
+    columns = {column.sql() for column in call.find_all(exp.Column)}
+    if len(columns) != 1 or OTHERS.search(INSTEAD[name]):
+        return INSTEAD[name]
+    return EXAMPLES.sub(lambda _: min(columns), INSTEAD[name])

@@ -51,11 +51,6 @@ def written(expression: Expression, known: Known) -> Written:
             return Written(sql, function.properties([operand.properties for operand in operands]), parts)
 
 
-def emit_into(write: Callable[[Term], Term], expression: Expression, known: Known) -> Term:
-    """What `write` makes of the expression."""
-    return _applied(lambda operands: write(operands[0].sql), [written(expression, known)])[0]
-
-
 def _applied(write: Callable[[Sequence[Written]], Term], operands: list[Written]) -> tuple[Term, int]:
     """The function of its operands, and of how many parts it is then."""
     bound = [number for number, operand in enumerate(operands) if operand.parts]

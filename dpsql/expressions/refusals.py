@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import Unsupported
-from dpsql.expressions.elsewhere import INSTEAD
+from dpsql.expressions.elsewhere import INSTEAD, written_instead
 from dpsql.expressions.table import FUNCTIONS
 
 if TYPE_CHECKING:
@@ -54,16 +54,25 @@ def refusal(node: exp.Expr, place: Place | None) -> Unsupported:
         reason, hint = REASONS[name]
         return Unsupported(f"{name} cannot be used below an aggregate: {reason}", at=place, hint=hint)
     if name in AGGREGATED:
-        inside = node.find_ancestor(exp.Where)
-        problem, hint = IN_WHERE if inside is not None else IN_AGGREGATE
+        inside = node.find_ancestor(exp.Where) is not None or _is_named_in_where(node)
+        problem, hint = IN_WHERE if inside else IN_AGGREGATE
         return Unsupported(f"{name} is an aggregate, {problem}", at=place, hint=hint)
     if name in INSTEAD:
-        return Unsupported(f"there is no {name}", at=place, hint=f"write  {INSTEAD[name]}")
+        return Unsupported(f"there is no {name}", at=place, hint=f"write  {written_instead(name, node)}")
     if isinstance(node, exp.Window):
         return Unsupported("a window cannot be used there", at=place, hint=WINDOW)
     close = get_close_matches(name, FUNCTIONS, n=2, cutoff=SIMILAR)
     hint = "did you mean " + " or ".join(FUNCTIONS[match].takes for match in close) + "?" if close else NO_OTHER
     return Unsupported(f"{name} cannot be used below an aggregate", at=place, hint=hint)
+
+
+def _is_named_in_where(node: exp.Expr) -> bool:
+    """SELECT COUNT(*) AS n ... WHERE n > 10: the name stands for the aggregate there too."""
+    select, named = node.find_ancestor(exp.Select), node.find_ancestor(exp.Alias)
+    where = select.args.get("where") if isinstance(select, exp.Select) else None
+    if where is None or named is None:
+        return False
+    return any(column.name.lower() == named.alias.lower() for column in where.find_all(exp.Column))
 
 
 SIGNS: dict[type[exp.Expr], str] = {

@@ -250,6 +250,8 @@ class PrivateFrame(Vocabulary):
         except BudgetExhausted as error:
             if not error.fitting:
                 error.hint = "nothing is left of what protect() allowed: keep the answers that you have"
+            elif error.hint is not None:
+                error.hint = error.hint.removesuffix("; or ask the data owner for more")
             raise
         except UnknownName as error:
             if error.at is not None and error.at.marked.strip('"') in self._labels():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from dpsql.accounting.events import Composed, Event, PureRelease, Repeated
 
@@ -29,26 +29,31 @@ class Allowance:
     filter: Filter
 
 
+Place: TypeAlias = tuple[tuple[int, int], int]
+"""A bundle of measures, and a case of it."""
+
+
 @dataclass(frozen=True)
 class Share:
     """A measure that one unit moves in at most so many groups, and its part of the allowance."""
 
     groups: int
     part: Fraction
-    place: tuple[int, int] | None = None
-    """A bundle of measures, and a case of it: what a unit brings to all cases together is no more than to one."""
+    place: Place | None = None
+    """Where it is one of several of which a unit brings no more to all cases together than to one."""
 
 
 def joint_shares(shares: Sequence[Share]) -> list[Share]:
     """Those that add up: a bundle has the part of its largest case. docs/proofs/exclusive.md."""
-    cases: dict[int, dict[int, Fraction]] = {}
+    cases: dict[tuple[int, int], dict[int, Fraction]] = {}
+    groups: dict[tuple[int, int], int] = {}
     for share in shares:
         if share.place is not None:
             bundle, case = share.place
-            parts = cases.setdefault(bundle, {})
+            parts, groups[bundle] = cases.setdefault(bundle, {}), share.groups
             parts[case] = parts.get(case, Fraction(0)) + share.part
     alone = [share for share in shares if share.place is None]
-    return [*alone, *(Share(shares[0].groups, max(parts.values())) for parts in cases.values())]
+    return [*alone, *(Share(groups[bundle], max(parts.values())) for bundle, parts in cases.items())]
 
 
 def joint_part(shares: Sequence[Share]) -> Fraction:

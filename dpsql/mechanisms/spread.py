@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from math import hypot
 from typing import TYPE_CHECKING
@@ -30,14 +31,32 @@ TRANSFORM_ERROR = 1e-12
 FINE = 2**20
 
 
-def half_width(terms: Sequence[tuple[float, Noise]], level: float) -> float:
+@dataclass(frozen=True)
+class Combined:
+    """A weighted sum of independent noises, where one number was made of several."""
+
+    terms: tuple[tuple[float, Noise], ...]
+
+    @property
+    def std(self) -> float:
+        return hypot(*(weight * noise.std for weight, noise in self.terms))
+
+
+def half_width(terms: Sequence[tuple[float, Noise | Combined]], level: float) -> float:
     """The least t with P[|sum of w X| <= t] >= level, or up to about 0.5 % more.
 
     >>> from dpsql.mechanisms.laplace import LaplaceNoise
     >>> half_width([(0.5, LaplaceNoise(Fraction(10)))], 0.95)
     15.0
     """
-    noisy = [(abs(weight), noise) for weight, noise in terms if weight and noise.std]
+    single = (
+        part
+        for weight, noise in terms
+        for part in (
+            [(weight * own, inner) for own, inner in noise.terms] if isinstance(noise, Combined) else [(weight, noise)]
+        )
+    )
+    noisy = [(abs(weight), noise) for weight, noise in single if weight and noise.std]
     if not noisy:
         return 0.0
     if len(noisy) == 1:

@@ -24,12 +24,16 @@ Variances: TypeAlias = "NDArray[np.float64]"
 Places: TypeAlias = "Sequence[tuple[int, int]]"
 """For each measure its bundle and its case there. One that excludes no other is a bundle of its own."""
 
+Numbers: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
+"""The same, numbered: for each measure its case, and for each case its bundle."""
+
 STEPS = 500
 CLOSE = 1e-7
 """Parts that no longer change by more than this are found."""
 LEAST = 1e-3
 """No measure has less than this of an equal part: a column to which it brings next to nothing may matter later."""
 FINEST = 1 << 24
+TINY = float(np.finfo(np.float64).tiny)
 
 
 def least_geometric_mean(
@@ -42,11 +46,12 @@ def least_geometric_mean(
     >>> least_geometric_mean(np.eye(3), [1, 1, 1], 1, [(0, 0), (0, 1), (1, 0)]).round(3).tolist()
     [0.667, 0.667, 0.333]
     """
+    numbers = _cases(places)
     weights = np.asarray(importance, dtype=np.float64) / sum(importance)
     parts = np.full(variances.shape[1], 1 / variances.shape[1])
     for _ in range(STEPS):
         before = parts
-        parts = _best(weights / _errors(variances, parts, falloff) @ variances, falloff, places)
+        parts = _best(weights / _errors(variances, parts, falloff) @ variances, falloff, numbers)
         if np.abs(parts - before).max() < CLOSE:
             break
     return parts
@@ -60,15 +65,16 @@ def least_worst_ratio(
     >>> least_worst_ratio(np.array([[1.0, 0.0], [1.0, 1.0]]), [1, 1], 1, [(0, 0), (1, 0)]).round(3).tolist()
     [0.75, 0.25]
     """
-    alone = np.array([_errors(row[None], _best(row, falloff, places), falloff) for row in variances])
+    numbers = _cases(places)
+    alone = np.array([_errors(row[None], _best(row, falloff, numbers), falloff) for row in variances])
     compared = variances / alone * (np.asarray(importance, dtype=np.float64)[:, None] / max(importance)) ** 2
     weights = np.full(len(variances), 1 / len(variances))
-    parts = _best(weights @ compared, falloff, places)
+    parts = _best(weights @ compared, falloff, numbers)
     for _ in range(STEPS):
         # A column that does worse than the others weighs more in the next step.
         weights *= np.sqrt(_errors(compared, parts, falloff))
         weights /= weights.sum()
-        before, parts = parts, _best(weights @ compared, falloff, places)
+        before, parts = parts, _best(weights @ compared, falloff, numbers)
         if np.abs(parts - before).max() < CLOSE:
             break
     return parts
@@ -100,22 +106,21 @@ def _errors(variances: Variances, parts: NDArray[np.float64], falloff: int) -> N
     return found
 
 
-def _best(costs: NDArray[np.float64], falloff: int, places: Places) -> NDArray[np.float64]:
+def _best(costs: NDArray[np.float64], falloff: int, numbers: Numbers) -> NDArray[np.float64]:
     """The parts for which the sum of cost / part^falloff is least.
 
     Within a case parts go by the roots of costs, and between bundles by those of what their cases cost in all.
     """
     order = falloff + 1
-    cases, bundles = _cases(places)
-    roots = np.maximum(costs, np.finfo(np.float64).tiny) ** (1 / order)
+    cases, bundles = numbers
+    roots = np.maximum(costs, TINY) ** (1 / order)
     by_case = np.bincount(cases, weights=roots)
     by_bundle = np.bincount(bundles, weights=by_case**order) ** (1 / order)
     found: NDArray[np.float64] = (by_bundle / by_bundle.sum())[bundles[cases]] * roots / by_case[cases]
     return found
 
 
-def _cases(places: Places) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each measure the number of its case, and for each case that of its bundle."""
+def _cases(places: Places) -> Numbers:
     cases = {place: number for number, place in enumerate(dict.fromkeys(places))}
     bundles = {bundle: number for number, bundle in enumerate(dict.fromkeys(bundle for bundle, _ in places))}
     return np.array([cases[place] for place in places]), np.array([bundles[bundle] for bundle, _ in cases])

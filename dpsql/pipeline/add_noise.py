@@ -18,12 +18,14 @@ import numpy as np
 from dpsql.accounting.ledger.answers import Stored
 from dpsql.aggregates.release import quantiles_in_order
 from dpsql.pipeline.stored_answers import as_text, from_text
+from dpsql.pipeline.totals import with_totals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from dpsql.aggregates.release import Bounded
     from dpsql.pipeline.calibrate_noise import CalibratedRelease
     from dpsql.pipeline.candidates import NoisyMeasure
     from dpsql.pipeline.charge_budget import Charged
@@ -77,37 +79,35 @@ def _refused(charged: Charged, columns: list[Mapping[str, np.ndarray] | None]) -
     )
 
 
-def _noisy_or_none(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray] | None:
+def _noisy_or_none(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> Mapping[str, np.ndarray] | None:
     try:
         return with_noise(exact, release)
     except Exception:
         return None  # an error from here could show exact numbers
 
 
-def with_noise(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
+def with_noise(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> Mapping[str, np.ndarray]:
     """All that is shown of a release: the keys, noisy measures and drawn statistics of the groups that may be seen."""
-    shown, counted = _selected(exact, release)
-    keys = {name: shown[name] for name in release.planned.release.key_names}
-    measures = {
-        measure.bounded.column: noised(shown[measure.bounded.column], measure)
-        for measure in release.measures
-        if measure.bounded.column not in counted
-    }
-    return keys | counted | measures | _drawn(shown, release) | _tested(counted | measures, release)
+    plan = release.planned.release
+    if plan.levels:
+        return with_totals(exact, plan, lambda summed, level: _measured(summed, release, level.measures)[1])
+    shown, noisy = _measured(exact, release, plan.measures)
+    return noisy | _drawn(shown, release) | _tested(noisy, release)
 
 
-def _selected(
-    exact: Mapping[str, np.ndarray], release: CalibratedRelease
+def _measured(
+    exact: Mapping[str, np.ndarray], release: CalibratedRelease, bounds: Sequence[Bounded]
 ) -> tuple[Mapping[str, np.ndarray], dict[str, np.ndarray]]:
-    """What the engine said of the groups that are shown, and the noisy number of units that decided it."""
-    partition_selection = release.planned.release.partition_selection
-    if partition_selection is None:
-        return exact, {}
-    assert release.threshold is not None
-    (counting,) = (measure for measure in release.measures if measure.bounded.column == partition_selection)
-    noisy = noised(exact[partition_selection], counting)
-    passed = noisy >= release.threshold
-    return {name: column[passed] for name, column in exact.items()}, {partition_selection: noisy[passed]}
+    """What the engine said of the groups that are shown; their keys and noisy measures."""
+    noises = {measure.bounded.column: measure for measure in release.measures}
+    counted: dict[str, np.ndarray] = {}
+    for column in (part.column for part in bounds if part.column in release.thresholds):
+        noisy = noised(exact[column], noises[column])
+        passed = noisy >= release.thresholds[column]
+        exact, counted = {name: values[passed] for name, values in exact.items()}, {column: noisy[passed]}
+    keys = {name: exact[name] for name in release.planned.release.key_names if name in exact}
+    others = [part.column for part in bounds if part.column not in counted]
+    return exact, keys | counted | {column: noised(exact[column], noises[column]) for column in others}
 
 
 def _drawn(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from dpsql.aggregates.estimate import Estimate
-    from dpsql.aggregates.release import Release
+    from dpsql.aggregates.release import Bounded, Release
     from dpsql.mechanisms.weights import Places
     from dpsql.pipeline.plan_query import Planned, PlannedRelease
 
@@ -36,6 +36,9 @@ LEAST_FOR_SELECTION = 0.25
 """The part of its release's budget that this count has at least."""
 
 
+TOTAL = 1 / 6
+"""How much a column matters in the totals of one level, beside the same column in the groups: there are fewer of them,
+and each of them is larger."""
 DIAGNOSING = Fraction(1, 20)
 """The part of the whole cost that finding out about bounding has, where that is asked for."""
 SEEKING = Fraction(1, 10)
@@ -60,7 +63,7 @@ def allocated(planned: Planned, columns: Sequence[Wanted], falloff: int) -> tupl
         (number, part.column): float(part.l0) ** falloff * float(part.linf) ** 2
         for number, one in enumerate(planned.releases)
         if not is_beside(one)
-        for part in one.release.measures
+        for part in one.release.noised
     }
     rows = [
         ([column.squares.get(place, 0.0) * moved[place] for place in moved], column.importance) for column in columns
@@ -102,7 +105,7 @@ def _together(planned: Planned, parts: dict[Place, Fraction]) -> Fraction:
 def _cases(planned: Planned, measures: Iterable[Place]) -> Places:
     """Where each of these measures stands among those that exclude each other."""
     releases = enumerate(one.release for one in planned.releases)
-    placed = {(number, part.column): part.place for number, release in releases for part in release.measures}
+    placed = {(number, part.column): part.place for number, release in releases for part in release.noised}
     bundles: dict[object, int] = {}
 
     def of(measure: Place) -> tuple[int, int]:
@@ -114,15 +117,15 @@ def _cases(planned: Planned, measures: Iterable[Place]) -> Places:
 
 def _by_release(planned: Planned, parts: dict[Place, float]) -> tuple[tuple[Fraction, ...], ...]:
     for number, one in enumerate(planned.releases):
-        if (selection := one.release.partition_selection) is not None:
-            _raise_selection((number, selection), [place for place in parts if place[0] == number], parts, planned)
+        for level, selection in _selections(one.release):
+            _raise_selection((number, selection), [(number, part.column) for part in level], parts, planned)
     fractions = as_fractions(np.array(list(parts.values())), _cases(planned, parts)) if parts else ()
     exact = _by_clause(planned, dict(zip(parts, fractions, strict=True)))
     beside = _beside_of_measures(planned)
     return tuple(
         (beside * _beside_part(one, planned) / beside_part(planned),)
         if is_beside(one)
-        else tuple((1 - beside) * exact[number, part.column] for part in one.release.measures)
+        else tuple((1 - beside) * exact[number, part.column] for part in one.release.noised)
         for number, one in enumerate(planned.releases)
     )
 
@@ -153,7 +156,7 @@ def _beside_of_measures(planned: Planned) -> Fraction:
 
 def asked_count(planned: Planned) -> int:
     """The measures that answer the question itself."""
-    return sum(len(one.release.measures) for one in planned.releases if not is_beside(one))
+    return sum(len(one.release.noised) for one in planned.releases if not is_beside(one))
 
 
 def statistic_count(planned: Planned) -> int:
@@ -173,8 +176,26 @@ def wanted(planned: Planned) -> list[Wanted]:
     """All columns that measures serve, key selection and tests included."""
     if planned.request.weights is None:
         asked = [number for number, one in enumerate(planned.releases) if not is_beside(one)]
-        return [column for number in asked for column in _answered(planned, number)]
-    return list(_weighed(planned, dict(planned.request.weights)))
+        columns = [column for number in asked for column in _answered(planned, number)]
+    else:
+        columns = list(_weighed(planned, dict(planned.request.weights)))
+    return [at_level for column in columns for at_level in _at_levels(column, planned)]
+
+
+def _at_levels(column: Wanted, planned: Planned) -> Iterator[Wanted]:
+    """Where totals are measured beside the groups, or instead of them, each of them is read too."""
+    ((number, _), *_) = column.squares
+    release = planned.releases[number].release
+    if not release.levels:
+        yield column
+    for level in release.levels:
+        own = {
+            (number, fine.column): (number, part.column)
+            for fine, part in zip(release.measures, level.measures, strict=True)
+        }
+        weight = 1.0 if len(level.kept) == len(release.key_names) else TOTAL
+        squares = {own[place]: square for place, square in column.squares.items()}
+        yield Wanted(squares, column.importance * weight)
 
 
 def _answered(planned: Planned, number: int) -> Iterator[Wanted]:
@@ -213,6 +234,14 @@ def _weighed(planned: Planned, weights: Mapping[str, Fraction]) -> Iterator[Want
         yield from (
             Wanted({place: 1.0}) for part in one.release.measures if (place := (number, part.column)) not in served
         )
+
+
+def _selections(release: Release) -> Iterator[tuple[tuple[Bounded, ...], str]]:
+    """For each choice of groups the measures beside which it is made, and the one that makes it."""
+    for measures in [level.measures for level in release.levels] or [release.measures]:
+        for part in measures:
+            if part.column in release.selecting:
+                yield measures, part.column
 
 
 def _selecting(number: int, release: Release) -> Iterator[Wanted]:

@@ -20,6 +20,7 @@ from dpsql.accounting.exact import rounded_up
 from dpsql.accounting.privacy_loss import Cost, privacy_loss
 from dpsql.aggregates.estimate import noise_of
 from dpsql.aggregates.readable import quantum_of
+from dpsql.aggregates.release import LEVEL
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.noise import LARGEST_STD
 from dpsql.pipeline.candidates import (
@@ -41,7 +42,7 @@ from dpsql.statistics.draw import Refund, Terms
 from dpsql.statistics.mechanism_table import draw_for, mechanism_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dpsql.aggregates.final import Test
     from dpsql.aggregates.release import Drawn, Release
@@ -73,7 +74,8 @@ class CalibratedRelease:
     measures: tuple[NoisyMeasure, ...]
     statistics: tuple[tuple[Drawn, Draw], ...]
     tests: tuple[CalibratedTest, ...]
-    threshold: int | None
+    thresholds: Mapping[str, int]
+    """For each column that decides whether a group is shown, how much it has to be."""
     event: Event
     epsilon: Fraction
     delta: Fraction
@@ -101,11 +103,22 @@ class CalibratedRelease:
         drawn = {drawn.column: (draw.noise, 1) for drawn, draw in self.statistics if draw.noise is not None}
         return {**noisy_columns(self.measures), **drawn}
 
-    def with_noise_columns(self, columns: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    @property
+    def threshold(self) -> int | None:
+        """That of the groups, beside which totals have higher ones."""
+        return min(self.thresholds.values(), default=None)
+
+    def with_noise_columns(
+        self, columns: Mapping[str, np.ndarray], levels: Sequence[NoisyColumns] = ()
+    ) -> Mapping[str, np.ndarray]:
         """Beside the noisy columns those that say how much noise is in them, where the post-processing asks."""
         length = len(next(iter(columns.values()), ()))
-        stds = {measure.bounded.column: measure.std for measure in self.measures}
-        return {**columns, **{noise_of(name): np.full(length, stds[name]) for name in self.planned.weighed}}
+        level = columns[LEVEL] if levels else np.zeros(length, dtype=np.int64)
+        stds = {
+            name: np.array([noises[name][0].std * noises[name][1] for noises in levels or (self.noises,)])
+            for name in self.planned.weighed
+        }
+        return {**columns, **{noise_of(name): by_level[level] for name, by_level in stds.items()}}
 
     def lines(self) -> Iterator[str]:
         """For people to read."""
@@ -117,9 +130,7 @@ class CalibratedRelease:
         yield from (
             f"test     {part.test.clipped} is shown if {part.test.exceeding} <= {part.most}" for part in self.tests
         )
-        if self.threshold is not None:
-            partition_selection = self.planned.release.partition_selection
-            yield f"groups   shown if {partition_selection} >= {self.threshold}"
+        yield from (f"groups   shown if {column} >= {least}" for column, least in self.thresholds.items())
 
     def salted(self, salt: int) -> str:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
@@ -252,18 +263,17 @@ def _release(
     part = candidate.part(number)
     delta = candidate.delta * part
     delta += sum((Fraction(privacy_loss(drawing).delta) for drawing in drawings), Fraction(0))
-    # Where keys are public, hiding small groups by their noisy number of units needs no delta.
-    threshold = release.release.min_units
+    thresholds = _thresholds(release.release, measures, reserved)
     if release.release.domain is None:
-        (counting,) = (measure for measure in measures if measure.bounded.column == release.release.partition_selection)
-        threshold = counting.noise.threshold(counting.bounded.l0, reserved) + (threshold or 1) - 1
-        event = Composed((event, ApproximateRelease(Fraction(0), reserved)))
-        delta += reserved
+        lost = reserved * len(thresholds)
+        event = Composed((event, ApproximateRelease(Fraction(0), lost)))
+        delta += lost
     how = [
         release.canonical,
         [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures],
         [(drawn.column, repr(draw)) for drawn, draw in statistics],
-        threshold,
+        min(thresholds.values(), default=None),
+        *([sorted(thresholds.items()), release.release.aggregate.totals] if release.release.levels else []),
         *(
             (planned.releases[ladder].canonical, [repr(part.noise) for part in candidate.measures[ladder]])
             for ladder in ladders_of(planned, number)
@@ -274,13 +284,30 @@ def _release(
         measures=measures,
         statistics=statistics,
         tests=tuple(_test(answer.test, measures) for answer in release.release.answers if answer.test is not None),
-        threshold=threshold,
+        thresholds=thresholds,
         event=event,
         epsilon=measures_epsilon(planned) * part + statistic_epsilon(planned) * len(statistics),
         delta=delta,
         fingerprint=fingerprint_of(planned, number, how, dataset, [part.fingerprint for part in before]),
         subject=subject_of(planned, number, dataset),
     )
+
+
+def _thresholds(release: Release, measures: tuple[NoisyMeasure, ...], reserved: Fraction) -> dict[str, int]:
+    """How many units, up to noise, a group needs. Where keys are public, hiding small groups needs no delta.
+
+    In a total a unit may count once for each of its groups, and it may be in as many totals.
+    """
+    chosen = {measure.bounded.column: measure for measure in measures if measure.bounded.column in release.selecting}
+    if release.domain is not None:
+        return dict.fromkeys(chosen, release.min_units or 0)
+    return {
+        column: counting.noise.threshold(release.groups, reserved)
+        + counting.bounded.linf
+        + (release.min_units or 1)
+        - 2
+        for column, counting in chosen.items()
+    }
 
 
 def _test(test: Test, measures: tuple[NoisyMeasure, ...]) -> CalibratedTest:

@@ -119,13 +119,13 @@ def candidate(mechanism: str, planned: Planned, budget: Budget, totals: Sequence
     parts = allocated(planned, columns, kind.falloff)
     if totals is not None:
         parts = tuple(
-            _scaled(one.release.measures, shared, total)
+            _scaled(one.release.noised, shared, total)
             for one, shared, total in zip(planned.releases, parts, totals, strict=True)
         )
     measures: list[tuple[NoisyMeasure, ...]] = []
     events: list[Event] = []
     for release, shared in zip(planned.releases, parts, strict=True):
-        bounds = release.release.measures
+        bounds = release.release.noised
         shares = _shares(bounds, shared)
         doses, event = kind.calibrate(allowance, shares) if shares else ([], Composed(()))
         if release.seeking and shares:
@@ -170,7 +170,7 @@ def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
     """How many low bits drown in the noise; a count of units that selects groups keeps all of its bits."""
     if bounded.place is not None:
         return 0  # rounding would move each measure of a bundle by itself
-    if std < FINEST_STD or any(release.release.partition_selection == bounded.column for release in planned.releases):
+    if std < FINEST_STD or any(bounded.column in release.release.selecting for release in planned.releases):
         return 0
     return max(0, min(int(math.log2(std / FINEST_STD)), bounded.linf.bit_length() - KEPT_BITS))
 
@@ -187,8 +187,8 @@ def _drawing(planned: Planned) -> Event:
 
 def share_of(cost: PrivacyLoss, budget: Budget) -> tuple[float, bool]:
     """The part of the session that the cost takes, by the best rule that can still admit it; whether there is one."""
-    spent, rules = budget.tally.totals, budget.filter.rules
-    alive = [rule for rule in rules if spent + cost <= rule.limit]
+    after, rules = budget.tally.totals + cost, budget.filter.rules
+    alive = [rule for rule in rules if after <= rule.limit]
     share = min(
         max(_fraction(mine, limit) for mine, limit in zip(cost.amounts, rule.limit.amounts, strict=True))
         for rule in alive or rules
@@ -206,7 +206,7 @@ def _fraction(amount: Fraction | float, limit: Fraction | float) -> float:
 
 
 def measure_count(planned: Planned) -> int:
-    return sum(len(release.release.measures) for release in planned.releases)
+    return sum(len(release.release.noised) for release in planned.releases)
 
 
 def statistic_epsilon(planned: Planned) -> Fraction:
@@ -239,8 +239,8 @@ def whole_delta(epsilon: Fraction, delta: Fraction | None, filter_: Basic) -> Fr
 
 
 def selection_count(planned: Planned) -> int:
-    """How many releases have groups whose very keys tell about people."""
-    return sum(release.release.domain is None for release in planned.releases)
+    """How often groups are chosen whose very keys tell about people."""
+    return sum(len(release.release.selecting) for release in planned.releases if release.release.domain is None)
 
 
 def test_count(planned: Planned) -> int:

@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dpsql.accounting.budget import Budget
 from dpsql.engine_sql.tree import tables_read
 from dpsql.errors import InterfaceError, InternalError, OperationalError
+from dpsql.pipeline.plan_cache import PlanCache
 from dpsql.pipeline.public_environment import PublicEnvironment
 from dpsql.relation.adaptive_subquery import with_adaptive
 
@@ -30,18 +30,20 @@ class Environment:
     ledger: Ledger
     post_processor: PostProcessor
     process: int = field(default_factory=os.getpid)
+    plans: PlanCache = field(default_factory=PlanCache, init=False, repr=False, compare=False)
+    """Of this schema and this engine: an environment that is made of another one begins without any."""
 
     def public(self) -> PublicEnvironment:
         """What of this everybody may know, now."""
-        budget = self.ledger.budget
         return PublicEnvironment(
             schema=self.schema,
             guarantees=self.engine.guarantees,
             render=self.engine.render,
             public_rows=EnginePublicRows(self.engine, self.schema),
             post_processor=self.post_processor,
-            budget=Budget(budget.filter, budget.tally),
+            budget=self.ledger.account,
             answers=self.ledger.answers,
+            plans=self.plans,
         )
 
     def check_process(self) -> None:

@@ -6,7 +6,8 @@ are read too, and then the error holds both.
 
     reports    yes 400, no 600  (two coins)        answers    yes 300 ± 54, no 700 ± 54
 
-Other releases pass through. docs/proofs/local.md, section 6.
+Groups and totals that were measured apart are made to agree (reconcile_totals.py). Other releases pass through.
+docs/proofs/local.md, section 6; docs/proofs/totals.md.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dpsql.errors import DataError, OperationalError
 from dpsql.local.column import declared_mechanism
 from dpsql.local.debias import CountNoise, estimate, is_report, scores
 from dpsql.pipeline.counted_reports import CountedReports
+from dpsql.pipeline.reconcile_totals import agreeing
 from dpsql.pipeline.run_rounds import read_public
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpsql.engines.post_processor import Lasting
+    from dpsql.intervals import NoisyColumns
     from dpsql.local.debias import Floats
     from dpsql.pipeline.add_noise import Noisy
     from dpsql.pipeline.calibrate_noise import CalibratedRelease
@@ -43,23 +47,32 @@ class Estimated:
     noisy: Noisy
     columns: tuple[Columns | None, ...]
     """For each release what the post-processing reads: keys and noisy measures, or keys and estimates."""
-    public: tuple[Columns, ...]
+    public: tuple[Columns | Lasting, ...]
     """The same for each public table, and for reports that were counted as they are."""
+    noises: tuple[tuple[NoisyColumns, ...], ...] = ()
+    """For each release the noise that is left in each level of totals, if it has any."""
 
 
 def estimate_answers(noisy: Noisy, environment: Environment) -> Estimated:
     if noisy.has_failed:
         return Estimated(noisy, noisy.columns, ())
     calibrated = noisy.charged.calibrated
-    columns = tuple(
-        columns if columns is None or release.planned.reports is None else _below_noise(release, columns)
-        for release, columns in zip(calibrated.releases, noisy.columns, strict=True)
-    )
+    found = [_estimated_from(release, noisy.columns[number]) for number, release in enumerate(calibrated.releases)]
     public = tuple(
         _as_they_are(table, environment) if isinstance(table, CountedReports) else read_public(table, environment)
         for table in calibrated.public
     )
-    return Estimated(noisy, columns, public)
+    return Estimated(noisy, tuple(columns for columns, _ in found), public, tuple(noises for _, noises in found))
+
+
+def _estimated_from(
+    release: CalibratedRelease, columns: Columns | None
+) -> tuple[Columns | None, tuple[NoisyColumns, ...]]:
+    if columns is None:
+        return None, ()
+    if release.planned.reports is not None:
+        return _below_noise(release, columns), ()
+    return agreeing(columns, release) if release.planned.release.levels else (columns, ())
 
 
 def _below_noise(release: CalibratedRelease, columns: Columns) -> Columns:

@@ -45,7 +45,7 @@ def _fetch(release: CalibratedRelease, environment: Environment) -> Mapping[str,
     query = release.salted(uniform_below(SALTS, CryptographicRandomness()))
     try:
         columns = run_twice_if_lost(environment.engine.run, query)
-        whole = all(columns[measure.bounded.column].dtype.kind == "i" for measure in release.measures)
+        whole = all(columns[measure.column].dtype.kind == "i" for measure in release.planned.release.measures)
         return columns if whole else None
     except Exception:
         # Forgotten here, and told at the end, when nothing exact is left that a traceback could show.

@@ -35,7 +35,8 @@ def subject_of(planned: Planned, number: int, dataset: str) -> str:
         for part in release.adaptive
     ]
     found = [planned.releases[ladder].canonical for ladder in ladders_of(planned, number)]
-    return _digest(["subject", dataset, release.canonical, read, *found])
+    totals = release.release.aggregate.totals
+    return _digest(["subject", dataset, release.canonical, read, *found, *([totals] if totals else [])])
 
 
 def ladders_of(planned: Planned, number: int) -> list[int]:

@@ -16,6 +16,8 @@ from dpsql.aggregates.estimate import Formula, Linear, Ratio
 from dpsql.aggregates.measure import CountUnits
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import Error
+from dpsql.expressions.narrow import kept_properties
+from dpsql.expressions.ranges import range_of
 from dpsql.intervals import for_all
 from dpsql.mechanisms.clipping import Ladder, Setting, Sides, Wish, best_bounds
 from dpsql.pipeline.allocate import SELECTING
@@ -32,8 +34,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from dpsql.expressions.tree import Expression
-    from dpsql.mechanisms.clipping import Kind
+    from dpsql.expressions.tree import Expression, Known
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.pipeline.public_environment import PublicEnvironment
     from dpsql.relation.relation import AggregateCall, Sought
@@ -163,23 +164,43 @@ def _sides(release: CalibratedRelease, sought: Sought, columns: Columns) -> Side
 
 def _wishes(release: CalibratedRelease, values: list[Expression]) -> Iterator[Wish]:
     planned = release.planned.release
-    stds = {part.bounded.column: part.std for part in release.measures}
-    units = {part.bounded.column for part in release.measures if isinstance(part.bounded.measure, CountUnits)}
-    kind: Kind
+    stds = _stds(release)
+    units = {part.column for part in planned.measures if isinstance(part.measure, CountUnits)}
     for call, answer in zip(planned.aggregate.calls, planned.answers, strict=True):
         estimate, value = answer.estimate, _value(call, values)
-        power = AGGREGATES[call.name].clip_power
+        power = AGGREGATES[call.name].clip_power or 1
+        size = _size(call, planned.knowledge.kept) ** power
         if isinstance(estimate, Linear) and {name for name, _ in estimate.weights} <= stds.keys():
-            counted = {name for name, _ in estimate.weights} <= units
-            kind = "units" if counted else "rows" if value is None else "sum"
-            yield Wish(kind, _std(estimate, stds), value or 0, power or 1)
+            # Counted by their rows, units are the same at the bounds at hand, but not at others.
+            of_units = call.distinct and {name for name, _ in estimate.weights} <= units
+            noise = _std(estimate, stds)
+            if value is None:
+                yield Wish("units" if of_units else "rows", noise / size)
+            else:
+                yield Wish("sum", noise, value, power)
         elif isinstance(estimate, Ratio) or (isinstance(estimate, Formula) and estimate.parts):
-            kind = "rows" if value is None else "mean"
-            yield Wish(kind, _std(_summed(estimate, power), stds), value or 0, power or 1)
+            noise = _std(_summed(estimate, power), stds)
+            yield Wish("rank", noise / size) if value is None else Wish("mean", noise, value, power)
         else:
             yield Wish("rank", RANKS)
     if planned.partition_selection is not None:
         yield Wish("units", stds[planned.partition_selection], importance=SELECTING)
+
+
+def _size(call: AggregateCall, known: Known) -> float:
+    """About how much one row adds to a sum whose values have a range, and are not looked at: half of the most."""
+    if not AGGREGATES[call.name].clip_power:
+        return 1.0
+    ends = range_of(kept_properties(call.arguments[0], known))
+    return max(abs(float(end or 0)) for end in ends) / 2 or 1.0
+
+
+def _stds(release: CalibratedRelease) -> dict[str, float]:
+    """The noise of each measure; of several levels of totals, that of the finest."""
+    stds = {part.bounded.column: part.std for part in release.measures}
+    planned = release.planned.release
+    finest = max(planned.levels, key=lambda level: len(level.kept)).measures if planned.levels else planned.measures
+    return {one.column: stds[part.column] for one, part in zip(planned.measures, finest, strict=True)}
 
 
 def _value(call: AggregateCall, values: list[Expression]) -> int | None:

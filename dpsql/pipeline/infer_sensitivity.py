@@ -19,7 +19,7 @@ from dpsql.aggregates.from_middle import from_middle
 from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct
 from dpsql.aggregates.one_of import exclusive_values, linear_of_one, one_of
 from dpsql.aggregates.readable import quantum_of, readable_answer, readable_measure, readable_statistic
-from dpsql.aggregates.release import Bounded, Drawn, Release
+from dpsql.aggregates.release import Bounded, Drawn, Release, levels_of
 from dpsql.aggregates.statistic import Matched, Statistic
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import Unsupported
@@ -92,12 +92,14 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
             return kept
         return expected_of(release.aggregate.source, contribution_bounds(release.scans, None, request)[1])
 
-    def column_of(measure: Measure) -> str:
+    def by_rows(measure: Measure) -> Measure:
+        """Where units have one row each, they are counted by their rows."""
         if is_single and isinstance(measure, CountUnits):
-            measure = CountRows()
-        elif is_single and isinstance(measure, CountUnitsWith):
-            measure = CountValues(measure.argument)
-        return columns.setdefault(measure, f"m{len(columns)}")
+            return CountRows()
+        return CountValues(measure.argument) if is_single and isinstance(measure, CountUnitsWith) else measure
+
+    def column_of(measure: Measure) -> str:
+        return columns.setdefault(by_rows(measure), f"m{len(columns)}")
 
     def drawn_as(statistic: Statistic) -> str:
         return statistics.setdefault(statistic, f"s{len(statistics)}")
@@ -107,7 +109,7 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     exclusive: Mapping[Expression, Place] = {}
 
     def linear_of(measure: Measure) -> Linear:
-        if (part := one_of(measure, exclusive, rows, one_row_per_unit=is_single)) is not None:
+        if (part := one_of(by_rows(measure), exclusive, rows, one_row_per_unit=is_single)) is not None:
             return linear_of_one(part, column_of(part))
         return from_middle(measure, rows, column_of) if units_counted else Linear(((column_of(measure), Fraction(1)),))
 
@@ -137,6 +139,12 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
 
     # Twice: once to see which counts are taken anyway, so that sums and other counts can lean on them.
     _check_totals(release, answered(frozenset()), [*columns, *statistics])
+    if release.aggregate.totals and request.min_units is not None and groups > 1:
+        raise Unsupported(
+            "a least number of units cannot be held in totals: who is in several groups is counted several times",
+            at=release.aggregate.calls[0].at if release.aggregate.calls else None,
+            hint="ask for the totals in a query of their own, without ROLLUP",
+        )
     selecting = release.domain is None or request.min_units is not None
     units_counted = selecting or CountUnits() in columns
     if request.propose is None:
@@ -175,6 +183,7 @@ def _release(
         rows=rows,
         rows_per_unit=release.rows_per_unit[0] if release.across is None else None,
         measures=measures,
+        levels=levels_of(release.aggregate.totals, len(release.aggregate.keys), measures, groups),
         statistics=tuple(Drawn(column, statistic) for statistic, column in statistics.items()),
         answers=answers,
         partition_selection=partition_selection,

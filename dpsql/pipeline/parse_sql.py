@@ -120,8 +120,11 @@ def no_question(tree: exp.Expr) -> SqlSyntaxError | Unsupported:
             "SUMMARIZE cannot be asked",
             hint="DESCRIBE a_table lists its columns; ask for COUNT, AVG, MIN, MAX and STDDEV of those you need",
         )
-    if isinstance(tree, exp.Describe | exp.Show):
-        return Unsupported(f"{word.upper()} cannot be asked of that", hint="write SHOW TABLES, or DESCRIBE a_table")
+    if isinstance(tree, exp.Describe | exp.Show | exp.Use | exp.Pragma) or str(word).upper() == "SHOW":
+        return Unsupported(
+            f"{str(word).upper()} cannot be asked",
+            hint="SHOW TABLES lists what can be, DESCRIBE a_table the columns of a table",
+        )
     return Unsupported(
         f"{str(word).upper()} cannot be asked: dpsql only answers questions",
         hint="write a SELECT; the data itself is changed with the database's own tools",

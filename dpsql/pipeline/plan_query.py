@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from dpsql.aggregates.estimate import Estimate, Formula, Linear, Ratio, Reported, estimate_of, noise_of
 from dpsql.aggregates.final import answer_type, final_sql
+from dpsql.aggregates.release import LEVEL
 from dpsql.aggregates.write_release import release_sql
 from dpsql.engine_sql.build import SALT, select
 from dpsql.engine_sql.tree import Field, Named, tables_read
@@ -27,7 +28,7 @@ from dpsql.relation.write_reports import answers_sql
 from dpsql.relation.write_scan import scan_sql
 from dpsql.resolve.chosen_rows import chooses_by_noise, is_made_of
 from dpsql.resolve.inner import reads_release, release_name, reports_name
-from dpsql.resolve.public_columns import only_read_columns
+from dpsql.resolve.public_columns import columns_read
 from dpsql.resolve.syntax import is_interval_end, written
 
 if TYPE_CHECKING:
@@ -116,10 +117,14 @@ class PlannedRelease:
         }
         stored |= dict.fromkeys((f"_{end}{i}" for i in range(len(self.ends)) for end in ("low", "high")), "DOUBLE")
         made = {name: (kind, quoted(name)) for name, kind in stored.items()} | answers
-        if self.totals:
-            made |= {f"_g{number}": ("BIGINT", f"_g{number}") for number in range(len(keys))}
+        if self.release.levels:
+            stored[LEVEL] = "BIGINT"
+            made |= {
+                LEVEL: ("BIGINT", LEVEL),
+                **{f"_g{key}": ("BIGINT", self._left_out(key)) for key in range(len(keys))},
+            }
         stored |= dict.fromkeys(map(noise_of, self.weighed), "DOUBLE")
-        return PostProcessingTable(self.name, stored, made, self.totals)
+        return PostProcessingTable(self.name, stored, made)
 
     @property
     def weighed(self) -> list[str]:
@@ -127,25 +132,30 @@ class PlannedRelease:
         formulas = [answer.estimate for answer in self.release.answers if isinstance(answer.estimate, Formula)]
         return sorted(frozenset[str]().union(*(formula.weighed for formula in formulas)))
 
-    @property
-    def totals(self) -> str:
-        """The totals that ROLLUP, CUBE or GROUPING SETS ask for, over the released groups."""
-        names = self.release.key_names
-        sets = [f"({', '.join(quoted(names[key]) for key in kept)})" for kept in self.release.aggregate.totals]
-        return f" GROUP BY GROUPING SETS ({', '.join(sets)})" if sets else ""
+    def _left_out(self, key: int) -> str:
+        """GROUPING: 1 in the levels that leave the key out, 0 elsewhere."""
+        kept = [str(number) for number, level in enumerate(self.release.levels) if key in level.kept]
+        return f"CASE WHEN {LEVEL} IN ({', '.join(kept)}) THEN 0 ELSE 1 END" if kept else "1"
 
 
 @dataclass(frozen=True)
 class PublicTable:
     """A public table that the post-processing reads, as declared, with the columns that it may read."""
 
-    scan: Scan
+    declared: Scan
+    read: tuple[str, ...]
+    """The names that these columns are declared by."""
     render: Render = field(compare=False)
     """How the engine at hand says it."""
 
     @property
     def name(self) -> str:
-        return self.scan.table
+        return self.declared.table
+
+    @property
+    def scan(self) -> Scan:
+        columns = tuple(part for part in self.declared.columns if part.declared in self.read)
+        return replace(self.declared, columns=columns)
 
     @property
     def sql(self) -> str:
@@ -237,7 +247,7 @@ def _public(measured: Measured, public: PublicEnvironment) -> Iterator[PublicTab
             name = reports_name(counted.index(part))
             yield CountedReports(name, part, _answers(part.reports, public), public.render)
         else:
-            yield PublicTable(only_read_columns(part, measured.post_processing), public.render)
+            yield PublicTable(part, columns_read(part, measured.post_processing), public.render)
 
 
 def _answers(reports: Reports | None, public: PublicEnvironment) -> tuple[tuple[Any, ...], ...]:
@@ -253,7 +263,7 @@ def _adaptive(number: int, measured: Measured, render: Render) -> tuple[PlannedA
             answer.table,
             answer.sql,
             tuple(i for i in range(answer.after) if reads_release(answer.query, i)),
-            tuple(PublicTable(only_read_columns(scan, answer.query), render) for scan in answer.public),
+            tuple(PublicTable(scan, columns_read(scan, answer.query), render) for scan in answer.public),
         )
         for answer in before
         if answer.table.name in read
@@ -272,9 +282,9 @@ def _outputs(post_processing: exp.Query, measured: Measured) -> tuple[Output, ..
     release = measured.releases[number]
     answers = _estimates(release)
     chosen = chooses_by_noise(post_processing, release.key_names)
-    outputs = _with_hidden(
-        post_processing, [(item.alias_or_name, estimate_of(item, answers)) for item in items], number
-    )
+    always = (LEVEL,) if release.levels else ()
+    found = [(item.alias_or_name, estimate_of(item, answers)) for item in items]
+    outputs = _with_hidden(post_processing, found, number, always)
     return tuple(
         replace(output, is_key=is_made_of(item, release.key_names), chosen=chosen)
         for output, item in zip(outputs, items, strict=True)
@@ -299,8 +309,6 @@ def _estimates_of(reports: Reports) -> dict[str, Estimate]:
 
 def _estimates(release: Release) -> dict[str, Estimate]:
     """By the release's column, where the error is known."""
-    if release.aggregate.totals:
-        return {}  # totals are sums of groups: their rows have more noise than the others
     return {
         f"_a{i}": answer.estimate
         for i, answer in enumerate(release.answers)
@@ -348,7 +356,10 @@ def _number_below(post_processing: exp.Select, kind: str) -> int | None:
 
 
 def _with_hidden(
-    post_processing: exp.Select, found: list[tuple[str, Estimate | None]], number: int | None
+    post_processing: exp.Select,
+    found: list[tuple[str, Estimate | None]],
+    number: int | None,
+    always: tuple[str, ...] = (),
 ) -> tuple[Output, ...]:
     """A ratio's error depends on its own noisy parts, so these come along behind the visible columns."""
     visible = len(found)
@@ -356,15 +367,16 @@ def _with_hidden(
     outputs = []
     for name, estimate in found:
         wanted: tuple[str, ...] = ()
-        if estimate is not None and not isinstance(estimate, Linear):
+        if estimate is not None and (always or not isinstance(estimate, Linear)):
             if post_processing.args.get("distinct"):
                 estimate = None
+            elif isinstance(estimate, Linear):
+                wanted = always
             elif isinstance(estimate, Reported):
                 wanted = (estimate.standard_error, estimate.kurtosis)
             else:
-                wanted = tuple(
-                    dict.fromkeys(part for side in (estimate.above, estimate.below) for part, _ in side.weights)
-                )
+                sides = (estimate.above, estimate.below)
+                wanted = (*always, *dict.fromkeys(part for side in sides for part, _ in side.weights))
         hidden = tuple((part, positions.setdefault(part, visible + len(positions))) for part in wanted)
         outputs.append(Output(name, estimate, number, hidden))
     post_processing.set(

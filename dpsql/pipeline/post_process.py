@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpsql.aggregates.release import LEVEL as TOTALS
+from dpsql.engines.post_processor import Lasting
 from dpsql.errors import SealedExecutionError
 from dpsql.intervals import ends
 from dpsql.pipeline.notes import bounding_notes, choice_note, diagnosis_notes, found_notes, mostly_noise
@@ -22,9 +24,12 @@ if TYPE_CHECKING:
     from dpsql.intervals import NoisyColumns
     from dpsql.pipeline.add_noise import Noisy
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
+    from dpsql.pipeline.counted_reports import CountedReports
     from dpsql.pipeline.environment import Environment
     from dpsql.pipeline.estimate_answers import Estimated
-    from dpsql.pipeline.plan_query import Output
+    from dpsql.pipeline.plan_query import Output, PublicTable
+
+    Columns = Mapping[str, np.ndarray]
 
 
 def post_process(estimated: Estimated, environment: Environment) -> Result:
@@ -35,8 +40,8 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
     tables = [release.planned.post_processing_table for release in calibrated.releases]
     tables += [table.post_processing_table for table in calibrated.public]
     private = [
-        {**release.with_noise_columns(columns), **_interval_ends(columns, release)}
-        for columns, release in zip(estimated.columns, calibrated.releases, strict=True)
+        {**release.with_noise_columns(columns, levels), **_interval_ends(columns, release, levels)}
+        for columns, release, levels in zip(estimated.columns, calibrated.releases, estimated.noises, strict=True)
         if columns is not None
     ]
     finished = environment.post_processor.run(calibrated.post_processing, tables, [*private, *estimated.public])
@@ -47,9 +52,10 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
             type=kind,
             estimate=output.estimate,
             noises=_noises(output, calibrated),
+            levels=() if output.release is None else estimated.noises[output.release],
             hidden=dict(output.hidden),
             is_key=output.is_key,
-            chosen_from=_chosen_from(output, estimated),
+            chosen_from=_chosen_from(output, estimated, environment),
         )
         for name, kind, output in zip(finished.names[:visible], finished.types, calibrated.outputs, strict=False)
     )
@@ -103,24 +109,41 @@ def _noises(output: Output, calibrated: Calibrated) -> NoisyColumns:
     return {} if output.release is None else calibrated.releases[output.release].noises
 
 
-def _chosen_from(output: Output, estimated: Estimated) -> int:
+def _chosen_from(output: Output, estimated: Estimated, environment: Environment) -> int:
     """How many rows there were to choose from, if they were chosen by their noise."""
     if not output.chosen:
         return 1
-    tables = estimated.public if output.release is None else [estimated.columns[output.release]]
-    return max((len(column) for table in tables if table for column in table.values()), default=1)
+    if output.release is not None:
+        return _length(estimated.columns[output.release] or {})
+    tables = zip(estimated.noisy.charged.calibrated.public, estimated.public, strict=True)
+    return max((_rows(table, data, environment) for table, data in tables), default=1)
 
 
-def _interval_ends(columns: Mapping[str, np.ndarray], release: CalibratedRelease) -> Mapping[str, np.ndarray]:
+def _rows(table: PublicTable | CountedReports, data: Columns | Lasting, environment: Environment) -> int:
+    return environment.post_processor.rows_kept(table.name) if isinstance(data, Lasting) else _length(data)
+
+
+def _length(columns: Columns) -> int:
+    return max(map(len, columns.values()), default=1)
+
+
+def _interval_ends(
+    columns: Mapping[str, np.ndarray], release: CalibratedRelease, levels: tuple[NoisyColumns, ...]
+) -> Mapping[str, np.ndarray]:
     """The columns that DP_INTERVAL_LOW and DP_INTERVAL_HIGH stand for; NULL where no error is known."""
     if not release.planned.ends:
         return {}
-    noises, made = release.noises, {}
-    measures = {name: columns[name].tolist() for name in noises}
+    made: dict[str, np.ndarray] = {}
+    by_level = levels or (release.noises,)
+    measures = {name: columns[name].tolist() for name in by_level[0]}
     length = len(next(iter(columns.values()), ()))
+    level_of = columns[TOTALS].tolist() if levels else [0] * length
     rows = [{name: values[row] for name, values in measures.items()} for row in range(length)]
     for number, estimate in enumerate(release.planned.ends):
-        found = [None] * len(rows) if estimate is None else list(ends(estimate, rows, noises, LEVEL))
+        found = [
+            None if estimate is None else next(ends(estimate, [row], by_level[level], LEVEL))
+            for row, level in zip(rows, level_of, strict=True)
+        ]
         unknown = [end is None for end in found]
         for position, name in enumerate((f"_low{number}", f"_high{number}")):
             values = [math.nan if end is None else end[position] for end in found]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.budget import Budget
     from dpsql.engine_sql.tree import Query
     from dpsql.engines.public import EmptyPostProcessor, Guarantees, Render
+    from dpsql.pipeline.plan_cache import PlanCache
     from dpsql.relation.adaptive_subquery import AdaptiveTable
     from dpsql.schema.model import Schema
 
@@ -47,3 +48,5 @@ class PublicEnvironment:
     budget: Budget
     """The account as it stood when the question came."""
     answers: GivenAnswers
+    plans: PlanCache
+    """What was planned in this session before."""

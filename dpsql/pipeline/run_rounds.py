@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from dpsql.engines.post_processor import Lasting
 from dpsql.errors import OperationalError
 from dpsql.pipeline.add_noise import Noisy, add_noise
 from dpsql.pipeline.execute_query import execute_query
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from dpsql.engines.post_processor import Data
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.pipeline.charge_budget import Charged
     from dpsql.pipeline.environment import Environment
@@ -93,7 +95,7 @@ def _filled(
         return part.table
     tables = [calibrated.releases[number].planned.post_processing_table for number in part.releases]
     tables += [table.post_processing_table for table in part.public]
-    data = [
+    data: list[Data] = [
         None if columns is None else calibrated.releases[number].with_noise_columns(columns)
         for number in part.releases
         for columns in (drawn[number],)
@@ -103,11 +105,18 @@ def _filled(
     return replace(part.table, rows=known_rows(rows, [kind for _, kind in part.table.columns]))
 
 
-def read_public(table: PublicTable, environment: Environment) -> Columns:
+def read_public(table: PublicTable, environment: Environment) -> Columns | Lasting:
+    """Its columns, or how to read them if the post-processing has no copy of them yet."""
+    if environment.engine.rows_stay:
+        return Lasting(lambda names: _read(replace(table, read=tuple(names)), environment))
+    return _read(table, environment)
+
+
+def _read(table: PublicTable, environment: Environment) -> Columns:
     try:
         return environment.engine.run(table.sql)
     except Exception as problem:
         raise OperationalError(
-            f'the public table "{table.scan.table}" cannot be read',
+            f'the public table "{table.name}" cannot be read',
             hint="the answer is kept: ask again when the table can be read, and it is free",
         ) from problem

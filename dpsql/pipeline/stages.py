@@ -69,13 +69,15 @@ def run_together(parts: Sequence[Calibrated], epsilon: Fraction, environment: En
 
 
 def compile_question(request: QueryRequest, public: PublicEnvironment) -> Calibrated:
-    *_, calibrated = walk_free(request, public)
-    assert isinstance(calibrated, Calibrated)
-    return calibrated
+    return calibrate_noise(plan_question(request, public), public)
 
 
 def plan_question(request: QueryRequest, public: PublicEnvironment) -> Planned:
     """All that does not depend on the price."""
+    return public.plans.planned(request, public, _planned)
+
+
+def _planned(request: QueryRequest, public: PublicEnvironment) -> Planned:
     return next(value for value in walk_free(request, public) if isinstance(value, Planned))
 
 

@@ -114,7 +114,9 @@ def _target(output: Output, accuracy: Accuracy, planned: Planned, public: Public
             f'how exact "{output.name}" is depends on the answer, so {accuracy} cannot be promised',
             hint=f"ask for SUM and COUNT with accuracy= and divide them yourself, {PRICE}",
         )
-    measured = () if output.release is None else planned.releases[output.release].release.measures
+    release = None if output.release is None else planned.releases[output.release].release
+    # Groups and totals have errors of their own.
+    measured = () if release is None or release.levels else release.measures
     names, linear = {measure.column for measure in measured}, output.estimate
     if not isinstance(linear, Linear) or output.release is None or not {name for name, _ in linear.weights} <= names:
         raise Unsupported(

@@ -59,6 +59,9 @@ class Unit:
         return " -> ".join([*hops, f"{self.table}.{self.column}"])
 
 
+AsStored: TypeAlias = Literal["clamped later", "looked up later", "others left out"]
+
+
 @dataclass(frozen=True)
 class ScanColumn:
     """A declared column: its name in the engine SQL, its name in the table, and what is declared of it."""
@@ -72,6 +75,8 @@ class ScanColumn:
     """How it was randomised, where it stands for answers that the table does not hold: it cannot be read."""
     auto: bool = False
     """Whether what is summed of it is clipped where each query finds it best."""
+    as_stored: AsStored | None = None
+    """How its properties are made true, where that is not done to every value by the scan (relation/as_stored.py)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,7 +295,7 @@ class Aggregate:
     calls: tuple[AggregateCall, ...]
     grouped: bool
     totals: tuple[tuple[int, ...], ...] = ()
-    """ROLLUP, CUBE, GROUPING SETS: which keys each row of the answer keeps. Totals are sums of released groups."""
+    """ROLLUP, CUBE, GROUPING SETS: which keys each row of the answer keeps."""
     listed: Relation | None = None
     """Public rows whose keys are the groups, where an outer join names them."""
     listed_once: bool = False

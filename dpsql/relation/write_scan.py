@@ -10,16 +10,14 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.build import UNIT, apply, clamp, finite, finite_clamp, integer, one_zero, test, when
+from dpsql.engine_sql.build import UNIT, all_of, apply, clamp, finite, finite_clamp, integer, one_zero, test, when
 from dpsql.engine_sql.tree import Constant, Derived, Field, Fold, Joined, Named, Select, Stored, Table
 from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Double, Text, Timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dpsql.engine_sql.tree import Source, Term
-    from dpsql.expressions.properties import Properties, Value
+    from dpsql.expressions.properties import Properties
     from dpsql.relation.relation import Scan, ScanColumn, Unit, UnitHop
     from dpsql.schema.types import ColumnType
 
@@ -38,11 +36,28 @@ def scan_sql(scan: Scan, names: list[str]) -> Select:
     for name in names:
         if found[name].collected is not None:
             raise _never_seen(found[name])
-    chosen = tuple(Named(_declared(found[name].declared, found[name].properties), name) for name in names)
+    chosen = tuple(Named(_column(found[name]), name) for name in names)
+    where = [condition for name in names if (condition := _counts(found[name])) is not None]
     if scan.unit is None:
-        return Select(chosen, Table(scan.table, ROWS))
+        return Select(chosen, Table(scan.table, ROWS), all_of(where) if where else None)
     source, unit = _with_unit(scan.table, scan.unit.path, scan.unit)
-    return Select((Named(unit, UNIT), *chosen), source, test("is not null", unit))
+    return Select((Named(unit, UNIT), *chosen), source, all_of([test("is not null", unit), *where]))
+
+
+def _column(column: ScanColumn) -> Term:
+    if column.as_stored is None:
+        return _declared(column.declared, column.properties)
+    return _spelled(Stored(column.declared, ROWS, column.properties.type))
+
+
+def _counts(column: ScanColumn) -> Term | None:
+    """Which rows are in a group that is shown, of a key that is read as it is stored; long texts are in none."""
+    match column.as_stored:
+        case "looked up later":
+            return _is_short(column.declared)
+        case "others left out":
+            return _is_one_of(_column(column), column.properties)
+    return None
 
 
 def _never_seen(answers: ScanColumn) -> Unsupported:
@@ -81,17 +96,22 @@ def _typed(column: str, kind: ColumnType) -> Term:
     typed = Stored(column, ROWS, kind)
     if not isinstance(kind, Text):
         return typed
-    return _spelled(when(test("<=", apply("bytes", typed), integer(LONGEST_TEXT)), typed))
+    return _spelled(when(_is_short(column), typed))
 
 
-def _spelled(text: Term) -> Term:
-    return apply("by code points", text, kind=Text())
+def _is_short(column: str) -> Term:
+    return test("<=", apply("bytes", Stored(column, ROWS, Text())), integer(LONGEST_TEXT))
+
+
+def _spelled(value: Term) -> Term:
+    return apply("by code points", value, kind=Text()) if isinstance(value.kind, Text) else value
 
 
 def _declared(column: str, properties: Properties) -> Term:
     """The column as the schema declares it, whatever the row holds."""
     if properties.values is not None:
-        return _one_of(column, properties.type, properties.values)
+        value = _spelled(Stored(column, ROWS, properties.type))
+        return value if _is_any(properties) else when(_is_one_of(value, properties), value)
     typed = _typed(column, properties.type)
     if isinstance(properties.type, Date | Timestamp) and properties.low is None:
         ends = (FIRST_DAY, LAST_DAY) if isinstance(properties.type, Date) else (FIRST_MOMENT, LAST_MOMENT)
@@ -109,9 +129,9 @@ def _declared(column: str, properties: Properties) -> Term:
     return (finite_clamp if isinstance(properties.type, Double) else clamp)(typed, least, most)
 
 
-def _one_of(column: str, kind: ColumnType, values: Sequence[Value]) -> Term:
-    typed = Stored(column, ROWS, kind)
-    if isinstance(kind, Boolean) and len(values) == 2:
-        return typed
-    spelled = _spelled(typed) if isinstance(kind, Text) else typed
-    return when(test("in", spelled, *(Constant(value, kind) for value in values)), spelled)
+def _is_any(properties: Properties) -> bool:
+    return isinstance(properties.type, Boolean) and len(properties.values or ()) == 2
+
+
+def _is_one_of(value: Term, properties: Properties) -> Term:
+    return test("in", value, *(Constant(possible, properties.type) for possible in properties.values or ()))

@@ -14,7 +14,7 @@ from dpsql.aggregates.table import ways_to_ask
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.casts import cast_to
 from dpsql.expressions.constants import as_beside
-from dpsql.expressions.elsewhere import INSTEAD
+from dpsql.expressions.elsewhere import INSTEAD, written_instead
 from dpsql.expressions.parser_tree import copied
 from dpsql.expressions.refusals import IN_AGGREGATE, spoken
 from dpsql.expressions.tree import Call
@@ -94,7 +94,7 @@ def _plain_call(node: exp.Expr, lowering: Lowering, place: Place | None) -> Aggr
     asked = _spelled(node)
     if asked is None:
         name = _spoken(node, place)
-        hint = f"write  {INSTEAD[name]}" if name in INSTEAD else HINT
+        hint = f"write  {written_instead(name, node)}" if name in INSTEAD else HINT
         raise Unsupported(f"{name} over many people cannot be asked", at=place, hint=hint)
     possible = argument_counts(asked.name)
     if len(asked.arguments) not in possible:

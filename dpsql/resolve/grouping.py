@@ -2,8 +2,8 @@
 
     GROUP BY a, ROLLUP (b, c)    keys a, b, c    totals (a, b, c), (a, b), (a)
 
-With ROLLUP, CUBE and GROUPING SETS only the finest groups are released. A total is the sum of its released parts: it
-agrees with them and costs nothing.
+With ROLLUP, CUBE and GROUPING SETS the engine is asked for the finest groups, and each set of keys is a level of totals
+that is measured by itself. docs/proofs/totals.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def read_grouping(select: exp.Select, scope: Scope) -> Grouping:
         plain = select.args.get("distinct") and not any(map(has_aggregate, items))
         return Grouping(tuple(map(unaliased, items)) if plain else ())
     for clause in extra_clauses(group, {"expressions", "all"}):
-        raise scope.resolver.refuse(f"{clause.upper()} cannot be asked", group, "use a plain GROUP BY")
+        keys = ", ".join(item.sql(dialect="duckdb") for item in group.expressions)
+        words = f"GROUP BY {clause.upper()} ({keys})" if clause in ("rollup", "cube") else "a plain GROUP BY"
+        raise scope.resolver.refuse(f"{clause.upper()} cannot be asked in this form", group, f"write {words}")
     if group.args.get("all"):
         return Grouping(tuple(unaliased(item) for item in items if not has_aggregate(item)))
     grouped, sets = _grouped(group)

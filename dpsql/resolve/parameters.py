@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import Token, TokenType, exp
 
+from dpsql.display.numbers import several
 from dpsql.errors import ProgrammingError, SqlSyntaxError
 from dpsql.expressions.lower import place_of
 from dpsql.expressions.parser_tree import nodes_of
@@ -96,7 +97,8 @@ def _by_name(parameters: Parameters, names: set[str]) -> dict[str, object]:
         raise ProgrammingError("the parameters have names, and the values none", hint='give them as {"name": value}')
     wanted = max(map(int, names)) if ways == {"$1"} else len(names)
     if len(values) > wanted or (len(values) < wanted and ways != {"$1"}):
-        raise ProgrammingError(f"the query has {wanted} parameters, and {len(values)} values were given")
+        wants, got = several(wanted, "parameter", "parameters"), several(len(values), "value was", "values were")
+        raise ProgrammingError(f"the query has {wants}, and {got} given", hint="give one value for each")
     first = 1 if ways == {"$1"} else 0
     return {f"{'' if first else MARK}{number}": value for number, value in enumerate(values, first)}
 

@@ -5,7 +5,6 @@ Names alone decide. Too many columns are only slow, so whatever speaks of column
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -16,13 +15,13 @@ if TYPE_CHECKING:
     from dpsql.relation.relation import Scan
 
 
-def only_read_columns(scan: Scan, query: exp.Expr) -> Scan:
-    """The table with the columns that the query may read, and one at least."""
+def columns_read(scan: Scan, query: exp.Expr) -> tuple[str, ...]:
+    """The declared names of the columns that the query may read, and one at least."""
+    declared = tuple(column.declared for column in scan.columns)
     if _speaks_of_all(query, scan.table.lower()):
-        return scan
+        return declared
     names = {identifier.name.lower() for identifier in nodes_of(query, exp.Identifier)}
-    read = tuple(column for column in scan.columns if column.declared.lower() in names)
-    return replace(scan, columns=read or scan.columns[:1])
+    return tuple(name for name in declared if name.lower() in names) or declared[:1]
 
 
 def _speaks_of_all(query: exp.Expr, table: str) -> bool:

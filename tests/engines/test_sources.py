@@ -616,3 +616,36 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("tempfile.tempdir", None)
     assert asked(csv_file(tmp_path), schema=declared(csv={"encoding": "latin-1"})) == WHOLE
     assert os.listdir(tmp_path / "tmp") == []  # noqa: PTH208
+
+
+ZONED = {"tables": {"t": {"unit": "u", "columns": {"u": "integer", "seen": {"type": "timestamp", "nullable": True}}}}}
+HOURS = "SELECT COUNT_IF(HOUR(seen) = 21) AS utc, COUNT(seen) AS moments, COUNT(*) AS n FROM t"
+WILD_MOMENTS = [-(2**63), -(2**62), 0, 2**63 - 1]
+
+
+def test_moments_with_a_zone_are_read_in_utc(tmp_path: Path) -> None:
+    """Whatever the zone of the connection; of an infinite moment, or one beyond the calendar, nothing can fail."""
+    frame = pd.DataFrame({"u": range(300), "seen": pd.to_datetime(["2024-03-01 23:30:00+02:00"] * 300)})
+    frame.to_parquet(tmp_path / "t.parquet")
+    raw = duckdb.connect()
+    raw.execute("SET TimeZone = 'Asia/Tokyo'")
+    raw.execute("CREATE TABLE t AS FROM frame")
+    for source in (frame, tmp_path / "t.parquet", raw, raw.sql("FROM t")):
+        assert asked(source, HOURS, ZONED) == [(300, 300, 300)]
+    raw.execute("INSERT INTO t VALUES (1000, 'infinity'), (1001, '-infinity'), (1002, NULL), (1003, '290000-01-01')")
+    assert asked(raw, HOURS, ZONED) == [(300, 300, 304)]
+    wild = pa.table({"u": [1, 2, 3, 4], "seen": pa.array(WILD_MOMENTS, pa.int64()).cast(pa.timestamp("us", tz="UTC"))})
+    pq.write_table(wild, tmp_path / "wild.parquet")
+    raw.execute(f"CREATE OR REPLACE TABLE t AS FROM '{tmp_path}/wild.parquet'")
+    for source in ({"t": tmp_path / "wild.parquet"}, raw):
+        assert asked(source, HOURS, ZONED) == [(0, 1, 4)]
+
+
+def test_a_relation_of_duckdb_is_a_frame() -> None:
+    raw = duckdb.connect()
+    raw.execute(f"CREATE TABLE people AS SELECT i AS u, 'a' AS town, 1.0 AS x FROM range({PEOPLE}) AS r(i)")
+    some = raw.sql("FROM people WHERE u < 100")
+    assert asked({"t": some}) == asked(some) == [(100, 100, 100.0)]
+    assert "cannot be read" in refused(
+        lambda: asked(raw.sql("SELECT 'a' AS u").filter("CAST(u AS INT) > 0")), dpsql.Error
+    )

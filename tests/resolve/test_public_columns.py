@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -84,3 +85,39 @@ def test_a_table_beside_releases_is_read_in_part(database: duckdb.DuckDBPyConnec
     )
     with dpsql.connect(database, schema=SCHEMA, epsilon=1, delta=1e-6) as session:
         assert read(session, sql, "items") == {"item", "price"}
+
+
+def test_rows_that_stay_are_copied_once(tmp_path: Path) -> None:
+    """Of a file that is open for reading, the union of the columns that were asked for; answers are those of DuckDB."""
+    path = tmp_path / "shop.duckdb"
+    with duckdb.connect(path) as raw:
+        raw.execute("CREATE TABLE orders AS SELECT 1 AS person, 1 AS item")
+        raw.execute(
+            "CREATE TABLE items AS SELECT i AS item, 'n' || i % 3 AS name, CAST(i AS DECIMAL(15, 2)) AS price, "
+            "CAST(1.5 AS DECIMAL(18, 9)) AS weight "
+            "FROM range(100) AS numbers(i)"
+        )
+        raw.execute("CREATE TABLE kinds AS SELECT 1 AS item, 'n1' AS name, 'x' AS kind")
+        questions = [
+            "SELECT name, COUNT(*) FROM items GROUP BY name ORDER BY name",
+            "SELECT name, SUM(weight) FROM items GROUP BY name ORDER BY name",
+            "SELECT name, kind FROM items JOIN kinds USING (name) LIMIT 2",
+            "SELECT COUNT(*) FROM items WHERE name = (SELECT MIN(name) FROM kinds)",
+        ]
+        expected = [raw.execute(sql).fetchall() for sql in questions]
+    with dpsql.connect(path, schema=SCHEMA, epsilon=1) as conn:
+        read = []
+        engine = conn.session.environment.engine
+        run = engine.run
+        engine.run = lambda sql: read.append(sql) or run(sql)  # type: ignore[method-assign]
+        assert [conn.execute(sql).fetchall() for sql in questions for _ in range(2)] == [
+            answer for answer in expected for _ in range(2)
+        ]
+    assert len(read) == 3
+
+
+def test_rows_that_may_change_are_read_anew(database: duckdb.DuckDBPyConnection) -> None:
+    with dpsql.connect(database, schema=SCHEMA, epsilon=1) as conn:
+        assert conn.execute("SELECT COUNT(*) FROM items").fetchall() == [(2,)]
+        database.execute("INSERT INTO items VALUES (3, 'c', 1, 1)")
+        assert conn.execute("SELECT COUNT(*) FROM items").fetchall() == [(3,)]

@@ -1,10 +1,8 @@
-"""What the resolver makes of a query: the same each time, a node for each subquery, conditions that are conditions."""
+"""What the resolver makes of a query: a node for each subquery, conditions that are conditions."""
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,42 +12,12 @@ import dpsql
 from dpsql.expressions.tree import AdaptiveConstant
 from dpsql.pipeline.parse_sql import parse_sql
 from dpsql.pipeline.query_request import QueryRequest
-from dpsql.pipeline.resolve_names import Resolved, resolve_names
+from dpsql.pipeline.resolve_names import resolve_names
 from dpsql.relation.relation import Filter, Join, Mark, PerUnit, SemiJoin
 from dpsql.resolve.free_columns import free_columns
 from dpsql.resolve.syntax import DUCKDB
 
-HERE = Path(__file__).parents[1]
-CORPUS = runpy.run_path(str(HERE / "whole" / "test_corpus.py"))["QUERIES"]
 Connect = Callable[[str], dpsql.Connection]
-
-
-# -- twice -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", sorted({query.file for query in CORPUS}))
-def test_a_parsed_query_is_resolved_alike_each_time(name: str, connected: Connect) -> None:
-    """The parser's tree is not taken apart: neither by an answer nor by a refusal on the way to one."""
-    public = connected(name).session.environment.public()
-    for query in CORPUS:
-        if query.file != name:
-            continue
-        try:
-            parsed = parse_sql(QueryRequest(sql=query.sql), public)
-        except dpsql.Error:
-            continue  # nothing to resolve
-        written = parsed.tree.sql(DUCKDB)
-        outcomes = [outcome(lambda parsed=parsed: resolve_names(parsed, public)) for _ in range(2)]
-        assert outcomes[0] == outcomes[1], query.sql
-        assert parsed.tree.sql(DUCKDB) == written, query.sql
-
-
-def outcome(resolve: Callable[[], Resolved]) -> object:
-    try:
-        resolved = resolve()
-    except dpsql.Error as error:
-        return type(error), str(error)
-    return resolved, resolved.post_processing.sql(DUCKDB), [answer.sql for answer in resolved.adaptive]
 
 
 # -- subqueries --------------------------------------------------------------------------------------------------------

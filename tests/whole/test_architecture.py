@@ -72,6 +72,8 @@ PARTS_OF_STAGES = {
     "fingerprint": "calibrate_noise",
     "seeking": "infer_sensitivity",
     "settle": "run_rounds",
+    "totals": "add_noise",
+    "reconcile_totals": "estimate_answers",
     "notes": "post_process",
 }
 

@@ -78,7 +78,7 @@ QUESTIONS: list[tuple[str, type[dpsql.Error], str]] = [
     ("SET memory_limit = '1GB'", UNSUPPORTED, ""),
     ("PRAGMA database_list", UNSUPPORTED, ""),
     ("SUMMARIZE orders", UNSUPPORTED, ""),
-    ("DESCRIBE SELECT 1", UNSUPPORTED, "SHOW TABLES, or DESCRIBE a_table"),
+    ("DESCRIBE SELECT 1", UNSUPPORTED, "DESCRIBE a_table"),
     # names
     ("SELECT COUNT(*) FROM ordres", UNKNOWN, '"orders"'),
     ("SELECT COUNT(*) FROM information_schema.tables", UNKNOWN, ""),
@@ -256,7 +256,7 @@ def test_no_epsilon(epsilon: Any, shop: dpsql.Connection, shop_database: Any, sh
         lambda: dpsql.connect(shop_database, schema=shop_schema, epsilon=1, query_epsilon=epsilon),
     ):
         error = refusal(run, PROGRAMMING)
-        assert "epsilon" in str(error)
+        assert "epsilon" in str(error) or "budget" in str(error)
 
 
 @pytest.mark.parametrize("delta", [1, 1.0, 2, -1e-6, math.nan, math.inf, "abc", True, [0]], ids=repr)

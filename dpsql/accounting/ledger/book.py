@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dpsql.accounting.budget import Suspension
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.ledger.store import Connection
 
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"
+SELECT_LIMIT = "SELECT composition, epsilon, delta FROM entries"
 GIVEN_BACK = "(SELECT mark.tally FROM entries AS mark WHERE mark.charge = entries.number AND mark.state = 'refused')"
 SELECT_ENDED = SELECT.replace(" tally,", f" coalesce({GIVEN_BACK}, tally),")
 INSERT = f"INSERT INTO entries ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
@@ -77,6 +79,11 @@ class Book:
         """The budget last put on record: the analyst's, or the dataset's for None."""
         row = self._one(f"{SELECT} WHERE state = 'budget' AND analyst IS ? ORDER BY number DESC LIMIT 1", analyst)
         return None if row is None else Entry.from_row(row)
+
+    def limit(self, analyst: str | None) -> tuple[str, Fraction, Fraction] | None:
+        """Its composition, epsilon and delta, for every question: the rest of an entry takes longer to read."""
+        row = self._one(f"{SELECT_LIMIT} WHERE state = 'budget' AND analyst IS ? ORDER BY number DESC LIMIT 1", analyst)
+        return None if row is None else (str(row[0]), Fraction(row[1]), Fraction(row[2]))
 
     def last_entries(self, limit: int | None) -> list[Entry]:
         """Oldest first."""

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 from dpsql.accounting.budget import Budget, Suspension
 from dpsql.accounting.events import Composed, Event
 from dpsql.accounting.exact import exact, rounded_up
-from dpsql.accounting.ledger.allowance import Allowance, check_analyst, filter_of
+from dpsql.accounting.filters import filter_named
+from dpsql.accounting.ledger.allowance import Allowance, check_analyst
 from dpsql.accounting.ledger.answers import Answers
 from dpsql.accounting.ledger.book import Book
 from dpsql.accounting.ledger.chain import VerifyReport, verify_chain
@@ -33,6 +34,7 @@ from dpsql.errors import AccountSuspended, BudgetExhausted, LedgerError, Program
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from dpsql.accounting.filters import Filter
     from dpsql.accounting.ledger.answers import Stored
 
 OnFailure = Literal["suspend", "warn"]
@@ -267,6 +269,19 @@ class Ledger:
             return self._budgets(Book(connection))[0]
 
     @property
+    def account(self) -> Budget:
+        """The dataset's too, for questions that need to know no more than what is spent and what there was."""
+        with self._file.reading() as connection:
+            book = Book(connection)
+            return Budget(self._limit(book), book.tally())
+
+    def _limit(self, book: Book) -> Filter:
+        limit = book.limit(None)
+        if limit is None:
+            raise _nothing_recorded(self._file.path)
+        return filter_named(*limit)
+
+    @property
     def analyst_budget(self) -> Budget | None:
         """That of this ledger's analyst, if one is on record."""
         with self._file.reading() as connection:
@@ -294,14 +309,10 @@ class Ledger:
 
     def _budgets(self, book: Book) -> list[Budget]:
         """The dataset's, and the analyst's if one is on record."""
-        total = book.budget(None)
-        if total is None:
-            raise _nothing_recorded(self._file.path)
-        suspended = tuple(book.suspensions())
-        budgets = [Budget(filter_of(total), book.tally(), self.charges, suspended)]
-        own = None if self.analyst is None else book.budget(self.analyst)
+        budgets = [Budget(self._limit(book), book.tally(), self.charges, tuple(book.suspensions()))]
+        own = None if self.analyst is None else book.limit(self.analyst)
         if own is not None:
-            budgets.append(Budget(filter_of(own), book.analyst_tally(self.analyst)))
+            budgets.append(Budget(filter_named(*own), book.analyst_tally(self.analyst)))
         return budgets
 
 

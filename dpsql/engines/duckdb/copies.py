@@ -64,10 +64,10 @@ def _copy_csv(connection: duckdb.DuckDBPyConnection, table: Table, paths: list[P
 def _copy_frame(connection: duckdb.DuckDBPyConnection, table: Table, frame: Any) -> None:
     problem = InterfaceError(
         f'"{table.name}" cannot be read: {type(frame).__name__}',
-        hint="give a pandas, polars or Arrow table, or a path",
+        hint="give a pandas, polars or Arrow table, a relation of DuckDB, or a path",
     )
     try:
-        connection.register(FRAME, with_plain_text(frame))
+        connection.register(FRAME, with_plain_text(_rows_of_relation(frame)))
         described = connection.execute(f"DESCRIBE {quoted(FRAME)}").fetchall()
     except (duckdb.Error, TypeError, ValueError, RuntimeError):
         described = None
@@ -82,6 +82,17 @@ def _copy_frame(connection: duckdb.DuckDBPyConnection, table: Table, frame: Any)
     connection.unregister(FRAME)
     if not copied:
         raise problem
+
+
+def _rows_of_relation(frame: Any) -> Any:
+    """A relation belongs to a connection of its own, so its rows are handed on; anything else as it is."""
+    if not isinstance(frame, duckdb.DuckDBPyRelation):
+        return frame
+    try:
+        return frame.to_arrow_table()
+    except ImportError:
+        problem = InterfaceError("a relation of DuckDB is read by Arrow", hint="pip install pyarrow")
+    raise problem
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, table: Table, found: Found, rows: str) -> bool:

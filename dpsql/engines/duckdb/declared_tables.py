@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dpsql.engines.duckdb.types import declared_type, fits, is_total, read_as, valid_text
 from dpsql.engines.quoting import quoted
 from dpsql.errors import SchemaError
+from dpsql.schema.types import Integer
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ DELIMITER = (
 TRUST = (
     "if each of its rows follows from one person's rows alone, and no row can make it fail, write  view: trusted  "
     "in {}; docs/owners.md says why"
+)
+
+
+WHOLE_WITH_GAPS = (
+    "; or, if pandas made doubles of whole numbers because some are missing, connect to df.convert_dtypes()"
 )
 
 
@@ -79,8 +85,9 @@ def _problem(path: str, table: Table, name: str, found: Found) -> SchemaError | 
     if not (fits(declared, stored) or (found.is_text and stored == "VARCHAR")):
         # The name of an ENUM lists what the column holds.
         kind = stored if stored.startswith("DECIMAL") else stored.partition("(")[0]
+        gaps = WHOLE_WITH_GAPS if found.is_text and isinstance(declared, Integer) and kind == "DOUBLE" else ""
         return SchemaError(
-            f"{path}: declared as {declared.name}, and the database has {kind}", hint=_type_hint(kind, path)
+            f"{path}: declared as {declared.name}, and the database has {kind}", hint=_type_hint(kind, path) + gaps
         )
     return None
 
@@ -111,6 +118,6 @@ def declared_columns(table: Table, found: Found, *, copied: bool) -> str:
 
 def _read(found: Found, own: str, declared: ColumnType, copied: bool) -> str:
     sql, stored = quoted(own), found.columns[own]
-    if copied:
-        return read_as(valid_text(sql) if stored == "VARCHAR" else sql, stored, declared)
-    return read_as(sql, stored, declared) if stored == "TIMESTAMP_NS" else sql
+    if stored == "VARCHAR" and not copied:
+        return sql
+    return read_as(valid_text(sql) if stored == "VARCHAR" else sql, stored, declared)

@@ -80,11 +80,12 @@ class DuckDBEngine:
         *,
         guarantees: Guarantees | None = None,
         copied: bool = False,
+        rows_stay: bool = False,
         shared: SharedTables | None = None,
         waiting: Sequence[tuple[Table, object]] = (),
     ) -> None:
         """`copied`: whether nobody changes the rows any more. Then the schema says which columns are NULL in no row,
-        and dpsql.completeness looks.
+        and dpsql.completeness looks. `rows_stay`: the same of rows that were not copied.
 
         `shared`: the declared tables of a database that others can change.
 
@@ -93,6 +94,7 @@ class DuckDBEngine:
         self._connection = connection
         self.guarantees = guarantees or Guarantees()
         self.copied = copied
+        self.rows_stay = rows_stay or copied
         self._shared = shared
         self._waiting = waiting
         self._forget: Callable[[], object] = lambda: None
@@ -253,7 +255,7 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
         present = _columns(schema, lambda table, column: is_present(column, declared[table.name.lower()]))
         guarantees = Guarantees(unique, present, (place.database.lower(), place.schema.lower()))
         watched = SharedTables(places, created, declared) if shared else None
-        return DuckDBEngine(connection, guarantees=guarantees, shared=watched)
+        return DuckDBEngine(connection, guarantees=guarantees, rows_stay=not shared, shared=watched)
     except duckdb.Error:
         problem = OperationalError("a declared view of the database cannot be read", hint="try it with DuckDB alone")
     except BaseException:

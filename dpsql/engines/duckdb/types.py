@@ -36,7 +36,7 @@ FITTING: dict[type, set[str]] = {
     Text: {"VARCHAR", "ENUM", "UUID"},
     Boolean: {"BOOLEAN"},
     Date: {"DATE"},
-    Timestamp: {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "DATE"},
+    Timestamp: {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "DATE"},
 }
 # Types whose different values stay different as the declared type: the others are rounded when they are read.
 APART: dict[type, set[str]] = {
@@ -112,10 +112,21 @@ def declared_type(stored: str) -> str | None:
 
 
 def read_as(column: str, stored: str, declared: ColumnType) -> str:
-    """The stored column as the declared type, NULL where a value does not fit: it fails for no value."""
+    """The stored column as the declared type, NULL where a value does not fit: it fails for no value.
+
+    A cast that has nothing to try keeps what the engine knows of the column, such as that it is never NULL.
+    """
     if stored == "TIMESTAMP_NS":
         return f"TRY_CAST({_microsecond(column)} AS {engine_type(declared)})"
-    return f"TRY_CAST({column} AS {engine_type(declared)})"
+    if stored == "TIMESTAMP WITH TIME ZONE":
+        # The moment in UTC, whatever the zone of a connection; an infinite one has none.
+        return f"TRY(make_timestamp(epoch_us({column})))"
+    return f"{'' if _always_fits(declared, stored) else 'TRY_'}CAST({column} AS {engine_type(declared)})"
+
+
+def _always_fits(declared: ColumnType, stored: str) -> bool:
+    name = stored.partition("(")[0]
+    return name in DIGITS if isinstance(declared, Integer) else isinstance(declared, Double) and fits(declared, stored)
 
 
 def valid_text(column: str) -> str:

@@ -69,6 +69,7 @@ RESTART, PAUSE = 30.0, 0.2
 
 class PostgreSQLEngine:
     copied = False
+    rows_stay = False
 
     def __init__(self, connection: psycopg.Connection, url: str, place: str, schema: Schema) -> None:
         """Raises SchemaError unless every declared table and column is there, with a type that fits."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 class SparkEngine:
     copied = False
+    rows_stay = False
 
     def __init__(self, session: SparkSession, place: Place, url: str | None, schema: Schema) -> None:
         """Raises SchemaError unless every declared table and column is there, with a type that fits."""

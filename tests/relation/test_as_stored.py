@@ -91,3 +91,76 @@ def test_null_has_the_rows_with_other_texts() -> None:
     with session(WARDS | {"nullable": True}) as conn:
         found = conn.execute("SELECT ward, COUNT(*) FROM visits GROUP BY ward ORDER BY ward").fetchall()
     assert found == [("a", 2), ("b", 2), (None, 3)]
+
+
+# -- numbers that are clamped where they are summed -------------------------------------------------------------------
+
+WILD = [(1, "a", -5), (1, "a", 3), (2, "b", 99), (3, "b", None), (4, "b", 10), (4, "a", 7), (4, "c", 7)]
+STORED = {
+    "DOUBLE": "double",
+    "FLOAT": "double",
+    "INTEGER": "integer",
+    "SMALLINT": "integer",
+    "HUGEINT": "integer",
+    "DECIMAL(9,2)": "decimal(9,2)",
+}
+
+
+def amounts(stored: str, *, unique: bool, groups: int = 3, rows: int = 3) -> dpsql.Connection:
+    """Bounds from 0 to 10. The last row of each person alone, where these are unique."""
+    database = duckdb.connect()
+    database.execute(
+        f"CREATE TABLE visits (person INTEGER {'PRIMARY KEY' if unique else ''}, ward VARCHAR, x {stored})"
+    )
+    found = list({row[0]: row for row in WILD}.values()) if unique else WILD
+    database.executemany("INSERT INTO visits VALUES (?, ?, ?)", found)
+    if stored in ("DOUBLE", "FLOAT"):
+        database.execute("INSERT INTO visits VALUES (8, 'a', 'NaN'), (9, 'b', '-Infinity')")
+    columns = {"person": "integer", "ward": WARDS, "x": {"type": STORED[stored], "bounds": [0, 10], "nullable": True}}
+    schema = {
+        "dataset": "clinic",
+        "contribution": {"max_groups": groups, "max_rows_per_group": rows},
+        "tables": {"visits": {"unit": "person", "columns": columns}},
+    }
+    return dpsql.connect(database, schema=schema, epsilon=1e18, query_epsilon=1e12)
+
+
+VALUES = "SELECT ward, COUNT(x), SUM(x), AVG(x) FROM visits {} GROUP BY ward ORDER BY ward"
+
+
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize(("unique", "expected"), [(True, [1, 3, 3, 1, 10, 10]), (False, [3, 10, 10 / 3, 2, 20, 10])])
+def test_what_is_summed_is_clamped_once(stored: str, unique: bool, expected: list[float]) -> None:
+    with amounts(stored, unique=unique) as conn:
+        assert sql_of(conn, VALUES.format("")).count("BETWEEN") == 1
+        found = [float(cell) for row in conn.execute(VALUES.format("")) for cell in row[1:]]
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        VALUES.format("WHERE x < 9"),
+        "SELECT x > 4 AS large, SUM(x) FROM visits GROUP BY large",
+        "SELECT SUM(x), SUM(x + 1) FROM visits",
+    ],
+)
+def test_a_number_that_something_else_reads_is_clamped_there(sql: str) -> None:
+    with amounts("DOUBLE", unique=True) as conn:
+        assert sql_of(conn, sql).count("BETWEEN") > 1
+
+
+def test_a_group_that_is_not_declared_takes_no_place() -> None:
+    """Person 4 is in two declared groups and in one that is not; two may count, and do."""
+    with amounts("DOUBLE", unique=False, groups=2) as conn:
+        for _ in range(5):
+            assert [row[1] for row in conn.execute(VALUES.format(""), fresh=True)] == [3, 2]
+
+
+@pytest.mark.parametrize(("rows", "window"), [(1, "dense_rank"), (50, "row_number")])
+def test_groups_are_ranked_on_the_rows_or_on_what_is_summed_of_them(rows: int, window: str) -> None:
+    """As declared: of many rows in a few groups the sums are ranked, of few rows these themselves."""
+    with amounts("DOUBLE", unique=False, groups=1, rows=rows) as conn:
+        assert window in sql_of(conn, VALUES.format(""))
+        for _ in range(5):
+            assert sum(row[1] for row in conn.execute(VALUES.format(""), fresh=True)) == 3 + min(rows, 2) - 1

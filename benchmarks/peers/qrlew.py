@@ -1,0 +1,24 @@
+"""Qrlew: it rewrites the query, and DuckDB runs what it wrote. Its bounds on people are its own."""
+
+import sys
+from time import process_time
+
+import duckdb
+import pyqrlew as qrl
+import sqlalchemy as sa
+
+shape = sa.create_engine("sqlite://", poolclass=sa.pool.StaticPool)
+with shape.begin() as connection:
+    connection.execute(sa.text("CREATE TABLE orders (customer_id INTEGER, region TEXT, amount REAL)"))
+dataset = qrl.Dataset.from_database("shop", shape)
+dataset = dataset.with_range(None, "orders", "amount", 0.0, 500.0)
+dataset = dataset.with_possible_values(None, "orders", "region", [f"r{number}" for number in range(50)])
+database = duckdb.connect()
+database.execute(f"CREATE TABLE orders AS FROM '{sys.argv[1]}'")
+started = process_time()
+relation = dataset.relation("SELECT region, COUNT(*) AS n, SUM(amount) AS s FROM orders GROUP BY region")
+private = relation.rewrite_with_differential_privacy(
+    dataset, [("orders", [], "customer_id")], {"epsilon": 1.0, "delta": 1e-6}
+)
+assert len(database.execute(private.relation().to_query(qrl.Dialect.PostgreSql)).fetchall()) == 50
+print(process_time() - started)

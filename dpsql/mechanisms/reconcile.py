@@ -1,0 +1,114 @@
+"""Totals and groups that were measured apart, made to agree: generalised least squares. docs/proofs/totals.md.
+
+Cells lie on a grid of keys. A level has sums over all keys but those it keeps, with independent noise of one variance.
+Split every table into its mean, the deviations along each key, along each pair of keys, ...: each part of a level is a
+multiple of the same part of the cells, and parts do not disturb each other. So the best estimate of a part is the mean
+of what all levels that have it say of it, each weighed by its precision.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+Kept: TypeAlias = tuple[int, ...]
+"""The keys of a level, ascending: the axes of its table."""
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """How a level's sums follow from all levels."""
+
+    variance: float
+    own: float
+    """The weight that a sum has in its own estimate."""
+
+
+def agreed(variances: Mapping[Kept, float], sizes: Mapping[int, int]) -> dict[Kept, Agreed]:
+    """What is left of the noise of each level; `sizes` says how many values each key has.
+
+    >>> round(agreed({(): 10.0, (0,): 1.0}, {0: 90})[()].variance, 3)
+    9.0
+    """
+    found = {}
+    for kept in variances:
+        below = _sums_over(kept, sizes)
+        parts = [(math.prod(1 - 1 / sizes[key] for key in part), part) for part in _parts(kept)]
+        variance = sum(below**2 * free / _precision(part, variances, sizes) for free, part in parts)
+        own = sum(
+            free / _size(set(kept) - set(part), sizes) * _weights(part, variances, sizes)[kept] for free, part in parts
+        )
+        found[kept] = Agreed(variance, own)
+    return found
+
+
+def reconciled(
+    tables: Mapping[Kept, NDArray[np.float64]], variances: Mapping[Kept, float], sizes: Mapping[int, int]
+) -> dict[Kept, NDArray[np.float64]]:
+    """The tables that agree and are nearest to these; the axes of each are the keys that it keeps."""
+    means: dict[Kept, NDArray[np.float64]] = {}
+    for part in {part for kept in tables for part in _parts(kept)}:
+        weights = _weights(part, variances, sizes)
+        means[part] = sum(
+            (
+                weight / _sums_over(kept, sizes) * _deviations(tables[kept], kept, part)
+                for kept, weight in weights.items()
+            ),
+            np.zeros(()),
+        )
+    return {
+        kept: _sums_over(kept, sizes)
+        * sum((_spread_out(means[part], part, kept) for part in _parts(kept)), np.zeros(()))
+        for kept in tables
+    }
+
+
+def _parts(kept: Kept) -> Iterator[Kept]:
+    for length in range(len(kept) + 1):
+        yield from combinations(kept, length)
+
+
+def _size(keys: set[int], sizes: Mapping[int, int]) -> int:
+    return math.prod(sizes[key] for key in keys)
+
+
+def _sums_over(kept: Kept, sizes: Mapping[int, int]) -> int:
+    """How many cells are in one sum of the level."""
+    return _size(set(sizes) - set(kept), sizes)
+
+
+def _weights(part: Kept, variances: Mapping[Kept, float], sizes: Mapping[int, int]) -> dict[Kept, float]:
+    """How much each level that has the part counts in it."""
+    whole = _precision(part, variances, sizes)
+    return {kept: _own_precision(part, kept, variances, sizes) / whole for kept in variances if set(part) <= set(kept)}
+
+
+def _precision(part: Kept, variances: Mapping[Kept, float], sizes: Mapping[int, int]) -> float:
+    return sum(_own_precision(part, kept, variances, sizes) for kept in variances if set(part) <= set(kept))
+
+
+def _own_precision(part: Kept, kept: Kept, variances: Mapping[Kept, float], sizes: Mapping[int, int]) -> float:
+    """Of the part of the cells' means, as one level tells it, up to a factor that all levels share."""
+    return _size(set(kept) - set(part), sizes) * _sums_over(kept, sizes) ** 2 / variances[kept]
+
+
+def _deviations(table: NDArray[np.float64], kept: Kept, part: Kept) -> NDArray[np.float64]:
+    """The means over all keys but those of the part, from which along each of these its own mean is taken."""
+    found = table.mean(axis=tuple(axis for axis, key in enumerate(kept) if key not in part))
+    for axis in range(len(part)):
+        found = found - found.mean(axis=axis, keepdims=True)
+    return np.asarray(found)
+
+
+def _spread_out(mean: NDArray[np.float64], part: Kept, kept: Kept) -> NDArray[np.float64]:
+    """The same along the other keys of the level."""
+    return mean.reshape([mean.shape[part.index(key)] if key in part else 1 for key in kept])

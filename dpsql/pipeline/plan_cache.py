@@ -1,0 +1,117 @@
+"""What was planned for a question is there when the same session asks it again, word for word and value for value.
+
+A literal decides bounds, public groups and notes, so another literal is another question. Up to plan_query everything
+follows from the request, the declaration and the database's guarantees, which stay as they are in a session; unless the
+question asked for what may be another tomorrow, public rows or the value of a constant expression: then it is planned
+anew each time. The account has no part in a plan, which is made without a look at it: calibrate_noise sees it as it
+stands.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dpsql.accounting.budget import Budget
+from dpsql.accounting.ledger.tally import Tally
+from dpsql.errors import InternalError
+from dpsql.limits import LONGEST_KEPT_QUERY, MOST_KEPT_PLANS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dpsql.engine_sql.tree import Query
+    from dpsql.engines.public import EmptyPostProcessor, PostProcessingTable
+    from dpsql.pipeline.public_environment import PublicEnvironment, PublicRows
+    from dpsql.pipeline.query_request import QueryRequest
+    from dpsql.relation.adaptive_subquery import AdaptiveTable
+
+Plan = TypeVar("Plan")
+
+PLAIN = (type(None), bool, int, float, str, date, datetime, Decimal)
+"""Values that are the same if they are written the same; 1, 1.0 and True are equal, and not the same."""
+
+
+@dataclass(frozen=True)
+class PlanCache:
+    _kept: dict[str, Any] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def planned(
+        self,
+        request: QueryRequest,
+        public: PublicEnvironment,
+        plan: Callable[[QueryRequest, PublicEnvironment], Plan],
+    ) -> Plan:
+        key = _key(request, public)
+        with self._lock:
+            known: Plan | None = None if key is None else self._kept.get(key)
+        if known is not None:
+            return known
+        asked: list[object] = []
+        watched = replace(
+            public,
+            public_rows=WatchedRows(public.public_rows, asked),
+            post_processor=WatchedConstants(public.post_processor, asked),
+            budget=Budget(public.budget.filter, Tally()),
+            answers=NoAnswers(),
+        )
+        found = plan(request, watched)
+        if key is not None and not asked:
+            self._keep(key, found)
+        return found
+
+    def _keep(self, key: str, found: object) -> None:
+        with self._lock:
+            self._kept[key] = found
+            if len(self._kept) > MOST_KEPT_PLANS:
+                del self._kept[next(iter(self._kept))]
+
+
+def _key(request: QueryRequest, public: PublicEnvironment) -> str | None:
+    """All that the plan follows from and that may differ within a session; None where it is not worth keeping."""
+    if not all(map(_is_plain, request.parameters)):
+        return None
+    key = f"{public.budget.filter!r} {request!r}"
+    return key if len(key) <= LONGEST_KEPT_QUERY else None
+
+
+def _is_plain(value: object) -> bool:
+    return type(value) in PLAIN or (type(value) is tuple and all(map(_is_plain, value)))
+
+
+@dataclass(frozen=True)
+class NoAnswers:
+    """A plan that depended on earlier answers could not be kept."""
+
+    def recall(self, fingerprint: str) -> str | None:
+        raise InternalError("a question was planned by what was answered before")
+
+    def first(self, subject: str) -> str | None:
+        raise InternalError("a question was planned by what was answered before")
+
+
+@dataclass(frozen=True)
+class WatchedRows:
+    _rows: PublicRows
+    _asked: list[object]
+
+    def number(self, query: Query, lists: Sequence[AdaptiveTable]) -> int:
+        self._asked.append(query)
+        return self._rows.number(query, lists)
+
+
+@dataclass(frozen=True)
+class WatchedConstants:
+    _post_processor: EmptyPostProcessor
+    _asked: list[object]
+
+    def describe(self, sql: str, tables: Sequence[PostProcessingTable]) -> tuple[tuple[str, str], ...]:
+        return self._post_processor.describe(sql, tables)
+
+    def constants(self, sql: str) -> list[tuple[Any, ...]]:
+        self._asked.append(sql)
+        return self._post_processor.constants(sql)

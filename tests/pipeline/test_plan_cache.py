@@ -1,0 +1,142 @@
+"""A question that is asked again is planned once, and never as another question or for another account."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.limits import LONGEST_KEPT_QUERY, MOST_KEPT_PLANS
+from dpsql.pipeline.plan_query import Planned
+from dpsql.pipeline.stages import plan_question
+
+SCHEMA: dict[str, Any] = {
+    "dataset": "shop",
+    "tables": {
+        "orders": {
+            "unit": "customer",
+            "columns": {
+                "customer": "integer",
+                "region": {"type": "text", "values": ["north", "south"]},
+                "amount": {"type": "double", "bounds": [0, 500]},
+                "price": {"type": "decimal(10, 2)", "bounds": [0, 500]},
+            },
+        },
+        "towns": {"public": True, "columns": {"town": "text", "region": "text"}},
+    },
+}
+
+
+@pytest.fixture
+def raw() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE orders (customer BIGINT, region VARCHAR, amount DOUBLE, price DECIMAL(10, 2))")
+    connection.execute("INSERT INTO orders SELECT i, 'north', i, i FROM range(100) AS r(i)")
+    connection.execute("CREATE TABLE towns (town VARCHAR, region VARCHAR)")
+    connection.execute("INSERT INTO towns VALUES ('Ayr', 'north'), ('Bath', 'south')")
+    return connection
+
+
+def connected(raw: duckdb.DuckDBPyConnection) -> dpsql.Connection:
+    return dpsql.connect(raw, schema=SCHEMA, epsilon=100.0, delta=1e-6)
+
+
+@pytest.fixture
+def conn(raw: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
+    with connected(raw) as connection:
+        yield connection
+
+
+def planned(conn: dpsql.Connection, sql: str, parameters: object = None, **options: Any) -> Planned:
+    return plan_question(conn.session.request(sql, parameters, **options), conn.session.environment.public())
+
+
+def test_the_same_question_is_planned_once(conn: dpsql.Connection) -> None:
+    sql = "SELECT region, SUM(amount) FROM orders WHERE amount < ? GROUP BY region"
+    assert planned(conn, sql, [10]) is planned(conn, sql, [10])
+
+
+ASKED: list[tuple[str, list[object], dict[str, Any]]] = [
+    *(("SELECT SUM(LEAST(amount, ?)) FROM orders WHERE price < ?", [value, value], {}) for value in (1, 1.0, True)),
+    *(("SELECT SUM(amount) FROM orders WHERE amount > ?", [value], {}) for value in (0.0, -0.0, 0, 7, "7")),
+    *(
+        ("SELECT SUM(price * ?) FROM orders", [value], {})
+        for value in (2, 2.0, Decimal("2.0"), Decimal("2.00"), Decimal(2))
+    ),
+    ("SELECT SUM(amount) FROM orders WHERE amount < 7", [], {}),
+    ("SELECT SUM(amount) FROM orders WHERE amount < 8", [], {}),
+    ("SELECT SUM(amount) FROM orders WHERE amount < 8", [], {"max_groups": 3}),
+    ("SELECT SUM(amount) FROM orders WHERE amount < 8", [], {"max_rows_per_group": 3}),
+    ("SELECT SUM(amount) FROM orders WHERE amount < 8", [], {"propose": 3}),
+    ("SELECT COUNT(*) FROM orders WHERE region = 'nort'", [], {}),
+    ("SELECT COUNT(*) FROM orders WHERE region = 'sout'", [], {}),
+    ("SELECT region AS a, COUNT(*) FROM orders WHERE region IN ('north') GROUP BY 1", [], {}),
+    ("SELECT region AS b, COUNT(*) FROM orders WHERE region IN ('south') GROUP BY 1", [], {}),
+]
+
+
+def test_no_question_has_the_plan_of_another(raw: duckdb.DuckDBPyConnection, conn: dpsql.Connection) -> None:
+    """Asked twice in a session that was asked all others too, each is planned as in a session of its own."""
+
+    def outcome(session: dpsql.Connection, sql: str, parameters: object, options: dict[str, Any]) -> object:
+        try:
+            found = planned(session, sql, parameters, **options)
+        except dpsql.Error as refusal:
+            return str(refusal)
+        bounds = [[(part.linf, part.l0) for part in one.release.measures] for one in found.releases]
+        return str(found), bounds, found.request.notes, [one.release.domain for one in found.releases]
+
+    together = [outcome(conn, *asked) for _ in range(2) for asked in ASKED]
+    alone = []
+    for asked in ASKED:
+        with connected(raw) as session:
+            alone.append(outcome(session, *asked))
+    assert together == alone + alone
+
+
+def test_public_rows_are_counted_each_time(raw: duckdb.DuckDBPyConnection, conn: dpsql.Connection) -> None:
+    sql = "SELECT t.town, COUNT(*) FROM towns t LEFT JOIN orders o ON o.region = t.region GROUP BY t.town"
+    assert planned(conn, sql)
+    raw.execute("INSERT INTO towns VALUES ('Ayr', 'north')")
+    with pytest.raises(dpsql.Unsupported, match="several in a group"):
+        planned(conn, sql)
+
+
+def test_the_value_of_a_constant_is_asked_each_time(conn: dpsql.Connection) -> None:
+    """It may be the time, or chance."""
+    sql = "SELECT COUNT(*) FROM orders WHERE amount IN (SELECT x FROM (VALUES (1.0), (2.0)) AS v(x))"
+    first, second = planned(conn, sql), planned(conn, sql)
+    assert first == second
+    assert first is not second
+
+
+def test_the_account_is_seen_as_it_stands(conn: dpsql.Connection) -> None:
+    sql = "SELECT COUNT(*) FROM orders"
+    before = conn.explain(sql, epsilon=1).remaining.epsilon
+    conn.execute("SELECT COUNT(*) FROM orders WHERE amount > 3", epsilon=50)
+    assert conn.explain(sql, epsilon=1).remaining.epsilon < before - 40
+    with pytest.raises(dpsql.BudgetExhausted):
+        conn.execute(sql, epsilon=99)
+
+
+def test_few_and_short_questions_are_kept(conn: dpsql.Connection) -> None:
+    first = planned(conn, "SELECT COUNT(*) FROM orders")
+    for number in range(MOST_KEPT_PLANS - 1):
+        planned(conn, f"SELECT {number} AS n FROM towns")
+    assert planned(conn, "SELECT COUNT(*) FROM orders") is first
+    planned(conn, "SELECT -1 AS n FROM towns")
+    assert planned(conn, "SELECT COUNT(*) FROM orders") is not first
+    long = "SELECT COUNT(*) FROM orders" + " " * LONGEST_KEPT_QUERY
+    assert planned(conn, long) is not planned(conn, long)
+
+
+def test_an_environment_made_of_another_begins_anew(conn: dpsql.Connection) -> None:
+    from dataclasses import replace
+
+    environment = conn.session.environment
+    planned(conn, "SELECT COUNT(*) FROM orders")
+    assert replace(environment, schema=environment.schema).plans is not environment.plans
