@@ -7,6 +7,7 @@ The proof is in docs/proofs/bounding.md.
     COUNT(*)      n rows              ->  min(n, rows)                                 <= rows
     SUM(x)        n values, sum S     ->  S if n <= rows else S * rows / n, rounded    <= rows * max(|low|, |high|)
     with bounds per group             ->  the same, clamped to them                   <= their larger absolute value
+    mean of a unit's values           ->  S / n, rounded, clamped to the bounds per group: as if rows were 1
 """
 
 from __future__ import annotations
@@ -120,6 +121,8 @@ class SumValues:
     """What a unit adds to a group is clamped to these quanta; then nothing is counted from the middle."""
     null_is_zero: bool = False
     """Whether a row without a value counts as a value of 0, so that there are as many values as rows."""
+    mean: bool = False
+    """Whether a unit adds the mean of its values, which is what is left of them where one row counts."""
 
     def input(self, argument: Term) -> Term:
         """One row's value as a whole number of quanta; NULL, NaN and infinity are no values."""
@@ -158,6 +161,7 @@ class SumValues:
 
     def kept(self, name: str, rows: int) -> Term:
         """The expectation of keeping `rows` random rows, without the randomness; rounded half away from zero."""
+        rows = 1 if self.mean else rows
         summed, values = Field(name, kind=WIDE), Field(f"{name}_count", kind=Integer())
         half = when(test(">=", summed, integer(0)), values, apply("negate", values, kind=Integer()))
         doubled = apply("+", apply("*", summed, integer(2 * rows), kind=WIDE), half, kind=WIDE)
@@ -182,6 +186,7 @@ class SumValues:
         """The least and the most that a unit with values adds to a group."""
         low, high = (min(self.low, 0), max(self.high, 0)) if self.null_is_zero else (self.low, self.high)
         low, high = low - self.centre, high - self.centre
+        rows = 1 if self.mean else rows
         low, high = min(low, rows * low), max(high, rows * high)
         if self.group is None:
             return low, high

@@ -38,9 +38,10 @@ def readable_measure(measure: Measure) -> str:
             return f"rows{_at_most(most)}"
         case CountValues(argument, most):
             return f"values of {readable(argument)}{_at_most(most)}"
-        case SumValues(argument=argument, quantum=quantum, low=low, high=high, centre=centre, group=group):
+        case SumValues(argument=argument, quantum=quantum, low=low, high=high, centre=centre, group=group, mean=mean):
+            what = f"sum of {'the mean of each unit: ' if mean else ''}{readable(argument)}"
             return (
-                f"sum of {readable(argument)} clamped to {_range((low, high), quantum)}"
+                f"{what} clamped to {_range((low, high), quantum)}"
                 + (f", less {readable_value(centre * quantum)}" if centre else "")
                 + (f", {_range(group, quantum)} for each unit" if group is not None else "")
                 + (f", in units of {quantum}" if quantum != 1 else "")

@@ -34,7 +34,7 @@ MOST, TOTALS, GROUPS = "_most", "_totals", "_groups"
 def matched_sql(writer: Writer, drawn: Drawn, statistic: Matched) -> Query:
     summed, left, right = drawn.profile
     across = statistic.across
-    lefts, rights = zip(*across.pairs, strict=True)
+    lefts, rights = (tuple(pair[side] for pair in across.pairs) for side in (0, 1))
     most = (Named(_most(LEFTS, lefts, across.left), left), Named(_most(RIGHTS, rights, across.right), right))
     parts = (
         Part(LEFTS, _bounded(writer, across.left, statistic.left_rows, statistic)),
@@ -78,7 +78,7 @@ def _read(writer: Writer, statistic: Matched) -> set[str]:
 
 
 def _most(rows: str, keys: tuple[Expression, ...], side: Relation) -> Term:
-    """How often the most frequent key occurs; NULL matches nothing."""
+    """How often the most frequent key occurs; NULL matches nothing. Without a key all rows may match each other."""
     known = knowledge_of(side).properties
     written = tuple(emit(key, known) for key in keys)
     present = all_of([test("is not null", key) for key in written])

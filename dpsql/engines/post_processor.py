@@ -6,6 +6,7 @@ found while the question is still free.
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -42,6 +43,35 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 MOST_KEPT = 128
 """Descriptions that are kept."""
 NO_COLUMN = '"NULL" INTEGER'
+
+
+ORDINARY = "that part is ordinary DuckDB SQL over the groups and the noisy values"
+SAID = (
+    (r'Referenced column "(.*?)" not found', r'there is no column "\1"', "use the names that the query below gives"),
+    (r'Referenced table "(.*?)" not found', r'there is no table "\1"', "use the names and aliases that stand in FROM"),
+    (r"\w+ Function with name (\S+) does not exist", r"there is no function \1", "use one of DuckDB's"),
+    (
+        r"No function matches the given name and argument types '(\w+)\((.*?)\)'",
+        r"\1 does not take (\2)",
+        "CAST its argument, or use another function",
+    ),
+    (
+        r'column "(.*?)" must appear in the GROUP BY clause',
+        r'"\1" must be in GROUP BY or inside an aggregate',
+        r"add \1 to GROUP BY, or aggregate it",
+    ),
+    (
+        r"Set operations can only apply to expressions with the same number",
+        "both sides of a UNION, INTERSECT or EXCEPT need the same number of columns",
+        "select as many columns on either side",
+    ),
+    (
+        r"[Ww]indow functions are not (?:supported|allowed)",
+        "a window function cannot stand there",
+        "write it with OVER (...), in the SELECT list or in QUALIFY",
+    ),
+)
+"""How DuckDB says what is wrong, what is said here, and the way out."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +214,7 @@ def _typed(table: PostProcessingTable) -> str:
 def _complaint(error: duckdb.Error) -> ProgrammingError:
     """What is wrong above the aggregates. Only noisy values were there, so the engine's words may be repeated."""
     message = str(error).splitlines()[0].partition(": ")[2] or str(error)
-    return ProgrammingError(
-        f"above the aggregates: {message}", hint="that part is ordinary DuckDB SQL over the groups and the noisy values"
-    )
+    for pattern, problem, hint in SAID:
+        if (found := re.match(pattern, message)) is not None:
+            return ProgrammingError(f"above the aggregates {found.expand(problem)}", hint=found.expand(hint))
+    return ProgrammingError(f"above the aggregates: {message}", hint=ORDINARY)

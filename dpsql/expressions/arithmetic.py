@@ -17,7 +17,7 @@ from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.properties import Properties, bounded
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, corners, double_range, magnitude, range_of, rounded_out
 from dpsql.expressions.types import number_type, written_as
-from dpsql.schema.types import Decimal, Double, Integer
+from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Double, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,9 +127,19 @@ def whole_divide_properties(arguments: Sequence[Properties]) -> Properties:
     return number(arguments, Integer(), low_high, whole=True, nullable=_may_be_zero(arguments[1]))
 
 
+def _remainder_type(arguments: Sequence[Properties]) -> ColumnType:
+    """Of decimals that no decimal has room for together it is a double, as in DuckDB."""
+    kind = number_type(arguments)
+    decimals = [properties.type for properties in arguments if isinstance(properties.type, Decimal)]
+    if not isinstance(kind, Decimal) or len(decimals) < 2:
+        return kind
+    room = max(part.precision - part.scale for part in decimals) + max(part.scale for part in decimals)
+    return Double() if room > WIDEST_DECIMAL else kind
+
+
 def remainder_properties(arguments: Sequence[Properties]) -> Properties:
     need_numbers("%", arguments, 2)
-    kind = number_type(arguments)
+    kind = _remainder_type(arguments)
     left, right = arguments
     whole = left.whole and right.whole
     (low, high), ends = argument_ranges(arguments)
@@ -147,7 +157,7 @@ def by_nonzero(operator: str, arguments: Sequence[Written]) -> Term:
 
     Of numbers that are not whole // is /, as it is in DuckDB.
     """
-    kind = number_type([argument.properties for argument in arguments])
+    kind = _remainder_type([argument.properties for argument in arguments])
     if operator == "//" and not isinstance(kind, Integer):
         return divide_sql(arguments)
     left, right = (written_as(kind, argument) for argument in arguments)

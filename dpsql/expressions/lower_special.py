@@ -11,6 +11,7 @@ from dpsql.errors import ProgrammingError, SchemaError, SqlSyntaxError, Unsuppor
 from dpsql.expressions.casts import NARROW_INTEGERS, cast_to
 from dpsql.expressions.temporal.constants import read_dates, read_moment
 from dpsql.expressions.temporal.intervals import is_interval
+from dpsql.expressions.temporal.lengths import is_time, lengths, no_time
 from dpsql.expressions.tree import Expression, Literal
 from dpsql.schema.types import WIDEST_DECIMAL, Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 
@@ -63,7 +64,13 @@ def lower_negative(lowering: Lowering, node: exp.Expr) -> Expression:
 def lower_between(lowering: Lowering, node: exp.Expr) -> Expression:
     lowering.only(node, ("this", "low", "high", "symmetric"))
     low, high = node.args["low"], node.args["high"]
-    if is_interval(low) and is_interval(high) and not node.args.get("symmetric"):
+    plain = not node.args.get("symmetric")
+    compared = lengths(lowering, (node.this, low, high)) if plain else None
+    if compared is not None:
+        value, least, most = compared
+        above, below = lowering.build(">=", node, (value, least)), lowering.build("<=", node, (value, most))
+        return lowering.build("AND", node, (above, below))
+    if is_interval(low) and is_interval(high) and plain:
         ends = exp.GTE(this=node.this, expression=low), exp.LTE(this=node.this, expression=high)
         return lowering.call("AND", node, ends)
     value, low, high = read_dates("IN", tuple(lowering.lower(node.args[key]) for key in ("this", "low", "high")))
@@ -117,6 +124,8 @@ def lower_if(lowering: Lowering, node: exp.Expr) -> Expression:
 
 def lower_cast(lowering: Lowering, node: exp.Expr) -> Expression:
     lowering.only(node, ("this", "to"))
+    if is_time(node):
+        raise no_time(lowering, node)
     if node.args["to"].this.value in UNSIGNED:
         return _unsigned(lowering, node, UNSIGNED[node.args["to"].this.value])
     function = cast_function(lowering, node)
@@ -208,6 +217,9 @@ def lower_in(lowering: Lowering, node: exp.Expr) -> Expression:
     if node.args.get("query") is not None:
         return lower_subquery(lowering, node)
     lowering.only(node, ("this", "expressions"))
+    compared = lengths(lowering, (node.this, *node.expressions))
+    if compared is not None:
+        return lowering.build("IN", node, compared)
     return lowering.call("IN", node, (node.this, *node.expressions))
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from dpsql.expressions.casts import cast_to
-from dpsql.expressions.temporal.intervals import is_interval, span_of
+from dpsql.expressions.temporal.intervals import SECONDS_OF_A_DAY, is_interval, span_of
 from dpsql.expressions.tree import Expression, Literal
-from dpsql.schema.types import Date, Double, Integer, Text
+from dpsql.schema.types import Date, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,19 +26,12 @@ if TYPE_CHECKING:
 
     Build = Callable[..., Expression]
 
-PAIRS = {
-    "ADD": "+",
-    "SUBTRACT": "-",
-    "MULTIPLY": "*",
-    "DIVIDE": "//",
-    "MOD": "%",
-    "POW": "POWER",
-}
-"""Operators by their names."""
 MOST_TIMES = 100
+MINUTE, DAY = 60_000_000, 86_400_000_000
+"""In microseconds."""
 EPOCH, EPOCH_JULIAN = date(1970, 1, 1), 2_440_588
-FIRST_MONDAY = date(2000, 1, 3)
-"""From which buckets of days are counted."""
+FIRST_MONDAY, FIRST_MONTH = date(2000, 1, 3), 2000 * 12
+"""From which buckets are counted."""
 
 
 def builder(lowering: Lowering, node: exp.Expr) -> Build:
@@ -63,17 +56,76 @@ def _constant(argument: object) -> Expression:
 
 def lower_word(lowering: Lowering, node: exp.Expr) -> Expression | None:
     """A function that the parser leaves as it is written; None if it is none of these."""
-    name, build = node.name.upper(), builder(lowering, node)
-    arguments = node.expressions
-    if name in PAIRS and len(arguments) == 2:
-        return build(PAIRS[name], *map(lowering.lower, arguments))
-    if name == "ERA" and len(arguments) == 1:
-        return build("SIGN", build("YEAR", lowering.lower(arguments[0])))
-    if name == "JULIAN" and len(arguments) == 1 and isinstance((day := lowering.lower(arguments[0])).type, Date):
-        return build(cast_to(Double()), build("+", build("date - date", day, EPOCH), EPOCH_JULIAN))
-    if name in ("STRLEN", "OCTET_LENGTH") and len(arguments) == 1:
-        return build("STRLEN", lowering.lower(arguments[0]))
-    return None
+    count, make = WORDS.get(node.name.upper(), (-1, None))
+    if make is None or len(node.expressions) != count:
+        return None
+    return make(builder(lowering, node), *map(lowering.lower, node.expressions))
+
+
+def _pair(operator: str) -> Build:
+    return lambda build, left, right: build(operator, left, right)
+
+
+def _julian(build: Build, moment: Expression) -> Expression:
+    since = build("date - date", build(cast_to(Date()), moment), EPOCH)
+    day = build(cast_to(Double()), build("+", since, EPOCH_JULIAN))
+    if not isinstance(moment.type, Timestamp):
+        return day
+    return build("+", day, build("/", remainder(build, build("EPOCH_US", moment), DAY), DAY))
+
+
+def _fmod(build: Build, x: Expression, y: Expression) -> Expression:
+    x, y = (build(cast_to(Double()), part) for part in (x, y))
+    return build("-", x, build("*", y, build("FLOOR", build("/", x, y))))
+
+
+def _even(build: Build, number: Expression) -> Expression:
+    """The next even number, away from zero."""
+    number = build(cast_to(Double()), number)
+    whole = build("CEIL", build("ABS", number))
+    away = build("+", whole, build("%", whole, 2))
+    return build("CASE", build("<", number, 0), build("negate", away), away)
+
+
+def _milliseconds(build: Build, moment: Expression) -> Expression:
+    """EPOCH_MS(seen), rounded to the next."""
+    half = build("+", build("EPOCH_US", moment), 500)
+    return build("//", build("-", half, remainder(build, half, 1000)), 1000)
+
+
+def _in_minute(size: int) -> Build:
+    """MILLISECOND(seen) and its like count from the last full minute."""
+    return lambda build, moment: build("//", remainder(build, build("EPOCH_US", moment), MINUTE), size)
+
+
+WORDS: dict[str, tuple[int, Build]] = {
+    "ADD": (2, _pair("+")),
+    "SUBTRACT": (2, _pair("-")),
+    "MULTIPLY": (2, _pair("*")),
+    "DIVIDE": (2, _pair("//")),
+    "MOD": (2, _pair("%")),
+    "POW": (2, _pair("POWER")),
+    "ERA": (1, lambda build, day: build("SIGN", build("YEAR", day))),
+    "JULIAN": (1, _julian),
+    "STRLEN": (1, lambda build, text: build("STRLEN", text)),
+    "OCTET_LENGTH": (1, lambda build, text: build("STRLEN", text)),
+    "DAYS_IN_MONTH": (1, lambda build, day: build("DAY", build("LAST_DAY", day))),
+    "FMOD": (2, _fmod),
+    "EVEN": (1, _even),
+    "EPOCH_US": (1, lambda build, moment: build("EPOCH_US", moment)),
+    "MICROSECOND": (1, _in_minute(1)),
+    "MILLISECOND": (1, _in_minute(1000)),
+}
+"""By name: how many arguments, and how it is put together."""
+
+
+def lower_epoch(lowering: Lowering, node: exp.Expr) -> Expression:
+    """EPOCH_MS(seen), which the parser takes for the timestamp that is so many milliseconds after 1970."""
+    lowering.only(node, ("this", "scale"))
+    moment, scale = lowering.lower(node.this), node.args.get("scale")
+    if scale is None or scale.name != "3" or not isinstance(moment.type, Timestamp):
+        raise lowering.refuse(node)
+    return _milliseconds(builder(lowering, node), moment)
 
 
 def lower_chr(lowering: Lowering, node: exp.Expr) -> Expression:
@@ -159,20 +211,35 @@ def lower_cotangent(lowering: Lowering, node: exp.Expr) -> Expression:
 
 
 def lower_bucket(lowering: Lowering, node: exp.Expr) -> Expression:
-    """TIME_BUCKET of whole days, or of one month, quarter or year, of a date."""
+    """TIME_BUCKET: whole months are counted from January 2000, whole days and seconds from Monday 2000-01-03."""
     lowering.only(node, ("this", "expression"))
     moment = lowering.lower(node.expression)
-    if not is_interval(node.this) or not isinstance(moment.type, Date):
+    if not is_interval(node.this) or not isinstance(moment.type, Date | Timestamp):
         raise lowering.refuse(node)
     span, build = span_of(node.this, lowering), builder(lowering, node)
-    units = {1: "month", 3: "quarter", 12: "year"}
-    if span.months in units and not (span.days or span.seconds):
-        return build(cast_to(Date()), build("DATE_TRUNC", units[span.months], moment))
-    if span.days < 1 or span.months or span.seconds:
+    if span.months and (span.months < 0 or span.days or span.seconds):
         raise lowering.refuse(node)
-    since = build("date - date", moment, FIRST_MONDAY)
-    rest = build("%", build("+", build("%", since, span.days), span.days), span.days)
-    return build("date + days", moment, build("negate", rest))
+    if not span.months and (span.length % SECONDS_OF_A_DAY or span.length <= 0):
+        return build("TIME_BUCKET", span.length, moment)
+    day = build(cast_to(Date()), moment)
+    start = _month_bucket(build, day, span.months) if span.months else _day_bucket(build, day, span.length)
+    return build(cast_to(moment.type), start)
+
+
+def _month_bucket(build: Build, day: Expression, months: int) -> Expression:
+    number = build("+", build("*", build("YEAR", day), 12), build("-", build("MONTH", day), 1))
+    first = build("-", number, remainder(build, build("-", number, FIRST_MONTH), months))
+    return build("MAKE_DATE", build("//", first, 12), build("+", build("%", first, 12), 1), 1)
+
+
+def _day_bucket(build: Build, day: Expression, seconds: int) -> Expression:
+    rest = remainder(build, build("date - date", day, FIRST_MONDAY), seconds // SECONDS_OF_A_DAY)
+    return build("date + days", day, build("negate", rest))
+
+
+def remainder(build: Build, value: Expression, width: int) -> Expression:
+    """What is left of a division, never below zero."""
+    return build("%", build("+", build("%", value, width), width), width)
 
 
 SPECIAL: dict[type[exp.Expr], Callable[[Lowering, exp.Expr], Expression]] = {
@@ -186,4 +253,5 @@ SPECIAL: dict[type[exp.Expr], Callable[[Lowering, exp.Expr], Expression]] = {
     **dict.fromkeys((exp.Sinh, exp.Cosh, exp.Tanh), lower_hyperbolic),
     exp.Cot: lower_cotangent,
     exp.DateBin: lower_bucket,
+    exp.UnixToTime: lower_epoch,
 }

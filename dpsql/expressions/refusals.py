@@ -39,7 +39,7 @@ NO_OTHER = "the functions that can be are listed in docs/sql.md"
 
 VOLATILE = {
     CHANCE: "RAND RANDOM UUID GEN_RANDOM_UUID UUIDV4 UUIDV7 SETSEED",
-    CLOCK: "NOW TODAY CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_DATETIME LOCALTIME LOCALTIMESTAMP AGE "
+    CLOCK: "NOW TODAY CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_DATETIME LOCALTIME LOCALTIMESTAMP AGE AGO "
     "GET_CURRENT_TIME GET_CURRENT_TIMESTAMP TRANSACTION_TIMESTAMP",
     STATE: "NEXTVAL CURRVAL TXID_CURRENT GETVARIABLE",
     SESSION: "CURRENT_USER CURRENT_VERSION CURRENT_SCHEMA CURRENT_DATABASE CURRENT_SETTING GETENV VERSION",
@@ -86,19 +86,32 @@ SIGNS: dict[type[exp.Expr], str] = {
     exp.BitwiseLeftShift: "<<",
     exp.BitwiseRightShift: ">>",
     **dict.fromkeys((exp.Subquery, exp.Select, exp.Exists, exp.In), "this subquery"),
+    exp.AtTimeZone: "AT TIME ZONE",
+    exp.Interval: "INTERVAL",
+    exp.BitwiseNot: "~",
+    **dict.fromkeys((exp.Map, exp.ToMap, exp.VarMap), "MAP {...}"),
+    exp.JSONExtract: "->",
+    exp.JSONExtractScalar: "->>",
+    exp.JSONBContains: "@>",
+    exp.Dot: "a.b",
 }
 """What people call nodes that have no name: a name of the parser's is nobody's word."""
+UNNAMED = "this expression"
 
 
 def spoken(node: exp.Expr, place: Place | None) -> str:
     """The name that the analyst wrote; the parser has one name for several functions."""
     if isinstance(node, exp.Anonymous):
         return node.name.upper()
+    name = node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
+    if place is not None and re.search(rf"\b{name}\b", place.text, re.IGNORECASE):
+        return name
     if type(node) in SIGNS:
         return SIGNS[type(node)]
-    name = node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
-    if place is None or not isinstance(node, exp.Func) or re.search(rf"\b{name}\b", place.text, re.IGNORECASE):
+    if not isinstance(node, exp.Func):
+        return UNNAMED
+    if place is None:
         return name
     before, after = place.text[: place.start], place.text[place.start :]
     written = re.match(r"(\w+)\s*\(", after) or re.search(r"(\w+)\s*\(\s*$", before)
-    return written[1].upper() if written else name
+    return written[1].upper() if written else UNNAMED

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from dpsql.expressions import arithmetic, bits, comparison, conditional, mathematics, patterns, rounding, text
 from dpsql.expressions.temporal import arithmetic as date_arithmetic
+from dpsql.expressions.temporal import buckets as date_buckets
 from dpsql.expressions.temporal import difference as date_difference
 from dpsql.expressions.temporal import making as date_making
 from dpsql.expressions.temporal import parts as dates
@@ -31,6 +32,7 @@ FUNCTIONS: dict[str, Function] = {
         date_arithmetic,
         date_difference,
         date_making,
+        date_buckets,
         date_text,
     )
     for function in module.FUNCTIONS

@@ -77,6 +77,31 @@ def allocated(planned: Planned, columns: Sequence[Wanted], falloff: int) -> tupl
     return _by_release(planned, dict(zip(moved, parts.tolist(), strict=True)))
 
 
+def _by_clause(planned: Planned, parts: dict[Place, Fraction]) -> dict[Place, Fraction]:
+    """Measures that several options clauses speak for share what their own clause has, and no more."""
+    shared = dict(parts)
+    for number, clause in enumerate(planned.request.clauses):
+        own = {
+            place: part
+            for place, part in parts.items()
+            if planned.releases[place[0]].release.aggregate.clause == number
+        }
+        share = clause.epsilon / planned.request.epsilon / _together(planned, own)
+        shared |= {place: part * share for place, part in own.items()}
+    return shared
+
+
+def _together(planned: Planned, parts: dict[Place, Fraction]) -> Fraction:
+    """What they add up to, exactly: of those that exclude each other the largest case."""
+    cases: dict[tuple[int, int], Fraction] = {}
+    for case, part in zip(_cases(planned, parts), parts.values(), strict=True):
+        cases[case] = cases.get(case, Fraction(0)) + part
+    bundles: dict[int, Fraction] = {}
+    for (bundle, _), part in cases.items():
+        bundles[bundle] = max(bundles.get(bundle, Fraction(0)), part)
+    return sum(bundles.values(), Fraction(0))
+
+
 def _cases(planned: Planned, measures: Iterable[Place]) -> Places:
     """Where each of these measures stands among those that exclude each other."""
     releases = enumerate(one.release for one in planned.releases)
@@ -95,7 +120,7 @@ def _by_release(planned: Planned, parts: dict[Place, float]) -> tuple[tuple[Frac
         for level, selection in _selections(one.release):
             _raise_selection((number, selection), [(number, part.column) for part in level], parts, planned)
     fractions = as_fractions(np.array(list(parts.values())), _cases(planned, parts)) if parts else ()
-    exact = dict(zip(parts, fractions, strict=True))
+    exact = _by_clause(planned, dict(zip(parts, fractions, strict=True)))
     beside = _beside_of_measures(planned)
     return tuple(
         (beside * _beside_part(one, planned) / beside_part(planned),)

@@ -64,8 +64,11 @@ class Measured:
 
 
 def infer_sensitivity(tracked: Tracked, public: PublicEnvironment) -> Measured:
-    releases = tuple(_measure(release, tracked.request) for release in tracked.releases)
+    releases = tuple(
+        _measure(release, tracked.request.by_clause(release.aggregate.clause)) for release in tracked.releases
+    )
     _check_mechanism(tracked.request, releases)
+    _check_clauses(tracked.request, releases)
     return Measured(tracked.request, releases, tracked.public, tracked.adaptive, tracked.post_processing, tracked)
 
 
@@ -251,6 +254,24 @@ def _check_mechanism(request: QueryRequest, releases: tuple[Release, ...]) -> No
             at=releases[0].aggregate.calls[0].at if releases[0].aggregate.calls else None,
             hint=f"use {' or '.join(sorted(fitting))}, or name none",
         )
+
+
+def _check_clauses(request: QueryRequest, releases: tuple[Release, ...]) -> None:
+    """Where several options clauses share a question, what each has is shared by its measures."""
+    if request.clauses and any(release.aggregate.is_beside for release in releases):
+        raise Unsupported(
+            "bounds that are to be found, and diagnose=, are for questions with one options clause",
+            at=request.clauses[0].options.at,
+            hint="name the bounds: max_groups_contributed = 3, max_rows_contributed = 5",
+        )
+    for number, clause in enumerate(request.clauses):
+        own = [release for release in releases if release.aggregate.clause == number]
+        if any(release.statistics for release in own) or not any(release.measures for release in own):
+            raise Unsupported(
+                "several options clauses can be given for counts, sums and averages",
+                at=clause.options.at,
+                hint="ask for medians, modes and lists of keys in questions of their own",
+            )
 
 
 def _check_totals(release: TrackedRelease, answers: tuple[Answer, ...], parts: list[Measure | Statistic]) -> None:

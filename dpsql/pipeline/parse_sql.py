@@ -11,7 +11,9 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
 from dpsql.errors import SqlSyntaxError, Unsupported
+from dpsql.expressions.lower import place_of
 from dpsql.expressions.parser_tree import nodes_of
+from dpsql.expressions.refusals import spoken
 from dpsql.limits import (
     DEEPEST,
     LONGEST_LIST,
@@ -22,10 +24,12 @@ from dpsql.limits import (
     MOST_QUERIES,
     MOST_TERMS,
 )
-from dpsql.pipeline.query_request import with_options, with_proposal
+from dpsql.pipeline.query_request import with_clauses, with_proposal
 from dpsql.pipeline.readable import laid_out
 from dpsql.pipeline.syntax_hints import syntax_hint
-from dpsql.resolve.options import SqlOptions, read_options
+from dpsql.resolve.declared_values import pivoted_values
+from dpsql.resolve.option_clauses import number_clauses
+from dpsql.resolve.options import read_options
 from dpsql.resolve.other_words import respell
 from dpsql.resolve.parameters import Parameters, bind, check_parameters, check_text, marked
 from dpsql.resolve.pivots import unpivoted
@@ -37,9 +41,12 @@ if TYPE_CHECKING:
 
     from dpsql.pipeline.public_environment import PublicEnvironment
     from dpsql.pipeline.query_request import QueryRequest
+    from dpsql.resolve.option_clauses import SqlOptions
 
 UNIT_FIRST = ("DATE_TRUNC", "DATETRUNC", "DATE_DIFF", "DATEDIFF")
 """Functions whose first argument is a unit of time."""
+STATEMENTS: dict[type[exp.Expr], str] = {exp.Transaction: "BEGIN", exp.TruncateTable: "TRUNCATE", exp.LoadData: "LOAD"}
+"""What people call statements that the parser calls otherwise."""
 CHAINS = (exp.And, exp.Or, exp.SetOperation)
 """Operators whose chains are read link by link."""
 
@@ -60,14 +67,16 @@ def parse_sql(request: QueryRequest, public: PublicEnvironment) -> Parsed:
     >>> parse_sql(request, None).tree.sql()
     'SELECT COUNT(*) FROM orders WHERE amount > 10'
     """
-    tree, options = _one_query(request)
+    tree, clauses = _one_query(request, public)
     _check_size(tree)
+    _check_arguments(tree, request.sql)
     _check_aliases(tree)
     check_parameters(request.parameters)
-    if options.options:
-        request = with_options(request, options, public.budget.filter.delta)
+    if clauses:
+        request = with_clauses(request, clauses, public.budget.filter.delta)
     request = with_proposal(request)
-    bind(tree, _given(request), options.parameters, request.sql)
+    spent = frozenset(name for clause in clauses for name in clause.parameters)
+    bind(tree, _given(request), spent, request.sql)
     respell(tree, request.dialect, request.sql)
     _check_numbers(tree, request.sql)
     _check_fetch(tree)
@@ -78,12 +87,12 @@ def _given(request: QueryRequest) -> Parameters:
     return Parameters(request.parameters, request.parameter_names)
 
 
-def _one_query(request: QueryRequest) -> tuple[exp.Query, SqlOptions]:
+def _one_query(request: QueryRequest, public: PublicEnvironment) -> tuple[exp.Query, tuple[SqlOptions, ...]]:
     sql = request.sql
     check_text(sql)
     if len(sql) > LONGEST_QUERY:
         raise SqlSyntaxError(f"the query is longer than {LONGEST_QUERY:,} characters", hint="ask it in several queries")
-    found, options = _statements(request)
+    found, clauses = _statements(request)
     statements = [statement for statement in found if statement is not None]
     if not statements:
         raise SqlSyntaxError("the query is empty", hint="write one, such as SELECT COUNT(*) FROM a_table")
@@ -91,19 +100,19 @@ def _one_query(request: QueryRequest) -> tuple[exp.Query, SqlOptions]:
         raise SqlSyntaxError(
             f"there are {len(statements)} statements, and one can be asked at a time", hint="ask them one by one"
         )
-    tree = unpivoted(statements[0], sql)
+    tree = unpivoted(statements[0], sql, lambda table, name: pivoted_values(table, name, public.schema))
     if not isinstance(tree, exp.Query):
         raise no_question(tree)
     if any(not any(group.args.values()) for group in nodes_of(tree, exp.Group)):
         raise SqlSyntaxError("nothing stands behind GROUP BY", hint="name a key, or leave GROUP BY out")
-    return tree, options
+    return tree, clauses
 
 
 def no_question(tree: exp.Expr) -> SqlSyntaxError | Unsupported:
     """What is said to a statement that is not a query."""
     if isinstance(tree, exp.Column | exp.Placeholder | exp.Literal | exp.Alias):
         return SqlSyntaxError("this is not a question", hint="write one, such as  SELECT COUNT(*) FROM a_table")
-    word = tree.this if isinstance(tree, exp.Command) else tree.key
+    word = tree.this if isinstance(tree, exp.Command) else STATEMENTS.get(type(tree), tree.key)
     if isinstance(tree, exp.Pivot):
         return Unsupported("PIVOT cannot be asked", hint="write a column for each: COUNT_IF(x = 'a') AS a")
     if isinstance(tree, exp.Summarize):
@@ -175,23 +184,43 @@ def too_deep() -> SqlSyntaxError:
     return SqlSyntaxError("the query is nested too deeply", hint="use WITH to name its parts, or IN for long lists")
 
 
-def _statements(request: QueryRequest) -> tuple[Sequence[exp.Expr | None], SqlOptions]:
+def _statements(request: QueryRequest) -> tuple[Sequence[exp.Expr | None], tuple[SqlOptions, ...]]:
     sql, grammar = request.sql, GRAMMARS[request.dialect]
     problem: SqlSyntaxError
     try:
         marks = list(marked(grammar.tokenize(sql), request.parameter_names))
-        tokens, options = read_options(marks, sql, _given(request).by_any_name)
+        tokens, clauses = read_options(marks, sql, _given(request).by_any_name)
         _check_lists(tokens, sql)
         if request.dialect == "duckdb":
             _check_units(tokens, sql)
-        return grammar.parser().parse(tokens, sql), options
+        found = grammar.parser().parse(tokens, sql)
+        if len(clauses) > 1:
+            for statement in found:
+                number_clauses(statement)
+        return found, clauses
     except ParseError as error:
         problem = _syntax_error(sql, error)
     except TokenError:
         problem = SqlSyntaxError("the text ends inside a quoted piece or comment", hint="close the quotes")
     except RecursionError:
         problem = too_deep()
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        # The parser's own words for functions of other databases take it for granted that all arguments are there.
+        problem = SqlSyntaxError(
+            "a function has other arguments than it takes", hint="look at the functions of the query, one by one"
+        )
     raise problem
+
+
+def _check_arguments(tree: exp.Query, sql: str) -> None:
+    """Functions that lack an argument, which the parser does not always notice."""
+    for node in nodes_of(tree, exp.Func):
+        missing = [key for key, needed in node.arg_types.items() if needed and node.args.get(key) in (None, [])]
+        if missing and not isinstance(node, exp.Anonymous | exp.Case | exp.Cast):
+            place = place_of(node, sql)
+            raise SqlSyntaxError(
+                f"{spoken(node, place)} has too few arguments", at=place, hint="docs/sql.md says what functions take"
+            )
 
 
 def _check_lists(tokens: Sequence[Token], sql: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dpsql.accounting.exact import exact
 from dpsql.errors import ProgrammingError
-from dpsql.resolve.options import NO_OPTIONS, Option, SqlOptions
+from dpsql.resolve.option_clauses import NO_OPTIONS, Option, SqlOptions
 from dpsql.schema.model import AUTO
 from dpsql.source import did_you_mean
 from dpsql.statistics.mechanism_table import MECHANISMS
@@ -65,12 +65,18 @@ class QueryRequest:
     """The fields that execute() was given by name; the others are defaults."""
     options: SqlOptions = NO_OPTIONS
     """The options clause of the SQL, for what later stages have to check."""
+    clauses: tuple[QueryRequest, ...] = ()
+    """Where there are several: the question as each of them asks it. Their epsilons add up to that of the whole."""
     parameter_names: tuple[str, ...] = ()
     """What the parameters are called, where they have names."""
     dialect: str = "duckdb"
     """Whose words the SQL uses."""
     notes: tuple[str, ...] = ()
     """What the analyst should know about it, and may: it follows from the question and the schema alone."""
+
+    def by_clause(self, number: int | None) -> QueryRequest:
+        """The question as the clause asks it that speaks for a release."""
+        return self.clauses[number] if self.clauses and number is not None else self
 
     def __str__(self) -> str:
         privacy_loss = f"epsilon {float(self.epsilon):g}" if self.accuracy is None else str(self.accuracy)
@@ -102,9 +108,59 @@ def with_options(request: QueryRequest, options: SqlOptions, largest_delta: Frac
     return replace(request, options=options, **changed)
 
 
+def with_clauses(request: QueryRequest, clauses: tuple[SqlOptions, ...], largest_delta: Fraction) -> QueryRequest:
+    """The question with what one clause says of all of it, or several of its parts, whose costs are added up."""
+    if len(clauses) < 2:
+        return with_options(request, clauses[0], largest_delta) if clauses and clauses[0].options else request
+    parts = tuple(with_options(request, clause, largest_delta) for clause in clauses)
+    for field in ("epsilon", "delta", "accuracy"):
+        if field in request.named:
+            raise ProgrammingError(
+                f"the SQL has {len(clauses)} options clauses, and execute() says {field}={_shown(request, field)}",
+                at=clauses[1].at,
+                hint="let each clause say what its part may cost",
+            )
+    for clause in clauses:
+        if clause.get("epsilon") is None:
+            raise ProgrammingError(
+                "one of several options clauses says no epsilon",
+                at=clause.at,
+                hint="name one in each: OPTIONS(epsilon = 0.2)",
+            )
+    deltas = [part.delta for part in parts if part.delta is not None]
+    if len(deltas) not in (0, len(parts)):
+        raise ProgrammingError(
+            "some of the options clauses name a delta, and some do not",
+            at=next(clause.at for clause in clauses if clause.get("delta") is None),
+            hint="name it in each clause, or in none",
+        )
+    delta = query_delta(sum(deltas), largest_delta) if deltas else None
+    return replace(
+        request,
+        epsilon=sum((part.epsilon for part in parts), Fraction(0)),
+        delta=delta,
+        share=None,
+        mechanism=_in_all("mechanism", parts, clauses),
+        propose=_in_all("propose", parts, clauses),
+        clauses=parts,
+    )
+
+
+def _in_all(field: str, parts: tuple[QueryRequest, ...], clauses: tuple[SqlOptions, ...]) -> Any:
+    """What all clauses say."""
+    first, *others = (getattr(part, field) for part in parts)
+    if any(other != first for other in others):
+        raise ProgrammingError(
+            f"the options clauses differ in {field}, which is one for the whole question",
+            at=clauses[1].at,
+            hint="say the same in each, or ask in several questions",
+        )
+    return first
+
+
 def refuse_options(request: QueryRequest, names: Collection[str], instead: str) -> None:
     """Where the price is found, the options clause cannot name it."""
-    for option in request.options.options:
+    for option in (option for part in (request, *request.clauses) for option in part.options.options):
         if option.name in names:
             raise ProgrammingError(
                 f"the SQL says {option.name} = {option.value}, and {instead} says how much to spend",

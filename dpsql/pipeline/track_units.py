@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import count, select
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dpsql.relation.adaptive_subquery import AdaptiveTable
     from dpsql.relation.relation import Aggregate, Relation, Scan
     from dpsql.resolve.adaptive_subqueries import AdaptiveSubquery
-    from dpsql.resolve.options import Option, SqlOptions
+    from dpsql.resolve.option_clauses import Option, SqlOptions
 
 PRICES = ("epsilon", "delta")
 PRESUMED_GROUPS = 4
@@ -103,8 +103,10 @@ def track_units(resolved: Resolved, public: PublicEnvironment) -> Tracked:
         _track(aggregate, units, resolved, public)
         for aggregate, units in zip(resolved.releases, resolved.unit_columns, strict=True)
     )
-    _check_options(resolved.request.options, releases)
-    releases = tuple(with_seeking(release, resolved.request) for release in releases)
+    _check_clauses(resolved.request, releases)
+    releases = tuple(
+        with_seeking(release, resolved.request.by_clause(release.aggregate.clause)) for release in releases
+    )
     for number, release in enumerate(releases):
         if release.domain is None and _is_asked_again(number, resolved):
             _check_keys(release.aggregate)
@@ -113,7 +115,9 @@ def track_units(resolved: Resolved, public: PublicEnvironment) -> Tracked:
             _track(aggregate, frozenset(), resolved, public)
             for release in releases
             if not release.one_row_per_unit and release.across is None and release.aggregate.reports is None
-            for aggregate in diagnosing(release.aggregate, *release.contribution(resolved.request))
+            for aggregate in diagnosing(
+                release.aggregate, *release.contribution(resolved.request.by_clause(release.aggregate.clause))
+            )
         )
     releases += tuple(
         _track(aggregate, frozenset(), resolved, public)
@@ -239,6 +243,26 @@ def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, publ
 
 def _count_rows(listed: Relation) -> Query:
     return select([Named(count(), "n")], relation_sql(listed, ()))
+
+
+def _check_clauses(request: QueryRequest, releases: tuple[TrackedRelease, ...]) -> None:
+    if not request.clauses:
+        _check_options(request.options, releases)
+    for number, part in enumerate(request.clauses):
+        spoken_for = tuple(release for release in releases if release.aggregate.clause == number)
+        if not spoken_for:
+            raise Unsupported(
+                "this options clause speaks for no aggregate over people",
+                at=part.options.at,
+                hint="write it in the SELECT that has the aggregates",
+            )
+        _check_options(replace(part.options, outermost=True), spoken_for)
+    if request.clauses and any(release.aggregate.clause is None for release in releases):
+        raise Unsupported(
+            "an aggregate over people has no options clause, and others have one of their own",
+            at=request.clauses[0].options.at,
+            hint="write one in each SELECT that aggregates, or a single one for all of them",
+        )
 
 
 def _check_options(options: SqlOptions, releases: tuple[TrackedRelease, ...]) -> None:

@@ -126,6 +126,7 @@ class Join:
 class CrossUnitJoin:
     """Rows of different units side by side, where `pairs` of keys, of the left and the right side, are equal.
 
+    There may be none, where rows are compared otherwise: then any row may match any other.
     A row belongs to two units, so nothing but a filter, a projection and an `Aggregate` may stand above it, and that
     counts or sums with noise for the data at hand (aggregates/cross_unit.py).
     """
@@ -305,6 +306,8 @@ class Aggregate:
     """Where it is asked about the bounds of another release."""
     sought: Sought | None = None
     """Where bounds of another release are found by it."""
+    clause: int | None = None
+    """Which of several options clauses speaks for it."""
 
     @property
     def is_beside(self) -> bool:

@@ -62,7 +62,9 @@ def parts_of(relation: Relation) -> Iterator[Relation]:
 
 def different_units(same_unit: str, at: Place | None, otherwise: str | None = None) -> Unsupported:
     """The refusal of a join that may put people beside others; `same_unit` is the equality that it lacks."""
-    hint = f"add the equality of their units to the condition ({same_unit}): people are not joined with others"
+    missing = f"add the equality of their units to the condition ({same_unit})"
+    select = "select the unit in the subqueries, and add its equality to the condition"
+    hint = f"{missing if same_unit else select}: people are not joined with others"
     return Unsupported(
         "a join of private tables must say that both rows are of the same unit",
         at=at,

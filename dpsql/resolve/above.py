@@ -13,6 +13,7 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError
 from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.expressions.tree import Column
+from dpsql.resolve.bounds import is_wrapper
 from dpsql.resolve.inner import INNER, inner_column
 from dpsql.resolve.syntax import (
     INTERVAL_ENDS,
@@ -117,6 +118,9 @@ class Above:
             return copied(node)
         if not self.scope.is_column(node):
             raise self.scope.unknown(node)
+        function = node.find_ancestor(exp.Anonymous, exp.Query)
+        if isinstance(function, exp.Anonymous) and not is_wrapper(function):
+            raise self.scope.lowering.refuse(function)  # what is no function is said to be none, here too
         raise ProgrammingError(
             f'"{node.name}" must be in GROUP BY or inside an aggregate',
             at=self.scope.resolver.place(node),

@@ -12,6 +12,7 @@ from dpsql.resolve.above import Above
 from dpsql.resolve.collected import as_reports
 from dpsql.resolve.groups import read_groups
 from dpsql.resolve.inner import INNER, release_name, reports_name
+from dpsql.resolve.option_clauses import clause_of
 from dpsql.resolve.per_unit import per_unit
 from dpsql.resolve.rows import Answer
 from dpsql.resolve.syntax import is_star, output_name, unaliased
@@ -87,6 +88,7 @@ def _release(groups: Groups, select: exp.Select) -> Answer:
         totals=groups.totals,
         listed=listed if groups.keys else None,
         listed_once=keeps_rows and any(map(_is_star, calls)),
+        clause=clause_of(select),
     )
     if kept is not None and released.listed_once and not groups.keys:
         raise kept.refuse("COUNT(*) counts these too", "write COUNT(v.id), or group by the key")

@@ -18,7 +18,8 @@ from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.hold import HOLD, hold_ends
 from dpsql.expressions.lower import place_of
 from dpsql.expressions.parser_tree import nodes_of
-from dpsql.resolve.options import MARK, PER_GROUP, PER_ROW
+from dpsql.resolve.options import PER_GROUP, PER_ROW
+from dpsql.resolve.tokens import MARK
 
 if TYPE_CHECKING:
     from dpsql.expressions.lower import Lowering
@@ -105,7 +106,7 @@ def _takes(asked: AggregateCall, bounds: Bounds) -> bool:
 def _check_by_group(asked: AggregateCall, low: Fraction, high: Fraction) -> None:
     if not _takes(asked, Bounds.PER_GROUP):
         raise Unsupported(
-            f"{asked.name} takes no bounds per group: it is an average over rows, not over units",
+            f"{asked.name} takes no bounds per group: it is about rows, not about units",
             at=asked.at,
             hint=f"write {asked.name}(x, contribution_bounds_per_row => (low, high))",
         )

@@ -8,12 +8,13 @@ The list is public, so this is said for free; the question is answered all the s
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from dpsql.expressions.parser_tree import nodes_of
 from dpsql.resolve.syntax import from_nodes, is_defined
+from dpsql.schema.types import Boolean, Decimal, Double
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +57,15 @@ def _declared(node: exp.Column, schema: Schema) -> Column | None:
     ]
     columns = [column for table in tables if table is not None and (column := table.column(node.name)) is not None]
     return columns[0] if len(columns) == 1 else None
+
+
+def pivoted_values(table: exp.Table, name: str, schema: Schema) -> tuple[Any, ...]:
+    """What the column of a declared table can be besides NULL, for PIVOT to make columns of; nothing if not known."""
+    declared = schema.table(table.name)
+    column = declared.column(name) if declared is not None else None
+    if column is None or isinstance(column.type, Double | Decimal):
+        return ()
+    return (False, True) if isinstance(column.type, Boolean) else column.values or ()
 
 
 def _sentence(column: Column, constant: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.expressions.parser_tree import copied, nodes_of
-from dpsql.resolve.quantified import COMPARED, unquantified
+from dpsql.resolve.quantified import COMPARED, PATTERNS, unquantified
 from dpsql.resolve.syntax import (
     extra_clauses,
     from_nodes,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 def desugar(tree: exp.Expr, is_public: IsPublic) -> None:
     """Rewrites the tree in place. `is_public` tells the queries that read public tables alone."""
-    for node in nodes_of(tree, *COMPARED, exp.In):
+    for node in nodes_of(tree, *COMPARED, *PATTERNS, exp.In):
         plain = _listed_tuples(node) if isinstance(node, exp.In) else unquantified(node, is_public)
         if plain is not node:
             node.replace(plain)

@@ -148,6 +148,9 @@ def all_of(parts: list[Expression]) -> Expression | None:
 
 def _together(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Rows:
     right = step.rows
+    if right.kept is not None and left.kept is None and step.kind == "INNER":
+        # An inner join has no sides.
+        left, right, step = right, left, replace(step, rows=left)
     if right.kept is not None:
         raise right.kept.refuse("is joined again", "let it be the first item of FROM, or use an inner join")
     public = _kept_public_side(left, step) if left.kept is None else _kept_again(left.kept, step, condition, where)
@@ -222,13 +225,14 @@ def _within_units(left: Rows, step: Step, condition: Expression | None, where: l
 
 
 def _cross_unit_join(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Rows:
-    """Rows of different units, matched by equal keys: there may be a way to count them (aggregates/cross_unit.py)."""
+    """Rows of different units, with equal keys or compared otherwise: aggregates/cross_unit.py may count them."""
     right = step.rows
     parts = [*(conjuncts(condition) if condition is not None else ()), *(where if step.kind == "INNER" else ())]
     sides = [frozenset(column.name for column in rows.columns.values()) for rows in (left, right)]
     pairs = tuple(pair for part in parts if (pair := _pair(part, *sides)) is not None)
     linking = all_of([part for part in parts if names_read(part) <= sides[0] | sides[1]])
-    if not pairs or linking is None or step.kind != "INNER":
+    linked = any(names_read(part) & sides[0] and names_read(part) & sides[1] for part in parts)
+    if not linked or linking is None or step.kind != "INNER":
         raise different_units(same_unit_said(left, right), step.at)
     relation = CrossUnitJoin(
         left=left.relation,
@@ -257,13 +261,12 @@ def _pair(part: Expression, left: frozenset[str], right: frozenset[str]) -> tupl
 
 
 def same_unit_said(left: Rows, right: Rows) -> str:
-    """What the condition should say; a subquery that leaves the unit out has to select it first."""
+    """What the condition should say; nothing where a subquery leaves the unit out, which it has to select first."""
     mine, its = left.unit_names, right.unit_names
     if not (mine and its):
         # Over a foreign key that leads both to their unit, if there is one.
         mine, its = next(_common_keys(left, right), (mine, its))
-    first, second = (" or ".join(names) or "the unit, selected too" for names in (mine, its))
-    return f"{first} = {second}"
+    return f"{' or '.join(mine)} = {' or '.join(its)}" if mine and its else ""
 
 
 def _common_keys(left: Rows, right: Rows) -> Iterator[tuple[list[str], list[str]]]:
@@ -294,12 +297,15 @@ def _is_by_unit(part: Expression, left: Rows, right: Rows) -> bool:
 
 
 def _kept_again(kept: Kept, step: Step, condition: Expression | None, where: list[Expression]) -> Kept | None:
-    """The public rows that are kept through one more join of private rows, which none of them matches."""
+    """The public rows that are kept through one more join: beside other public rows, or where none of them matches."""
     meets = [*([condition] if condition is not None else []), *(where if step.kind == "INNER" else [])]
-    private = step.rows.is_private and step.kind in ("INNER", "LEFT")
-    if not private or not any(map(kept.never_true, meets)):
-        raise kept.refuse("is joined again", "let this join be the last one, or use an inner join")
-    return kept if step.kind == "LEFT" else None
+    if step.kind == "INNER" or step.kind == "LEFT":
+        beside = kept.joined(step.rows, step.kind, condition)
+        if beside is not None:
+            return beside
+        if any(map(kept.never_true, meets)):
+            return kept if step.kind == "LEFT" else None
+    raise kept.refuse("is joined again", "let this join be the last one, or use an inner join")
 
 
 def _kept_public_side(left: Rows, step: Step) -> Kept | None:

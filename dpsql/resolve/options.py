@@ -11,32 +11,22 @@ a character that no query may contain, so nobody else can write them.
 
 from __future__ import annotations
 
-import operator
-import re
-from dataclasses import dataclass
-from fractions import Fraction
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from sqlglot import Dialect, Token, TokenType, exp
-from sqlglot.errors import ParseError
+from sqlglot import Token, TokenType
 
 from dpsql.aggregates.function import Bounds
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import SqlSyntaxError, UnknownName, Unsupported
-from dpsql.source import Place, did_you_mean
+from dpsql.resolve.option_clauses import without_clauses
+from dpsql.resolve.tokens import MARK, NAME, argument_end, closing_of, instead, is_at, opening_of, place_between
+from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-DUCKDB = Dialect.get_or_raise("duckdb")
-ARITHMETIC: dict[type[exp.Expr], Callable[[Fraction, Fraction], Fraction]] = {
-    exp.Add: operator.add,
-    exp.Sub: operator.sub,
-    exp.Mul: operator.mul,
-    exp.Div: operator.truediv,
-}
-MARK = "\0"
+    from dpsql.resolve.option_clauses import SqlOptions
+
 PER_GROUP = MARK + Bounds.PER_GROUP.value
 PER_ROW = MARK + Bounds.PER_ROW.value
 REPORT = MARK + "report"
@@ -51,22 +41,6 @@ ANONYMIZED = {
     "ANON_PERCENTILE_CONT": ("PERCENTILE_CONT", PER_ROW),
     "ANON_QUANTILES": ("APPROX_QUANTILES", PER_ROW),
 }
-OPTIONS = (
-    "epsilon",
-    "delta",
-    "max_groups_contributed",
-    "max_rows_contributed",
-    "privacy_unit_column",
-    "group_selection_strategy",
-    "min_privacy_units_per_group",
-    "mechanism",
-    "propose",
-)
-OLDER_NAMES = {"kappa": "max_groups_contributed", "k_threshold": "min_privacy_units_per_group"}
-CLAUSES = {
-    "DIFFERENTIAL_PRIVACY": {name: name for name in OPTIONS},
-    "ANONYMIZATION": {name: name for name in OPTIONS} | OLDER_NAMES,
-}
 VALUE_ENDS = (TokenType.IDENTIFIER, TokenType.R_PAREN, TokenType.STAR, TokenType.NUMBER, TokenType.R_BRACKET)
 BEFORE_A_VALUE = frozenset(
     (
@@ -75,162 +49,16 @@ BEFORE_A_VALUE = frozenset(
     )
 )
 """Words behind which a value begins."""
-NAME = re.compile(r"[^\W\d][\w.]*")
 
 
-@dataclass(frozen=True)
-class Option:
-    name: str
-    value: str
-    at: Place
-
-
-@dataclass(frozen=True)
-class SqlOptions:
-    """What the options clause says, if there is one."""
-
-    options: tuple[Option, ...] = ()
-    at: Place | None = None
-    outermost: bool = True
-    """Whether it stands in the outermost SELECT."""
-    parameters: frozenset[str] = frozenset()
-    """The parameters that stand in it."""
-
-    def get(self, name: str) -> Option | None:
-        return next((option for option in self.options if option.name == name), None)
-
-
-NO_OPTIONS = SqlOptions()
-
-
-def read_options(tokens: list[Token], text: str, parameters: Mapping[str, object]) -> tuple[list[Token], SqlOptions]:
-    """The tokens that the stock parser understands, and the options that were cut out of them."""
-    tokens, options = _without_clause(tokens, text, parameters)
+def read_options(
+    tokens: list[Token], text: str, parameters: Mapping[str, object]
+) -> tuple[list[Token], tuple[SqlOptions, ...]]:
+    """The tokens that the stock parser understands, and the clauses that were cut out of them."""
+    tokens, clauses = without_clauses(tokens, text, parameters)
     tokens = _clamped(_reported(tokens, text), text)
     tokens = _with_arguments(tokens, text)
-    return _renamed(tokens, text), options
-
-
-def _place(first: Token, last: Token, text: str) -> Place:
-    return Place(text, first.start, last.end)
-
-
-def _is(tokens: list[Token], position: int, kind: TokenType) -> bool:
-    return 0 <= position < len(tokens) and tokens[position].token_type == kind
-
-
-# -- SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(...) --------------------------------------------------------------------
-
-
-def _without_clause(tokens: list[Token], text: str, parameters: Mapping[str, object]) -> tuple[list[Token], SqlOptions]:
-    starts = [i for i in range(len(tokens)) if _is(tokens, i, TokenType.SELECT) and _is(tokens, i + 1, TokenType.WITH)]
-    if not starts:
-        return tokens, NO_OPTIONS
-    first = starts[0] + 1
-    if len(starts) > 1:
-        again = starts[1] + 1
-        raise Unsupported(
-            "the options clause can be given once: its epsilon is that of the whole query",
-            at=_place(tokens[again], tokens[min(again + 1, len(tokens) - 1)], text),
-            hint="write it in the outermost SELECT alone",
-        )
-    known = _clause_options(tokens, first, text)
-    found, after = _listed(tokens, first + 2, known, text, parameters)
-    depth = sum(_is(tokens, i, TokenType.L_PAREN) - _is(tokens, i, TokenType.R_PAREN) for i in range(first))
-    inside = tokens[first:after]
-    used = frozenset(name.text for sign, name in pairwise(inside) if sign.token_type is TokenType.PARAMETER)
-    given = tuple(option for option in found if option.value != "NULL")
-    options = SqlOptions(given, _place(tokens[first], tokens[after - 1], text), depth == 0, used)
-    return tokens[:first] + tokens[after:], options
-
-
-def _clause_options(tokens: list[Token], start: int, text: str) -> dict[str, str]:
-    """Which names the clause may use, and what they are called here."""
-    word = tokens[start + 1] if start + 1 < len(tokens) else tokens[start]
-    if word.text.upper() in CLAUSES and word.token_type == TokenType.VAR:
-        return CLAUSES[word.text.upper()]
-    raise SqlSyntaxError(
-        f"there is no SELECT WITH {word.text}",
-        at=_place(tokens[start], word, text),
-        hint=did_you_mean(word.text, map(str.lower, CLAUSES)),
-    )
-
-
-def _listed(
-    tokens: list[Token], start: int, known: dict[str, str], text: str, parameters: Mapping[str, object]
-) -> tuple[list[Option], int]:
-    """OPTIONS(name = value, ...), and where the query goes on."""
-    if not (_is(tokens, start + 1, TokenType.L_PAREN) and tokens[start].text.upper() == "OPTIONS"):
-        return [], start
-    end = _closing(tokens, start + 1, text)
-    found: list[Option] = []
-    position = start + 2
-    while position < end:
-        stop = _argument_end(tokens, position, end)
-        option = _option(tokens[position:stop], tokens[position], known, text, parameters)
-        if any(option.name == other.name for other in found):
-            raise SqlSyntaxError(f"{option.name} is given twice", at=option.at, hint="write it once")
-        found.append(option)
-        position = stop + 1
-    return found, end + 1
-
-
-def _option(
-    part: list[Token], first: Token, known: dict[str, str], text: str, parameters: Mapping[str, object]
-) -> Option:
-    place = _place(first, part[-1] if part else first, text)
-    name = first.text.lower()
-    if part and name not in known:
-        raise UnknownName(
-            f'there is no option "{first.text}"', at=_place(first, first, text), hint=did_you_mean(name, known)
-        )
-    value = _value(part[2:], parameters) if _is(part, 1, TokenType.EQ) else None
-    if value is None:
-        raise SqlSyntaxError(
-            "an option is written  name = constant", at=place, hint="for example OPTIONS(epsilon = 0.2, delta = 1e-7)"
-        )
-    return Option(known[name], value, place)
-
-
-def _value(tokens: list[Token], parameters: Mapping[str, object]) -> str | None:
-    """A name or a text as it is; of numbers and parameters what they come to. None if it is neither."""
-    written = "".join(token.text for token in tokens)
-    if not tokens:
-        return None
-    if len(tokens) == 1 and tokens[0].token_type in (TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER):
-        return written
-    if NAME.fullmatch(written):
-        return "NULL" if written.upper() == "NULL" else written
-    try:
-        tree = DUCKDB.parser().parse([*tokens], written)[0]
-        number = None if tree is None else _computed(tree, parameters)
-    except (ParseError, ArithmeticError, ValueError):
-        return None
-    return "NULL" if number is None else str(number)
-
-
-def _computed(node: exp.Expr, parameters: Mapping[str, object]) -> Fraction | str | None:
-    """The number that constants and parameters come to."""
-    match node:
-        case exp.Paren():
-            return _computed(node.this, parameters)
-        case exp.Neg():
-            return -_number(node.this, parameters)
-        case exp.Literal() if not node.is_string:
-            return Fraction(node.this)
-        case exp.Placeholder() | exp.Parameter() if node.name in parameters:
-            value = parameters[node.name]
-            return value if value is None or isinstance(value, str) else Fraction(str(value))
-    if type(node) not in ARITHMETIC:
-        raise ValueError
-    return ARITHMETIC[type(node)](_number(node.this, parameters), _number(node.expression, parameters))
-
-
-def _number(node: exp.Expr, parameters: Mapping[str, object]) -> Fraction:
-    value = _computed(node, parameters)
-    if not isinstance(value, Fraction):
-        raise ValueError
-    return value
+    return _renamed(tokens, text), clauses
 
 
 # -- bounds of an aggregate --------------------------------------------------------------------------------------------
@@ -240,21 +68,21 @@ def _clamped(tokens: list[Token], text: str) -> list[Token]:
     for position in reversed(range(1, len(tokens))):
         # Behind a value it is a word of ours; anywhere else it is a column of that name.
         behind = tokens[position].text.upper() == "CLAMPED" and _ends_value(tokens[position - 1])
-        if behind and _is(tokens, position + 1, TokenType.BETWEEN):
+        if behind and is_at(tokens, position + 1, TokenType.BETWEEN):
             tokens = _clamped_at(position, tokens, text)
     return tokens
 
 
 def _clamped_at(position: int, tokens: list[Token], text: str) -> list[Token]:
     """x CLAMPED BETWEEN a AND b  ->  <wrapper>(x, a, b)"""
-    word, opening = tokens[position], _opening(tokens, position)
-    closing = _closing(tokens, opening, text) if opening >= 0 else position
-    middle = next((i for i in range(position, closing) if _is(tokens, i, TokenType.AND)), None)
+    word, opening = tokens[position], opening_of(tokens, position)
+    closing = closing_of(tokens, opening, text) if opening >= 0 else position
+    middle = next((i for i in range(position, closing) if is_at(tokens, i, TokenType.AND)), None)
     function = tokens[opening - 1].text.upper() if opening > 0 else ""
     if function not in ANONYMIZED or middle is None:
         raise SqlSyntaxError(
             "CLAMPED BETWEEN cannot be read here",
-            at=_place(word, tokens[position + 1], text),
+            at=place_between(word, tokens[position + 1], text),
             hint="write ANON_SUM(x CLAMPED BETWEEN 0 AND 500)",
         )
     low, high = tokens[position + 2 : middle], tokens[middle + 1 : closing]
@@ -268,7 +96,7 @@ def _clamped_at(position: int, tokens: list[Token], text: str) -> list[Token]:
 def _with_arguments(tokens: list[Token], text: str) -> list[Token]:
     position = 0
     while position + 1 < len(tokens):
-        if _is(tokens, position + 1, TokenType.FARROW):
+        if is_at(tokens, position + 1, TokenType.FARROW):
             tokens = _with_argument_at(position, tokens, text)
         position += 1
     return tokens
@@ -276,17 +104,17 @@ def _with_arguments(tokens: list[Token], text: str) -> list[Token]:
 
 def _with_argument_at(position: int, tokens: list[Token], text: str) -> list[Token]:
     """x, contribution_bounds_per_group => (a, b)  ->  <wrapper>(x, a, b)"""
-    name, opening = tokens[position], _opening(tokens, position)
-    place = _place(name, tokens[position + 1], text)
+    name, opening = tokens[position], opening_of(tokens, position)
+    place = place_between(name, tokens[position + 1], text)
     if name.text.lower() not in ARGUMENTS:
         raise UnknownName(f'there is no argument "{name.text}"', at=place, hint=did_you_mean(name.text, ARGUMENTS))
-    behind = opening > 0 and _is(tokens, position - 1, TokenType.COMMA)
-    if not behind or not _is(tokens, position + 2, TokenType.L_PAREN):
+    behind = opening > 0 and is_at(tokens, position - 1, TokenType.COMMA)
+    if not behind or not is_at(tokens, position + 2, TokenType.L_PAREN):
         raise SqlSyntaxError(
             f"{name.text} cannot be read here", at=place, hint=f"write SUM(x, {name.text} => (0, 500))"
         )
-    end = _closing(tokens, position + 2, text)
-    middle = _argument_end(tokens, position + 3, end)
+    end = closing_of(tokens, position + 2, text)
+    middle = argument_end(tokens, position + 3, end)
     pair = tokens[position + 3 : middle], tokens[middle + 1 : end]
     arguments = tokens[opening + 1 : position - 1]
     return [*_wrapped(tokens, opening, ARGUMENTS[name.text.lower()], arguments, pair, name), *tokens[end + 1 :]]
@@ -301,23 +129,13 @@ def _wrapped(
     at: Token,
 ) -> list[Token]:
     """The tokens up to a call's arguments, and these: the first in the wrapper, with its bounds, but for DISTINCT."""
-    outside = arguments[:1] if _is(arguments, 0, TokenType.DISTINCT) else []
-    comma, (low, high) = _instead(at, TokenType.COMMA, ","), pair
-    end = _argument_end(arguments, len(outside), len(arguments))
-    call = [_instead(at, TokenType.VAR, wrapper), _instead(at, TokenType.L_PAREN, "(")]
+    outside = arguments[:1] if is_at(arguments, 0, TokenType.DISTINCT) else []
+    comma, (low, high) = instead(at, TokenType.COMMA, ","), pair
+    end = argument_end(arguments, len(outside), len(arguments))
+    call = [instead(at, TokenType.VAR, wrapper), instead(at, TokenType.L_PAREN, "(")]
     value, rest = arguments[len(outside) : end], arguments[end:]
-    bounds = [comma, *low, comma, *high, _instead(at, TokenType.R_PAREN, ")")]
+    bounds = [comma, *low, comma, *high, instead(at, TokenType.R_PAREN, ")")]
     return [*tokens[: opening + 1], *outside, *call, *value, *bounds, *rest]
-
-
-def _argument_end(tokens: list[Token], start: int, end: int) -> int:
-    """Where the argument that begins there ends: at the next comma that stands in no parentheses."""
-    depth = 0
-    for i in range(start, end):
-        depth += _is(tokens, i, TokenType.L_PAREN) - _is(tokens, i, TokenType.R_PAREN)
-        if depth == 0 and _is(tokens, i, TokenType.COMMA):
-            return i
-    return end
 
 
 def _ends_value(token: Token) -> bool:
@@ -333,12 +151,12 @@ def _reported(tokens: list[Token], text: str) -> list[Token]:
     """COUNT(*, report_format => JSON) and ANON_COUNT(* WITH REPORT(FORMAT = JSON)) -> <report>(COUNT(*))"""
     position = 0
     while position < len(tokens):
-        named = tokens[position].text.lower() == REPORT_FORMAT and _is(tokens, position + 1, TokenType.FARROW)
-        older = _is(tokens, position, TokenType.WITH) and tokens[position + 1 : position + 2]
+        named = tokens[position].text.lower() == REPORT_FORMAT and is_at(tokens, position + 1, TokenType.FARROW)
+        older = is_at(tokens, position, TokenType.WITH) and tokens[position + 1 : position + 2]
         if named and position + 2 < len(tokens):
             tokens = _report_at(tokens, position - 1, position + 3, tokens[position + 2], text)
-        elif older and older[0].text.upper() == "REPORT" and _is(tokens, position + 2, TokenType.L_PAREN):
-            end = _closing(tokens, position + 2, text)
+        elif older and older[0].text.upper() == "REPORT" and is_at(tokens, position + 2, TokenType.L_PAREN):
+            end = closing_of(tokens, position + 2, text)
             tokens = _report_at(tokens, position, end + 1, tokens[end - 1], text)
         position += 1
     return tokens
@@ -346,41 +164,15 @@ def _reported(tokens: list[Token], text: str) -> list[Token]:
 
 def _report_at(tokens: list[Token], start: int, end: int, form: Token, text: str) -> list[Token]:
     """The call around a position in a report, without what asks for it."""
-    opening = _opening(tokens, start)
+    opening = opening_of(tokens, start)
     if form.text.upper() != "JSON" or opening < 1:
-        raise Unsupported("a report is given as JSON", at=_place(form, form, text), hint="write report_format => JSON")
-    closing = _closing(tokens, opening, text)
-    report = [_instead(form, TokenType.VAR, REPORT), _instead(form, TokenType.L_PAREN, "(")]
+        raise Unsupported(
+            "a report is given as JSON", at=place_between(form, form, text), hint="write report_format => JSON"
+        )
+    closing = closing_of(tokens, opening, text)
+    report = [instead(form, TokenType.VAR, REPORT), instead(form, TokenType.L_PAREN, "(")]
     call = [*tokens[opening - 1 : start], *tokens[end : closing + 1]]
-    return [*tokens[: opening - 1], *report, *call, _instead(form, TokenType.R_PAREN, ")"), *tokens[closing + 1 :]]
-
-
-# -- positions --------------------------------------------------------------------------------------------------------
-
-
-def _instead(token: Token, kind: TokenType, text: str) -> Token:
-    """Another token at the same place."""
-    return Token(kind, text, token.line, token.col, token.start, token.end)
-
-
-def _opening(tokens: list[Token], position: int) -> int:
-    """The parenthesis around a position; -1 if there is none."""
-    depth = 0
-    for i in range(position - 1, -1, -1):
-        depth += _is(tokens, i, TokenType.R_PAREN) - _is(tokens, i, TokenType.L_PAREN)
-        if depth < 0:
-            return i
-    return -1
-
-
-def _closing(tokens: list[Token], opening: int, text: str) -> int:
-    depth = 0
-    for i in range(opening, len(tokens)):
-        depth += _is(tokens, i, TokenType.L_PAREN) - _is(tokens, i, TokenType.R_PAREN)
-        if depth == 0:
-            return i
-    place = _place(tokens[opening], tokens[opening], text)
-    raise SqlSyntaxError("the parenthesis is never closed", at=place, hint="close it")
+    return [*tokens[: opening - 1], *report, *call, instead(form, TokenType.R_PAREN, ")"), *tokens[closing + 1 :]]
 
 
 def _renamed(tokens: list[Token], text: str) -> list[Token]:
@@ -388,14 +180,16 @@ def _renamed(tokens: list[Token], text: str) -> list[Token]:
     renamed = []
     for position, token in enumerate(tokens):
         name = token.text.upper()
-        if not (name.startswith("ANON_") and token.token_type == TokenType.VAR) or not _is(
+        if not (name.startswith("ANON_") and token.token_type == TokenType.VAR) or not is_at(
             tokens, position + 1, TokenType.L_PAREN
         ):
             renamed.append(token)
         elif name in ANONYMIZED:
-            renamed.append(_instead(token, TokenType.VAR, ANONYMIZED[name][0]))
+            renamed.append(instead(token, TokenType.VAR, ANONYMIZED[name][0]))
         else:
             raise Unsupported(
-                f"{name} cannot be asked", at=_place(token, token, text), hint="these can: " + ", ".join(ANONYMIZED)
+                f"{name} cannot be asked",
+                at=place_between(token, token, text),
+                hint="these can: " + ", ".join(ANONYMIZED),
             )
     return renamed

@@ -22,65 +22,80 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.expressions.lower import place_of
 from dpsql.expressions.parser_tree import copied, nodes
-from dpsql.resolve.syntax import extra_clauses, typed_text, with_marks
+from dpsql.resolve.date_formats import Unreadable, format_of
+from dpsql.resolve.other_meanings import MEANT
+from dpsql.resolve.syntax import UNTRANSLATED, extra_clauses, typed_text, with_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Respelled = Callable[[exp.Expr], exp.Expr]
 
+QUOTED = re.compile("'[^']*'|\"[^\"]*\"")
 DIALECTS = ("duckdb", "bigquery", "snowflake", "postgres")
 WORDS = (
     *("SAFE_DIVIDE", "DIV0", "NVL", "NVL2", "IFNULL", "IIF", "ZEROIFNULL", "DECODE", "EQUAL_NULL", "COUNTIF"),
     *("TO_CHAR", "TO_DATE", "FORMAT_DATE", "DATEADD", "DATEDIFF", "TO_NUMBER", "TO_DOUBLE", "SAFE_CAST"),
     *("REGEXP_CONTAINS", "x IN UNNEST([1, 2])", "REGR_COUNT", "REGR_AVGX", "REGR_AVGY", "REGR_SXX", "REGR_SYY"),
-    "REGR_SXY",
+    *("REGR_SXY", "RANGE_BUCKET", "OVERLAY", "RATIO_TO_REPORT", "TO_TIMESTAMP", "x LIKE ANY ('a%', 'b%')"),
 )
 """What the parser knows besides, in the grammar that it is written in; NAMES are those that it leaves as they are."""
-FORMATS = {
-    "YYYY": "%Y",
-    "YY": "%y",
-    "MONTH": "%B",
-    "MON": "%b",
-    "MM": "%m",
-    "DDD": "%j",
-    "DD": "%d",
-    "DAY": "%A",
-    "DY": "%a",
-    "HH24": "%H",
-    "HH12": "%I",
-    "HH": "%I",
-    "MI": "%M",
-    "SS": "%S",
-    "AM": "%p",
-    "PM": "%p",
-    "IYYY": "%G",
-    "IW": "%V",
-    "ID": "%u",
-}
-"""The codes of TO_CHAR."""
-FORMAT = re.compile("|".join(sorted(FORMATS, key=len, reverse=True)) + r'|"[^"]*"|[^A-Za-z"]+|.', re.IGNORECASE)
-
-
-class Unreadable(Exception):
-    """What has no meaning here; the text says why, the second argument what to write instead."""
 
 
 def respell(tree: exp.Expr, dialect: str, text: str) -> None:
-    """Rewrites the tree in place."""
+    """Rewrites the tree in place. Columns without a name are called by what was written, not by what it became."""
+    called: dict[tuple[int, int], tuple[exp.Select, str | None]] = {}
     for node in nodes(tree)[::-1]:
         rule = RULES.get(type(node)) or (NAMES.get(node.name.upper()) if isinstance(node, exp.Anonymous) else None)
         if rule is None and dialect != "duckdb":
             rule = MEANT.get(dialect, {}).get(type(node))
         if rule is None:
             continue
+        item = _item_around(node)
+        name = _called(item, text) if item is not None and _place(item) not in called else None
         try:
             new = rule(node)
         except Unreadable as problem:
             why, hint = problem.args
             raise Unsupported(why, at=place_of(node, text), hint=hint) from None
-        if new is not node:
-            node.replace(with_marks(new, node))
+        if new is node:
+            continue
+        if item is not None:
+            called.setdefault(_place(item), (item.parent, name))  # type: ignore[arg-type]
+        node.replace(with_marks(new, node))
+    for (_, index), (select, name) in called.items():
+        item = select.expressions[index]
+        if name is not None:
+            item.replace(exp.alias_(copied(item), name, quoted=True))
+
+
+def _item_around(node: exp.Expr) -> exp.Expr | None:
+    """The item of a SELECT list that a node stands in, or is."""
+    around: exp.Expr | None = node
+    while around is not None and not isinstance(around.parent, exp.Select):
+        around = around.parent
+    return around if around is not None and around.arg_key == "expressions" else None
+
+
+def _place(item: exp.Expr) -> tuple[int, int]:
+    return id(item.parent), item.index or 0
+
+
+def _called(item: exp.Expr, text: str) -> str | None:
+    """What a column without a name is called: its text; None where it has a name, or its text is not to be found."""
+    place = place_of(item, text)
+    if isinstance(item, exp.Alias | exp.Column | exp.Subquery) or item.is_star or place is None:
+        return None
+    end = place.end + 1
+    while _is_open(written := text[place.start : end]) and end < len(text):
+        end += 1
+    # A name that is a column's own would be taken for it.
+    return None if written.isidentifier() else " ".join(written.split())
+
+
+def _is_open(written: str) -> bool:
+    bare = QUOTED.sub("", written)
+    return bare.count("(") > bare.count(")")
 
 
 def _call(name: str, count: int, make: Callable[..., exp.Expr]) -> dict[str, Respelled]:
@@ -154,6 +169,7 @@ NAMES |= {
         for word in ("FSUM", "KAHAN_SUM", "SUMKAHAN")
         for name, rule in _call(word, 1, lambda value: exp.Sum(this=_in_doubles(value))).items()
     },
+    **_call("SUM_NO_OVERFLOW", 1, lambda value: exp.Sum(this=value)),
     **_call("FAVG", 1, lambda value: exp.Avg(this=_in_doubles(value))),
     **_call("COUNT_STAR", 0, lambda: exp.Count(this=exp.Star())),
 }
@@ -176,25 +192,7 @@ def _to_char(node: exp.Expr) -> exp.Expr:
         return exp.cast(node.this, "VARCHAR")
     if not (isinstance(form, exp.Literal) and form.is_string):
         raise Unreadable("TO_CHAR takes a constant format", "write TO_CHAR(day, 'YYYY-MM')")
-    return exp.TimeToStr(this=node.this, format=exp.Literal.string(_format(form.name)))
-
-
-def _format(form: str) -> str:
-    """
-    >>> _format("YYYY-MM")
-    '%Y-%m'
-    """
-    codes = []
-    for piece in FORMAT.findall(form):
-        if piece.upper() in FORMATS:
-            if piece.upper() in ("MONTH", "DAY", "MON", "DY") and not piece.istitle():
-                raise Unreadable(f"TO_CHAR does not know {piece}", f"write {piece.title()}, or UPPER(TO_CHAR(...))")
-            codes.append(FORMATS[piece.upper()])
-        elif piece.isalpha():
-            raise Unreadable(f"TO_CHAR does not know {piece}", f"it knows {', '.join(FORMATS)}")
-        else:
-            codes.append(piece.strip('"').replace("%", "%%"))
-    return "".join(codes)
+    return exp.TimeToStr(this=node.this, format=exp.Literal.string(format_of(form.name)))
 
 
 def _parsed(node: exp.Expr) -> exp.Expr:
@@ -210,6 +208,65 @@ def _parsed(node: exp.Expr) -> exp.Expr:
     kind = "TIMESTAMP" if isinstance(node, exp.StrToTime) else "DATE"
     shown = moment.isoformat(" ") if kind == "TIMESTAMP" else moment.date().isoformat()
     return exp.cast(exp.Literal.string(shown), kind)
+
+
+def _to_date(node: exp.Expr) -> exp.Expr:
+    """TO_DATE('01.02.2024', 'DD.MM.YYYY'); without a format it is a cast."""
+    if node.args.get("format") is None:
+        return exp.cast(node.this, "DATE")
+    if not isinstance(node.this, exp.Literal):
+        raise Unreadable("TO_DATE takes a constant text", "CAST(text AS DATE) reads '2024-01-31'")
+    return _parsed(node)
+
+
+def _spelled_date(kind: type[exp.Expr]) -> Callable[..., exp.Expr]:
+    """TO_DATE(text, 'DD.MM.YYYY') with codes that the parser would half translate."""
+
+    def rule(text: exp.Expr, form: exp.Expr) -> exp.Expr:
+        if not (isinstance(form, exp.Literal) and form.is_string):
+            raise Unreadable("the format of a date is a constant text", "write TO_DATE('31.01.2024', 'DD.MM.YYYY')")
+        return _to_date(kind(this=text, format=exp.Literal.string(format_of(form.name))))
+
+    return rule
+
+
+def _range_bucket(node: exp.Expr) -> exp.Expr:
+    """RANGE_BUCKET(x, [0, 10, 20]): how many of the rising ends are not above x."""
+    ends = node.expression.expressions if isinstance(node.expression, exp.Array) else []
+    numbers = [float(end.name) if isinstance(end, exp.Literal) and not end.is_string else None for end in ends]
+    if not numbers or None in numbers or numbers != sorted(numbers):  # type: ignore[type-var]
+        raise Unreadable("RANGE_BUCKET takes a list of rising numbers", "write RANGE_BUCKET(x, [0, 10, 20])")
+    steps = [
+        exp.If(this=exp.LT(this=copied(node.this), expression=copied(end)), true=exp.Literal.number(count))
+        for count, end in enumerate(ends)
+    ]
+    known = exp.Not(this=exp.Is(this=copied(node.this), expression=exp.Null()))
+    return exp.Case(ifs=[*steps, exp.If(this=known, true=exp.Literal.number(len(ends)))])
+
+
+def _overlaid(node: exp.Expr) -> exp.Expr:
+    """OVERLAY(text PLACING 'new' FROM 3 FOR 2)"""
+    new, start, count = node.expression, node.args["from_"], node.args.get("for_")
+    if count is None and isinstance(new, exp.Literal):
+        count = exp.Literal.number(len(new.name))
+    if not all(isinstance(part, exp.Literal) and part.is_int and int(part.name) > 0 for part in (start, count)):
+        raise Unreadable("OVERLAY takes constant places from 1 on", "write OVERLAY(text PLACING 'new' FROM 3 FOR 2)")
+    first, after = int(start.name), int(start.name) + int(count.name)  # type: ignore[union-attr]
+    before = exp.Left(this=copied(node.this), expression=exp.Literal.number(first - 1))
+    rest = exp.Substring(this=copied(node.this), start=exp.Literal.number(after))
+    return exp.Paren(this=exp.DPipe(this=exp.DPipe(this=before, expression=new), expression=rest))
+
+
+def _share_of_all(node: exp.Expr) -> exp.Expr:
+    """RATIO_TO_REPORT(x) OVER (...)"""
+    call = node.this
+    if not (isinstance(call, exp.Anonymous) and call.name.upper() == "RATIO_TO_REPORT" and len(call.expressions) == 1):
+        return node
+    if node.args.get("order") is not None or node.args.get("spec") is not None:
+        raise Unreadable("RATIO_TO_REPORT takes no order", "write OVER (PARTITION BY ...)")
+    whole = copied(node)
+    whole.set("this", exp.Sum(this=copied(call.expressions[0])))
+    return _safe_divide(exp.SafeDivide(this=call.expressions[0], expression=whole))
 
 
 def _listed(node: exp.Expr) -> exp.Expr:
@@ -316,6 +373,9 @@ def _by_case(node: exp.Expr) -> exp.Expr:
     return node
 
 
+NAMES |= _call(f"{UNTRANSLATED}TO_DATE", 2, _spelled_date(exp.StrToDate))
+NAMES |= _call(f"{UNTRANSLATED}TO_TIMESTAMP", 2, _spelled_date(exp.StrToTime))
+
 RULES: dict[type[exp.Expr], Respelled] = {
     exp.SafeDivide: _safe_divide,
     exp.Nvl2: _nvl2,
@@ -333,7 +393,10 @@ RULES: dict[type[exp.Expr], Respelled] = {
     exp.Least: _strict_choice,
     exp.Concat: _strict_concat,
     exp.RegexpLike: _whole_match,
-    exp.TsOrDsToDate: _cast_to("DATE"),
+    exp.TsOrDsToDate: _to_date,
+    exp.RangeBucket: _range_bucket,
+    exp.Overlay: _overlaid,
+    exp.Window: _share_of_all,
     exp.ToDouble: _cast_to("DOUBLE"),
     exp.ToNumber: _number,
     exp.Length: _without("binary"),
@@ -351,104 +414,6 @@ RULES: dict[type[exp.Expr], Respelled] = {
     exp.JarowinklerSimilarity: _by_case,
     exp.Dayname: _short_name("%a"),
     exp.Monthname: _short_name("%b"),
-}
-
-
-# -- where the same words mean something else --------------------------------------------------------------------------
-
-
-def _whole_division(node: exp.Expr) -> exp.Expr:
-    """Between integers PostgreSQL cuts off the fraction."""
-    if any(_is_fraction(side) for side in (node.this, node.expression)):
-        return node
-    raise Unreadable("in PostgreSQL / between whole numbers is a whole number", "write a::float / b, or DIV(a, b)")
-
-
-def _is_fraction(node: exp.Expr) -> bool:
-    """Whether it is written so that it is no integer."""
-    node = node.unnest()
-    if isinstance(node, exp.Literal):
-        return not node.is_string and not node.is_int
-    if isinstance(node, exp.Cast):
-        return node.to.this in (exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT, exp.DataType.Type.DECIMAL)
-    if isinstance(node, exp.Avg):
-        return True
-    return isinstance(node, exp.Binary | exp.Neg) and any(map(_is_fraction, node.iter_expressions()))
-
-
-def _sized(precision: int, scale: int) -> Respelled:
-    def rule(node: exp.Expr) -> exp.Expr:
-        if node.this == exp.DataType.Type.DECIMAL and not node.expressions:
-            sizes = [exp.DataTypeParam(this=exp.Literal.number(size)) for size in (precision, scale)]
-            return exp.DataType(this=node.this, expressions=sizes)
-        return node
-
-    return rule
-
-
-def _unsized(node: exp.Expr) -> exp.Expr:
-    if node.this == exp.DataType.Type.DECIMAL and not node.expressions:
-        raise Unreadable("numeric has any number of digits in PostgreSQL", "write numeric(18, 6)")
-    return _wide(node)
-
-
-def _wide(node: exp.Expr) -> exp.Expr:
-    """FLOAT has 64 bits there."""
-    return exp.DataType.build("double") if node.this == exp.DataType.Type.FLOAT else node
-
-
-def _snowflake_type(node: exp.Expr) -> exp.Expr:
-    return _sized(38, 0)(_wide(node))
-
-
-def _sunday_is_one(node: exp.Expr) -> exp.Expr:
-    """BigQuery counts days of the week from 1, and weeks from Sundays."""
-    part = node.this.name.upper()
-    if part == "DAYOFWEEK":
-        return exp.Paren(this=exp.Add(this=copied(node), expression=exp.Literal.number(1)))
-    if part == "WEEK":
-        raise Unreadable("weeks begin on Sunday in BigQuery's WEEK", "write ISOWEEK")
-    if part == "ISOWEEK":
-        return exp.Extract(this=exp.var("WEEK"), expression=node.expression)
-    return node
-
-
-def _truncated_date(node: exp.Expr) -> exp.Expr:
-    """DATE_TRUNC of BigQuery gives a date."""
-    unit = node.args["unit"].name.upper()
-    if unit == "WEEK":
-        raise Unreadable("weeks begin on Sunday in BigQuery's WEEK", "write ISOWEEK")
-    plain = exp.TimestampTrunc(this=node.this, unit=exp.var("WEEK" if unit == "ISOWEEK" else unit))
-    return exp.cast(plain, "DATE") if isinstance(node, exp.DateTrunc) else plain
-
-
-def _sunday_weeks(node: exp.Expr) -> exp.Expr:
-    if node.args.get("unit") is not None and node.args["unit"].name.upper() == "WEEK":
-        raise Unreadable("weeks begin on Sunday in BigQuery's WEEK", "count days, and divide by 7")
-    return node
-
-
-def _whole_units(node: exp.Expr) -> exp.Expr:
-    """TIMESTAMP_DIFF counts whole units, as DATE_SUB of DuckDB does."""
-    unit = exp.Literal.string(node.args["unit"].name.lower())
-    return exp.Anonymous(this="DATE_SUB", expressions=[unit, node.expression, node.this])
-
-
-MEANT: dict[str, dict[type[exp.Expr], Respelled]] = {
-    "postgres": {exp.Div: _whole_division, exp.DataType: _unsized},
-    "bigquery": {
-        exp.Extract: _sunday_is_one,
-        exp.DateTrunc: _truncated_date,
-        exp.TimestampTrunc: _truncated_date,
-        exp.DateDiff: _sunday_weeks,
-        exp.TimestampDiff: _whole_units,
-        exp.DataType: _sized(38, 9),
-    },
-    "snowflake": {
-        exp.DataType: _snowflake_type,
-        exp.TimestampTrunc: _without("input_type_preserved"),
-        exp.DateTrunc: _without("input_type_preserved"),
-    },
 }
 
 

@@ -58,7 +58,7 @@ def _chosen(below: Filtered, select: exp.Select) -> exp.Expr | None:
     """What QUALIFY says, or DISTINCT ON (unit) ... ORDER BY day: the row with number 1 in a window of each unit."""
     qualify, keys = select.args.get("qualify"), _distinct_on(select)
     if not keys:
-        return qualify.this if qualify is not None else None
+        return _without_aliases(qualify.this, below.scope) if qualify is not None else None
     if qualify is not None:
         raise below.scope.resolver.refuse(
             "DISTINCT ON cannot be used with QUALIFY", select.args["distinct"], "use one in a subquery"
@@ -67,6 +67,19 @@ def _chosen(below: Filtered, select: exp.Select) -> exp.Expr | None:
     order = copied(select.args["order"]) if select.args.get("order") else None
     number = exp.Window(this=exp.RowNumber(), partition_by=parts, order=order, over="OVER")
     return exp.EQ(this=number, expression=exp.Literal.number(1))
+
+
+def _without_aliases(condition: exp.Expr, scope: Scope) -> exp.Expr:
+    """QUALIFY r = 1, where r is the name of a window in the SELECT list: the window itself in its place."""
+
+    def replaced(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or scope.is_column(node):
+            return node
+        item = scope.alias(node)
+        windowed = item is not None and any(True for _ in item.find_all(exp.Window))
+        return exp.Paren(this=copied(item)) if item is not None and windowed else node
+
+    return copied(condition).transform(replaced, copy=False)
 
 
 def _distinct_on(select: exp.Select) -> list[exp.Expr]:

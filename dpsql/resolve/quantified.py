@@ -2,6 +2,7 @@
 
 x > ANY (VALUES (3), (5))                 x > 3 OR x > 5
 x <= ALL ([3, 5])                         x <= 3 AND x <= 5
+x LIKE ANY ('a%', 'b%')                   x LIKE 'a%' OR x LIKE 'b%'
 x > ANY (SELECT seats FROM places)        x > (SELECT MIN(seats) ...); false over no rows, open where one is NULL
 
 Rows of people are not compared with each other: what is over these is left as it is, and refused where it is read.
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     IsPublic = Callable[[exp.Expr], bool]
 
 COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+PATTERNS = (exp.Like, exp.ILike)
 RISING = (exp.GT, exp.GTE)
 VALUE, ROWS = "_compared", "_compared_rows"
 
@@ -31,16 +33,18 @@ def unquantified(node: exp.Expr, is_public: IsPublic) -> exp.Expr:
     other = node.expression
     # The parser knows ALL before a query only.
     called = isinstance(other, exp.Anonymous) and other.name.upper() == "ALL" and len(other.expressions) == 1
-    if not isinstance(node, COMPARED) or not (called or isinstance(other, exp.Any | exp.All)):
+    if not isinstance(node, (*COMPARED, *PATTERNS)) or not (called or isinstance(other, exp.Any | exp.All)):
         return node
+    if isinstance(node.parent, exp.Not) and isinstance(node, PATTERNS):
+        return node  # NOT LIKE ANY is read in two ways: as the negation, and pattern by pattern
     every = not isinstance(other, exp.Any)
     query = unwrapped(unaliased(other.expressions[0] if called else other.this))
-    if isinstance(query, exp.Query):
+    if isinstance(query, exp.Query) and not isinstance(node, PATTERNS):
         member = _member(node, query, every=every)
         if member is not None:
             return member
         return _with_rows(node, query, every=every) if is_public(query) else node
-    listed = _listed(query)
+    listed = list(query.expressions) if isinstance(node, PATTERNS) and _are_texts(query) else _listed(query)
     if not listed:
         return node  # NULL = ANY ([]) is false, NULL IN () is not
     if isinstance(node, exp.EQ) and not every:
@@ -64,6 +68,11 @@ def _listed(choices: exp.Expr) -> list[exp.Expr]:
     if isinstance(choices, exp.Values) and all(len(row.expressions) == 1 for row in choices.expressions):
         return [typed_text(row.expressions[0]) for row in choices.expressions]
     return []
+
+
+def _are_texts(choices: exp.Expr) -> bool:
+    """('a%', 'b%'), or one text in parentheses that is gone."""
+    return isinstance(choices, exp.Tuple | exp.Array) and all(part.is_string for part in choices.expressions)
 
 
 def _with_rows(node: exp.Expr, query: exp.Query, *, every: bool) -> exp.Expr:

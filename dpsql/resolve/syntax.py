@@ -34,8 +34,35 @@ def _duckdb() -> Dialect:
     return dialect
 
 
+UNTRANSLATED = "PG_"
+"""Before the names of functions whose formats stay as they are written."""
+
+
+def _postgres() -> Dialect:
+    """PostgreSQL's SQL, with formats of dates as they are written.
+
+    The parser's own would translate those codes that it knows, and keep the others as if they were plain text.
+    """
+    dialect = Dialect.get_or_raise("postgres")
+    functions = {
+        "TO_CHAR": exp.ToChar.from_arg_list,
+        **{name: _untranslated(name) for name in ("TO_DATE", "TO_TIMESTAMP")},
+    }
+    parser: Any = type("Parser", (dialect.parser_class,), {"FUNCTIONS": dialect.parser_class.FUNCTIONS | functions})
+    dialect.parser_class = parser
+    return dialect
+
+
+def _untranslated(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
+    return lambda arguments: exp.Anonymous(
+        this=UNTRANSLATED + name if len(arguments) == 2 else name, expressions=arguments
+    )
+
+
 DUCKDB = _duckdb()
-GRAMMARS = {"duckdb": DUCKDB} | {name: Dialect.get_or_raise(name) for name in ("bigquery", "snowflake", "postgres")}
+GRAMMARS = {"duckdb": DUCKDB, "postgres": _postgres()} | {
+    name: Dialect.get_or_raise(name) for name in ("bigquery", "snowflake")
+}
 """Whose words a query may use."""
 
 INTERVAL_ENDS = ("DP_INTERVAL_LOW", "DP_INTERVAL_HIGH")

@@ -164,12 +164,12 @@ class UnitPath(Declared):
     sample = "unit: {through: order_id, to: orders.id}"
 
     through: str = Field(description="The foreign key column of this table")
-    to: str = Field(description="What it refers to, as table.column", pattern=r"^[^.]+\.[^.]+$")
+    to: str = Field(description="What it refers to, as table.column", pattern=r"^[^.]+\.[^.]+(\.[^.]+)?$")
 
     @field_validator("to", mode="before")
     @classmethod
     def _be_a_column_of_a_table(cls, to: object) -> object:
-        if isinstance(to, str) and [bool(part) for part in to.split(".")] != [True, True]:
+        if isinstance(to, str) and not (to.count(".") in (1, 2) and all(to.split("."))):
             raise complaint(
                 f'"{to}" is not a column of a table', hint="write  to: table.column, such as  to: orders.id"
             )
@@ -177,11 +177,11 @@ class UnitPath(Declared):
 
     @property
     def to_table(self) -> str:
-        return self.to.split(".")[0]
+        return self.to.rpartition(".")[0]
 
     @property
     def to_column(self) -> str:
-        return self.to.split(".")[1]
+        return self.to.rpartition(".")[2]
 
 
 class Hop(NamedTuple):
@@ -441,6 +441,12 @@ class Table(Declared):
         return self._name
 
     @property
+    def place(self) -> tuple[str | None, str]:
+        """The schema of the database in which it is, where it names one (sales.orders), and what it is called there."""
+        place, _, name = self.name.rpartition(".")
+        return place or None, name
+
+    @property
     def is_public(self) -> bool:
         return self.public
 
@@ -563,7 +569,7 @@ class Schema(Declared):
             raise complaint(
                 "the schema has no tables", hint="declare at least one: what is not declared does not exist"
             )
-        _check_names(tables)
+        _check_names(tables, dots=1)
         defaults = info.data.get("contribution", Contribution())
         dialect = info.data.get("csv", Csv())
         resolved = {
@@ -606,14 +612,16 @@ def is_name(text: str) -> bool:
     return bool(text) and text == text.strip() and text.isprintable() and {".", '"'}.isdisjoint(text)
 
 
-def _check_names(names: Iterable[str]) -> None:
+def _check_names(names: Iterable[str], *, dots: int = 0) -> None:
+    """A table may have the schema of the database in front: sales.orders."""
     seen: dict[str, str] = {}
     for name in names:
-        if not is_name(name):
+        if name.count(".") > dots or not all(map(is_name, name.split("."))):
             raise complaint(
                 f"{name!r} cannot be a name",
                 name,
-                hint="a name has no dots, double quotes or control characters, and no blanks around it",
+                hint="a name has no dots, double quotes or control characters, and no blanks around it"
+                + ("; a table of another schema is declared as  sales.orders" if dots else ""),
             )
         twin = seen.setdefault(name.lower(), name)
         if twin != name:

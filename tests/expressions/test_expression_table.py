@@ -413,6 +413,30 @@ CASES = [
     *cases("LAST_DAY", "LAST_DAY(d)", "LAST_DAY(t)"),
     *cases("MAKE_DATE", "MAKE_DATE(i, j, 30)", "MAKE_DATE(2024, j, i)", "MAKE_DATE(i, 2, j)"),
     *cases("EPOCH", "EPOCH(d)", "EPOCH(t)", "EXTRACT(epoch FROM t)"),
+    *cases("EPOCH_US", "EPOCH_US(t)", "EPOCH_MS(u)", "MILLISECOND(t)", "MICROSECOND(u)", "JULIAN(t)"),
+    *cases("EPOCH_US", "t::TIME < '12:00'", "u::TIME BETWEEN '08:00' AND TIME '16:30:15.5'", "t::TIME IN ('00:00')"),
+    *cases("EPOCH_US", "t::TIME = u::TIME", "EXTRACT(hour FROM t::TIME)", "EXTRACT(minute FROM u::TIME)"),
+    *cases(
+        "TIME_BUCKET",
+        *(
+            f"TIME_BUCKET(INTERVAL '{width}', {name})"
+            for width in ("6 hours", "36 hours", "7 minutes")
+            for name in "tu"
+        ),
+    ),
+    *cases("date + days", "TIME_BUCKET(INTERVAL '3 days', u)", "TIME_BUCKET(INTERVAL '48 hours', d)"),
+    *cases("MAKE_DATE", "TIME_BUCKET(INTERVAL '5 months', d)", "TIME_BUCKET(INTERVAL '2 years', u)"),
+    *cases(
+        "LAST_DAY",
+        *(f"AGE({a}, {b}) {sign} INTERVAL '1 month'" for a, b in ("de", "tu", "dt") for sign in ("<", ">=", "=", "<>")),
+        *(f"EXTRACT(day FROM AGE({a}, {b}))" for a, b in ("de", "tu")),
+        "AGE(t, TIMESTAMP '2024-02-29 12:00:00') BETWEEN INTERVAL '-1 year' AND INTERVAL '1 year 2 days'",
+        "DAYS_IN_MONTH(d)",
+    ),
+    *cases("%", *(f"EXTRACT({part} FROM AGE({a}, {b}))" for part in ("month", "hour") for a, b in ("de", "tu"))),
+    *cases("//", *(f"EXTRACT(year FROM AGE({a}, {b}))" for a, b in ("de", "tu"))),
+    *cases("FLOOR", "FMOD(x, 3)", plain="x - 3 * floor(x / 3)"),
+    *cases("CEIL", "EVEN(x)", "EVEN(p)", "EVEN(i)"),
     *cases("DAYNAME", "DAYNAME(d)", "DAYNAME(t)"),
     *cases("MONTHNAME", "MONTHNAME(d)"),
     *cases(

@@ -33,6 +33,7 @@ def clause(options: str, rest: str = "region, COUNT(*) AS n FROM orders GROUP BY
 
 BY_REGION = "region, COUNT(*) AS n, SUM(amount) AS s FROM orders GROUP BY region"
 BY_NOTE = "note, COUNT(*) AS n FROM orders GROUP BY note"
+ONE = "COUNT(*) FROM orders"
 
 # options in SQL, the rest of the query, the same as keywords
 SAME: list[tuple[str, str, dict[str, Any]]] = [
@@ -116,6 +117,53 @@ def test_the_words_stay_names(shop_schema: dict[str, Any]) -> None:
         "sum of epsilon clamped to [0, 9]",
         "sum of clamped clamped to [1, 2], [0, 5] for each unit",
     ]
+
+
+# -- several clauses ---------------------------------------------------------------------------------------------------
+
+HALF, QUARTER = "epsilon = 0.5", "epsilon = 0.25"
+EXCLUSIVE = "COUNT_IF(region = 'north') AS n, SUM(CASE WHEN region = 'south' THEN items END) AS s FROM orders"
+APART = [
+    f"{clause(HALF, ONE)} UNION ALL {clause(QUARTER, ONE)}",
+    f"WITH a AS ({clause(HALF)}), b AS ({clause(QUARTER, BY_REGION)}) SELECT * FROM a JOIN b USING (region)",
+    f"{clause(f'{HALF}, delta = 5e-7', BY_NOTE)} UNION ALL {clause(f'{QUARTER}, delta = 1e-7', BY_NOTE)}",
+    f"{clause(f'{HALF}, mechanism = laplace', ONE)} UNION ALL {clause(f'{QUARTER}, mechanism = laplace', ONE)}",
+    f"SELECT * FROM ({clause(HALF, f'DISTINCT {BY_REGION}')}), ({clause(QUARTER)})",
+    clause(QUARTER, f"COUNT(*) FROM orders WHERE items > ({clause(HALF, 'AVG(items) FROM orders')})"),
+    f"SELECT * FROM ({clause(HALF, EXCLUSIVE)}), ({clause(QUARTER, EXCLUSIVE)})",
+]
+
+
+@pytest.mark.parametrize("sql", APART)
+def test_each_clause_has_its_own_cost(sql: str, shop: dpsql.Connection) -> None:
+    """All are charged together; neither part has more noise than it would have alone at its price."""
+    explained, before = shop.explain(sql), shop.budget.spent.epsilon
+    assert [release.epsilon for release in explained.releases] == [0.5, 0.25]
+    assert explained.cost.epsilon == 0.75
+    shop.execute(sql, fresh=True)
+    assert shop.budget.spent.epsilon > before
+
+
+def test_each_clause_has_its_own_bounds(shop: dpsql.Connection) -> None:
+    sql = (
+        f"{clause('epsilon = 1, max_groups_contributed = 1, min_privacy_units_per_group = 9')} "
+        f"UNION ALL {clause('epsilon = 1, max_groups_contributed = 2, max_rows_contributed = 5')}"
+    )
+    one, two = shop.explain(sql).releases
+    assert [(release.max_groups, release.max_rows_per_group, release.threshold) for release in (one, two)] == [
+        (1, 2, 9),
+        (2, 5, None),
+    ]
+    alone = shop.explain(clause("epsilon = 1, max_groups_contributed = 2, max_rows_contributed = 5"))
+    assert two.measures[0].std <= alone.releases[0].measures[0].std
+    assert two.measures[0].l1 == alone.releases[0].measures[0].l1
+
+
+def test_clauses_leave_nothing_for_execute_to_say(shop: dpsql.Connection) -> None:
+    with pytest.raises(dpsql.ProgrammingError, match="delta"):
+        shop.explain(APART[0], delta=1e-7)
+    with pytest.raises(dpsql.ProgrammingError, match="accuracy"):
+        shop.explain(APART[0], accuracy=5)
 
 
 # -- small groups ------------------------------------------------------------------------------------------------------
@@ -241,7 +289,42 @@ REFUSED: list[tuple[str, type[dpsql.Error], str, str]] = [
         "differential_privacy",
     ),
     ("SELECT WITH AGGREGATION_THRESHOLD COUNT(*) FROM orders", SYNTAX, "WITH AGGREGATION_THRESHOLD", "there is"),
-    (clause("", f"COUNT(*) FROM orders UNION ALL {clause('')}"), UNSUPPORTED, "WITH DIFFERENTIAL_PRIVACY", "outermost"),
+    (
+        clause("epsilon = 1", f"COUNT(*) FROM orders UNION ALL {clause('', 'COUNT(*) FROM orders')}"),
+        PROGRAMMING,
+        "WITH DIFFERENTIAL_PRIVACY OPTIONS()",
+        "in each",
+    ),
+    (
+        clause("epsilon = 1", f"n FROM ({clause('epsilon = 2')})"),
+        UNSUPPORTED,
+        "WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1)",
+        "that has the aggregates",
+    ),
+    (
+        f"{clause('epsilon = 1', ONE)} UNION ALL SELECT {ONE} UNION ALL {clause('epsilon = 2', ONE)}",
+        UNSUPPORTED,
+        "WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1)",
+        "or a single one",
+    ),
+    (
+        f"{clause('epsilon = 1', ONE)} UNION ALL {clause('epsilon = 2', 'MEDIAN(items) FROM orders')}",
+        UNSUPPORTED,
+        "WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 2)",
+        "questions of their own",
+    ),
+    (
+        f"{clause('epsilon = 1, delta = 1e-7', ONE)} UNION ALL {clause('epsilon = 2', ONE)}",
+        PROGRAMMING,
+        "WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 2)",
+        "or in none",
+    ),
+    (
+        f"{clause('epsilon = 1', ONE)} UNION ALL {clause('epsilon = 2, mechanism = laplace', ONE)}",
+        PROGRAMMING,
+        "WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 2, mechanism = laplace)",
+        "several questions",
+    ),
     (
         f"SELECT * FROM ({clause('epsilon = 1')}), (SELECT COUNT(*) AS m FROM orders)",
         UNSUPPORTED,
@@ -278,10 +361,10 @@ REFUSED: list[tuple[str, type[dpsql.Error], str, str]] = [
         "per_row",
     ),
     (
-        "SELECT AVG(items, per_group => (0, 5)) FROM orders",
+        "SELECT STDDEV(items, per_group => (0, 5)) FROM orders",
         UNSUPPORTED,
-        "AVG(items, per_group => (0, 5",
-        "AVG(x, per_row",
+        "STDDEV(items, per_group => (0, 5",
+        "per_row",
     ),
     (
         "SELECT CORR(items, amount, per_row => (0, 5)) FROM orders",
@@ -366,7 +449,7 @@ def test_the_clause_and_a_keyword_differ(
 def test_the_tokens_keep_their_places() -> None:
     sql = clause("max_groups_contributed = 2, epsilon = 0.5")
     tokens, options = read_options(Dialect.get_or_raise("duckdb").tokenize(sql), sql, {})
-    assert [(option.name, option.value) for option in options.options] == [
+    assert [(option.name, option.value) for option in options[0].options] == [
         ("max_groups_contributed", "2"),
         ("epsilon", "0.5"),
     ]

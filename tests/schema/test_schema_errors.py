@@ -251,7 +251,7 @@ PATHS = [
     path("{through: p, to: peple.id}", "t.unit.to", 'no table "peple"', '"people"'),
     path("{through: p, to: people.idd}", "t.unit.to", 'no column "idd"', '"id"'),
     path("{through: p, to: people}", "t.unit.to", "not a column of a table", "to: orders.id"),
-    path("{through: p, to: a.b.c}", "t.unit.to", "not a column of a table", "to: orders.id"),
+    path("{through: p, to: a.b.c.d}", "t.unit.to", "not a column of a table", "to: orders.id"),
     path("{through: p}", "t.unit", '"to" is missing', "to: orders.id"),
     path("{thru: p, to: people.id}", "t.unit.thru", 'unknown key "thru"', '"through"'),
     path("{through: p, to: places.id}", "t.unit.to", "ends nowhere", "a private table"),

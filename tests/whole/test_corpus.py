@@ -23,7 +23,7 @@ import dpsql
 
 HERE = Path(__file__).parents[1]
 CORPUS, SPELLINGS = HERE / "corpus", HERE / "spellings"
-SHARE = 0.95
+SHARE = 0.97
 """Of the answerable ones, so many are answered rightly."""
 WIDE = {"max_groups": 30, "max_rows_per_group": 20}
 """So wide that nobody of the tame databases is bounded, even where joins multiply rows."""
@@ -44,6 +44,8 @@ class Query:
     parameters: Any = field(default=(), hash=False)
     options: Any = field(default=None, hash=False)
     dialect: str = "duckdb"
+    near: float | None = None
+    """How far from plain DuckDB's the answers may be, as a part of them, where the noise cannot be nothing."""
     spelled: bool = False
     """Whether it says in other words what another query says."""
 
@@ -161,7 +163,10 @@ def check_right(query: Query, session: Session, tame: Database) -> None:
     assert len(answers) == len(expected)
     for row, plain in zip(answers, expected, strict=True):
         for value, wanted in zip(row, plain, strict=True):
-            assert same(value, wanted), (row, plain)
+            assert same(value, wanted) if query.near is None else value == pytest.approx(wanted, rel=query.near), (
+                row,
+                plain,
+            )
 
 
 def _used(query: Query) -> Any:
@@ -202,8 +207,9 @@ def test_nor_in_other_words(query: Query, session: Session, worlds: Callable[[st
 
 def check_neighbours(query: Query, session: Session, worlds: Callable[[str], Any]) -> None:
     found = worlds(query.file)
-    for release in session(query).explain(query.sql, query.parameters).releases:
-        if not release.measures:  # public groups alone: nothing is read
+    own = {name: query.asked[name] for name in ("mechanism", "epsilon") if name in query.asked}
+    for release in session(query).explain(query.sql, query.parameters, **own).releases:
+        if not release.measures:  # public groups alone: nothing is read; pairs are in tests/statistics
             continue
         for world in found.found[1:3]:
             whole = found.run(world.whole, release.sql)
@@ -219,3 +225,5 @@ def test_most_of_what_can_be_answered_is() -> None:
     print(f"{len(QUERIES)} queries, {len(answerable)} answerable, {len(right)} right ({share:.1%}); gaps: {gaps}")
     assert len(QUERIES) >= 400
     assert share >= SHARE
+    spelled = [query for query in answerable if query.spelled]
+    assert sum(query.refused is None for query in spelled) / len(spelled) >= SHARE

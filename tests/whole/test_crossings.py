@@ -79,6 +79,7 @@ FRAME = {
 }
 PUBLIC = {"k": CITY, "n": nullable({"type": "integer", "bounds": [0, 100]}), "since": DAY}
 DATA = f"""
+    CREATE MACRO divide_safely(a, b) AS a / b;
     CREATE TABLE people (pid BIGINT PRIMARY KEY, age INTEGER, city VARCHAR, score DOUBLE, rate DECIMAL(6,2),
                          ok BOOLEAN, born DATE, name VARCHAR);
     INSERT INTO people SELECT i, i % 90, ['a', 'b', 'c', NULL][1 + i % 4], [0.1, 0.2, 0.3, 0.7, 0.0][1 + i % 5],
@@ -194,9 +195,21 @@ CONSTANTS = {
     "t": ["TIMESTAMP '2024-02-29'", "'2024-02-29 12:00:00'", "DATE '2024-02-29'", "'2024-02-29'"],
 }
 REGRESSIONS = ("REGR_R2", "CORR", "COVAR_POP", "REGR_SLOPE")
+PATTERNS = ("'a%'", "'_b%'", "'%'", "'abc'")
 SIGNS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 
 
+WORDS = {
+    "IFF(": "IF(",
+    "NVL(": "COALESCE(",
+    "SAFE_DIVIDE(": "divide_safely(",
+    "TO_CHAR(": "STRFTIME(",
+    "'YYYY-MM'": "'%Y-%m'",
+    "'Mon DD'": "'%b %d'",
+    "'Day HH24:MI'": "'%A %H:%M'",
+    "'IYYY IW'": "'%G %V'",
+}
+"""What plain DuckDB calls words of other databases."""
 MARKS = re.compile("[⟦⟧⟪⟫]")
 
 
@@ -237,6 +250,8 @@ class Question:
     def plain_sql(self) -> str:
         """What DuckDB is asked: divided by zero is NULL, and zero has no sign."""
         asked = (self.plain or self.written).replace("⟦", "NULLIF(").replace("⟧", ", 0)")
+        for word, plain in WORDS.items():
+            asked = asked.replace(word, plain)
         return asked.replace("⟪", "(").replace("⟫", " + 0)")
 
 
@@ -285,6 +300,13 @@ class Maker:
                 lambda: f"DATE_DIFF('{self.pick(['day', 'hour'])}', {down('d')}, {down('d')})",
                 lambda: f"CAST({down(self.pick('fmsb'))} AS {self.pick(['BIGINT', 'INTEGER'])})",
                 lambda: f"ABS({down('n')})",
+                lambda: f"EXTRACT({self.pick(['year', 'month', 'day', 'hour'])} FROM AGE({down('t')}, {down('t')}))",
+                lambda: f"{self.pick(['EPOCH_MS', 'EPOCH_US', 'MILLISECOND'])}({down('t')})",
+                lambda: f"DATE_PART('{self.pick(['isoyear', 'decade', 'century', 'doy'])}', {down('d')})",
+                lambda: f"({down('n')} {self.pick(['<<', '>>'])} {self.pick([1, 3])})",
+                lambda: f"STRPOS({down('s')}, 'b')",
+                lambda: f"IFF({self.condition(source, depth - 1)}, {down('n')}, {down('n')})",
+                lambda: f"NVL({down('n')}, {down('n')})",
             ],
             "f": [
                 lambda: f"({down('f')} {self.pick('+-*')} {down(self.pick('fnm'))})",
@@ -292,11 +314,16 @@ class Maker:
                 lambda: f"{self.pick(['FLOOR', 'CEIL', 'ROUND', 'ABS', 'SQRT'])}({down('f')})",
                 lambda: f"CAST({down(self.pick('nms'))} AS DOUBLE)",
                 lambda: f"({down('m')} / ⟦{down('m')}⟧)",
+                lambda: f"({down('f')} {self.pick(['%', '//'])} ⟦{down(self.pick('fn'))}⟧)",
+                lambda: f"FMOD({down('f')}, ⟦{down('f')}⟧)",
+                lambda: f"EVEN({down(self.pick('fm'))})",
+                lambda: f"SAFE_DIVIDE({down('f')}, ⟦{down('n')}⟧)",
             ],
             "m": [
                 lambda: f"({down('m')} {self.pick('+-*')} {down(self.pick('mmn'))})",
                 lambda: f"ROUND({down('m')}, {self.pick([1, 0, 2])})",
                 lambda: f"ABS({down('m')})",
+                lambda: f"({down('m')} % ⟦{down('m')}⟧)",
                 lambda: f"CAST({down(self.pick('nfm'))} AS DECIMAL({self.pick(['8,2', '5,1', '12,4'])}))",
             ],
             "s": [
@@ -306,17 +333,73 @@ class Maker:
                 lambda: f"({down('s')} || {down('s')})",
                 lambda: f"CAST({down(self.pick('nbdtm'))} AS VARCHAR)",
                 lambda: f"CAST(⟪{down('f')}⟫ AS VARCHAR)",
-                lambda: f"SUBSTRING({down('s')}, 1, 2)",
+                lambda: f"SUBSTRING({down('s')}, {self.pick(['1, 2', '-2', '-2, 1', '0, 2', '2'])})",
+                lambda: f"{down('s')}[{self.pick(['2:', ':-2', '-2:', '2:-1', '-3:2'])}]",
+                lambda: f"{self.pick(['LEFT', 'RIGHT'])}({down('s')}, {self.pick([1, -1, 0, 2])})",
+                lambda: f"SPLIT_PART({down('s')}, 'b', {self.pick([1, 2, -1, -2])})",
+                lambda: f"REPEAT({down('s')}, 2)",
+                lambda: f"TRANSLATE({down('s')}, 'ab', 'xy')",
+                lambda: f"LPAD({down('s')}, 2, 'z')",
+                lambda: f"STRFTIME({down('t')}, '{self.pick(['%a %-d', '%Y-W%V', '%j %p', '%b %y%%'])}')",
+                lambda: f"TO_CHAR({down('t')}, '{self.pick(['YYYY-MM', 'Mon DD', 'Day HH24:MI', 'IYYY IW'])}')",
+                lambda: f"CHR({self.pick([66, 233])})",
+                lambda: f"NVL({down('s')}, {down('s')})",
             ],
-            "d": [lambda: f"CAST({down('t')} AS DATE)", lambda: f"({down('d')} + 1)", lambda: f"LAST_DAY({down('d')})"],
+            "d": [
+                lambda: f"CAST({down('t')} AS DATE)",
+                lambda: f"({down('d')} + 1)",
+                lambda: f"LAST_DAY({down('d')})",
+                lambda: f"TIME_BUCKET(INTERVAL '{self.pick(['10 days', '5 months', '2 weeks'])}', {self.day(source)})",
+                lambda: f"CAST(({self.day(source)} + INTERVAL '1 month 3 days') AS DATE)",
+                lambda: f"CAST(DATE_TRUNC('{self.pick(['decade', 'isoyear', 'week'])}', {self.day(source)}) AS DATE)",
+            ],
             "t": [
                 lambda: f"DATE_TRUNC('{self.pick(['day', 'hour', 'month'])}', {down('t')})",
                 lambda: f"CAST({down('d')} AS TIMESTAMP)",
                 lambda: f"({down('t')} + INTERVAL 1 DAY)",
+                lambda: f"({down('t')} - INTERVAL '1 month 2 hours')",
+                lambda: (
+                    f"TIME_BUCKET(INTERVAL '{self.pick(['6 hours', '90 minutes', '3 days', '2 months'])}', {down('t')})"
+                ),
             ],
             "b": [lambda: self.condition(source, depth - 1)],
         }
         return str(self.pick([*own[kind], *own[kind], *general])())
+
+    def day(self, source: Source) -> str:
+        """A date that is written as one."""
+        return str(self.pick([*source.of("d"), "DATE '2024-02-29'"]))
+
+    def spans(self, source: Source) -> str:
+        """Lengths of time, compared."""
+        span = self.pick(["1 day", "12 hours", "1 month", "1 month 2 days", "0 days", "-1 day"])
+        moment: Callable[[], str] = lambda: self.value(source, "t", 1)  # noqa: E731
+        return str(
+            self.pick(
+                [
+                    f"AGE({moment()}, {moment()}) {self.pick(SIGNS[:6])} INTERVAL '{span}'",
+                    f"AGE({self.day(source)}, {self.day(source)}) {self.pick(SIGNS[:6])} INTERVAL '{span}'",
+                    f"({moment()} - {moment()}) {self.pick(SIGNS[:6])} INTERVAL '{span}'",
+                    f"CAST({moment()} AS TIME) {self.pick(SIGNS[:6])} {self.pick(['TIME ', ''])}'12:00:00'",
+                    f"CAST({moment()} AS TIME) BETWEEN '00:00:00' AND '18:00:00'",
+                ]
+            )
+        )
+
+    def spelled(self, source: Source) -> str:
+        """Conditions in other words."""
+        return str(
+            self.pick(
+                [
+                    f"{self.value(source, 'n', 1)} {self.pick(SIGNS[:6])} '{self.pick([3, 0, 18])}'",
+                    f"{self.value(source, 'n', 1)} IN ('1', '2', '18')",
+                    f"{self.value(source, 'n', 1)} {self.pick(SIGNS[:6])} {self.pick(['ANY', 'ALL'])} ([1, 5, 18])",
+                    f"{self.leaf(source, 'n')} {self.pick(SIGNS[:6])} {self.pick(['ANY', 'ALL'])} (SELECT n FROM pub)",
+                    f"{self.value(source, 's', 1)} {self.pick(['LIKE', 'ILIKE', 'SIMILAR TO'])} {self.pick(PATTERNS)}",
+                    f"({self.leaf(source, 'b')}) = 'true'",
+                ]
+            )
+        )
 
     def zero(self, source: Source) -> str:
         """A double that is zero, or near it and rounded, in some rows or all."""
@@ -340,6 +423,8 @@ class Maker:
                 lambda: f"{value()} {self.pick(['IN', 'NOT IN'])} ({constant()}, {constant()})",
                 lambda: f"{value()} IS {self.pick(['NULL', 'NOT NULL'])}",
                 lambda: self.membership(source),
+                lambda: self.spans(source),
+                lambda: self.spelled(source),
                 lambda: f"({self.condition(source, 0)} {self.pick(['AND', 'OR'])} {self.condition(source, 0)})",
             ]
         )()
@@ -374,7 +459,22 @@ class Maker:
         return Source(f"{name} {alias}".strip(), before + unit, columns)
 
     def source(self) -> Source:
-        return self.pick([self.table, self.table, self.joined_public, self.joined, self.multiplied, self.totals])()  # type: ignore[no-any-return]
+        kinds = [self.table, self.joined_public, self.joined, self.multiplied, self.totals, self.numbered, self.tested]
+        return self.pick([self.table, *kinds])()  # type: ignore[no-any-return]
+
+    def numbered(self) -> Source:
+        """Some rows of each person, chosen by a window under its name."""
+        one = self.table("visits")
+        order = self.pick(["day, id", "id DESC", "minutes NULLS FIRST, id"])
+        window = f"ROW_NUMBER() OVER (PARTITION BY {one.unit} ORDER BY {order}) AS place"
+        sql = f"(SELECT *, {window} FROM visits QUALIFY place {self.pick(['= 1', '<= 2', '% 2 = 0'])}) q"
+        return Source(sql, one.unit, (*one.columns, ("place", "n")))
+
+    def tested(self) -> Source:
+        one = self.table(alias="t")
+        other = self.pick([("members", "pid"), ("visits", "person"), ("people", "pid")])
+        join = self.pick(["SEMI JOIN", "ANTI JOIN"])
+        return Source(f"{one.sql} {join} {other[0]} o ON o.{other[1]} = {one.unit}", one.unit, one.columns)
 
     def joined_public(self) -> Source:
         one = self.table(alias="t")
@@ -478,7 +578,72 @@ class Maker:
         return self.value(source, kind, 1)
 
     def question(self) -> Question:
-        return self.pick([*[self.grouped] * 8, *[self.rolled_up] * 3, self.options])()  # type: ignore[no-any-return]
+        kinds = [*[self.grouped] * 8, *[self.rolled_up] * 3, self.options, self.kept, self.pivoted, self.clauses]
+        return self.pick(kinds)()  # type: ignore[no-any-return]
+
+    def kept(self) -> Question:
+        """Public rows that an outer join keeps, beside more public rows or the same person's."""
+        one = self.table("visits", "t")
+        meets = self.pick(["t.kind = b.k", "t.minutes >= b.n", "t.day >= b.since"])
+        more = self.pick(
+            [
+                "",
+                "",
+                " LEFT JOIN pub c ON c.k = b.k",
+                " JOIN pub c ON c.n >= b.n",
+                " LEFT JOIN pub c ON c.k = t.kind",
+                " LEFT JOIN people p ON p.pid = t.person",
+                " CROSS JOIN (VALUES (1), (2)) AS c(x)",
+            ]
+        )
+        keys = self.pick([["b.k"], ["b.since"], ["b.k", "b.n"], ["b.k", "b.n IS NULL"]])
+        column = self.leaf(one, self.pick("nmsd"))
+        test = self.condition(one, 0)
+        counted = self.pick(
+            [
+                f"COUNT({column})",
+                f"SUM(CASE WHEN {column} IS NULL THEN 0 ELSE 1 END)",
+                f"SUM(COALESCE({self.leaf(one, 'n')}, 0))",
+                f"COUNT(CASE WHEN {test} THEN t.id END)",
+                f"SUM(CASE WHEN {test} THEN 1 ELSE 0 END)",
+                f"SUM(CASE WHEN {test} THEN {self.leaf(one, 'n')} END)",
+            ]
+        )
+        names = [f"{key} AS k{number}" for number, key in enumerate(keys)]
+        where = (
+            f" WHERE {self.pick(['b.n IS NOT NULL', 't.minutes > 3', self.condition(one, 0)])}"
+            if self.chance(30)
+            else ""
+        )
+        shown = f"{', '.join(names)}, {counted} AS a0, COUNT(t.id) AS n"
+        sql = f"SELECT {shown} FROM pub b LEFT JOIN {one.sql} ON {meets}{more}{where} GROUP BY ALL"
+        return Question(sql, frozenset({"a0"}))
+
+    def pivoted(self) -> Question:
+        """A column for each value, listed or declared."""
+        one = self.table(self.pick(["people", "visits", "frame"]))
+        on = self.pick([name for name in one.of("s") if name in ("city", "kind", "cat")])
+        key, number = self.pick(one.of("b") + one.of("d")), self.leaf(one, self.pick("nm"))
+        where = self.pick(["", f" WHERE {self.condition(one, 0)}"])
+        rows = f"SELECT {key} AS k0, {on} AS o, {number} AS x FROM {one.sql}{where}"
+        call, values = self.pick(["COUNT(x)", "COUNT(*)"]), self.pick(["", " IN ('a', 'b', 'c')"])
+        shown = "k0, a AS a0, b AS a1, c AS a2, a + b + c AS n"
+        plain = ", ".join(f"{call} FILTER (WHERE o = '{value}') AS {value}" for value in "abc")
+        return Question(
+            f"SELECT {shown} FROM (PIVOT ({rows}) ON o{values} USING {call} GROUP BY k0)",
+            plain=f"SELECT {shown} FROM (SELECT k0, {plain} FROM ({rows}) GROUP BY k0)",
+        )
+
+    def clauses(self) -> Question:
+        """Two parts with an options clause each."""
+        one, two = self.table(), self.table()
+        parts = [f"COUNT(*) AS n FROM {source.sql} WHERE {self.condition(source, 0)}" for source in (one, two)]
+        clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1e12)"
+        asked, plain = (
+            " UNION ALL ".join(f"SELECT {before}{number} AS k0, {part}" for number, part in enumerate(parts))
+            for before in (f"{clause} ", "")
+        )
+        return Question(asked, plain=plain)
 
     def grouped(self) -> Question:
         source = self.source()

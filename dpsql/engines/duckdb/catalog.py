@@ -11,6 +11,8 @@ from dpsql.engines.quoting import literal, quoted
 if TYPE_CHECKING:
     import duckdb
 
+    from dpsql.schema.model import Schema
+
 
 @dataclass(frozen=True)
 class Place:
@@ -21,7 +23,8 @@ class Place:
 
     @property
     def condition(self) -> str:
-        return f"database_name = {literal(self.database)} AND schema_name = {literal(self.schema)}"
+        """Names of schemas are compared as SQL compares them."""
+        return f"database_name = {literal(self.database)} AND lower(schema_name) = {literal(self.schema.lower())}"
 
     def qualified(self, table: str) -> str:
         return f"{quoted(self.database)}.{quoted(self.schema)}.{quoted(table)}"
@@ -32,6 +35,15 @@ def current_place(connection: duckdb.DuckDBPyConnection) -> Place:
     here = "SELECT system.main.current_database(), system.main.current_schema()"
     ((database, schema),) = connection.execute(here).fetchall()
     return Place(database, schema)
+
+
+def places_of(schema: Schema, here: Place) -> dict[str, tuple[Place, str]]:
+    """Where each declared table is, and its name there; all in lower case but for the schema in use."""
+    places = {table.name.lower(): table.place for table in schema.tables.values()}
+    return {
+        declared: (here if other is None else Place(here.database, other), name.lower())
+        for declared, (other, name) in places.items()
+    }
 
 
 def definitions(connection: duckdb.DuckDBPyConnection, place: Place) -> dict[str, tuple[str, int]]:

@@ -17,12 +17,12 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import duckdb
 import numpy as np
 
-from dpsql.engines.duckdb.catalog import Place, current_place, definitions, found_tables
+from dpsql.engines.duckdb.catalog import Place, current_place, definitions, found_tables, places_of
 from dpsql.engines.duckdb.copies import copy_table
 from dpsql.engines.duckdb.declared_tables import check_table, declared_columns, is_present
 from dpsql.engines.duckdb.files import files_of, names_files, table_name
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from dpsql.engines.duckdb.declared_tables import Found
     from dpsql.schema.model import Column, Schema, Table
     from dpsql.schema.types import ColumnType
+
+What = TypeVar("What")
 
 LOCKING = threading.Lock()
 """Threads that open one file share its settings: what one has locked another cannot lock again."""
@@ -57,17 +59,16 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 class SharedTables:
     """Where a database has the declared tables, what they were created with, and how they were found."""
 
-    place: Place
-    created: Mapping[str, tuple[str, int]]
+    places: Mapping[str, tuple[Place, str]]
+    created: Mapping[str, tuple[str, int] | None]
     found: Mapping[str, Found]
 
     def differ(self, connection: duckdb.DuckDBPyConnection) -> bool:
         """Whether one is no longer what it was."""
-        created = definitions(connection, self.place)
-        if all(name in created and created[name] == self.created.get(name) for name in self.found):
+        created = at_places(definitions, connection, self.places)
+        if None not in created.values() and created == self.created:
             return False
-        now = found_tables(connection, self.place)
-        return any(now.get(name) != found for name, found in self.found.items())
+        return at_places(found_tables, connection, self.places) != self.found
 
 
 class DuckDBEngine:
@@ -234,23 +235,26 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
     """Temporary views of the declared tables, in a database that has them already."""
     try:
         fix_meaning(connection)
-        created = definitions(connection, place)
-        found = found_tables(connection, place)
-        for table in schema.tables.values():
-            if table.name.lower() not in found:
-                raise _no_such_table(table.name, found)
-            check_table(table, found[table.name.lower()])
-            columns = declared_columns(table, found[table.name.lower()], copied=False)
+        places = places_of(schema, place)
+        created = at_places(definitions, connection, places)
+        declared = {}
+        for name, found in at_places(found_tables, connection, places).items():
+            table, (where, _) = schema.table(name), places[name]
+            assert table is not None
+            if found is None:
+                raise _no_such_table(table.name, found_tables(connection, where))
+            check_table(table, found)
+            columns = declared_columns(table, found, copied=False)
             connection.execute(
-                f"CREATE TEMP VIEW {quoted(table.name)} AS SELECT {columns} FROM {place.qualified(table.name)}"
+                f"CREATE TEMP VIEW {quoted(table.name)} AS SELECT {columns} FROM {where.qualified(found.name)}"
             )
-        declared = {table.name.lower(): found[table.name.lower()] for table in schema.tables.values()}
+            declared[name] = found
         unique = {
             (name, column.lower()): table.columns[column] for name, table in declared.items() for column in table.unique
         }
         present = _columns(schema, lambda table, column: is_present(column, declared[table.name.lower()]))
         guarantees = Guarantees(unique, present, (place.database.lower(), place.schema.lower()))
-        watched = SharedTables(place, created, declared) if shared else None
+        watched = SharedTables(places, created, declared) if shared else None
         return DuckDBEngine(connection, guarantees=guarantees, rows_stay=not shared, shared=watched)
     except duckdb.Error:
         problem = OperationalError("a declared view of the database cannot be read", hint="try it with DuckDB alone")
@@ -259,6 +263,16 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
         raise
     connection.close()
     raise problem
+
+
+def at_places(
+    look: Callable[[duckdb.DuckDBPyConnection, Place], Mapping[str, What]],
+    connection: duckdb.DuckDBPyConnection,
+    places: Mapping[str, tuple[Place, str]],
+) -> dict[str, What | None]:
+    """What is found of each declared table where it should be."""
+    seen = {place: look(connection, place) for place in {place for place, _ in places.values()}}
+    return {declared: seen[place].get(name) for declared, (place, name) in places.items()}
 
 
 def _columns(schema: Schema, chosen: Callable[[Table, Column], bool]) -> set[tuple[str, str]]:
@@ -273,7 +287,7 @@ def _columns(schema: Schema, chosen: Callable[[Table, Column], bool]) -> set[tup
 def _no_such_table(name: str, found: Collection[str]) -> SchemaError:
     return SchemaError(
         f'tables.{name}: the database has no table "{name}"',
-        hint=did_you_mean(name, found) or "the database has no tables at all",
+        hint=did_you_mean(name.rpartition(".")[2], found) or "there are no tables at all",
     )
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     Rows = list[tuple[Any, ...]]
 
 DOMAIN, ORDINARY, PARTITIONED, VIEW = "d", "r", "p", "v"
-WHERE_SHOWN = "c.relnamespace = {}::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"
+SCHEMA = "(SELECT n.oid FROM pg_namespace AS n WHERE n.nspname = {})"
+WHERE_SHOWN = f"c.relnamespace = {SCHEMA} AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"
 TABLES = f"""
     SELECT c.relname, c.oid, c.relkind, c.relrowsecurity, has_table_privilege(c.oid, 'SELECT')
     FROM pg_class AS c WHERE {WHERE_SHOWN}

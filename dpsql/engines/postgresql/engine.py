@@ -73,13 +73,16 @@ class PostgreSQLEngine:
 
     def __init__(self, connection: psycopg.Connection, url: str, place: str, schema: Schema) -> None:
         """Raises SchemaError unless every declared table and column is there, with a type that fits."""
-        self._connection, self._url, self._place = connection, url, place
+        self._connection, self._url = connection, url
         self._lock = threading.RLock()
+        self._places = {
+            table.name.lower(): (table.place[0] or place, table.place[1].lower()) for table in schema.tables.values()
+        }
         with connection.transaction():
-            found = found_tables(connection, place)
+            found = self._found(connection)
         for table in schema.tables.values():
-            _check(table, found, place)
-        self._tables = {table.name.lower(): found[table.name.lower()] for table in schema.tables.values()}
+            _check(table, found[self._places[table.name.lower()][0]], self._places[table.name.lower()])
+        self._tables = {name: found[where][own] for name, (where, own) in self._places.items()}
         reads = {name: self._read(table) for name, table in schema.tables.items()}
         for name, read in reads.items():
             _try(connection, name, read)
@@ -95,6 +98,10 @@ class PostgreSQLEngine:
             connection.close()
             raise
 
+    def _found(self, connection: psycopg.Connection) -> dict[str, dict[str, PostgreSQLTable]]:
+        """What is in each schema that has a declared table."""
+        return {place: found_tables(connection, place) for place in {place for place, _ in self._places.values()}}
+
     def _read(self, table: Table) -> str:
         """The declared columns, as they are declared."""
         found = self._tables[table.name.lower()]
@@ -103,10 +110,10 @@ class PostgreSQLEngine:
             own = found.found.column(column.name) or column.name
             read = found.types[own].read_as(f"_stored.{quoted(own)}", column.type)
             read_columns.append(f"{read} AS {quoted(column.name)}")
-        return f"SELECT {', '.join(read_columns)} FROM {self._qualified(found)} AS _stored"
+        return f"SELECT {', '.join(read_columns)} FROM {self._qualified(table.name.lower())} AS _stored"
 
-    def _qualified(self, table: PostgreSQLTable) -> str:
-        return f"{quoted(self._place)}.{quoted(table.found.name)}"
+    def _qualified(self, name: str) -> str:
+        return f"{quoted(self._places[name][0])}.{quoted(self._tables[name].found.name)}"
 
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
@@ -143,12 +150,12 @@ class PostgreSQLEngine:
             if self._connection.closed:
                 self._connection = _connected_again(self._url, patience)
             with self._connection.transaction(force_rollback=True):
-                names = [self._qualified(table) for table in self._tables.values() if table.can_be_locked]
+                names = [self._qualified(name) for name, table in self._tables.items() if table.can_be_locked]
                 if names:
                     # Nobody can alter them from here on, so that what is compared is what is read.
                     self._connection.execute(f"LOCK TABLE {', '.join(names)} IN ACCESS SHARE MODE".encode())
-                now = found_tables(self._connection, self._place)
-                if any(now.get(name) != table for name, table in self._tables.items()):
+                now = self._found(self._connection)
+                if any(now[where].get(own) != self._tables[name] for name, (where, own) in self._places.items()):
                     raise OperationalError(CHANGED, hint=CONNECT_AGAIN)
                 yield self._connection
 
@@ -251,14 +258,16 @@ def _guarantees(schema: Schema, tables: Mapping[str, PostgreSQLTable]) -> Guaran
     return Guarantees(unique, frozenset(present))
 
 
-def _check(table: Table, found: Mapping[str, PostgreSQLTable], place: str) -> None:
-    if table.name.lower() not in found:
+def _check(table: Table, found: Mapping[str, PostgreSQLTable], place: tuple[str, str]) -> None:
+    where, name = place
+    if name not in found:
         raise SchemaError(
-            f'tables.{table.name}: the schema "{place}" has no table "{table.name}", or two of that name',
-            hint=did_you_mean(table.name, found)
-            or "another schema is named by ?options=-csearch_path%3Dname in the URL",
+            f'tables.{table.name}: the schema "{where}" has no table "{table.place[1]}", or two of that name',
+            hint=did_you_mean(name, found)
+            or "declare a table of another schema as  sales.orders, or name the schema in the URL: "
+            "?options=-csearch_path%3Dname",
         )
-    own = found[table.name.lower()].found
+    own = found[name].found
     check_table(table, own)
     for column in table.columns.values():
         if sum(name.lower() == column.name.lower() for name in own.columns) > 1:

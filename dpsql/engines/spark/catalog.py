@@ -49,7 +49,9 @@ def current_place(session: SparkSession) -> Place:
 
 
 def table_names(session: SparkSession, place: Place) -> dict[str, str]:
-    """The tables and views there, by their names in lower case."""
+    """The tables and views there, by their names in lower case; none where there is no such database."""
+    if not session.catalog.databaseExists(str(place)):
+        return {}
     rows = session.sql(f"SHOW TABLES IN {place}").collect()
     return {row["tableName"].lower(): row["tableName"] for row in rows if not row["isTemporary"]}
 

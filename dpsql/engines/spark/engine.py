@@ -14,7 +14,7 @@ from dpsql.engines.duckdb.declared_tables import check_table
 from dpsql.engines.engine import ConnectionLost, run_twice_if_lost
 from dpsql.engines.fetched import columns
 from dpsql.engines.public import Guarantees
-from dpsql.engines.spark.catalog import FORMATS, found_table, table_names
+from dpsql.engines.spark.catalog import FORMATS, Place, found_table, table_names
 from dpsql.engines.spark.connection import RESTART, answers, own_session, quiet, reached_again
 from dpsql.engines.spark.render import render
 from dpsql.engines.spark.texts import quoted
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from dpsql.engines.fetched import Fetched
     from dpsql.engines.public import Render
-    from dpsql.engines.spark.catalog import Place, SparkTable
+    from dpsql.engines.spark.catalog import SparkTable
     from dpsql.schema.model import Schema, Table
 
 
@@ -39,12 +39,17 @@ class SparkEngine:
 
     def __init__(self, session: SparkSession, place: Place, url: str | None, schema: Schema) -> None:
         """Raises SchemaError unless every declared table and column is there, with a type that fits."""
-        self._session, self._place, self._url = session, place, url
+        self._session, self._url = session, url
         self._lost = False
         self._lock = threading.RLock()
-        names = table_names(self._session, self._place)
+        self._places = {
+            table.name.lower(): Place(place.catalog, table.place[0] or place.database)
+            for table in schema.tables.values()
+        }
+        names = {where: table_names(session, where) for where in set(self._places.values())}
         self._tables = {
-            table.name.lower(): _checked(self._session, self._place, table, names) for table in schema.tables.values()
+            table.name.lower(): _checked(session, where, table, names[where])
+            for table, where in zip(schema.tables.values(), self._places.values(), strict=True)
         }
         reads = {name: self._read(table) for name, table in schema.tables.items()}
         self.render: Render = partial(render, tables=reads)
@@ -70,7 +75,8 @@ class SparkEngine:
             own = found.found.column(column.name) or column.name
             read = found.types[own].read_as(f"_stored.{quoted(own)}", column.stored_type)
             read_columns.append(f"{read} AS {quoted(column.name)}")
-        return f"SELECT {', '.join(read_columns)} FROM {self._place.table(found.found.name)} AS _stored"
+        stored = self._places[table.name.lower()].table(found.found.name)
+        return f"SELECT {', '.join(read_columns)} FROM {stored} AS _stored"
 
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
@@ -84,7 +90,10 @@ class SparkEngine:
 
     def _compare(self) -> None:
         try:
-            now = {name: found_table(self._session, self._place, name) for name in self._tables}
+            now = {
+                name: found_table(self._session, self._places[name], table.found.name)
+                for name, table in self._tables.items()
+            }
         except Exception:
             problem = OperationalError(
                 "Spark does not answer, or a declared table is gone", hint="look at it with spark-sql; connect again"
@@ -131,13 +140,14 @@ class SparkEngine:
 
 
 def _checked(session: SparkSession, place: Place, table: Table, names: Mapping[str, str]) -> SparkTable:
-    if table.name.lower() not in names:
+    own = table.place[1].lower()
+    if own not in names:
         raise SchemaError(
-            f'tables.{table.name}: the database {place} has no table "{table.name}"',
-            hint=did_you_mean(table.name, names)
+            f'tables.{table.name}: the database {place} has no table "{table.place[1]}"',
+            hint=did_you_mean(own, names)
             or "a temporary view belongs to its session alone: save it with  df.write.saveAsTable(...)",
         )
-    found = found_table(session, place, names[table.name.lower()])
+    found = found_table(session, place, names[own])
     if table.view is None and found.kept_as not in (*FORMATS, "VIEW"):
         raise SchemaError(
             f"tables.{table.name}: it is kept as {found.kept_as or 'something unknown'}, and reading a row may fail",

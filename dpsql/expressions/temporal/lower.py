@@ -12,6 +12,7 @@ from dpsql.expressions.lower_words import lower_word
 from dpsql.expressions.table import DATE_PARTS, NAMES, NODES
 from dpsql.expressions.temporal.constants import read_moment
 from dpsql.expressions.temporal.intervals import Span, is_interval, span_of
+from dpsql.expressions.temporal.lengths import is_age, is_time, lengths, lower_part_of, no_age
 from dpsql.expressions.temporal.units import unit_named
 from dpsql.expressions.tree import Expression, Literal, properties_of
 from dpsql.schema.types import Boolean, Date, Integer, Text, Timestamp
@@ -28,6 +29,15 @@ DIFFERENCES = {"DATE_SUB": "DATE_SUB", "DATESUB": "DATE_SUB"}
 
 
 def lower_part(lowering: Lowering, node: exp.Expr, part: str, moment: exp.Expr) -> Expression:
+    if is_age(moment) or is_time(moment):
+        found = lower_part_of(lowering, node, unit_named(part) or part.lower(), moment)
+        if found is None:
+            raise Unsupported(
+                f'there is no part "{part}" of an age or a time of day',
+                at=lowering.place(node),
+                hint="parts: year, month, day, hour, minute, second",
+            )
+        return found
     if part.lower() not in DATE_PARTS:
         raise Unsupported(
             f'there is no date part "{part}"', at=lowering.place(node), hint="parts: " + ", ".join(DATE_PARTS)
@@ -118,6 +128,8 @@ def lower_named(lowering: Lowering, node: exp.Expr) -> Expression:
         unit = _unit(lowering, node, arguments[0])
         first, last = (lowering.lower(moment) for moment in arguments[1:])
         return _difference(lowering, node, DIFFERENCES[name], unit, (first, last))
+    if is_age(node):
+        raise no_age(lowering, node)
     other = lower_word(lowering, node)
     if other is None:
         raise lowering.refuse(node)
@@ -158,9 +170,12 @@ def lower_order(lowering: Lowering, node: exp.Expr) -> Expression:
     """a - b < INTERVAL 30 DAY is a < b + INTERVAL 30 DAY; other comparisons are as they are written."""
     name, keys = NODES[type(node)]
     lowering.only(node, keys)
+    compared = lengths(lowering, (node.this, node.expression))
+    if compared is not None:
+        return lowering.build(name, node, compared)
     left, right = node.this.unnest(), node.expression.unnest()
-    if is_interval(left) and isinstance(right, exp.Sub) and name in FLIPPED:
-        left, right, name = right, left, FLIPPED[name]
+    if is_interval(left) and isinstance(right, exp.Sub):
+        left, right, name = right, left, FLIPPED.get(name, name)
     if isinstance(left, exp.Sub) and is_interval(right) and not is_interval(left):
         first, second = lowering.lower(left.this), lowering.lower(left.expression)
         if isinstance(first.type, Timestamp) and isinstance(second.type, Date | Timestamp):
@@ -174,7 +189,7 @@ def _apart(
 ) -> Expression:
     """first < later, where later is second + interval; where that is beyond the last moment, all are before it."""
     first, second, later = moments
-    beyond = Literal(name in ("<", "<="), Boolean())
+    beyond = Literal(name in ("<", "<=", "<>"), Boolean())
     compared = lowering.build("COALESCE", node, (lowering.build(name, node, (first, later)), beyond))
     missing = [lowering.build("IS NULL", node, (moment,)) for moment in (first, second)]
     unknown = lowering.build("OR", node, tuple(missing))
@@ -210,7 +225,7 @@ def _constant(moment: Expression) -> Expression:
 SPECIAL: dict[type[exp.Expr], Callable[[Lowering, exp.Expr], Expression]] = {
     exp.Add: lower_sum,
     exp.Sub: lower_sum,
-    **dict.fromkeys((exp.LT, exp.LTE, exp.GT, exp.GTE), lower_order),
+    **dict.fromkeys((exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.NEQ), lower_order),
     exp.DateAdd: lower_add,
     exp.Extract: lower_extract,
     exp.TimestampTrunc: lower_trunc,

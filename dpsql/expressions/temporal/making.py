@@ -1,4 +1,4 @@
-"""Dates made of dates and numbers, and numbers of dates: LAST_DAY, MAKE_DATE, EPOCH."""
+"""Dates made of dates and numbers, and numbers of dates: LAST_DAY, MAKE_DATE, EPOCH, EPOCH_US."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpsql.expressions.properties import Properties, bounded, midnight, one_of
 from dpsql.expressions.ranges import range_of, rounded_out
 from dpsql.expressions.temporal.difference import EPOCH
 from dpsql.expressions.temporal.parts import need_time, starts_within
-from dpsql.schema.types import Date, Double, Integer
+from dpsql.schema.types import Date, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,8 +72,22 @@ def epoch_sql(arguments: Sequence[Written]) -> Term:
     return apply("epoch", arguments[0].sql, kind=Double())
 
 
+def microseconds_properties(arguments: Sequence[Properties]) -> Properties:
+    """Microseconds since 1970, of a timestamp: a date has none that anybody looks at."""
+    (moment,) = arguments
+    if not isinstance(moment.type, Timestamp):
+        raise Misfit(f"EPOCH_US takes a timestamp, not {moment.type.name}")
+    low, high = (None if end is None else int(_seconds(midnight(end)) * 1_000_000) for end in (moment.low, moment.high))
+    return bounded(Integer(), low, high, nullable=moment.nullable)
+
+
+def microseconds_sql(arguments: Sequence[Written]) -> Term:
+    return apply("epoch microseconds", arguments[0].sql, kind=Integer())
+
+
 FUNCTIONS = (
     Function("LAST_DAY", "LAST_DAY(date)", last_day_properties, last_day_sql),
     Function("MAKE_DATE", "MAKE_DATE(year, month, day)", make_date_properties, make_date_sql),
     Function("EPOCH", "EPOCH(date)", epoch_properties, epoch_sql),
+    Function("EPOCH_US", "EPOCH_US(timestamp)", microseconds_properties, microseconds_sql),
 )
