@@ -104,7 +104,7 @@ class Ranges:
                 if operation == "least":
                     return low, min([high, *(end for _, end in ends)])
                 return max([low, *(end for end, _ in ends)]), high
-            case name if name in ROUNDED:
+            case name if name in ROUNDED and len(found) == 1:
                 most = magnitude(found[0]) + 1
                 return -most, most
         return ANYTHING

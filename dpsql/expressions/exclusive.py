@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING, TypeAlias
 
+from dpsql.expressions.hold import is_held
 from dpsql.expressions.narrow import MIRRORED
 from dpsql.expressions.tree import Call, Literal
 
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from dpsql.expressions.properties import Value
     from dpsql.expressions.tree import Expression
 
-MOST_CONDITIONS = 200
-"""So many different conditions are compared with each other, each with all."""
+MOST_CASES, MOST_WAYS, MOST_CONSTANTS = 200, 16, 100
+"""So many different cases are compared, each with all; those with more ways, or with longer lists, are not: two CASEs
+of many branches would be compared for minutes, before anybody pays."""
 
 Fact: TypeAlias = "tuple[Expression, bool]"
 """A condition that is TRUE, or that is not."""
@@ -36,10 +38,10 @@ def bundled(values: Iterable[Expression]) -> Mapping[Expression, Place]:
     """Those of the values that exclude others. Values under the same conditions are one case of their bundle."""
     cases: dict[frozenset[frozenset[Fact]], list[Expression]] = {}
     for value in dict.fromkeys(values):
-        ways = frozenset(map(frozenset, _ways(value)))
-        if frozenset() not in ways:
+        ways = frozenset(map(frozenset, islice(_ways(value), MOST_WAYS + 1)))
+        if frozenset() not in ways and len(ways) <= MOST_WAYS:
             cases.setdefault(ways, []).append(value)
-    compiled = [([_compiled(way) for way in _ways(case[0])], case) for case in list(cases.values())[:MOST_CONDITIONS]]
+    compiled = [([_compiled(way) for way in _ways(case[0])], case) for case in list(cases.values())[:MOST_CASES]]
     bundles: list[list[tuple[Sequence[_Way], list[Expression]]]] = []
     for case in compiled:
         fitting = (bundle for bundle in bundles if all(_exclude(case[0], other) for other, _ in bundle))
@@ -67,6 +69,8 @@ def without_zeros(value: Expression) -> Expression:
 
 def _ways(value: Expression) -> Iterator[tuple[Fact, ...]]:
     """The ways in which the value can come to be something: all facts of one of them hold where it is not NULL."""
+    while isinstance(value, Call) and is_held(value):
+        value = value.arguments[0]  # NULL stays NULL
     if isinstance(value, Literal) and value.value is None:
         return
     if not isinstance(value, Call) or value.function.name != "CASE":
@@ -124,7 +128,8 @@ def _add_true(condition: Expression, way: _Way) -> None:
         case Call(function, (subject, *choices)) if function.name == "IN":
             constants = [choice.value for choice in choices if isinstance(choice, Literal)]
             known = frozenset(value for value in constants if value is not None)
-            _narrow(way, subject, null=False, values=known if len(constants) == len(choices) else None)
+            is_known = len(constants) == len(choices) <= MOST_CONSTANTS
+            _narrow(way, subject, null=False, values=known if is_known else None)
         case Call(function, (subject, Literal(value))):
             _add_comparison(function.name, subject, value, way)
         case Call(function, (Literal(value), subject)) if function.name in MIRRORED or function.name == "<>":

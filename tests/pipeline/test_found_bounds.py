@@ -181,6 +181,30 @@ def test_whatever_is_found_costs_no_more(
                     assert release.delta <= settled.delta
 
 
+def test_columns_that_exclude_each_other_still_share_one_bound(raw: duckdb.DuckDBPyConnection) -> None:
+    conn = connected(raw, epsilon=10.0)
+    public = conn.session.environment.public()
+    columns = ", ".join(f"SUM(amount) FILTER (WHERE region = '{region}')" for region in REGIONS)
+    calibrated = compile_question(conn.session.request(f"SELECT {columns} FROM orders", None, epsilon=1.0), public)
+    seeking = calibrated.releases[0].planned.seeking
+    made = made_again(
+        calibrated, 0, Found(2, 1, tuple((value, (Fraction(0), Fraction(9))) for value, _ in seeking.values)), public
+    )
+    assert all(part.place for part in made.releases[0].planned.release.measures)
+
+
+@pytest.mark.parametrize(
+    "what", ["COUNT(*)", "SUM(fixed)", "COUNT(*), SUM(fixed)", "COUNT(*) FILTER (WHERE fixed < 20)"]
+)
+@pytest.mark.parametrize("keys", ["shop", "ROLLUP (shop)", "ROLLUP (region, shop)"])
+def test_a_count_of_rows_is_not_one_of_people(raw: duckdb.DuckDBPyConnection, what: str, keys: str) -> None:
+    """At one row per person, which is presumed before anything is found, they are the same."""
+    sql = f"SELECT {what} FROM orders GROUP BY {keys} ORDER BY ALL"
+    with connected(raw) as conn:
+        got = conn.execute(sql, epsilon=1e7).fetchall()
+    np.testing.assert_allclose(got, raw.execute(sql).fetchall(), atol=0.6, rtol=1e-4)
+
+
 def drawn_event(release: CalibratedRelease) -> Event:
     """Each measure and each statistic over the groups that were found."""
     drawn = [Repeated((draw.event,), Fraction(release.planned.release.groups)) for _, draw in release.statistics]

@@ -234,7 +234,12 @@ def within(form: str, depth: int = DEEP, inner: str = "true") -> str:
     return inner
 
 
+def branches(first: int) -> str:
+    return f"COUNT(CASE {' '.join(f'WHEN k = {number} THEN 1' for number in range(first, 600, 2))} END)"
+
+
 TALL = {
+    "cases that exclude each other": f"SELECT {branches(0)}, {branches(1)} FROM t",
     "EXCEPT": chain("EXCEPT"),
     "INTERSECT": chain("INTERSECT"),
     "UNION": chain("UNION"),
