@@ -68,7 +68,7 @@ AGGREGATES = {
     "APPROX_DISTINCT HLL_COUNT HLL NDV UNIQ COUNT_DISTINCT": "COUNT(DISTINCT x)",
     "ARG_MAX ARG_MIN MAX_BY MIN_BY": "SELECT x, MAX(y) AS most FROM t GROUP BY x ORDER BY most DESC LIMIT 1",
     "PRODUCT": "EXP(SUM(LN(x)))",
-    "ENTROPY": "SELECT x, COUNT(*) FROM t GROUP BY x, and compute it from the counts",
+    "ENTROPY": "SELECT x, COUNT(*) FROM t GROUP BY x; it follows from the counts",
     "FIRST FIRST_VALUE LAST LAST_VALUE ARBITRARY ANY_VALUE": (
         "MIN(x), MAX(x) or MODE(x): one person's value cannot be shown"
     ),

@@ -114,4 +114,6 @@ def spoken(node: exp.Expr, place: Place | None) -> str:
         return name
     before, after = place.text[: place.start], place.text[place.start :]
     written = re.match(r"(\w+)\s*\(", after) or re.search(r"(\w+)\s*\(\s*$", before)
-    return written[1].upper() if written else UNNAMED
+    if written:
+        return written[1].upper()
+    return name if name in REASONS else UNNAMED

@@ -165,9 +165,11 @@ def show_every_group(patch: pytest.MonkeyPatch) -> None:
 
 
 def do_not_select(patch: pytest.MonkeyPatch) -> None:
-    from dpsql.pipeline import add_noise
+    from dpsql.pipeline.calibrate_noise import CalibratedRelease
 
-    patch.setattr(add_noise, "_selected", lambda exact, release: (exact, {}))
+    patch.setattr(
+        CalibratedRelease, "thresholds", property(lambda release: {}, lambda release, thresholds: None), raising=False
+    )
 
 
 def halve_the_score(patch: pytest.MonkeyPatch) -> None:

@@ -526,7 +526,10 @@ def test_nested_calls_are_as_claimed() -> None:
     for _ in range(300):
         expression = nested(lowered(draw.choice(CASES).sql), 2)
         for table, known in TABLES:
-            ours = written(expression, known)
+            try:
+                ours = written(expression, known)
+            except dpsql.Unsupported:  # more than 1,000 functions
+                break
             for (value,) in database().execute(f"SELECT {render_term(ours.sql)} FROM {table} LIMIT 60").fetchall():
                 assert is_claimed(value, ours.properties), (ours, value)
 
