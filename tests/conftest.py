@@ -51,6 +51,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_sessionfinish() -> None:
     gc.unfreeze()
+    gc.collect()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
