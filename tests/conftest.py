@@ -51,7 +51,6 @@ def pytest_collection_finish() -> None:
 
 def pytest_sessionfinish() -> None:
     gc.unfreeze()
-    gc.collect()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
