@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Pair = tuple[Database, Database]
     from collections.abc import Iterator
 
-    from dpsql.schema.model import Table
+    from dpsql.schema.table import Table
 
 RUNS = 20_000
 STATISTICS_COST = 5

@@ -20,7 +20,7 @@ from dpsql.expressions.tree import Call
 from dpsql.relation.expected import expected_of
 from dpsql.relation.seek_bounds import MOST_ROWS, ladder_of_groups, ladder_of_rows, ladder_of_values, limits_of
 from dpsql.relation.units import bounding_scans, reads
-from dpsql.schema.model import AUTO
+from dpsql.schema.declared import AUTO
 from dpsql.statistics.mechanism_table import ADDITIVE
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression
     from dpsql.relation.reports import Reports
-    from dpsql.schema.model import Collected, Contribution
+    from dpsql.schema.column import Collected
+    from dpsql.schema.table import Contribution
     from dpsql.schema.types import ColumnType
     from dpsql.source import Place
 
