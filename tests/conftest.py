@@ -281,7 +281,7 @@ def ipython() -> Iterator[InteractiveShell]:
     shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
     shell.colors = "nocolor"
     yield shell
-    shell.reset(new_session=False)
+    shell.restore_sys_module_state()
     InteractiveShell.clear_instance()
 
 
