@@ -133,6 +133,7 @@ def test_a_forked_child_works_for_itself(url: str) -> None:
     ledger = Ledger.open(url, dataset="shop", epsilon=1)
     held = ledger.charge(PureRelease(Fraction("0.1")), sql="q", fingerprint="f", epsilon=0.1)
     if (child := os.fork()) == 0:  # pragma: no cover - the child's own
+        sys.unraisablehook = lambda _: os._exit(2)  # a connection that is dropped while it is open warns
         try:
             charge(ledger)
             os._exit(0)
@@ -142,6 +143,17 @@ def test_a_forked_child_works_for_itself(url: str) -> None:
     ledger.released(held)
     ledger.let_go(held)
     assert ledger.budget.remaining.epsilon == pytest.approx(0.8)
+    ledger.close()
+
+
+def test_a_session_that_cannot_be_set_up_is_closed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    connect = psycopg.connect
+    monkeypatch.setattr(psycopg, "connect", lambda *where, **how: opened.append(connect(*where, **how)) or opened[-1])
+    monkeypatch.setattr("dpsql.accounting.ledger.server.SETTINGS", {"lock_timeout": "soon"})
+    with pytest.raises(dpsql.OperationalError):
+        Ledger.open(url, dataset="shop", epsilon=1)
+    assert [connection.closed for connection in opened] == [True]
 
 
 def test_entries_are_never_changed(url: str) -> None:

@@ -204,12 +204,15 @@ class _Session:
     @property
     def connection(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed or self._process != os.getpid():
+            self.close()
             self._process = os.getpid()
             self._connection = _connect(self._url)
         return self._connection
 
     def close(self) -> None:
-        if self._connection is not None and self._process == os.getpid():
+        if self._connection is not None and not self._connection.closed:
+            if self._process != os.getpid():
+                _cut_off(self._connection)
             self._connection.close()
         self._connection = None
 
@@ -236,12 +239,23 @@ def is_on_server(url: str) -> bool:
 def _connect(url: str) -> psycopg.Connection:
     server, schema = _parts(url)
     connection = psycopg.connect(server, connect_timeout=BUSY_SECONDS)
-    path = sql.SQL("SET search_path = pg_catalog, {}, pg_temp").format(sql.Identifier(schema))
-    connection.execute(path)
-    for name, value in SETTINGS.items():
-        connection.execute("SELECT set_config(%s, %s, false)", [name, value])
-    connection.commit()
+    try:
+        path = sql.SQL("SET search_path = pg_catalog, {}, pg_temp").format(sql.Identifier(schema))
+        connection.execute(path)
+        for name, value in SETTINGS.items():
+            connection.execute("SELECT set_config(%s, %s, false)", [name, value])
+        connection.commit()
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _cut_off(connection: psycopg.Connection) -> None:
+    """In a forked child: closing it then says nothing on the line that the parent still uses."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, connection.fileno(), inheritable=False)
+    os.close(nowhere)
 
 
 def _parts(url: str) -> tuple[str, str]:
