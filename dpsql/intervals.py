@@ -112,13 +112,10 @@ def _smooth(
     try:
         middle = estimate.value(values, variances)
         for number, (part, std) in enumerate(zip(estimate.parts, stds, strict=True)):
-            far, near = (
-                [estimate.value(_moved(values, number, side * step), variances) for side in (-1, 1)]
-                for step in (2 * std, std / 100)
-            )
             if std:
-                tangent = tangent.plus(part, Fraction((near[1] - near[0]) / (std / 50)))
-            bend += abs(far[0] + far[1] - 2 * middle) / 2
+                tangent = tangent.plus(part, Fraction(estimate.slope(values, variances, number, std / 100)))
+            far = (estimate.value(_moved(values, number, side * std), variances) for side in (-2, 2))
+            bend += abs(sum(far) - 2 * middle) / 2
     except (ArithmeticError, ValueError):
         return None
     width = _nearly_normal(tangent, noises, level)

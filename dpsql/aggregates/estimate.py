@@ -75,6 +75,16 @@ class Smooth:
     """Of the parts and the variances of their noise; ArithmeticError or ValueError where there is none."""
     low: float = -math.inf
     high: float = math.inf
+    typical: tuple[tuple[float, ...], ...] = ()
+    """What its parts may be, over different data of the same number of rows: there its noise is to be small."""
+
+    def slope(self, values: Sequence[float], variances: Sequence[float], part: int, step: float) -> float:
+        """How much it grows with one of its parts."""
+        ends = [
+            self.value([value + side * (place == part) for place, value in enumerate(values)], variances)
+            for side in (-step, step)
+        ]
+        return (ends[1] - ends[0]) / (2 * step)
 
 
 @dataclass(frozen=True)
