@@ -110,11 +110,11 @@ def _smooth(
         return None
     values = [_value(part, measures) for part in estimate.parts]
     stds = [_std(part, noises) for part in estimate.parts]
-    variances = [std**2 for std in stds]
     if values[0] < MANY * stds[0]:
         return None
     tangent, bend = Linear(()), 0.0
     try:
+        variances = [std**2 for std in stds]
         middle = estimate.value(values, variances)
         for number, (part, std) in enumerate(zip(estimate.parts, stds, strict=True)):
             if std:

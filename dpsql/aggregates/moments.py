@@ -38,6 +38,7 @@ PLACES = (0.25, 0.75)
 """Where typical means and spreads lie in what there is room for."""
 ROWS = 1e6
 """Of which typical data are: so many that those of a sample are as those of all."""
+WIDEST = 1e70
 DEVIATIONS = 2
 """A spread this many standard deviations of its noise away from none is more than noise."""
 
@@ -70,7 +71,8 @@ def covariance(asked: AggregateCall, context: Context, *, sample: bool) -> Answe
     pairs = _pair_sums(asked, context)
     divided = _do("/", pairs.together.sql, _divisor(pairs.number, sample))
     smooth = pairs.smooth(pairs.sums, partial(_covariance_of, sample=sample))
-    return Answer(Formula(when(_enough(pairs.number, sample), divided), pairs.sums, smooth=smooth), Double())
+    weighed = pairs.together.measures if pairs.y.total == pairs.x.total else frozenset[str]()
+    return Answer(Formula(when(_enough(pairs.number, sample), divided), pairs.sums, weighed, smooth), Double())
 
 
 def correlation(asked: AggregateCall, context: Context, *, squared: bool) -> Answer:
@@ -223,7 +225,7 @@ class Pairs:
 
     @property
     def together(self) -> Spread:
-        return Spread(self.products, self.y.total, self.x.total, self.count)
+        return Spread(self.products, self.y.total, self.x.total, self.count, in_totals=self.context.in_totals)
 
     def spread_of(self, one: Variable) -> Spread:
         """Its squares are measured where this is asked for, and nowhere else."""
@@ -263,7 +265,12 @@ def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
 
 
 def _typical(half: float) -> list[tuple[float, float]]:
-    """Means from the middle of a range, and means of squares, over data of all kinds that it has room for."""
+    """Means from the middle of a range, and means of squares, over data of all kinds that it has room for.
+
+    None over a range that is a point, or so wide or narrow that its fourth power is no number.
+    """
+    if not 1 / WIDEST < half < WIDEST:
+        return []
     means = [half * mean for mean in PLACES]
     return [(mean, mean**2 + spread * (half**2 - mean**2)) for mean in means for spread in PLACES]
 

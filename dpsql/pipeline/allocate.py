@@ -36,6 +36,8 @@ LEAST_FOR_SELECTION = 0.25
 """The part of its release's budget that this count has at least."""
 
 
+LARGEST = 1e100
+"""Beyond this, weights are taken to be alike: their squares have to be numbers."""
 STEP = 1e-6
 """The part of itself by which a number is moved to see how a function of it grows."""
 TOTAL = 1 / 6
@@ -281,7 +283,8 @@ def _squared(estimate: Estimate) -> dict[str, float]:
             name: (above.get(name, 0.0) - middle * below.get(name, 0.0)) ** 2 + spread * below.get(name, 0.0) ** 2
             for name in above | below
         }
-    return {name: float(weight) ** 2 for name, weight in estimate.weights} if isinstance(estimate, Linear) else {}
+    weights = estimate.weights if isinstance(estimate, Linear) else ()
+    return {name: min(abs(float(weight)), LARGEST) ** 2 for name, weight in weights}
 
 
 def _measured(squares: Mapping[str, float], number: int, release: Release) -> dict[Place, float]:
