@@ -19,7 +19,7 @@ from dpsql.aggregates.estimate import (
     estimate_of,
     noise_of,
 )
-from dpsql.aggregates.final import answer_type, final_sql
+from dpsql.aggregates.final import answer_type, as_shown, final_sql
 from dpsql.aggregates.release import LEVEL
 from dpsql.aggregates.write_release import release_sql
 from dpsql.engine_sql.build import SALT, select
@@ -320,9 +320,9 @@ def _estimates_of(reports: Reports) -> dict[str, Estimate]:
 def _estimates(release: Release) -> dict[str, Estimate]:
     """By the release's column, where the error is known."""
     return {
-        f"_a{i}": answer.estimate
+        f"_a{i}": estimate
         for i, answer in enumerate(release.answers)
-        if not isinstance(answer.estimate, Formula)
+        if not isinstance(estimate := as_shown(answer), Formula)
     }
 
 

@@ -71,6 +71,9 @@ class Above:
 
         made = type(node)(**{key: changed(value) for key, value in node.args.items()})
         made.meta.update(node.meta)  # where it is written
+        if isinstance(made, exp.Div) and any(map(is_aggregate, node.expression.walk())):
+            # A noisy number may be 0 where none of the data is: there a quotient has no value.
+            made.set("expression", exp.Nullif(this=made.expression, expression=exp.Literal.number(0)))
         return made
 
     def _key(self, node: exp.Expr, *, aliases_first: bool) -> int | None:
