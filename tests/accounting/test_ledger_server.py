@@ -164,6 +164,22 @@ def test_entries_are_never_changed(url: str) -> None:
             connection.execute(change.format(name))
 
 
+def test_a_ledger_of_version_1_is_taken_over(url: str) -> None:
+    """It knew no questions that are asked once more."""
+    Ledger.open(url, dataset="shop", epsilon=1).close()
+    tampered(
+        url,
+        "ALTER TABLE entries DROP CONSTRAINT entries_state_check",
+        "ALTER TABLE entries ADD CONSTRAINT entries_state_check CHECK (state <> 'retried')",
+        "UPDATE about SET version = 1",
+    )
+    ledger = Ledger.open(url, dataset="shop")
+    asked = ledger.charge(PureRelease(Fraction("0.1")), sql="q", fingerprint="f", epsilon="0.1")
+    assert ledger.may_retry(asked)
+    assert not ledger.may_retry(asked)
+    assert ledger.verify().entries == 3
+
+
 def test_a_tail_that_was_cut_off_is_missed(url: str) -> None:
     ledger = Ledger.open(url, dataset="shop", epsilon=1)
     charge(ledger)

@@ -352,11 +352,10 @@ class PostgreSQL(RangedRenderer):
         """Fenced off where a column takes long to compute: the planner would do it wherever the column is read."""
         self.longest.append(0)
         sql = super().select(select)
-        is_scan = isinstance(select.source, Table) and select.source.name in self.tables
         # With groups or windows it is computed where it stands, and nowhere else.
         has_own_rows = bool(select.group_by) or any(isinstance(column.value, Over) for column in select.columns)
         is_long = self.longest.pop() > LONGEST_COLUMN and not has_own_rows
-        return f"{sql} OFFSET 0" if is_scan or is_long else sql
+        return f"{sql} OFFSET 0" if is_long else sql
 
     def named(self, column: Named) -> str:
         sql = super().named(column)
