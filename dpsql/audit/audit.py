@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.privacy_loss import Cost, privacy_loss
+from dpsql.audit import DELTA, RUNS
 from dpsql.audit.lower_bound import apart, certain_epsilon, noisy_cells
 from dpsql.audit.neighbours import moved_too_far, wrong_shape
 from dpsql.audit.synthesize import answer
@@ -32,11 +33,8 @@ if TYPE_CHECKING:
 
     from dpsql.schema.table import Table
 
-RUNS = 20_000
 STATISTICS_COST = 5
 """To draw a median or a mode takes so much longer than noise; it is drawn less often."""
-DELTA = 0.01
-"""Large enough that an audit of thousands of answers could see it."""
 
 
 @dataclass(frozen=True, kw_only=True)

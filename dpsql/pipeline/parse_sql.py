@@ -33,7 +33,7 @@ from dpsql.resolve.options import read_options
 from dpsql.resolve.other_words import respell
 from dpsql.resolve.parameters import Parameters, bind, check_parameters, check_text, marked
 from dpsql.resolve.pivots import unpivoted
-from dpsql.resolve.syntax import GRAMMARS, shown
+from dpsql.resolve.syntax import grammar_of, shown
 from dpsql.source import Place
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def too_deep() -> SqlSyntaxError:
 
 
 def _statements(request: QueryRequest) -> tuple[Sequence[exp.Expr | None], tuple[SqlOptions, ...]]:
-    sql, grammar = request.sql, GRAMMARS[request.dialect]
+    sql, grammar = request.sql, grammar_of(request.dialect)
     problem: SqlSyntaxError
     try:
         marks = list(marked(grammar.tokenize(sql), request.parameter_names))
