@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dpsql.accounting.events import Composed, Event, PureRelease, Repeated
+from dpsql.accounting.events import Composed, Event, Exponential, PureRelease, Repeated
 from dpsql.accounting.filters import RESERVED_SHARE, Basic
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
 from dpsql.errors import ProgrammingError
@@ -27,7 +27,7 @@ from dpsql.pipeline.allocate import (
     wanted,
 )
 from dpsql.statistics.draw import Refund
-from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS
+from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS, is_chosen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -216,8 +216,22 @@ def coarse(linf: int, shift: int) -> int:
 
 
 def _drawing(planned: Planned) -> Event:
-    """All statistics, at most."""
-    return Repeated((PureRelease(statistic_epsilon(planned)),), Fraction(statistic_count(planned)))
+    """All statistics, in each group that one unit reaches; over however many groups, where that is to be found."""
+    epsilon, named = statistic_epsilon(planned), planned.request.mechanism
+    return Composed(
+        tuple(
+            _in_each_group(is_chosen(drawn.statistic, named), epsilon, one.release.groups)
+            if not one.seeking.groups
+            else PureRelease(epsilon)
+            for one in planned.releases
+            for drawn in one.release.statistics
+        )
+    )
+
+
+def _in_each_group(chosen: bool, epsilon: Fraction, groups: int) -> Event:
+    each = epsilon / groups
+    return Repeated((Exponential(each) if chosen else PureRelease(each),), Fraction(groups))
 
 
 def share_of(cost: PrivacyLoss, budget: Budget) -> tuple[float, bool]:

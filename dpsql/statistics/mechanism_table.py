@@ -81,6 +81,11 @@ def mechanism_for(statistic: type[Statistic], named: str | None) -> str:
     return named if named in possible else possible[0]
 
 
+def is_chosen(statistic: Statistic, named: str | None) -> bool:
+    """Whether it is drawn by the exponential mechanism proper, which on a curve counts as half its epsilon."""
+    return isinstance(statistic, Quantile) and mechanism_for(type(statistic), named) == "exponential"
+
+
 def draw_for(statistic: Statistic, terms: Terms) -> Draw:
     mechanism = MECHANISMS[terms.mechanism]
     if mechanism.needs_delta:
