@@ -228,6 +228,7 @@ def histogram(columns: int) -> str:
     return f"SELECT {', '.join(counts)} FROM orders WHERE amount > {{}}"
 
 
+NOISES = ("laplace", "knorm", "gaussian")
 MEDIAN = 0.1
 """The epsilon of a median, which has the same mechanism whatever is named."""
 AVERAGE = 6.0
@@ -283,17 +284,21 @@ def answered(database: Any, questions: list[tuple[str, list[dict[str, Any]]]]) -
 def print_session() -> None:
     database = orders(1000)
     print("\nof 100 mixed questions, each with an error of its own, a session of (3, 1e-6) answers")
-    print(f"{'histograms of':16}{'before':>10}{'laplace':>10}{'gaussian':>10}{'what takes least':>20}")
+    names = "".join(f"{mechanism:>10}" for mechanism in NOISES)
+    print(f"{'histograms of':16}{'before':>10}{names}{'what takes least':>20}")
     for columns, before in BEFORE.items():
         mixed = [*MIXED, (histogram(columns), (60.0,) * columns)]
         with dpsql.connect(database, schema=PEERS_SCHEMA, epsilon=3, delta=1e-6, ledger=":memory:") as probe:
             named = {
                 mechanism: [(sql, [least(probe, sql.format(0), wanted, mechanism)]) for sql, wanted in mixed]
-                for mechanism in ("laplace", "gaussian")
+                for mechanism in NOISES
             }
-        either = [(sql, one + other) for (sql, one), (_, other) in zip(*named.values(), strict=True)]
-        found = [answered(database, questions) for questions in (*named.values(), either)]
-        print(f"{f'{columns} columns':16}{before:10}{found[0]:10}{found[1]:10}{found[2]:20}")
+        any_of_them = [
+            (sql, [way for questions in named.values() for way in questions[place][1]])
+            for place, (sql, _) in enumerate(mixed)
+        ]
+        by_name = "".join(f"{answered(database, questions):10}" for questions in named.values())
+        print(f"{f'{columns} columns':16}{before:10}{by_name}{answered(database, any_of_them):20}", flush=True)
 
 
 # -- error against epsilon ---------------------------------------------------------------------------------------------

@@ -131,13 +131,15 @@ def _smooth(
 
 def _nearly_normal(linear: Linear, noises: NoisyColumns, level: float) -> float:
     """A quantile of several noises together, by their kurtosis: no two rows have the same weights."""
-    variances = [(float(weight) * noises[name][1] * noises[name][0].std) ** 2 for name, weight in linear.weights]
-    total = math.fsum(variances)
+    terms = [(float(weight) * noises[name][1], noises[name][0]) for name, weight in linear.weights]
+    combined = [weight * noise.std for weight, noise in terms if isinstance(noise, spread.Combined)]
+    others, _ = spread.independent(
+        [(weight, noise) for weight, noise in terms if not isinstance(noise, spread.Combined)]
+    )
+    total = math.fsum(std**2 for std in (*combined, *(weight * noise.std for weight, noise in others)))
     if not total:
         return 0.0
-    found = [noises[name][0] for name, _ in linear.weights]
-    kurtoses = [0.0 if isinstance(noise, spread.Combined) else noise.kurtosis for noise in found]
-    kurtosis = math.fsum(k * (variance / total) ** 2 for k, variance in zip(kurtoses, variances, strict=True))
+    kurtosis = math.fsum(noise.kurtosis * ((weight * noise.std) ** 2 / total) ** 2 for weight, noise in others)
     return _quantile(level, kurtosis) * math.sqrt(total)
 
 

@@ -108,7 +108,8 @@ def test_the_expected_error_is_that_of_the_noise(shop: dpsql.Connection) -> None
     batch, runs = batched(shop, [COUNT, BY_REGION], weights=[3, 1]), 20_000
     for part in batch.parts:
         for measure in part.releases[0].measures:
-            drawn = noised(np.zeros(runs), measure).astype(float)
+            column = measure.bounded.column
+            drawn = noised({column: np.zeros(runs)}, {column: measure})[column].astype(float)
             assert drawn.std() == pytest.approx(measure.std, rel=5 / math.sqrt(2 * runs))
 
 

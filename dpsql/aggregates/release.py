@@ -43,6 +43,12 @@ class Bounded:
         return ((self.level, measure.bundle), measure.case) if isinstance(measure, OneOf) else None
 
     @property
+    def box(self) -> tuple[int, ...]:
+        """Measures of one box are moved together, each by at most its own linf: those of a level, or of a case."""
+        bundle, case = self.place or ((self.level, -1), 0)
+        return *bundle, case
+
+    @property
     def l1(self) -> int:
         return self.l0 * self.linf
 

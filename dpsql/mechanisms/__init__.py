@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dpsql.mechanisms.gaussian import GaussianNoise
+from dpsql.mechanisms.k_norm import KNormNoise
 from dpsql.mechanisms.laplace import LaplaceNoise
 from dpsql.mechanisms.noise import Noise
 
-__all__ = ["GaussianNoise", "LaplaceNoise", "Noise"]
+__all__ = ["GaussianNoise", "KNormNoise", "LaplaceNoise", "Noise"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from dpsql.accounting.events import Composed, Event, PureRelease, Repeated
+from dpsql.accounting.events import Composed, Event, Free, PureRelease, Repeated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +34,14 @@ Place: TypeAlias = tuple[tuple[int, int], int]
 
 
 @dataclass(frozen=True)
+class Box:
+    """Measures that one unit moves together in a group, each by no more than its own bound: how many, and which."""
+
+    dimension: int = 1
+    name: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Share:
     """A measure that one unit moves in at most so many groups, and its part of the allowance."""
 
@@ -41,6 +49,7 @@ class Share:
     part: Fraction
     place: Place | None = None
     """Where it is one of several of which a unit brings no more to all cases together than to one."""
+    box: Box = Box()
 
 
 def joint_shares(shares: Sequence[Share]) -> list[Share]:
@@ -78,6 +87,12 @@ class AdditiveMechanism(ABC):
 
     falloff: ClassVar[int]
     """The variance of a measure is inverse to this power of its part of the allowance."""
+    boxed: ClassVar[bool] = False
+    """Whether noise is drawn for all measures of a box together, so that they share one part of the allowance."""
+
+    def width(self, dimension: int) -> float:
+        """How much larger the variance of a measure is in a box of so many, at the same part."""
+        return 1.0
 
     @abstractmethod
     def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Dose], Event]:
@@ -102,8 +117,11 @@ class PureMechanism(AdditiveMechanism):
     falloff = 2
 
     @abstractmethod
-    def noise(self, groups: int, linf: int, epsilon: Fraction) -> Noise:
-        """Makes a measure that one unit moves in so many groups, in each by at most linf, epsilon/groups-DP in each."""
+    def noise(self, scale: Fraction, box: Box) -> Noise:
+        """Makes what one unit moves in so many groups, in each by at most linf, (epsilon/groups)-DP in each.
+
+        The scale is groups * linf / epsilon. What that makes private is the measure or, if it is `boxed`, the box.
+        """
 
     def event(self, epsilon: Fraction) -> Event:
         return PureRelease(epsilon)
@@ -117,7 +135,12 @@ class PureMechanism(AdditiveMechanism):
 
     def _dose(self, whole: Fraction, share: Share) -> Dose:
         epsilon, groups = whole * share.part, max(1, share.groups)
-        return Dose(lambda linf: self.noise(groups, linf, epsilon), self._event(whole, share), epsilon)
+
+        def noise(linf: int) -> Noise:
+            return self.noise(Fraction(groups * linf) / epsilon, share.box)
+
+        # What is left of a box without one of its measures costs as much.
+        return Dose(noise, Free(), Fraction(0)) if self.boxed else Dose(noise, self._event(whole, share), epsilon)
 
     def _event(self, whole: Fraction, share: Share) -> Event:
         """Every group has noise of its own, so that curves count what each of them loses."""

@@ -40,12 +40,15 @@ class GaussianNoise(Noise):
     """
 
     name: ClassVar[str] = "gaussian"
-    kurtosis: ClassVar[float] = 0.0
     sigma: Fraction
 
     def __post_init__(self) -> None:
         if self.sigma < 0:
             raise ValueError("a standard deviation is not negative")
+
+    @property
+    def kurtosis(self) -> float:
+        return 0.0
 
     @property
     def std(self) -> float:

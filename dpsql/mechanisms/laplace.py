@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpsql.accounting.events import Event, Laplace
-from dpsql.mechanisms.additive import PureMechanism
+from dpsql.mechanisms.additive import Box, PureMechanism
 from dpsql.mechanisms.noise import Noise
 from dpsql.sampling import discrete_laplace
 
@@ -27,12 +27,15 @@ class LaplaceNoise(Noise):
     """
 
     name: ClassVar[str] = "laplace"
-    kurtosis: ClassVar[float] = 3.0
     scale: Fraction
 
     def __post_init__(self) -> None:
         if self.scale < 0:
             raise ValueError("a scale is not negative")
+
+    @property
+    def kurtosis(self) -> float:
+        return 3.0
 
     @property
     def std(self) -> float:
@@ -66,8 +69,8 @@ def calibrated(l1: int, epsilon: Fraction) -> LaplaceNoise:
 class LaplaceMechanism(PureMechanism):
     """The groups that one unit reaches share one L1 sensitivity."""
 
-    def noise(self, groups: int, linf: int, epsilon: Fraction) -> LaplaceNoise:
-        return calibrated(groups * linf, epsilon)
+    def noise(self, scale: Fraction, box: Box) -> LaplaceNoise:
+        return LaplaceNoise(scale)
 
     def event(self, epsilon: Fraction) -> Event:
         return Laplace(1 / epsilon)

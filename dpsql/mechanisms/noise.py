@@ -32,8 +32,11 @@ class Noise(Protocol):
     """A symmetric distribution on the integers."""
 
     name: ClassVar[str]
-    kurtosis: ClassVar[float]
-    """How much heavier its tails are than a normal distribution's, where it is wide: the excess kurtosis."""
+
+    @property
+    def kurtosis(self) -> float:
+        """How much heavier its tails are than a normal distribution's, where it is wide: the excess kurtosis."""
+        ...
 
     @property
     def std(self) -> float:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpsql.mechanisms.gaussian import GaussianNoise
+from dpsql.mechanisms.k_norm import BoxSum, KNormNoise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from dpsql.mechanisms.additive import Box
     from dpsql.mechanisms.noise import Noise
 
 # Cells of the grid, per term, from 0 to as far as the terms reach together.
@@ -63,7 +65,34 @@ def half_width(terms: Sequence[tuple[float, Noise | Combined]], level: float) ->
         [(weight, noise)] = noisy
         return weight * noise.half_width(level)
     normal = _normal_half_width(noisy, level)
-    return _convolved_half_width(noisy, level) if normal is None else normal
+    if normal is not None:
+        return normal
+    terms, rounding = independent(noisy)
+    width = terms[0][0] * terms[0][1].half_width(level) if len(terms) == 1 else _convolved_half_width(terms, level)
+    # Where the noise is about as fine as its rounding, each of them within its own width is enough.
+    each = 1 - (1 - Fraction(level)) / len(noisy)
+    return min(width + rounding, sum(weight * noise.half_width(each) for weight, noise in noisy)) if rounding else width
+
+
+def independent(terms: Sequence[tuple[float, Noise]]) -> tuple[list[tuple[float, Noise]], float]:
+    """Those of one box, which were drawn together, as one; and by how much rounding may move them."""
+    boxes: dict[Box, list[tuple[float, KNormNoise]]] = {}
+    found = []
+    for weight, noise in terms:
+        if isinstance(noise, KNormNoise):
+            boxes.setdefault(noise.box, []).append((weight, noise))
+        else:
+            found.append((weight, noise))
+    rounding = 0.0
+    for box, parts in boxes.items():
+        if len(parts) == 1:
+            found += parts
+            continue
+        widths = [abs(weight) * float(noise.scale) for weight, noise in parts]
+        step = hypot(*widths) / FINE
+        found.append((step, BoxSum(box.dimension, tuple(width / step for width in widths))))
+        rounding += sum(abs(weight) for weight, _ in parts) / 2
+    return found, rounding
 
 
 def _normal_half_width(terms: Sequence[tuple[float, Noise]], level: float) -> float | None:

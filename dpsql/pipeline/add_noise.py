@@ -17,6 +17,7 @@ import numpy as np
 
 from dpsql.accounting.ledger.answers import Stored
 from dpsql.aggregates.release import quantiles_in_order
+from dpsql.mechanisms.k_norm import drawn_together
 from dpsql.pipeline.stored_answers import as_text, from_text
 from dpsql.pipeline.totals import with_totals
 
@@ -102,12 +103,12 @@ def _measured(
     noises = {measure.bounded.column: measure for measure in release.measures}
     counted: dict[str, np.ndarray] = {}
     for column in (part.column for part in bounds if part.column in release.thresholds):
-        noisy = noised(exact[column], noises[column])
+        noisy = noised({column: exact[column]}, noises)[column]
         passed = noisy >= release.thresholds[column]
         exact, counted = {name: values[passed] for name, values in exact.items()}, {column: noisy[passed]}
     keys = {name: exact[name] for name in release.planned.release.key_names if name in exact}
     others = [part.column for part in bounds if part.column not in counted]
-    return exact, keys | counted | {column: noised(exact[column], noises[column]) for column in others}
+    return exact, keys | counted | noised({column: exact[column] for column in others}, noises)
 
 
 def _drawn(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
@@ -133,12 +134,21 @@ def _tested(measures: Mapping[str, np.ndarray], release: CalibratedRelease) -> d
     }
 
 
-def noised(values: NDArray[Any], measure: NoisyMeasure) -> NDArray[np.int64]:
+def noised(columns: Mapping[str, NDArray[Any]], measures: Mapping[str, NoisyMeasure]) -> dict[str, np.ndarray]:
+    """Each column with its noise, which is drawn for all of them together."""
+    rows = len(next(iter(columns.values()), ()))
+    drawn = drawn_together([measures[column].noise for column in columns], rows)
+    return {
+        column: _added(values, noise, measures[column].shift)
+        for (column, values), noise in zip(columns.items(), drawn, strict=True)
+    }
+
+
+def _added(values: NDArray[Any], noise: NDArray[np.int64], shift: int) -> NDArray[np.int64]:
     """Low bits that drown in the noise are rounded off first, to the nearest; the sum wraps like 64-bit integers do."""
     exact = np.asarray(values, dtype=np.int64)
-    shift = measure.shift
     coarse = (exact + (1 << shift >> 1)) >> shift if shift else exact
-    return (coarse + measure.noise.sample(len(coarse))) << shift
+    return (coarse + noise) << shift
 
 
 def _revived(answer: str, release: CalibratedRelease) -> dict[str, np.ndarray]:

@@ -8,6 +8,7 @@ weight, to the error that it would have alone. docs/proofs/weights.md.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,6 +17,7 @@ import numpy as np
 
 from dpsql.aggregates.estimate import Formula, Linear, Ratio, Smooth
 from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.additive import Box
 from dpsql.mechanisms.weights import as_fractions, least_geometric_mean, least_worst_ratio, together
 from dpsql.source import did_you_mean
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
     from dpsql.aggregates.estimate import Estimate
     from dpsql.aggregates.release import Bounded, Release
+    from dpsql.mechanisms.additive import AdditiveMechanism
+    from dpsql.mechanisms.additive import Place as SharedPlace
     from dpsql.mechanisms.weights import Places
     from dpsql.pipeline.plan_query import Planned, PlannedRelease
 
@@ -60,14 +64,15 @@ class Wanted:
         return math.log(max(math.fsum(square * stds[place] ** 2 for place, square in self.squares.items()), 1e-300))
 
 
-def allocated(planned: Planned, columns: Sequence[Wanted], falloff: int) -> tuple[tuple[Fraction, ...], ...]:
+def allocated(planned: Planned, columns: Sequence[Wanted], kind: AdditiveMechanism) -> tuple[tuple[Fraction, ...], ...]:
     """For each release the parts of its measures, at which these columns do best; all of them add up to 1."""
     # One unit's effect on all groups is l0 linf in L1, for Laplace noise, and sqrt(l0) linf in L2, for Gaussian.
+    falloff = kind.falloff
     moved = {
-        (number, part.column): float(part.l0) ** falloff * float(part.linf) ** 2
+        (number, part.column): float(part.l0) ** falloff * float(part.linf) ** 2 * kind.width(box.dimension)
         for number, one in enumerate(planned.releases)
         if not is_beside(one)
-        for part in one.release.noised
+        for part, box in zip(one.release.noised, boxes_of(one.release.noised), strict=True)
     }
     rows = [
         ([column.squares.get(place, 0.0) * moved[place] for place in moved], column.importance) for column in columns
@@ -77,11 +82,24 @@ def allocated(planned: Planned, columns: Sequence[Wanted], falloff: int) -> tupl
     if noisy:
         best = least_geometric_mean if planned.request.weights is None else least_worst_ratio
         importance = [importance for _, importance in noisy]
-        parts = best(np.array([row for row, _ in noisy]), importance, falloff, _cases(planned, moved))
-    return _by_release(planned, dict(zip(moved, parts.tolist(), strict=True)))
+        parts = best(np.array([row for row, _ in noisy]), importance, falloff, _cases(planned, moved, kind))
+    return _by_release(planned, dict(zip(moved, parts.tolist(), strict=True)), kind)
 
 
-def _by_clause(planned: Planned, parts: dict[Place, Fraction]) -> dict[Place, Fraction]:
+def boxes_of(bounds: Sequence[Bounded]) -> list[Box]:
+    """The box of each measure of a release."""
+    dimensions = Counter(part.box for part in bounds)
+    return [Box(dimensions[part.box], part.box) for part in bounds]
+
+
+def places_of(bounds: Sequence[Bounded], kind: AdditiveMechanism) -> list[SharedPlace | None]:
+    """Where each measure stands among those that do not add up: exclusive ones or, if it is drawn with them, all."""
+    if not kind.boxed:
+        return [part.place for part in bounds]
+    return [((part.box[0], part.box[1]), number) for number, part in enumerate(bounds)]
+
+
+def _by_clause(planned: Planned, parts: dict[Place, Fraction], kind: AdditiveMechanism) -> dict[Place, Fraction]:
     """Measures that several options clauses speak for share what their own clause has, and no more."""
     shared = dict(parts)
     for number, clause in enumerate(planned.request.clauses):
@@ -90,15 +108,15 @@ def _by_clause(planned: Planned, parts: dict[Place, Fraction]) -> dict[Place, Fr
             for place, part in parts.items()
             if planned.releases[place[0]].release.aggregate.clause == number
         }
-        share = clause.epsilon / planned.request.epsilon / _together(planned, own)
+        share = clause.epsilon / planned.request.epsilon / _together(planned, own, kind)
         shared |= {place: part * share for place, part in own.items()}
     return shared
 
 
-def _together(planned: Planned, parts: dict[Place, Fraction]) -> Fraction:
+def _together(planned: Planned, parts: dict[Place, Fraction], kind: AdditiveMechanism) -> Fraction:
     """What they add up to, exactly: of those that exclude each other the largest case."""
     cases: dict[tuple[int, int], Fraction] = {}
-    for case, part in zip(_cases(planned, parts), parts.values(), strict=True):
+    for case, part in zip(_cases(planned, parts, kind), parts.values(), strict=True):
         cases[case] = cases.get(case, Fraction(0)) + part
     bundles: dict[int, Fraction] = {}
     for (bundle, _), part in cases.items():
@@ -106,10 +124,13 @@ def _together(planned: Planned, parts: dict[Place, Fraction]) -> Fraction:
     return sum(bundles.values(), Fraction(0))
 
 
-def _cases(planned: Planned, measures: Iterable[Place]) -> Places:
-    """Where each of these measures stands among those that exclude each other."""
-    releases = enumerate(one.release for one in planned.releases)
-    placed = {(number, part.column): part.place for number, release in releases for part in release.noised}
+def _cases(planned: Planned, measures: Iterable[Place], kind: AdditiveMechanism) -> Places:
+    """Where each of these measures stands among those that do not add up."""
+    placed = {
+        (number, part.column): place
+        for number, one in enumerate(planned.releases)
+        for part, place in zip(one.release.noised, places_of(one.release.noised, kind), strict=True)
+    }
     bundles: dict[object, int] = {}
 
     def of(measure: Place) -> tuple[int, int]:
@@ -119,12 +140,14 @@ def _cases(planned: Planned, measures: Iterable[Place]) -> Places:
     return [of(measure) for measure in measures]
 
 
-def _by_release(planned: Planned, parts: dict[Place, float]) -> tuple[tuple[Fraction, ...], ...]:
+def _by_release(
+    planned: Planned, parts: dict[Place, float], kind: AdditiveMechanism
+) -> tuple[tuple[Fraction, ...], ...]:
     for number, one in enumerate(planned.releases):
         for level, selection in _selections(one.release):
-            _raise_selection((number, selection), [(number, part.column) for part in level], parts, planned)
-    fractions = as_fractions(np.array(list(parts.values())), _cases(planned, parts)) if parts else ()
-    exact = _by_clause(planned, dict(zip(parts, fractions, strict=True)))
+            _raise_selection((number, selection), [(number, part.column) for part in level], parts, planned, kind)
+    fractions = as_fractions(np.array(list(parts.values())), _cases(planned, parts, kind)) if parts else ()
+    exact = _by_clause(planned, dict(zip(parts, fractions, strict=True)), kind)
     beside = _beside_of_measures(planned)
     return tuple(
         (beside * _beside_part(one, planned) / beside_part(planned),)
@@ -167,8 +190,10 @@ def statistic_count(planned: Planned) -> int:
     return sum(len(one.release.statistics) for one in planned.releases)
 
 
-def _raise_selection(selection: Place, release: list[Place], parts: dict[Place, float], planned: Planned) -> None:
-    whole = together(np.array([parts[place] for place in release]), _cases(planned, release))
+def _raise_selection(
+    selection: Place, release: list[Place], parts: dict[Place, float], planned: Planned, kind: AdditiveMechanism
+) -> None:
+    whole = together(np.array([parts[place] for place in release]), _cases(planned, release, kind))
     least = LEAST_FOR_SELECTION * whole
     if parts[selection] >= least or len(release) == 1:
         return

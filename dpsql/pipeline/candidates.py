@@ -11,14 +11,23 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dpsql.accounting.events import Composed, Event, PureRelease, Repeated
+from dpsql.accounting.events import Composed, Event, Exponential, PureRelease, Repeated
 from dpsql.accounting.filters import RESERVED_SHARE, Basic
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.additive import Allowance, Share, joint_part
-from dpsql.pipeline.allocate import Wanted, allocated, asked_count, beside_part, statistic_count, wanted
+from dpsql.pipeline.allocate import (
+    Wanted,
+    allocated,
+    asked_count,
+    beside_part,
+    boxes_of,
+    places_of,
+    statistic_count,
+    wanted,
+)
 from dpsql.statistics.draw import Refund
-from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS
+from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS, is_chosen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.filters import Filter
     from dpsql.aggregates.release import Bounded
     from dpsql.intervals import NoisyColumns
-    from dpsql.mechanisms.additive import Dose
+    from dpsql.mechanisms.additive import AdditiveMechanism, Dose
     from dpsql.mechanisms.noise import Noise
     from dpsql.pipeline.plan_query import Planned
 
@@ -72,7 +81,7 @@ class Candidate:
     def part(self, number: int) -> Fraction:
         """What a release has of the budget for measures."""
         bounds = [measure.bounded for measure in self.measures[number]]
-        return joint_part(_shares(bounds, self.parts[number]))
+        return joint_part(_shares(bounds, self.parts[number], ADDITIVE[self.mechanism]))
 
     @property
     def share(self) -> float:
@@ -97,13 +106,36 @@ def possible_noises(planned: Planned, filter_: Filter) -> list[str]:
     if not measure_count(planned):
         return without_delta[:1]
     if named not in ADDITIVE:
-        return list(ADDITIVE) if delta else without_delta
+        fitting = list(ADDITIVE) if delta else without_delta
+        return [name for name in fitting if not ADDITIVE[name].boxed or _are_boxes_worth_it(planned)]
+    if ADDITIVE[named].boxed and (apart := _drawn_apart(planned)):
+        raise ProgrammingError(
+            f"{named} noise is drawn for all measures of a group at once, and {apart}",
+            hint=f"use {without_delta[0].capitalize()}, or name no mechanism",
+        )
     if MECHANISMS[named].needs_delta and not delta:
         raise ProgrammingError(
             f"{named.capitalize()} noise needs a delta, and this session has none",
             hint=f"connect with delta=1e-6, or use {without_delta[0].capitalize()}",
         )
     return [named]
+
+
+def _drawn_apart(planned: Planned) -> str | None:
+    """Why one of the measures is drawn before the others, if it is."""
+    releases = [one.release for one in planned.releases]
+    if any(release.selecting for release in releases):
+        return "here a count comes first, which chooses the groups that are shown"
+    if any(answer.test for release in releases for answer in release.answers):
+        return "here a test comes first, without which the rest is not paid for"
+    return None
+
+
+def _are_boxes_worth_it(planned: Planned) -> bool:
+    """A box of one measure is Laplace noise by another name, and one of several leaves nothing to be weighed."""
+    boxes = (box for one in planned.releases for box in boxes_of(one.release.noised))
+    weighed = planned.request.weights is not None
+    return not weighed and any(box.dimension > 1 for box in boxes) and not _drawn_apart(planned)
 
 
 def noisy_columns(measures: Iterable[NoisyMeasure]) -> NoisyColumns:
@@ -116,17 +148,17 @@ def candidate(mechanism: str, planned: Planned, budget: Budget, totals: Sequence
     delta = curve_delta(planned, budget.filter) if MECHANISMS[mechanism].needs_delta else Fraction(0)
     allowance = Allowance(measures_epsilon(planned), delta, budget.filter)
     columns = wanted(planned)
-    parts = allocated(planned, columns, kind.falloff)
+    parts = allocated(planned, columns, kind)
     if totals is not None:
         parts = tuple(
-            _scaled(one.release.noised, shared, total)
+            _scaled(one.release.noised, shared, total, kind)
             for one, shared, total in zip(planned.releases, parts, totals, strict=True)
         )
     measures: list[tuple[NoisyMeasure, ...]] = []
     events: list[Event] = []
     for release, shared in zip(planned.releases, parts, strict=True):
         bounds = release.release.noised
-        shares = _shares(bounds, shared)
+        shares = _shares(bounds, shared, kind)
         doses, event = kind.calibrate(allowance, shares) if shares else ([], Composed(()))
         if release.seeking and shares:
             # However its part is shared, and over however many groups, once bounds are found.
@@ -145,13 +177,16 @@ def candidate(mechanism: str, planned: Planned, budget: Budget, totals: Sequence
     )
 
 
-def _shares(bounds: Sequence[Bounded], parts: Sequence[Fraction]) -> list[Share]:
-    return [Share(bounded.l0, part, bounded.place) for bounded, part in zip(bounds, parts, strict=True)]
+def _shares(bounds: Sequence[Bounded], parts: Sequence[Fraction], kind: AdditiveMechanism) -> list[Share]:
+    measures = zip(bounds, parts, places_of(bounds, kind), boxes_of(bounds), strict=True)
+    return [Share(bounded.l0, part, place, box) for bounded, part, place, box in measures]
 
 
-def _scaled(bounds: Sequence[Bounded], parts: Sequence[Fraction], total: Fraction) -> tuple[Fraction, ...]:
+def _scaled(
+    bounds: Sequence[Bounded], parts: Sequence[Fraction], total: Fraction, kind: AdditiveMechanism
+) -> tuple[Fraction, ...]:
     """The parts in proportion, such that they take `total` together."""
-    taken = joint_part(_shares(bounds, parts))
+    taken = joint_part(_shares(bounds, parts, kind))
     return tuple(part * total / taken for part in parts)
 
 
@@ -181,8 +216,22 @@ def coarse(linf: int, shift: int) -> int:
 
 
 def _drawing(planned: Planned) -> Event:
-    """All statistics, at most."""
-    return Repeated((PureRelease(statistic_epsilon(planned)),), Fraction(statistic_count(planned)))
+    """All statistics, in each group that one unit reaches; over however many groups, where that is to be found."""
+    epsilon, named = statistic_epsilon(planned), planned.request.mechanism
+    return Composed(
+        tuple(
+            _in_each_group(is_chosen(drawn.statistic, named), epsilon, one.release.groups)
+            if not one.seeking.groups
+            else PureRelease(epsilon)
+            for one in planned.releases
+            for drawn in one.release.statistics
+        )
+    )
+
+
+def _in_each_group(chosen: bool, epsilon: Fraction, groups: int) -> Event:
+    each = epsilon / groups
+    return Repeated((Exponential(each) if chosen else PureRelease(each),), Fraction(groups))
 
 
 def share_of(cost: PrivacyLoss, budget: Budget) -> tuple[float, bool]:

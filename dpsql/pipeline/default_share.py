@@ -11,10 +11,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.rules import PureSum
-from dpsql.aggregates.statistic import Quantile
 from dpsql.pipeline.allocate import asked_count, beside_part, statistic_count
 from dpsql.pipeline.candidates import Candidate, candidate, possible_noises
-from dpsql.statistics.mechanism_table import MECHANISMS, mechanism_for
+from dpsql.statistics.mechanism_table import MECHANISMS, is_chosen
 
 if TYPE_CHECKING:
     from dpsql.accounting.budget import Budget
@@ -59,6 +58,5 @@ def _statistic_epsilon(planned: Planned, rule: Currency, part: Fraction) -> Frac
 
 def _group_epsilon(statistic: Statistic, named: str | None, rule: Currency, part: Fraction) -> Fraction:
     """On a curve the exponential mechanism counts as a pure release of half its epsilon."""
-    halved = isinstance(statistic, Quantile) and mechanism_for(type(statistic), named) == "exponential"
     pure = rule.pure_epsilon_of(part)
-    return 2 * pure if halved and not isinstance(rule, PureSum) else pure
+    return 2 * pure if is_chosen(statistic, named) and not isinstance(rule, PureSum) else pure

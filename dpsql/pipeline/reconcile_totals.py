@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 MOST_KEYS = 6
 """There are as many parts to every level as sets of its keys."""
+NO_NOISE = 1e-100
+"""A variance below this is none; its inverse may be none either."""
 ROUNDING = 1 / 6
 """The variance of rounding to whole numbers such that they add up: the difference of two roundings."""
 
@@ -62,7 +64,7 @@ def agreeing(columns: Columns, release: CalibratedRelease) -> tuple[Columns, tup
     for position, fine in enumerate(plan.measures):
         own = {level.kept: by_column[level.measures[position].column] for level in plan.levels}
         variances = {kept: measure.std**2 for kept, measure in own.items()}
-        if not all(variances.values()):
+        if min(variances.values()) < NO_NOISE:
             continue
         found[fine.column] = _agreeing(np.asarray(columns[fine.column], dtype=np.int64), grid, variances)
         left = agreed(variances, grid.sizes)

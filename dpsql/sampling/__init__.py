@@ -11,6 +11,7 @@ from dpsql.sampling.choice import choose, uniform_each
 from dpsql.sampling.discrete_laplace import discrete_laplace
 from dpsql.sampling.randomness import CryptographicRandomness, Randomness
 from dpsql.sampling.real_noise import rounded_real
+from dpsql.sampling.rounded_box import rounded_box
 from dpsql.sampling.rounded_gaussian import rounded_gaussian
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "bernoulli_exp",
     "choose",
     "discrete_laplace",
+    "rounded_box",
     "rounded_gaussian",
     "rounded_real",
     "uniform_below",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile, Statistic
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.gaussian import GaussianMechanism
+from dpsql.mechanisms.k_norm import KNormMechanism
 from dpsql.mechanisms.laplace import LaplaceMechanism
 from dpsql.statistics.mode import chosen_mode, stable_mode
 from dpsql.statistics.proposed import proposed_average, proposed_matched, proposed_quantile
@@ -47,6 +48,7 @@ MECHANISMS = {
     mechanism.name: mechanism
     for mechanism in (
         Mechanism(name="laplace", proof="discrete_laplace.md", noise=LaplaceMechanism()),
+        Mechanism(name="knorm", proof="k_norm.md", noise=KNormMechanism()),
         Mechanism(name="gaussian", proof="rounded_gaussian.md", needs_delta=True, noise=GaussianMechanism()),
         Mechanism(name="exponential", proof="exponential.md", draws={Quantile: chosen_quantile, Mode: chosen_mode}),
         Mechanism(
@@ -77,6 +79,11 @@ def mechanism_for(statistic: type[Statistic], named: str | None) -> str:
     """The mechanism that the analyst names, if it can draw this, or the usual one."""
     possible = drawing(statistic)
     return named if named in possible else possible[0]
+
+
+def is_chosen(statistic: Statistic, named: str | None) -> bool:
+    """Whether it is drawn by the exponential mechanism proper, which on a curve counts as half its epsilon."""
+    return isinstance(statistic, Quantile) and mechanism_for(type(statistic), named) == "exponential"
 
 
 def draw_for(statistic: Statistic, terms: Terms) -> Draw:

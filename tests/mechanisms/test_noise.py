@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from math import exp, sqrt
+from math import atanh, cos, exp, log, pi, sin, sqrt, tan
 
 import numpy as np
 import pytest
@@ -208,3 +208,30 @@ def test_calibrated_laplace_is_private(epsilon: Fraction, l1: int) -> None:
     bound = Decimal(exp(epsilon)) * Decimal("1.000000000001")
     for t in range(-20, 21):
         assert exact_laplace_tail(scale, t - l1) <= bound * exact_laplace_tail(scale, t)
+
+
+def least_information(level: float) -> float:
+    """Of noise that stays within 1 at this level: a cosine inside, exponential tails outside, their slopes equal."""
+
+    def at(a: float) -> tuple[float, float]:
+        b, inside, outside = a * tan(a), 1 + sin(2 * a) / (2 * a), cos(a) ** 2 / (a * tan(a))
+        information = 4 * (a * a * (1 - sin(2 * a) / (2 * a)) + b * cos(a) ** 2)
+        return outside / (inside + outside), information / (inside + outside)
+
+    low, high = 1e-3, pi / 2 - 1e-9
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if at(middle)[0] > 1 - level else (low, middle)
+    return at(high)[1]
+
+
+def test_no_noise_of_the_same_width_costs_much_less() -> None:
+    """In a session of many questions a noise costs its Fisher information: docs/proofs/calibration.md."""
+    gaussian_information = float(stats.norm.ppf(0.975)) ** 2
+    assert least_information(0.95) == pytest.approx(3.708, abs=1e-3)
+    assert 0.96 < least_information(0.95) / gaussian_information < 1
+    # Other noises of that width cost more than the least: Laplace, logistic, uniform sums, a bare cosine.
+    laplace_information = log(20) ** 2
+    logistic_information = (2 * atanh(0.95)) ** 2 / 3
+    for information in (gaussian_information, laplace_information, logistic_information, pi**2):
+        assert information > least_information(0.95)

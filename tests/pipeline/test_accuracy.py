@@ -57,7 +57,8 @@ def within(calibrated: Calibrated, accuracy: float) -> list[float]:
     for output in calibrated.outputs:
         if output.estimate is not None:
             release = calibrated.releases[output.release]
-            noise = {part.bounded.column: noised(np.zeros(RUNS), part) for part in release.measures}
+            measures = {part.bounded.column: part for part in release.measures}
+            noise = noised(dict.fromkeys(measures, np.zeros(RUNS)), measures)
             errors = sum(float(weight) * noise[name] for name, weight in output.estimate.weights)
             shares.append(np.mean(np.abs(errors) <= accuracy))
     return shares

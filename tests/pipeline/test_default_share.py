@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -74,3 +75,25 @@ def test_the_same_question_is_recalled(shop_database: Any, shop_schema: Any) -> 
         first = connection.execute(COUNT.format(0)).fetchall()
         assert connection.execute(COUNT.format(0)).fetchall() == first
         assert connection.budget.queries == 1
+
+
+@pytest.mark.parametrize("sql", ["SELECT MEDIAN(amount) AS m FROM orders", "SELECT MODE(region) AS m FROM orders"])
+@pytest.mark.parametrize("composition", ["mixed", "gdp"])
+def test_the_share_that_is_shown_is_what_the_session_loses(
+    sql: str, composition: str, shop_database: Any, shop_schema: Any
+) -> None:
+    """Also of what is drawn: on the curve, a median counts as half its epsilon."""
+    with dpsql.connect(shop_database, schema=shop_schema, epsilon=3, delta=1e-6, composition=composition) as shop:
+        share = shop.explain(sql, epsilon=0.1).share
+        shop.execute(sql, epsilon=0.1)
+        loss = shop.budget.tally.totals
+        limits = [rule.limit for rule in shop.budget.filter.rules if loss <= rule.limit]
+        taken = min(
+            max(
+                float(amount / limit)
+                for amount, limit in zip(loss.amounts, whole.amounts, strict=True)
+                if amount and limit not in (0, math.inf)
+            )
+            for whole in limits
+        )
+        assert share == pytest.approx(taken, rel=1e-9)

@@ -97,7 +97,8 @@ def test_sampled_noise(session: dpsql.Connection) -> None:
     calibrated = compiled(session, SQL)
     (release,) = calibrated.releases
     zeros = np.zeros(RUNS * len(REGIONS), dtype=np.int64)
-    drawn = {measure.bounded.column: noised(zeros, measure).astype(float) for measure in release.measures}
+    measures = {measure.bounded.column: measure for measure in release.measures}
+    drawn = noised(dict.fromkeys(measures, zeros), measures)
     for name, most in (("n", COUNT_STD), ("total", SUM_STD)):
         (output,) = (output for output in calibrated.outputs if output.name == name)
         noise = sum(float(weight) * drawn[column] for column, weight in output.estimate.weights)
