@@ -29,7 +29,7 @@ GRID = 100
 """Variances are rounded up to such parts of the largest, so that few different quantiles have to be computed."""
 CLOSE = 1e-4
 """The part of itself by which the distance to an end may be too long."""
-STRAIGHT = 0.1
+STRAIGHT = 0.25
 """A function that bends by more than this part of its error bar, over two standard deviations, has none."""
 MANY = 8
 """So many standard deviations of noise a count has at least, where something is divided by it."""
