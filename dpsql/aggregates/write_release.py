@@ -131,7 +131,7 @@ class Writer:
     def is_finite(self, argument: Expression) -> bool:
         """Whether it is no infinity, nor NaN."""
         properties = self.release.knowledge.properties_of(argument)
-        return not isinstance(argument.type, Double) or None not in (properties.low, properties.high)
+        return not isinstance(argument.type, Double) or (properties.low is not None and properties.high is not None)
 
     def value_rows(self, inputs: Mapping[str, Input]) -> Query:
         """_unit, the keys and the values that are counted or summed, for every row."""

@@ -18,6 +18,8 @@ ROW_BITS = 34
 """A value is rounded to this many bits of its range, so that 2^28 of the largest still fit below 2^62."""
 EXACT_BITS = 40
 """Integers and decimals of up to so many bits are summed as they are, wider ones are rounded like doubles."""
+NARROWEST = Fraction(1, 2**60)
+"""A range has room for quanta even where it is nothing but zero."""
 LARGEST_BITS = 62
 LARGEST = 2**LARGEST_BITS
 """Sums are clamped to +-2^62 before they leave the engine: a map that never widens a difference."""
@@ -68,11 +70,12 @@ def from_fixed_point(name: str, kind: Date | Timestamp) -> Term:
 
 def quantum_for(kind: ColumnType, low: Fraction, high: Fraction) -> Fraction | None:
     """The value of one unit of a sum over [low, high]; None if the range is too wide to be summed exactly."""
-    largest = max(abs(low), abs(high), Fraction(1, 2**60))
+    largest = max(abs(low), abs(high), NARROWEST)
     if largest > WIDEST_DOUBLE:
         return None
     if isinstance(kind, Integer | Decimal):
         finest = Fraction(1, 10**kind.scale) if isinstance(kind, Decimal) else Fraction(1)
         if largest / finest <= 2**EXACT_BITS:
             return finest
-    return Fraction(2) ** (power_above(largest) - ROW_BITS)
+    bits = power_above(largest) - ROW_BITS
+    return Fraction(1 << max(bits, 0), 1 << max(-bits, 0))

@@ -211,12 +211,26 @@ def _possible(properties: Properties, value: Value) -> bool:
 
 
 def not_null(properties: Properties) -> Properties:
-    return replace(properties, nullable=False) if properties.nullable else properties
+    return _nullable(properties, False) if properties.nullable else properties
 
 
 def maybe_null(properties: Properties, missing: bool = True) -> Properties:
     """The same value, or NULL where it may be missing."""
-    return replace(properties, nullable=True) if missing and not properties.nullable else properties
+    return _nullable(properties, True) if missing and not properties.nullable else properties
+
+
+def _nullable(properties: Properties, nullable: bool) -> Properties:
+    """Asked of every column of every table, so in the way that is quickest."""
+    return Properties(
+        properties.type,
+        nullable,
+        properties.low,
+        properties.high,
+        properties.values,
+        properties.whole,
+        properties.growth,
+        properties.parts,
+    )
 
 
 def exact_value(value: object) -> Value:

@@ -163,6 +163,8 @@ def _check_size(tree: exp.Query) -> None:
 def _check_aliases(tree: exp.Query) -> None:
     """SELECT x AS a, a + a AS b, b + b AS c, ...: an engine puts in the place of an alias what it stands for."""
     for select in nodes_of(tree, exp.Select):
+        if not any(item.alias for item in select.expressions):
+            continue
         sizes: dict[str, int] = {}
         for item in select.expressions:
             names = [node.name.lower() for node in nodes_of(item, exp.Column) if not node.table]

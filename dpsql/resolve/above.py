@@ -99,9 +99,8 @@ class Above:
             return found is not None and found == self.scope.lookup(key)
         if isinstance(node, exp.Query):
             return isinstance(key, exp.Query) and text_of(node) == text_of(key)
-        clauses = node.args.keys() | key.args.keys()
         return type(node) is type(key) and all(
-            self._is_same(node.args.get(clause), key.args.get(clause)) for clause in clauses
+            self._is_same(node.args.get(clause), key.args.get(clause)) for clause in node.args.keys() | key.args.keys()
         )
 
     def _meant(self, node: exp.Expr) -> exp.Expr:
