@@ -26,6 +26,7 @@ from dpsql.relation.relation import (
     ValuesTable,
     Window,
 )
+from dpsql.relation.stored_tests import with_stored_tests
 from dpsql.relation.units import is_tracked
 from dpsql.relation.write_scan import scan_sql
 
@@ -46,8 +47,10 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Query:
         case ValuesTable(table):
             return Select(tuple(fields(names)), Table(table))
         case Filter(source, condition):
-            below = relation_sql(source, {*names, *names_read(condition)})
-            return _passed(relation, names, below, emit(condition, knowledge_of(source).properties))
+            tested, left = with_stored_tests(source, condition)
+            below = relation_sql(tested, {*names, *names_read(*left)})
+            known = knowledge_of(source).properties
+            return _passed(relation, names, below, all_of([emit(part, known) for part in left])) if left else below
         case Project(source, columns):
             kept = [(name, expression) for name, expression in columns if name in names]
             values = values_of(relation)
@@ -90,15 +93,19 @@ def _unit(relation: Relation) -> list[Named]:
 def _join(join: Join, names: list[str]) -> Query:
     """Two sides of units meet within each unit only, whatever else the condition says."""
     left_known, right_known = knowledge_of(join.left).properties, knowledge_of(join.right).properties
-    wanted = {*names, *names_read(join.condition)}
+    conditions = [] if join.condition is None else [join.condition]
+    if join.kind == "INNER" and join.condition is not None:
+        tested, conditions = with_stored_tests(join, join.condition)
+        assert isinstance(tested, Join)
+        join = tested
+    wanted = {*names, *names_read(*conditions)}
     left = Derived(relation_sql(join.left, wanted & set(left_known)), "_lefts")
     right = Derived(relation_sql(join.right, wanted & set(right_known)), "_rights")
     both = is_tracked(join.left) and is_tracked(join.right)
-    conditions: list[Term] = [test("=", Field(UNIT, "_lefts"), Field(UNIT, "_rights"))] if both else []
-    if join.condition is not None:
-        conditions.append(emit(join.condition, {**left_known, **right_known}))
+    meets: list[Term] = [test("=", Field(UNIT, "_lefts"), Field(UNIT, "_rights"))] if both else []
+    meets += [emit(part, {**left_known, **right_known}) for part in conditions]
     unit = [Named(_joined_unit(join), UNIT)] if is_tracked(join) else []
-    return Select((*unit, *fields(names)), Joined(join.kind, left, right, all_of(conditions)))
+    return Select((*unit, *fields(names)), Joined(join.kind, left, right, all_of(meets)))
 
 
 def _joined_unit(join: Join) -> Term:
