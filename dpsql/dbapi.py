@@ -336,6 +336,8 @@ class Cursor:
             propose: for propose-test-release: how far one unit can move the answer.
             max_groups, max_rows_per_group: how much of one unit counts, or "auto".
             bounds: with "auto", the query finds where to clip what it sums; see `receipt.bounds`.
+            bounding: what becomes of a unit in more than max_groups groups: "sample", some of them count; "scale", all
+                of them count for a part, which needs public groups and Gaussian noise.
             weights: by name, which columns matter more; twice the weight is half the error.
             diagnose: with True, a twentieth of the cost tells how much bounding left out: see `notes`.
             fresh: draw again instead of recalling the same answer.

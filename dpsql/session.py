@@ -28,6 +28,7 @@ from dpsql.pipeline.query_request import (
     auto_named,
     below_one,
     count_or_auto,
+    is_scaling,
     mechanism_named,
     positive,
     query_delta,
@@ -55,6 +56,7 @@ OPTIONS = frozenset(
         "max_groups",
         "max_rows_per_group",
         "bounds",
+        "bounding",
         "propose",
         "weights",
         "diagnose",
@@ -173,6 +175,7 @@ class Session:
             if "max_rows_per_group" in given
             else None,
             bounds=auto_named(given["bounds"]) if "bounds" in given else None,
+            scaled=is_scaling(given["bounding"]) if "bounding" in given else False,
             fresh=bool(given.get("fresh", False)),
             accuracy=accuracy_named(given["accuracy"]) if "accuracy" in given else None,
             share=None if self.query_epsilon or {"epsilon", "accuracy"} & given.keys() else DEFAULT_SHARE,

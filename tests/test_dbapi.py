@@ -72,7 +72,7 @@ def test_explanation_fields(shop: dpsql.Connection) -> None:
     assert release.public_keys is True
     assert release.threshold is None
     for measure in release.measures:
-        assert measure.mechanism in ("laplace", "gaussian")
+        assert measure.mechanism in ("laplace", "knorm", "gaussian")
         assert measure.l1 == measure.l0 * measure.linf
         assert measure.l2 == pytest.approx(measure.l0**0.5 * measure.linf)
         assert measure.std > 0
@@ -178,7 +178,7 @@ def test_html(cursor: dpsql.Cursor, shop: dpsql.Connection) -> None:
 def test_receipt(cursor: dpsql.Cursor) -> None:
     receipt = cursor.receipt
     assert receipt.epsilon == 5
-    assert receipt.mechanism in ("laplace", "gaussian")
+    assert receipt.mechanism in ("laplace", "knorm", "gaussian")
     assert (receipt.recalled, receipt.refused) == (False, False)
 
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import isqrt
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.engine_sql.build import WIDE, apply, count, integer, test, total, when, wide
-from dpsql.engine_sql.tree import Field, Named
+from dpsql.engine_sql.tree import Case, Field, Named
 from dpsql.expressions.fixed_point import in_fixed_point
 from dpsql.expressions.tree import Column
 from dpsql.schema.types import Decimal, Double, Integer
@@ -308,6 +309,51 @@ class OneOf:
 
 
 @dataclass(frozen=True)
+class Scaled:
+    """What a unit adds to a group, in full if it is in at most `groups` groups, and else such a part of it that all of
+    its groups together are no longer, in L2, than `groups` of them. docs/proofs/l2_clipping.md.
+    """
+
+    inner: CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Centred
+    groups: int
+    all_groups: int
+    """How many there are: all are public."""
+    finer: int
+    """How many of the column's units are one of the inner measure's."""
+
+    def partial(self, name: str, values: str) -> list[Named]:
+        return self.inner.partial(name, values)
+
+    def bounded(self, name: str, rows: int) -> Term:
+        times = apply("*", wide(Field(SCALE)), integer(self.finer), kind=WIDE)
+        scaled = apply("*", wide(self.inner.bounded(name, rows)), times, kind=WIDE)
+        return apply("//", scaled, integer(WHOLE), kind=WIDE)
+
+    def scale(self, reached: Term) -> Term:
+        """Which part of WHOLE is kept of a unit that is in so many groups."""
+        steps = ((test("<=", reached, integer(most)), integer(part)) for most, part in self.ladder)
+        return Case(tuple(steps), integer(0))
+
+    @property
+    def ladder(self) -> list[tuple[int, int]]:
+        """Up to how many groups which part: the largest whole one with part^2 * most <= WHOLE^2 * groups."""
+        # More than there are may be seen where keys are not looked up in their list before units are counted.
+        last, ends = 2 * self.all_groups + 1, [self.groups]
+        while ends[-1] < last:
+            ends.append(min(last, max(ends[-1] + 1, ends[-1] * STEP.numerator // STEP.denominator)))
+        return [(most, isqrt(WHOLE * WHOLE * self.groups // most)) for most in ends]
+
+    def linf(self, rows: int) -> int:
+        return self.finer * self.inner.linf(rows)
+
+
+SCALE = "_scale"
+WHOLE = 1 << 20
+STEP = Fraction(17, 16)
+"""Where units may be in many groups, some numbers of groups are treated alike."""
+
+
+@dataclass(frozen=True)
 class OverDistinct:
     """A count or sum over the distinct values of `base` in a group, of which a unit may bring at most `rows`.
 
@@ -321,7 +367,9 @@ class OverDistinct:
         return self.inner.linf(rows)
 
 
-ByUnit: TypeAlias = CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Centred | UnitsBeyond | OneOf
+ByUnit: TypeAlias = (
+    CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Centred | UnitsBeyond | OneOf | Scaled
+)
 """Measures that are sums of what each unit contributes."""
 Measure: TypeAlias = ByUnit | OverDistinct
 Input: TypeAlias = CountUnitsWith | CountValues | SumValues
@@ -330,5 +378,7 @@ Input: TypeAlias = CountUnitsWith | CountValues | SumValues
 
 def read_by(measure: ByUnit) -> Input | None:
     """The part of a measure that reads a value of every row, if it does."""
+    if isinstance(measure, Scaled):
+        return read_by(measure.inner)
     part = measure.inner if isinstance(measure, UnitsBeyond | Centred | OneOf) else measure
     return part if isinstance(part, CountUnitsWith | CountValues | SumValues) else None

@@ -1,4 +1,5 @@
-"""Counts and sums whose values exclude each other, as measures that share one bound. docs/proofs/exclusive.md."""
+"""Counts and sums of which parts may count: those whose values exclude each other and share one bound
+(docs/proofs/exclusive.md), and those of units that are in too many groups (l2_clipping.md)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,16 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Linear
-from dpsql.aggregates.measure import CountValues, OneOf, SumValues
+from dpsql.aggregates.measure import (
+    Centred,
+    CountRows,
+    CountUnits,
+    CountUnitsWith,
+    CountValues,
+    OneOf,
+    Scaled,
+    SumValues,
+)
 from dpsql.expressions.exclusive import bundled
 
 if TYPE_CHECKING:
@@ -39,6 +49,18 @@ def one_of(measure: Measure, places: Mapping[Expression, Place], rows: int, *, o
         return None
     spare = 0 if one_row_per_unit else max(0, FINE_BITS - measure.linf(rows).bit_length())
     return OneOf(measure, *places[measure.argument], 1 << spare)
+
+
+def scaled(measure: Measure, groups: int, all_groups: int, rows: int) -> Scaled:
+    """The measure on a grid that is fine enough for parts of it. docs/proofs/l2_clipping.md."""
+    assert isinstance(measure, CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Centred)
+    return Scaled(measure, groups, all_groups, 1 << max(0, FINE_BITS - measure.linf(rows).bit_length()))
+
+
+def scaled_linear(linear: Linear, columns: Mapping[Measure, str]) -> Linear:
+    """What is a sum of measures, as a sum of their finer columns."""
+    finer = {column: part.finer for part, column in columns.items() if isinstance(part, Scaled)}
+    return Linear(tuple((column, weight / finer[column]) for column, weight in linear.weights), linear.constant)
 
 
 def linear_of_one(measure: OneOf, column: str) -> Linear:

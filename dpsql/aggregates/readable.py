@@ -14,6 +14,7 @@ from dpsql.aggregates.measure import (
     CountValues,
     OneOf,
     OverDistinct,
+    Scaled,
     SumValues,
     UnitsBeyond,
 )
@@ -50,6 +51,8 @@ def readable_measure(measure: Measure) -> str:
             return f"{readable_measure(inner)}, centred"
         case OneOf(inner):
             return f"exclusive: {readable_measure(inner)}"
+        case Scaled(inner):
+            return f"scaled: {readable_measure(inner)}"
         case UnitsBeyond(inner):
             return f"units beyond the bound of: {readable_measure(inner)}"
         case OverDistinct(base, inner):
@@ -58,6 +61,8 @@ def readable_measure(measure: Measure) -> str:
 
 def quantum_of(measure: Measure, rows: int) -> Fraction:
     """What one unit of the measure's column is worth, where one unit may bring so many rows to a group."""
+    if isinstance(measure, Scaled):
+        return quantum_of(measure.inner, rows) / measure.finer
     inner = measure.inner if isinstance(measure, OverDistinct | Centred | OneOf) else measure
     worth = inner.quantum if isinstance(inner, SumValues) else Fraction(1)
     if isinstance(measure, OneOf):

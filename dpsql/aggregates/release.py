@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.measure import OneOf
+from dpsql.aggregates.measure import OneOf, Scaled
 from dpsql.aggregates.statistic import Quantile
 
 if TYPE_CHECKING:
@@ -49,12 +49,24 @@ class Bounded:
         return *bundle, case
 
     @property
+    def groups(self) -> int:
+        """In L2 a unit moves no more than so many groups by linf; in L1 too, unless what it adds to them is scaled."""
+        return self.measure.groups if isinstance(self.measure, Scaled) else self.l0
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether it is bounded in L2 alone, so that only Gaussian noise will do."""
+        return isinstance(self.measure, Scaled)
+
+    @property
     def l1(self) -> int:
-        return self.l0 * self.linf
+        """By the inequality of Cauchy and Schwarz, where it is scaled."""
+        most = self.l0 if self.l0 == self.groups else math.isqrt(self.l0 * self.groups) + 1
+        return most * self.linf
 
     @property
     def l2(self) -> float:
-        return math.sqrt(self.l0) * self.linf
+        return math.sqrt(self.groups) * self.linf
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import (
+    SCALE,
     Centred,
     CountRows,
     CountUnits,
@@ -25,6 +26,7 @@ from dpsql.aggregates.measure import (
     CountValues,
     OneOf,
     OverDistinct,
+    Scaled,
     SumValues,
     UnitsBeyond,
     read_by,
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 
 GROUP_RANK = "_rank"
 VALUE_RANK = "_value_rank"
+REACHED = "_reached"
+"""In how many groups a unit is."""
 
 
 def release_sql(release: Release) -> Query:
@@ -101,7 +105,8 @@ class Writer:
             seen = [*release.key_names, *values]
             return self.by_keys(totals, with_columns(rows, seen, list(cases_of_rows(measures))))
         first = self.is_first(GROUP_RANK, release.groups)
-        if release.ranked_by_row:
+        scaled = next((part for _, part in measures if isinstance(part, Scaled)), None)
+        if release.ranked_by_row and scaled is None:
             below = [*fields([UNIT]), *self.shown_keys, *fields(values)]
             rows = select(below, select([*below, self.group_rank("dense_rank")], rows), first)
         partials = [partial for name, part in measures for partial in part.partial(name, columns.get(name, name))]
@@ -109,9 +114,12 @@ class Writer:
         by_unit: Query = select([*fields([UNIT]), *self.shown_keys, *partials], rows, group_by=grouping)
         seen = [UNIT, *release.key_names, *(partial.name for partial in partials)]
         by_unit = with_columns(by_unit, seen, list(values_of_bundles(measures)))
+        if scaled is not None:
+            by_unit = with_columns(by_unit, seen, [Named(Over(count(), (Field(UNIT),)), REACHED)])
+            by_unit = with_columns(by_unit, seen, [Named(scaled.scale(Field(REACHED, kind=Integer())), SCALE)])
         kept = [Named(part.bounded(name, release.rows), name) for name, part in measures]
         totals = [Named(saturated(total(Field(name))), name) for name, _ in measures]
-        if not release.ranked or release.ranked_by_row:
+        if not release.ranked or release.ranked_by_row or scaled is not None:
             return self.by_keys(totals, select([*self.shown_keys, *kept], by_unit))
         bounded = select([*self.shown_keys, *kept, self.group_rank("row_number")], by_unit)
         return self.by_keys(totals, bounded, first)
@@ -282,6 +290,8 @@ def row_total(column: str, measure: ByUnit) -> Term:
             # A row counts for its first case alone, whatever an engine makes of the conditions.
             own = when(test("=", Field(measure.case_of_row), integer(measure.case)), Field(column))
             return count(own) if isinstance(inner, CountValues) else inner.sum_centred(own)
+        case Scaled():
+            raise AssertionError("one row is in one group, and counts in full")
         case UnitsBeyond(SumValues()):
             return total(measure.outside(Field(column, kind=Integer()), 1))
         case UnitsBeyond():

@@ -87,6 +87,8 @@ class AdditiveMechanism(ABC):
 
     falloff: ClassVar[int]
     """The variance of a measure is inverse to this power of its part of the allowance."""
+    by_l2: ClassVar[bool] = False
+    """Whether it is enough that one unit moves everything together by no more than a bound in L2."""
     boxed: ClassVar[bool] = False
     """Whether noise is drawn for all measures of a box together, so that they share one part of the allowance."""
 

@@ -91,6 +91,7 @@ class GaussianMechanism(AdditiveMechanism):
     """Squared mus add up, so the measures of a query share one mu. docs/proofs/calibration.md."""
 
     falloff = 1
+    by_l2 = True
 
     def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Dose], Event]:
         if isinstance(allowance.filter, Basic):

@@ -69,7 +69,7 @@ def allocated(planned: Planned, columns: Sequence[Wanted], kind: AdditiveMechani
     # One unit's effect on all groups is l0 linf in L1, for Laplace noise, and sqrt(l0) linf in L2, for Gaussian.
     falloff = kind.falloff
     moved = {
-        (number, part.column): float(part.l0) ** falloff * float(part.linf) ** 2 * kind.width(box.dimension)
+        (number, part.column): float(part.groups) ** falloff * float(part.linf) ** 2 * kind.width(box.dimension)
         for number, one in enumerate(planned.releases)
         if not is_beside(one)
         for part, box in zip(one.release.noised, boxes_of(one.release.noised), strict=True)

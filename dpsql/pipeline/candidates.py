@@ -105,6 +105,18 @@ def possible_noises(planned: Planned, filter_: Filter) -> list[str]:
     without_delta = [name for name in ADDITIVE if not MECHANISMS[name].needs_delta]
     if not measure_count(planned):
         return without_delta[:1]
+    if _is_scaled(planned):
+        if named in ADDITIVE and not ADDITIVE[named].by_l2:
+            raise ProgrammingError(
+                f'bounding="scale" bounds the squares of what a unit adds, which is not enough for {named} noise',
+                hint='name "gaussian", or leave bounding= out',
+            )
+        if not delta:
+            raise ProgrammingError(
+                'bounding="scale" needs Gaussian noise, which needs a delta, and this session has none',
+                hint="connect with delta=1e-6, or leave bounding= out",
+            )
+        return [name for name, kind in ADDITIVE.items() if kind.by_l2]
     if named not in ADDITIVE:
         fitting = list(ADDITIVE) if delta else without_delta
         return [name for name in fitting if not ADDITIVE[name].boxed or _are_boxes_worth_it(planned)]
@@ -119,6 +131,10 @@ def possible_noises(planned: Planned, filter_: Filter) -> list[str]:
             hint=f"connect with delta=1e-6, or use {without_delta[0].capitalize()}",
         )
     return [named]
+
+
+def _is_scaled(planned: Planned) -> bool:
+    return any(part.is_scaled for one in planned.releases for part in one.release.noised)
 
 
 def _drawn_apart(planned: Planned) -> str | None:
@@ -145,6 +161,8 @@ def noisy_columns(measures: Iterable[NoisyMeasure]) -> NoisyColumns:
 def candidate(mechanism: str, planned: Planned, budget: Budget, totals: Sequence[Fraction] | None = None) -> Candidate:
     """The query with this kind of noise; `totals` is what each release has of the budget, where that is settled."""
     kind = ADDITIVE[mechanism]
+    if not kind.by_l2 and _is_scaled(planned):
+        raise ValueError("what is bounded in L2 alone has Gaussian noise")
     delta = curve_delta(planned, budget.filter) if MECHANISMS[mechanism].needs_delta else Fraction(0)
     allowance = Allowance(measures_epsilon(planned), delta, budget.filter)
     columns = wanted(planned)
@@ -179,7 +197,7 @@ def candidate(mechanism: str, planned: Planned, budget: Budget, totals: Sequence
 
 def _shares(bounds: Sequence[Bounded], parts: Sequence[Fraction], kind: AdditiveMechanism) -> list[Share]:
     measures = zip(bounds, parts, places_of(bounds, kind), boxes_of(bounds), strict=True)
-    return [Share(bounded.l0, part, place, box) for bounded, part, place, box in measures]
+    return [Share(bounded.groups, part, place, box) for bounded, part, place, box in measures]
 
 
 def _scaled(

@@ -16,8 +16,8 @@ from dpsql.aggregates.cross_unit import matched
 from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.final import Answer, Context
 from dpsql.aggregates.from_middle import from_middle
-from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct
-from dpsql.aggregates.one_of import exclusive_values, linear_of_one, one_of
+from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct, Scaled
+from dpsql.aggregates.one_of import exclusive_values, linear_of_one, one_of, scaled, scaled_linear
 from dpsql.aggregates.readable import quantum_of, readable_answer, readable_measure, readable_statistic
 from dpsql.aggregates.release import Bounded, Drawn, Release, levels_of
 from dpsql.aggregates.statistic import Matched, Statistic
@@ -35,7 +35,7 @@ from dpsql.relation.units import different_units, one_row_per_unit, scans_of
 from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS, drawing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from sqlglot import exp
 
@@ -74,7 +74,7 @@ def infer_sensitivity(tracked: Tracked, public: PublicEnvironment) -> Measured:
 
 def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     if release.aggregate.is_beside:
-        request = replace(request, propose=None, min_units=None)
+        request = replace(request, propose=None, min_units=None, scaled=False)
     if release.across is not None:
         return _matched(release, release.across, request)
     if release.aggregate.reports is not None:
@@ -107,11 +107,21 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     groups, rows = release.contribution(request)
     units_counted = False
     exclusive: Mapping[Expression, Place] = {}
+    all_groups: int | None = None
 
     def linear_of(measure: Measure) -> Linear:
+        if all_groups is not None and not isinstance(measure, OverDistinct):
+            return scaled_linear(plain_linear(measure, scaled_column), columns)
         if (part := one_of(by_rows(measure), exclusive, rows, one_row_per_unit=is_single)) is not None:
             return linear_of_one(part, column_of(part))
-        return from_middle(measure, rows, column_of) if units_counted else Linear(((column_of(measure), Fraction(1)),))
+        return plain_linear(measure, column_of)
+
+    def plain_linear(measure: Measure, named: Callable[[Measure], str]) -> Linear:
+        return from_middle(measure, rows, named) if units_counted else Linear(((named(measure), Fraction(1)),))
+
+    def scaled_column(measure: Measure) -> str:
+        assert all_groups is not None
+        return column_of(scaled(by_rows(measure), groups, all_groups, rows))
 
     def answered(counted: frozenset[Measure]) -> tuple[Answer, ...]:
         columns.clear()
@@ -147,14 +157,39 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
             hint="ask for the totals in a query of their own, without ROLLUP",
         )
     selecting = release.domain is None or request.min_units is not None
+    all_groups = _all_groups(release, request, groups)
     units_counted = selecting or CountUnits() in columns
-    if request.propose is None:
+    if request.propose is None and all_groups is None:
         exclusive = exclusive_values(columns, units_counted=units_counted)
     answers = answered(frozenset(measure for measure in columns if is_count(measure)))
     partition_selection = column_of(CountUnits()) if selecting else None
     for answer, call in zip(answers, release.aggregate.calls, strict=True):
         check_proposal(answer, columns, rows, call)
     return _release(release, request, groups, rows, columns, statistics, answers, partition_selection)
+
+
+def _all_groups(release: TrackedRelease, request: QueryRequest, groups: int) -> int | None:
+    """How many public groups there are, if what units in too many of them add is scaled. docs/proofs/l2_clipping.md."""
+    aggregate = release.aggregate
+    if not request.scaled or not aggregate.grouped or release.one_row_per_unit:
+        return None
+    reasons = {
+        "the groups are not public": release.domain is None,
+        "totals add up what one unit has in several groups": bool(aggregate.totals),
+        "groups are shown by their number of units": request.min_units is not None,
+        "a clip is tested by the number of units beyond it": request.propose is not None,
+        "what bounding leaves out is asked for": request.diagnose,
+        "the number of groups is found by the question": counts_sought(release.scans, request)[1],
+        "reports are counted": aggregate.reports is not None,
+    }
+    for reason in (reason for reason, holds in reasons.items() if holds):
+        raise Unsupported(
+            f'bounding="scale" cannot be asked for here: {reason}',
+            at=aggregate.calls[0].at if aggregate.calls else None,
+            hint="leave bounding= out: some of a unit's groups count then",
+        )
+    assert release.domain is not None
+    return release.domain.size if release.domain.size > groups else None
 
 
 def _is_bounded(call: AggregateCall, known: Known) -> bool:
@@ -173,7 +208,10 @@ def _release(
     answers: tuple[Answer, ...],
     partition_selection: str | None,
 ) -> Release:
-    measures = tuple(Bounded(column, measure, groups, measure.linf(rows)) for measure, column in columns.items())
+    measures = tuple(
+        Bounded(column, measure, measure.all_groups if isinstance(measure, Scaled) else groups, measure.linf(rows))
+        for measure, column in columns.items()
+    )
     return Release(
         aggregate=release.aggregate,
         units=tuple(dict.fromkeys(str(scan.unit) for scan in release.scans)),

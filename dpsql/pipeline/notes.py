@@ -58,9 +58,14 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
         if most > release.rows:
             yield _at_most(release.rows, "row", where)
         if release.ranked and most > release.groups:
-            yield _at_most(release.groups, "group")
+            scaled = any(part.is_scaled for part in release.measures)
+            yield _scaled(release.groups) if scaled else _at_most(release.groups, "group")
     if calibrated.threshold is not None:
         yield f"groups of fewer than about {calibrated.threshold:,} units are not shown"
+
+
+def _scaled(groups: int) -> str:
+    return f"of units in n > {groups:,} groups, each group counts for a part of sqrt({groups:,} / n)"
 
 
 def _at_most(number: int, what: str, where: str = "") -> str:

@@ -48,6 +48,8 @@ class QueryRequest:
     max_rows_per_group: int | Auto | None = None
     bounds: Auto | None = None
     """Whether clips of all that is summed are found, within the declared bounds."""
+    scaled: bool = False
+    """Whether all groups of a unit that is in too many count for a part, instead of some of them in full."""
     fresh: bool = False
     accuracy: Accuracy | None = None
     """Where it is named, epsilon is found from it."""
@@ -276,6 +278,15 @@ def auto_named(value: object) -> Auto:
     raise ProgrammingError(
         f'bounds= is "auto": the query finds where to clip what it sums, and not {value!r}',
         hint="to name bounds, write SUM(x, contribution_bounds_per_row => (0, 500))",
+    )
+
+
+def is_scaling(value: object) -> bool:
+    if value in ("sample", "scale"):
+        return value == "scale"
+    raise ProgrammingError(
+        f"bounding= says what becomes of a unit that is in too many groups, and {value!r} says nothing about it",
+        hint='write bounding="sample": some of its groups count; or bounding="scale": all of them do, for a part',
     )
 
 

@@ -117,6 +117,20 @@ def test_names_are_those_of_the_catalogue(url: str) -> None:
     assert round(rows(url, 'SELECT COUNT(*) FROM "odd names"', tables)[0][0]) == 0
 
 
+def test_groups_are_scaled_as_the_definition_says(url: str, execute: Callable[[str], Any]) -> None:
+    """bounding="scale", max_groups=1: people in n kinds of visits count for 1/sqrt(n) in each of them."""
+    kind = "CASE WHEN points < 4 THEN 'low' WHEN points < 8 THEN 'middle' ELSE 'high' END"
+    with connect(url, delta=1e-6) as connection:
+        asked = f"SELECT {kind} AS kind, COUNT(*) AS n FROM visits WHERE person <> 7 GROUP BY kind"
+        found = dict(connection.execute(asked, bounding="scale", max_groups=1).fetchall())
+    defined = f"""
+        SELECT kind, SUM(n / SQRT(kinds)) FROM (
+            SELECT {kind} AS kind, COUNT(*) AS n, COUNT(*) OVER (PARTITION BY person) AS kinds
+            FROM visits WHERE person <> 7 GROUP BY person, 1) AS of_person GROUP BY kind"""
+    assert found == {name: pytest.approx(float(n), abs=1) for name, n in execute(defined).fetchall()}
+    assert len(found) == 3
+
+
 @pytest.mark.parametrize(
     ("table", "columns", "says"),
     [
