@@ -38,7 +38,7 @@ PLACES = (0.25, 0.75)
 """Where typical means and spreads lie in what there is room for."""
 ROWS = 1e6
 """Of which typical data are: so many that those of a sample are as those of all."""
-WIDEST = 1e70
+WIDEST = 1e30
 DEVIATIONS = 2
 """A spread this many standard deviations of its noise away from none is more than noise."""
 
@@ -267,7 +267,7 @@ def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
 def _typical(half: float) -> list[tuple[float, float]]:
     """Means from the middle of a range, and means of squares, over data of all kinds that it has room for.
 
-    None over a range that is a point, or so wide or narrow that its fourth power is no number.
+    None over a range that is a point, or so wide or narrow that its powers are no numbers.
     """
     if not 1 / WIDEST < half < WIDEST:
         return []
