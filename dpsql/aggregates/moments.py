@@ -68,11 +68,13 @@ def variance(asked: AggregateCall, context: Context, *, sample: bool, root: bool
 
 
 def covariance(asked: AggregateCall, context: Context, *, sample: bool) -> Answer:
+    y, x = asked.arguments
+    if y == x:
+        return variance(replace(asked, arguments=(x,)), context, sample=sample, root=False)
     pairs = _pair_sums(asked, context)
     divided = _do("/", pairs.together.sql, _divisor(pairs.number, sample))
     smooth = pairs.smooth(pairs.sums, partial(_covariance_of, sample=sample))
-    weighed = pairs.together.measures if pairs.y.total == pairs.x.total else frozenset[str]()
-    return Answer(Formula(when(_enough(pairs.number, sample), divided), pairs.sums, weighed, smooth), Double())
+    return Answer(Formula(when(_enough(pairs.number, sample), divided), pairs.sums, smooth=smooth), Double())
 
 
 def correlation(asked: AggregateCall, context: Context, *, squared: bool) -> Answer:
