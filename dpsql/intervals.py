@@ -236,7 +236,7 @@ def _edge(beyond: Callable[[float], float], inside: float, step: float) -> float
     low, under, high = 0.0, beyond(inside), step
     while abs(high - low) > CLOSE * abs(high):
         # Nearly straight, so that the chord meets it nearby; a hundredth further, both ends close in.
-        chord = low + (high - low) * min(max(-under / (over - under) + 0.01, 0.01), 0.99)
+        chord = low + (high - low) * min(max(-under / (over - under) + 0.01, 0.1), 0.9)
         found = beyond(inside + chord)
         low, under, high, over = (chord, found, high, over) if found <= 0 else (low, under, chord, found)
     return inside + high

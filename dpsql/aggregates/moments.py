@@ -38,7 +38,7 @@ PLACES = (0.25, 0.75)
 """Where typical means and spreads lie in what there is room for."""
 ROWS = 1e6
 """Of which typical data are: so many that those of a sample are as those of all."""
-WIDEST = 1e70
+WIDEST = 1e30
 DEVIATIONS = 2
 """A spread this many standard deviations of its noise away from none is more than noise."""
 
@@ -68,11 +68,13 @@ def variance(asked: AggregateCall, context: Context, *, sample: bool, root: bool
 
 
 def covariance(asked: AggregateCall, context: Context, *, sample: bool) -> Answer:
+    y, x = asked.arguments
+    if y == x:
+        return variance(replace(asked, arguments=(x,)), context, sample=sample, root=False)
     pairs = _pair_sums(asked, context)
     divided = _do("/", pairs.together.sql, _divisor(pairs.number, sample))
     smooth = pairs.smooth(pairs.sums, partial(_covariance_of, sample=sample))
-    weighed = pairs.together.measures if pairs.y.total == pairs.x.total else frozenset[str]()
-    return Answer(Formula(when(_enough(pairs.number, sample), divided), pairs.sums, weighed, smooth), Double())
+    return Answer(Formula(when(_enough(pairs.number, sample), divided), pairs.sums, smooth=smooth), Double())
 
 
 def correlation(asked: AggregateCall, context: Context, *, squared: bool) -> Answer:
@@ -267,7 +269,7 @@ def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
 def _typical(half: float) -> list[tuple[float, float]]:
     """Means from the middle of a range, and means of squares, over data of all kinds that it has room for.
 
-    None over a range that is a point, or so wide or narrow that its fourth power is no number.
+    None over a range that is a point, or so wide or narrow that its powers are no numbers.
     """
     if not 1 / WIDEST < half < WIDEST:
         return []

@@ -244,14 +244,15 @@ def _parts(formula: Formula) -> list[dict[str, float]]:
     smooth = formula.smooth
     if smooth is None or not smooth.typical:
         return [_squared(part) for part in formula.parts]
-    return [_squared_tangent(smooth, values) for values in smooth.typical]
+    steps = [STEP * max(map(abs, values)) for values in zip(*smooth.typical, strict=True)]
+    return [_squared_tangent(smooth, values, steps) for values in smooth.typical]
 
 
-def _squared_tangent(smooth: Smooth, values: Sequence[float]) -> dict[str, float]:
+def _squared_tangent(smooth: Smooth, values: Sequence[float], steps: Sequence[float]) -> dict[str, float]:
     found: dict[str, float] = {}
     no_noise = [0.0] * len(values)
-    for number, part in enumerate(smooth.parts):
-        slope = smooth.slope(values, no_noise, number, STEP * max(abs(other[number]) for other in smooth.typical))
+    for number, (part, step) in enumerate(zip(smooth.parts, steps, strict=True)):
+        slope = smooth.slope(values, no_noise, number, step)
         for name, weight in part.weights:
             found[name] = found.get(name, 0.0) + slope * float(weight)
     return {name: weight**2 for name, weight in found.items()}
