@@ -147,8 +147,10 @@ def union(choices: Sequence[Properties], type: ColumnType) -> Properties:  # noq
 def converted(properties: Properties, type: ColumnType) -> Properties:  # noqa: A002
     """The same value as the other type in which it is compared or chosen: a date as its midnight."""
     if isinstance(type, Double) and properties.is_number and properties.values is None:
-        low_double, high_double = double_range(properties)
-        return replace(properties, type=type, low=low_double, high=high_double)
+        ends = double_range(properties)
+        if properties.type == type and ends == (properties.low, properties.high):
+            return properties
+        return replace(properties, type=type, low=ends[0], high=ends[1])
     if (
         isinstance(type, DecimalType)
         and isinstance(properties.type, DecimalType)
