@@ -37,7 +37,7 @@ def _around_rank(writer: Writer, drawn: Drawn, statistic: Quantile) -> Query:
     points, counts, below, rows = drawn.profile
     return AroundRank(
         values=writer.values(statistic.argument, distinct=False),
-        keys=tuple(release.key_names),
+        keys=tuple(writer.key_names),
         value=VALUE,
         kind=kind,
         fraction=statistic.fraction,
