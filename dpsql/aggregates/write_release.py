@@ -118,6 +118,12 @@ class Writer:
         )
 
     @property
+    def number_type(self) -> Short:
+        """As short as can be: a unit, a hash and a number of 8 bits are the 16 bytes that DuckDB sorts fastest."""
+        assert self.release.domain is not None
+        return Short(8 if self.release.domain.size < 2**7 else 16)
+
+    @property
     def key_names(self) -> list[str]:
         """The columns by which rows are grouped."""
         return [GROUP] if self.numbered else self.release.key_names
@@ -125,7 +131,7 @@ class Writer:
     @property
     def keys(self) -> list[Field]:
         if self.numbered:
-            return [Field(GROUP, kind=Short(16))]
+            return [Field(GROUP, kind=self.number_type)]
         return [Field(name, kind=kind) for name, kind in self.release.keys]
 
     @property
@@ -311,7 +317,7 @@ class Writer:
         assert self.release.domain is not None
         names = self.release.key_names
         place = Over(Fold("row_number"), (integer(1),), tuple(Ordered(Field(name)) for name in names))
-        number = Named(cast(place, Short(16)), GROUP)
+        number = Named(cast(place, self.number_type), GROUP)
         return select([*fields(names), number], domain_sql(self.release.domain, names))
 
     def joined(self, first: Source, alias: str, others: list[Query]) -> Query:
