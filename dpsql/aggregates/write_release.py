@@ -257,13 +257,17 @@ class Writer:
 
     # -- values themselves --------------------------------------------------------------------------------------------
 
-    def values(self, argument: Expression, *, distinct: bool) -> Query:
-        """_unit, the keys and a value, or NULL, for each row that counts: each unit's first `rows`, in its groups."""
+    def values(self, argument: Expression, *, distinct: bool, stored: bool = False) -> Query:
+        """_unit, the keys and a value, or NULL, for each row that counts: each unit's first `rows`, in its groups.
+
+        `stored`: whether it is clamped later, and taken here as it is stored if nothing else reads it.
+        """
         release, value = self.release, Field(VALUE, kind=argument.type)
         written = (emit_value if distinct else emit)(argument, release.knowledge.properties)
-        if not self.is_finite(argument):
+        unclamped = names_read(argument) - names_read(*release.aggregate.keys) if stored else set()
+        if (unclamped and isinstance(argument.type, Double)) or not self.is_finite(argument):
             written = finite(written)
-        rows = self.rows([Named(written, VALUE)], [argument])
+        rows = self.rows([Named(written, VALUE)], [argument], unclamped)
         if release.one_row_per_unit:
             return rows
         kept = [*fields([UNIT]), *self.shown_keys, *fields([VALUE])]

@@ -9,10 +9,12 @@ from dpsql.engine_sql.build import WIDE, apply, cast, clamp, double, finite_clam
 from dpsql.engine_sql.tree import Constant, Field, TryCast
 from dpsql.expressions.decimals import SHORT
 from dpsql.expressions.ranges import power_above
+from dpsql.expressions.tree import Column
 from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Term
+    from dpsql.expressions.tree import Expression, Known
     from dpsql.schema.types import ColumnType
 
 ROW_BITS = 34
@@ -53,6 +55,19 @@ def in_fixed_point(value: Term, kind: ColumnType, quantum: Fraction, low: int, h
             # x >> b rounds down; half a quantum more makes it round to the nearest.
             raised = apply("+", wide(clamped), integer(step // 2), kind=WIDE)
             return in_64_bits(apply(">>", raised, integer(step.bit_length() - 1), kind=WIDE))
+
+
+def clamps_column(argument: Expression, known: Known, quantum: Fraction, low: int, high: int) -> bool:
+    """Whether this is a column of numbers that [low, high] quanta clamp at least as much as its scan does."""
+    if not isinstance(argument, Column) or not isinstance(argument.type, Integer | Double | Decimal):
+        return False
+    declared = known[argument.name]
+    least, most = (end if isinstance(end, int | Fraction) else None for end in (declared.low, declared.high))
+    return (
+        declared.values is None
+        and (least is None or (low + 1) * quantum > least)
+        and (most is None or (high - 1) * quantum < most)
+    )
 
 
 def _product(value: Term, kind: Decimal, digits: int, factor: Constant) -> Term:
