@@ -10,6 +10,7 @@ from dpsql.engine_sql.tree import Derived, Field, Joined, Named, Select, SetOper
 from dpsql.expressions.emit import as_value, emit
 from dpsql.expressions.tree import names_read
 from dpsql.relation import write_tests, write_within
+from dpsql.relation.implied_units import without_units
 from dpsql.relation.knowledge import knowledge_of, values_of
 from dpsql.relation.relation import (
     CrossUnitJoin,
@@ -97,7 +98,7 @@ def _join(join: Join, names: list[str]) -> Query:
     if join.kind == "INNER" and join.condition is not None:
         tested, conditions = with_stored_tests(join, join.condition)
         assert isinstance(tested, Join)
-        join = tested
+        join = _with_one_owner(tested)
     wanted = {*names, *names_read(*conditions)}
     left = Derived(relation_sql(join.left, wanted & set(left_known)), "_lefts")
     right = Derived(relation_sql(join.right, wanted & set(right_known)), "_rights")
@@ -106,6 +107,14 @@ def _join(join: Join, names: list[str]) -> Query:
     meets += [emit(part, {**left_known, **right_known}) for part in conditions]
     unit = [Named(_joined_unit(join), UNIT)] if is_tracked(join) else []
     return Select((*unit, *fields(names)), Joined(join.kind, left, right, all_of(meets)))
+
+
+def _with_one_owner(join: Join) -> Join:
+    """The same rows, where the condition says that both sides are of one unit: one side knows it."""
+    if (right := without_units(join.right, join.left, join.condition)) is not None:
+        return replace(join, right=right)
+    left = without_units(join.left, join.right, join.condition)
+    return join if left is None else replace(join, left=left)
 
 
 def _joined_unit(join: Join) -> Term:

@@ -82,7 +82,7 @@ SPELLED: dict[str, Callable[..., str]] = {
     "from epoch days": lambda days: f"({moments.EPOCH} + CAST({days} AS INTEGER))",
     "dayname": lambda moment: by_code_points(f"to_char({moments.timestamp(moment)}, 'FMDay')"),
     "monthname": lambda moment: by_code_points(f"to_char({moments.timestamp(moment)}, 'FMMonth')"),
-    "one in 64": lambda hashed: f"(({hashed} & 63) = 0)",
+    "one in 32": lambda hashed: f"(({hashed} & 31) = 0)",
     "position": lambda value, *choices: f"CAST(array_position(ARRAY[{', '.join(choices)}], {value}) - 1 AS BIGINT)",
 }
 REPEATED: dict[str, Callable[..., str]] = {

@@ -104,7 +104,7 @@ SPELLED: dict[str, Callable[..., str]] = {
     "keyed hash": lambda salt, *parts: (
         f"xxhash64('{salt}', {', '.join(parts)}, {', '.join(f'({part}) IS NULL' for part in parts)})"
     ),
-    "one in 64": lambda hashed: f"(({hashed} & 63) = 0)",
+    "one in 32": lambda hashed: f"(({hashed} & 31) = 0)",
     "position": lambda value, *choices: f"(nullif(array_position(array({', '.join(choices)}), {value}), 0) - 1)",
 }
 REPEATED: dict[str, Callable[..., str]] = {
