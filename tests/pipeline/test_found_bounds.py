@@ -202,7 +202,7 @@ def test_a_count_of_rows_is_not_one_of_people(raw: duckdb.DuckDBPyConnection, wh
     sql = f"SELECT {what} FROM orders GROUP BY {keys} ORDER BY ALL"
     with connected(raw) as conn:
         got = conn.execute(sql, epsilon=1e7).fetchall()
-    np.testing.assert_allclose(got, raw.execute(sql).fetchall(), atol=0.6, rtol=1e-4)
+    np.testing.assert_allclose(got, raw.execute(sql).fetchall(), atol=2.5, rtol=1e-4)
 
 
 def drawn_event(release: CalibratedRelease) -> Event:
