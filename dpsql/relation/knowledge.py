@@ -81,7 +81,7 @@ def _scanned(scan: Scan) -> Knowledge:
 def _properties(relation: Relation) -> Known:
     match relation:
         case Project():
-            return {name: replace(value.properties, parts=value.parts) for name, value in values_of(relation).items()}
+            return {name: _computed(value) for name, value in values_of(relation).items()}
         case Filter(source):
             return knowledge_of(source).properties
         case PerUnit(source, keys):
@@ -91,6 +91,12 @@ def _properties(relation: Relation) -> Known:
             return _either(knowledge_of(left).properties, knowledge_of(right).properties)
         case _:
             return _combined(relation, lambda below: knowledge_of(below).properties)
+
+
+def _computed(value: Written) -> Properties:
+    """What is known of a column that is computed so; one that is passed on is known already."""
+    known = value.properties
+    return known if known.parts == value.parts else replace(known, parts=value.parts)
 
 
 def surviving(relation: Relation, known_of: Below) -> Known:
