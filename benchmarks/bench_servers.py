@@ -128,7 +128,7 @@ def is_met(server: str, parquet: Path) -> bool:
         options: dict[str, Any] = {"schema": SCHEMA, "epsilon": 1e9, "delta": 1e-6, "ledger": ":memory:"}
         with dpsql.connect(source, query_epsilon=1, **options) as connection:
             for name, (question, plain, key, summed) in QUESTIONS.items():
-                contenders = [
+                contenders: list[Callable[[], object]] = [
                     partial(plainly, plain or question),
                     partial(plainly, floor(key, summed)),
                     partial(connection.execute, question, fresh=True),

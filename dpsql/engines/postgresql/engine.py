@@ -54,6 +54,9 @@ SETTINGS = {
     "client_encoding": "UTF8",
     "row_security": "on",
     "jit": "off",
+    # People's rows are sorted by several processes. But a hash table that these share may outgrow what a container has.
+    "parallel_tuple_cost": "0.01",
+    "enable_parallel_hash": "off",
 }
 WORKING_MEMORY = 64 * 1024
 """Kilobytes for each sort and hash of a query, where the server gives less: people are told apart by hashing them."""
