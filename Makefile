@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup engines demo test test-engines certify test-long check format bench bench-peers schemas reference docs screenshots plots clean
+.PHONY: help setup engines demo test test-engines certify test-long check format bench bench-engines bench-peers schemas reference docs screenshots plots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -65,17 +65,20 @@ format: setup  ## sort imports and format the code
 BENCH = mkdir -p build/bench; echo "== $(1)"; \
 	{ $(BIN)/python -W ignore $(1) || touch build/bench/.failed; } | tee build/bench/$$(basename $(1) .py).txt
 
-bench: setup  ## run every benchmark and write benchmarks/RESULTS.md; fails if one of them missed its goal
-	@rm -f build/bench/.failed
-	@for file in benchmarks/bench_*.py; do $(call BENCH,$$file); done
-	@$(BIN)/python benchmarks/write_results.py
-	@! rm build/bench/.failed 2>/dev/null || { echo "a goal was missed: see MISSED above"; exit 1; }
+# Runs some benchmarks, whatever the first of them give, and fails in the end if one of them did.
+MEASURE = rm -f build/bench/.failed; for file in $(1); do $(call BENCH,$$file); done; \
+	$(BIN)/python benchmarks/write_results.py; \
+	! rm build/bench/.failed 2>/dev/null || { echo "a goal was missed, or a benchmark failed: see above"; exit 1; }
+ON_SERVERS := benchmarks/bench_servers.py benchmarks/bench_cluster.py
+
+bench: setup  ## run the benchmarks on DuckDB and write benchmarks/RESULTS.md; fails if one of them missed its goal
+	@$(call MEASURE,$(filter-out $(ON_SERVERS),$(wildcard benchmarks/bench_*.py)))
+
+bench-engines: engines  ## the benchmarks on PostgreSQL and Spark
+	@$(call MEASURE,$(ON_SERVERS))
 
 bench-peers: setup  ## the same question to SmartNoise SQL, Qrlew, PipelineDP and OpenDP, each installed under build/peers
-	@rm -f build/bench/.failed
-	@$(call BENCH,benchmarks/compare_peers.py)
-	@$(BIN)/python benchmarks/write_results.py
-	@! rm build/bench/.failed 2>/dev/null || { echo "a goal was missed: see MISSED above"; exit 1; }
+	@$(call MEASURE,benchmarks/compare_peers.py)
 
 schemas: setup  ## rewrite the JSON Schema that editors use
 	@$(BIN)/python -m dpsql.schema.export schemas/dpsql.schema.json
@@ -93,10 +96,11 @@ screenshots: setup  ## take the pictures in docs/images again; installs Chromium
 	@command -v chromium >/dev/null || apt-get install -y -qq chromium
 	@$(BIN)/python docs/screenshots.py
 
-plots: setup  ## measure the mechanisms and draw the plots of the documentation
+plots: setup  ## measure mechanisms and scale, and draw the plots of the documentation: a quarter of an hour
 	@$(BIN)/python benchmarks/plot_mechanisms.py
 	@$(BIN)/python benchmarks/plot_local.py
 	@$(BIN)/python benchmarks/plot_choosing.py
+	@$(BIN)/python benchmarks/plot_scale.py
 
 clean:  ## remove everything that can be made again
 	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

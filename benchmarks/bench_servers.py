@@ -2,8 +2,9 @@
 
     python benchmarks/bench_servers.py [postgresql] [spark]
 
-Both servers are our own, on this machine. Contenders take turns, and of each the best time counts. Ends with code 1
-when a ratio is above the goal of its server.
+Both servers are our own, on this machine. Contenders take turns, and of each the best time counts. Between the two
+stands the floor: what the same server takes to sum up each person's rows, by group where there are groups, and no more.
+No bound on what one person adds can do with less. Ends with code 1 when a ratio is above the goal of its server.
 """
 
 from __future__ import annotations
@@ -53,18 +54,31 @@ SCHEMA: dict[str, Any] = {
 }
 MONTH, MEDIAN = "EXTRACT(month FROM day)", "PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY amount)"
 QUESTIONS = {
-    "count": ("SELECT COUNT(*) FROM orders",) * 2,
-    "count by region": ("SELECT region, COUNT(*) FROM orders GROUP BY region",) * 2,
-    "sum of doubles": ("SELECT SUM(amount) FROM orders",) * 2,
-    "count, sum, average by region": ("SELECT region, COUNT(*), SUM(amount), AVG(amount) FROM orders GROUP BY region",)
-    * 2,
-    "sum of an expression by month": (f"SELECT {MONTH}, SUM(amount * (1 - discount)) FROM orders GROUP BY {MONTH}",)
-    * 2,
-    "count by product, not public": ("SELECT product, COUNT(*) FROM orders GROUP BY product",) * 2,
-    "people": ("SELECT COUNT(DISTINCT customer_id) FROM orders",) * 2,
-    "median": ("SELECT MEDIAN(amount) FROM orders", f"SELECT {MEDIAN} FROM orders"),
+    "count": ("SELECT COUNT(*) FROM orders", None, "", "COUNT(*)"),
+    "count by region": ("SELECT region, COUNT(*) FROM orders GROUP BY region", None, "region", "COUNT(*)"),
+    "sum of doubles": ("SELECT SUM(amount) FROM orders", None, "", "SUM(amount)"),
+    "count, sum, average by region": (
+        "SELECT region, COUNT(*), SUM(amount), AVG(amount) FROM orders GROUP BY region",
+        None,
+        "region",
+        "SUM(amount) + COUNT(*)",
+    ),
+    "sum of an expression by month": (
+        f"SELECT {MONTH}, SUM(amount * (1 - discount)) FROM orders GROUP BY {MONTH}",
+        None,
+        MONTH,
+        "SUM(amount * (1 - discount))",
+    ),
+    "count by product, not public": (
+        "SELECT product, COUNT(*) FROM orders GROUP BY product",
+        None,
+        "product",
+        "COUNT(*)",
+    ),
+    "people": ("SELECT COUNT(DISTINCT customer_id) FROM orders", None, "", "1"),
+    "median": ("SELECT MEDIAN(amount) FROM orders", f"SELECT {MEDIAN} FROM orders", "", "SUM(amount)"),
 }
-"""A question, and what a server is asked plainly."""
+"""A question, its plain words if they are others, its key, and what of a person's rows is summed."""
 
 
 @contextmanager
@@ -89,6 +103,14 @@ def spark(parquet: Path) -> Iterator[tuple[object, Callable[[str], object]]]:
         yield session, lambda sql: session.sql(sql).collect()
 
 
+def floor(key: str, summed: str) -> str:
+    """Each person's rows are summed up, and then all people."""
+    keys = f"customer_id, {key}" if key else "customer_id"
+    shown = f", {key} AS k" if key else ""
+    each = f"SELECT {summed} AS s{shown} FROM orders GROUP BY {keys}"
+    return f"SELECT SUM(s) FROM ({each}) AS each_person {'GROUP BY k' if key else ''}"
+
+
 def seconds(work: Callable[[], object]) -> float:
     started = perf_counter()
     work()
@@ -98,18 +120,24 @@ def seconds(work: Callable[[], object]) -> float:
 def is_met(server: str, parquet: Path) -> bool:
     opened = {"postgresql": postgresql, "spark": spark}[server]
     print(
-        f"{server}: {ROWS:,} rows of {UNITS:,} people, seconds (best of {REPETITIONS}); the goal is {GOALS[server]} x"
+        f"{server}: {ROWS:,} rows of {UNITS:,} people, seconds (best of {REPETITIONS}): plainly, the floor, privately; "
+        f"the goal is {GOALS[server]} x"
     )
     worst = 0.0
     with opened(parquet) as (source, plainly):
         options: dict[str, Any] = {"schema": SCHEMA, "epsilon": 1e9, "delta": 1e-6, "ledger": ":memory:"}
         with dpsql.connect(source, query_epsilon=1, **options) as connection:
-            for name, (question, plain) in QUESTIONS.items():
-                ask = partial(connection.execute, question, fresh=True)
-                pairs = [(seconds(partial(plainly, plain)), seconds(ask)) for _ in range(REPETITIONS)]
-                against, whole = (min(times) for times in zip(*pairs, strict=True))
+            for name, (question, plain, key, summed) in QUESTIONS.items():
+                contenders = [
+                    partial(plainly, plain or question),
+                    partial(plainly, floor(key, summed)),
+                    partial(connection.execute, question, fresh=True),
+                ]
+                rounds = [[seconds(work) for work in contenders] for _ in range(REPETITIONS)]
+                against, least, whole = (min(times) for times in zip(*rounds, strict=True))
                 worst = max(worst, whole / against)
-                print(f"{name:<34}{against:>8.2f}{whole:>8.2f}{whole / against:>8.1f} x", flush=True)
+                ratios = f"{least / against:>8.1f} x{whole / against:>8.1f} x"
+                print(f"{name:<34}{against:>8.2f}{least:>8.2f}{whole:>8.2f}{ratios}", flush=True)
     return worst <= GOALS[server]
 
 

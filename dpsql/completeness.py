@@ -18,7 +18,8 @@ from dpsql.resolve.rows import declared_rows
 
 if TYPE_CHECKING:
     from dpsql.engines.engine import Engine
-    from dpsql.schema.model import Schema, Table
+    from dpsql.schema.model import Schema
+    from dpsql.schema.table import Table
 
 
 def check_complete(engine: Engine, schema: Schema) -> None:

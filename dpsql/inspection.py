@@ -16,7 +16,8 @@ from dpsql.engine_sql.tree import Table as Source
 from dpsql.relation.relation import Scan
 from dpsql.relation.write_scan import ROWS, scan_sql
 from dpsql.resolve.rows import declared_rows
-from dpsql.schema.model import AUTO, Schema
+from dpsql.schema.declared import AUTO
+from dpsql.schema.model import Schema
 from dpsql.schema.types import Text
 from dpsql.source import did_you_mean
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Query, Term
     from dpsql.engines.engine import Engine
     from dpsql.relation.relation import ScanColumn
-    from dpsql.schema.model import Table
+    from dpsql.schema.table import Table
 
 MOST_SPELLINGS = 3
 KEPT_WHOLE = 0.99

@@ -19,19 +19,22 @@ from dpsql.mechanisms import spread
 from dpsql.mechanisms.noise import Noise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 NoisyColumns: TypeAlias = Mapping[str, tuple[Noise | spread.Combined, int]]
 """By measure its noise, and how many of the column's units one step of the noise is."""
+Noises: TypeAlias = tuple[Noise | spread.Combined, ...]
 
-GRID = 1.01
-"""Weights are rounded up by at most this factor, so that few different quantiles have to be computed."""
-HALVINGS = 40
-STRAIGHT = 0.1
+GRID = 100
+"""Variances are rounded up to such parts of the largest, so that few different quantiles have to be computed."""
+CLOSE = 1e-4
+"""The part of itself by which the distance to an end may be too long."""
+STRAIGHT = 0.25
 """A function that bends by more than this part of its error bar, over two standard deviations, has none."""
 MANY = 8
 """So many standard deviations of noise a count has at least, where something is divided by it."""
 FARTHEST = 2.0**60
+TINY = 1e-9
 
 
 def for_all(level: float, rows: int) -> float:
@@ -81,7 +84,9 @@ def _around(
     estimate: Linear | Ratio, measures: Mapping[str, int], noises: NoisyColumns, level: float
 ) -> tuple[float, float] | None:
     if isinstance(estimate, Linear):
-        return interval(estimate, _value(estimate, measures), measures, noises, level)
+        value, constant = _value(estimate, measures), float(estimate.constant)
+        answer = round(value - constant) + constant if estimate.is_whole else value
+        return interval(estimate, answer, measures, noises, level)
     below = _value(estimate.below, measures)
     # An average over fewer than no rows is NULL; a quotient that the analyst wrote is one unless it is by zero.
     answered = below > 0 or (below < 0 and estimate.low is None)
@@ -105,20 +110,17 @@ def _smooth(
         return None
     values = [_value(part, measures) for part in estimate.parts]
     stds = [_std(part, noises) for part in estimate.parts]
-    variances = [std**2 for std in stds]
     if values[0] < MANY * stds[0]:
         return None
     tangent, bend = Linear(()), 0.0
     try:
+        variances = [std**2 for std in stds]
         middle = estimate.value(values, variances)
         for number, (part, std) in enumerate(zip(estimate.parts, stds, strict=True)):
-            far, near = (
-                [estimate.value(_moved(values, number, side * step), variances) for side in (-1, 1)]
-                for step in (2 * std, std / 100)
-            )
             if std:
-                tangent = tangent.plus(part, Fraction((near[1] - near[0]) / (std / 50)))
-            bend += abs(far[0] + far[1] - 2 * middle) / 2
+                tangent = tangent.plus(part, Fraction(estimate.slope(values, variances, number, std / 100)))
+            far = (estimate.value(_moved(values, number, side * std), variances) for side in (-2, 2))
+            bend += abs(sum(far) - 2 * middle) / 2
     except (ArithmeticError, ValueError):
         return None
     width = _nearly_normal(tangent, noises, level)
@@ -167,23 +169,39 @@ def _parts(estimate: Linear | Ratio) -> set[str]:
 
 
 def _linear(linear: Linear, noises: NoisyColumns, level: float) -> float:
-    terms = [(abs(float(weight)) * noises[name][1], noises[name][0]) for name, weight in linear.weights]
-    largest = max((weight * noise.std for weight, noise in terms), default=0.0)
+    terms = [(float(weight) * noises[name][1], noises[name][0]) for name, weight in linear.weights]
+    width = _width(terms, level)
+    # Of whole numbers, what is within this much before rounding is within so many after it.
+    return math.floor(width + 0.5) if linear.is_whole else width + float(linear.rounding)
+
+
+def _width(terms: Sequence[tuple[float, Noise | spread.Combined]], level: float) -> float:
+    """Of a weighted sum of noises."""
+    noises = tuple(noise for _, noise in terms)
+    if len(noises) == 1:
+        return abs(terms[0][0]) * _width_of_one(noises, level)
+    stds = [abs(weight) * std for (weight, _), std in zip(terms, _stds(noises), strict=True)]
+    largest = max(stds, default=0.0)
     if not largest:
         return 0.0
-    if len(terms) == 1 and not isinstance(terms[0][1], spread.Combined):
-        return spread.half_width(terms, level)
-    scale = max(weight for weight, _ in terms)
-    return scale * _normalised(tuple((_up(weight / scale), noise) for weight, noise in terms), level)
-
-
-def _up(weight: float) -> float:
-    return GRID ** math.ceil(math.log(weight) / math.log(GRID)) if weight > 0 else 0.0
+    return largest * _normalised(noises, tuple(math.ceil(GRID * (std / largest) ** 2) for std in stds), level)
 
 
 @lru_cache(maxsize=4096)
-def _normalised(terms: tuple[tuple[float, Noise | spread.Combined], ...], level: float) -> float:
-    return spread.half_width(terms, level)
+def _width_of_one(noises: Noises, level: float) -> float:
+    return spread.half_width([(1.0, noise) for noise in noises], level)
+
+
+@lru_cache(maxsize=4096)
+def _stds(noises: Noises) -> list[float]:
+    return [noise.std for noise in noises]
+
+
+@lru_cache(maxsize=4096)
+def _normalised(noises: Noises, steps: tuple[int, ...], level: float) -> float:
+    """Where the largest variance is 1, and each one a number of steps of the grid."""
+    scaled = zip(steps, noises, _stds(noises), strict=True)
+    return spread.half_width([(math.sqrt(step / GRID) / std, noise) for step, noise, std in scaled if step], level)
 
 
 def _fieller(ratio: Ratio, measures: Mapping[str, int], noises: NoisyColumns, level: float) -> tuple[float, float]:
@@ -192,27 +210,33 @@ def _fieller(ratio: Ratio, measures: Mapping[str, int], noises: NoisyColumns, le
         # The divisor may be 0 or of the other sign: then no ratio is ruled out.
         return -math.inf, math.inf
 
-    def plausible(t: float) -> bool:
-        combined = ratio.above.plus(ratio.below, -Fraction(t))
-        return abs(above - t * below) <= _linear(combined, noises, level)
+    over, under = ({name: float(weight) for name, weight in side.weights} for side in (ratio.above, ratio.below))
+    parts = [(over.get(name, 0.0), under.get(name, 0.0), *noises[name]) for name in over | under]
+
+    def beyond(t: float) -> float:
+        """How much farther from 0 the difference is than chance allows."""
+        terms = [((up - t * down) * units, noise) for up, down, noise, units in parts]
+        return abs(above - t * below) - _width(terms, level)
 
     middle = above / below
-    step = max(abs(middle) / 1000, 1e-9)
-    return _edge(plausible, middle, -step), _edge(plausible, middle, step)
+    step = max(-beyond(middle) / abs(below), abs(middle) * TINY, TINY)
+    return _edge(beyond, middle, -step), _edge(beyond, middle, step)
 
 
 def _value(linear: Linear, measures: Mapping[str, int]) -> float:
     return float(linear.constant + sum(weight * measures[name] for name, weight in linear.weights))
 
 
-def _edge(plausible: Callable[[float], bool], inside: float, step: float) -> float:
-    """The end of the plausible values in one direction: outward in growing steps, then halving."""
-    while plausible(inside + step):
+def _edge(beyond: Callable[[float], float], inside: float, step: float) -> float:
+    """The end of the plausible values in one direction: outward in growing steps, then closing in on it."""
+    while (over := beyond(inside + step)) <= 0:
         step *= 2
         if abs(step) > FARTHEST:
             return math.copysign(math.inf, step)
-    low, high = 0.0, step
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if plausible(inside + middle) else (low, middle)
+    low, under, high = 0.0, beyond(inside), step
+    while abs(high - low) > CLOSE * abs(high):
+        # Nearly straight, so that the chord meets it nearby; a hundredth further, both ends close in.
+        chord = low + (high - low) * min(max(-under / (over - under) + 0.01, 0.1), 0.9)
+        found = beyond(inside + chord)
+        low, under, high, over = (chord, found, high, over) if found <= 0 else (low, under, chord, found)
     return inside + high

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from dpsql.schema.model import Column, Schema, Table
+    from dpsql.schema.column import Column
+    from dpsql.schema.model import Schema
+    from dpsql.schema.table import Table
 
 TABLES = ("table", "person", "counts", "columns")
 COLUMNS = ("column", "type", "declared")
@@ -96,7 +98,7 @@ def person_of(schema: Schema, name: str) -> str:
 
 def counts(table: Table) -> str:
     """How much of one person counts."""
-    from dpsql.schema.model import AUTO  # late: it loads pydantic, which `import dpsql` does not wait for
+    from dpsql.schema.declared import AUTO  # late: it loads pydantic, which `import dpsql` does not wait for
 
     if table.is_public:
         return "everything"

@@ -21,6 +21,8 @@ from typing import Any
 import duckdb
 import pytest
 import yaml
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
 
 import dpsql
 from dpsql.certify.corpus import CaseFile, case_files
@@ -271,6 +273,16 @@ def shop(shop_database: duckdb.DuckDBPyConnection, shop_schema: dict[str, Any]) 
     """A session with epsilon 10 and a delta on that shop."""
     with dpsql.connect(shop_database, schema=shop_schema, epsilon=10, delta=1e-6) as connection:
         yield connection
+
+
+@pytest.fixture(scope="module")
+def ipython() -> Iterator[InteractiveShell]:
+    """The shell of a notebook. It keeps no history, which a thread would write that nobody ends."""
+    shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
+    shell.colors = "nocolor"
+    yield shell
+    shell.restore_sys_module_state()
+    InteractiveShell.clear_instance()
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +30,6 @@ SCHEMA = {
     }
 }
 BY_TOWN = "SELECT town, COUNT(*) AS n FROM people GROUP BY town"
-
-
-@pytest.fixture(scope="module")
-def ipython() -> Iterator[InteractiveShell]:
-    shell = InteractiveShell.instance()
-    shell.colors = "nocolor"
-    # What was typed is kept in a database by a thread of its own, which no test needs.
-    shell.history_manager.enabled = False
-    yield shell
-    shell.history_manager.end_session()
-    InteractiveShell.clear_instance()
 
 
 @pytest.fixture(scope="module")

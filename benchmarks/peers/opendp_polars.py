@@ -1,4 +1,7 @@
-"""OpenDP with Polars: rows and groups of each person are bounded by truncations, the keys are public."""
+"""OpenDP with Polars: rows and groups of each person are bounded by truncations, the keys are public.
+
+The first groups of a person are kept: OpenDP 0.16 raises an error when it is to draw them with a single key.
+"""
 
 import sys
 from time import process_time
@@ -25,5 +28,7 @@ query = (
     .agg(dp.len(), pl.col("amount").fill_null(0.0).fill_nan(0.0).dp.sum((0.0, 500.0)))
     .with_keys(regions)
 )
-assert len(query.release().collect()) == 50
+answers = query.release().collect()
 print(process_time() - started)
+assert len(answers) == 50
+assert answers["len"].max() > 10_000

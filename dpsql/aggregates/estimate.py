@@ -26,19 +26,25 @@ class Linear:
     weights: tuple[tuple[str, Fraction], ...]
     """By the measure's column."""
     constant: Fraction = Fraction(0)
+    rounding: Fraction = Fraction(0)
+    """By how much the answer may differ from it, since parts of it were rounded."""
+    is_whole: bool = False
+    """Whether it was rounded to a whole number, with noise as without."""
 
     def plus(self, other: Linear, factor: Fraction = Fraction(1)) -> Linear:
         merged, added = dict(self.weights), other.times(factor)
         for name, weight in added.weights:
             merged[name] = merged[name] + weight if name in merged else weight
         kept = tuple((name, weight) for name, weight in merged.items() if weight)
-        return Linear(kept, self.constant + added.constant)
+        is_whole = self.is_whole and not added.weights
+        return Linear(kept, self.constant + added.constant, self.rounding + added.rounding, is_whole)
 
     def times(self, factor: Fraction) -> Linear:
         if factor == 1:
             return self
         weights = ((name, factor * weight) for name, weight in self.weights) if factor else ()
-        return Linear(tuple(weights), factor * self.constant)
+        is_whole = self.is_whole and factor == -1
+        return Linear(tuple(weights), factor * self.constant, abs(factor) * self.rounding, is_whole)
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,16 @@ class Smooth:
     """Of the parts and the variances of their noise; ArithmeticError or ValueError where there is none."""
     low: float = -math.inf
     high: float = math.inf
+    typical: tuple[tuple[float, ...], ...] = ()
+    """What its parts may be, over different data of the same number of rows: there its noise is to be small."""
+
+    def slope(self, values: Sequence[float], variances: Sequence[float], part: int, step: float) -> float:
+        """How much it grows with one of its parts."""
+        ends = [
+            self.value([value + side * (place == part) for place, value in enumerate(values)], variances)
+            for side in (-step, step)
+        ]
+        return (ends[1] - ends[0]) / (2 * step)
 
 
 @dataclass(frozen=True)
@@ -125,7 +141,7 @@ WithError: TypeAlias = Estimate | Smooth
 def estimate_of(node: exp.Expr, answers: Mapping[str, Estimate]) -> Estimate | None:
     """The node as an estimate over measures, where `answers` gives that of each column."""
     match node:
-        case exp.Alias() | exp.Paren():
+        case exp.Alias() | exp.Paren() | exp.Nullif():
             return estimate_of(node.this, answers)
         case exp.Column():
             return answers.get(node.name)

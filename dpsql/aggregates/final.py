@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -59,6 +59,15 @@ def linear_sql(estimate: Linear, kind: ColumnType) -> Term:
             return _decimal(whole, unit, kind.scale)
         case _:
             return apply("*", cast(whole, Double()), double(unit), kind=Double())
+
+
+def as_shown(answer: Answer) -> Estimate | Formula:
+    """A whole number that is made of halves, or of finer parts, is rounded."""
+    estimate = answer.estimate
+    if not isinstance(estimate, Linear) or not isinstance(answer.type, Integer):
+        return estimate
+    halves = any(weight.denominator > 1 for _, weight in estimate.weights)
+    return replace(estimate, rounding=Fraction(1, 2), is_whole=True) if halves else estimate
 
 
 def _rounded(whole: Term, bits: int) -> Term:

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.engine_sql.build import WIDE, apply, count, integer, test, total, when, wide
 from dpsql.engine_sql.tree import Case, Field, Named
-from dpsql.expressions.fixed_point import in_fixed_point
-from dpsql.expressions.tree import Column
-from dpsql.schema.types import Decimal, Double, Integer
+from dpsql.expressions.fixed_point import clamps_column, in_fixed_point
+from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Term
@@ -144,15 +143,7 @@ class SumValues:
 
     def clamps(self, known: Known) -> bool:
         """Whether the argument is a column that this clamps at least as much as its scan does."""
-        if not isinstance(self.argument, Column) or not isinstance(self.argument.type, Integer | Double | Decimal):
-            return False
-        declared = known[self.argument.name]
-        low, high = (end if isinstance(end, int | Fraction) else None for end in (declared.low, declared.high))
-        return (
-            declared.values is None
-            and (low is None or (self.low + 1) * self.quantum > low)
-            and (high is None or (self.high - 1) * self.quantum < high)
-        )
+        return clamps_column(self.argument, known, self.quantum, self.low, self.high)
 
     def partial(self, name: str, values: str) -> list[Named]:
         return [

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from itertools import product
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.count import count_linear
@@ -26,13 +27,18 @@ from dpsql.relation.relation import AggregateCall
 from dpsql.schema.types import Boolean, Double, Integer, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from fractions import Fraction
 
     from dpsql.aggregates.estimate import Linear
     from dpsql.aggregates.function import Aggregator
     from dpsql.engine_sql.tree import Term
 
+PLACES = (0.25, 0.75)
+"""Where typical means and spreads lie in what there is room for."""
+ROWS = 1e6
+"""Of which typical data are: so many that those of a sample are as those of all."""
+WIDEST = 1e30
 DEVIATIONS = 2
 """A spread this many standard deviations of its noise away from none is more than noise."""
 
@@ -50,42 +56,53 @@ def variance(asked: AggregateCall, context: Context, *, sample: bool, root: bool
     if root:
         result = _do("sqrt", result)
     parts = (count, total, squares)
-    smooth = Smooth(parts, partial(_variance_of, sample=sample, root=root), low=0.0)
+    smooth = Smooth(
+        parts,
+        partial(_variance_of, sample=sample, root=root),
+        low=0.0,
+        typical=tuple((ROWS, ROWS * mean, ROWS * square) for mean, square in _typical(_half(asked, argument, context))),
+    )
     asked_noise = frozenset(name for name, _ in total.weights)
     formula = Formula(when(_enough(_double(count), sample), result), parts, asked_noise, smooth)
     return Answer(formula, Double())
 
 
 def covariance(asked: AggregateCall, context: Context, *, sample: bool) -> Answer:
+    y, x = asked.arguments
+    if y == x:
+        return variance(replace(asked, arguments=(x,)), context, sample=sample, root=False)
     pairs = _pair_sums(asked, context)
-    divided = _do("/", pairs.together.sql, _divisor(pairs.count, sample))
-    smooth = Smooth(pairs.parts, lambda values, _: _spreads(values, None)[0] / (values[0] - sample))
-    return Answer(Formula(when(_enough(pairs.count, sample), divided), pairs.parts, smooth=smooth), Double())
+    divided = _do("/", pairs.together.sql, _divisor(pairs.number, sample))
+    smooth = pairs.smooth(pairs.sums, partial(_covariance_of, sample=sample))
+    return Answer(Formula(when(_enough(pairs.number, sample), divided), pairs.sums, smooth=smooth), Double())
 
 
 def correlation(asked: AggregateCall, context: Context, *, squared: bool) -> Answer:
     """CORR, and its square REGR_R2, which explains all of a y that is a constant."""
     pairs = _pair_sums(asked, context)
-    scale = _do("sqrt", _do("*", pairs.of_y.sql, pairs.of_x.sql))
-    clamped = _do("least", _do("greatest", _do("/", pairs.together.sql, scale), double(-1)), double(1))
+    of_x = pairs.spread_of(pairs.x)
     if squared:
-        clamped = _do("*", clamped, clamped)
         values = properties_of(asked.arguments[0], context.known).values
         if values is not None and len(values) == 1:
-            return _over(pairs, double(1), None, pairs.of_x)
-    smooth = Smooth(pairs.parts, partial(_correlation_of, squared=squared), low=0.0 if squared else -1.0, high=1.0)
-    return _over(pairs, clamped, smooth, pairs.of_x, pairs.of_y)
+            return _over(pairs, double(1), None, of_x)
+    of_y = pairs.spread_of(pairs.y)
+    scale = _do("sqrt", _do("*", of_y.sql, of_x.sql))
+    clamped = _do("least", _do("greatest", _do("/", pairs.together.sql, scale), double(-1)), double(1))
+    result = _do("*", clamped, clamped) if squared else clamped
+    parts = (*pairs.sums, of_x.products, of_y.products)
+    smooth = pairs.smooth(parts, partial(_correlation_of, squared=squared), 0.0 if squared else -1.0, 1.0)
+    return _over(pairs, result, smooth, of_x, of_y)
 
 
 def regression(asked: AggregateCall, context: Context, *, intercept: bool) -> Answer:
     """REGR_SLOPE(y, x): how much y grows with x. REGR_INTERCEPT(y, x): what y is where x is 0."""
     pairs = _pair_sums(asked, context)
-    result = _do("/", pairs.together.sql, pairs.of_x.sql)
+    of_x = pairs.spread_of(pairs.x)
+    result = _do("/", pairs.together.sql, of_x.sql)
     if intercept:
-        result = _do("-", pairs.mean_y, _do("*", result, pairs.mean_x))
-    return _over(
-        pairs, result, Smooth(pairs.parts, partial(_line_of, middles=pairs.middles, at_zero=intercept)), pairs.of_x
-    )
+        result = _do("-", pairs.mean_of(pairs.y), _do("*", result, pairs.mean_of(pairs.x)))
+    value = partial(_line_of, middles=(pairs.y.middle, pairs.x.middle), at_zero=intercept)
+    return _over(pairs, result, pairs.smooth((*pairs.sums, of_x.products), value), of_x)
 
 
 # The same in numbers, of parts (count, sums, sums of products) and the variances of their noise.
@@ -99,25 +116,34 @@ def _variance_of(values: Sequence[float], variances: Sequence[float], *, sample:
     return math.sqrt(found) if root else found
 
 
-def _spreads(values: Sequence[float], variances: Sequence[float] | None) -> tuple[float, float, float]:
-    """Of y with x, of y, and of x."""
-    count, y, x, together, of_y, of_x = values
-    noise_y, noise_x = (0.0, 0.0) if variances is None else variances[1:3]
-    return together - y * x / count, of_y - (y**2 - noise_y) / count, of_x - (x**2 - noise_x) / count
+def _together(values: Sequence[float]) -> float:
+    """Of y with x."""
+    count, y, x, products = values[:4]
+    return products - y * x / count
+
+
+def _spread_of(total: float, noise: float, squares: float, count: float) -> float:
+    return squares - (total**2 - noise) / count
+
+
+def _covariance_of(values: Sequence[float], variances: Sequence[float], *, sample: bool) -> float:
+    return _together(values) / (values[0] - sample)
 
 
 def _correlation_of(values: Sequence[float], variances: Sequence[float], *, squared: bool) -> float:
-    together, of_y, of_x = _spreads(values, variances)
-    found = together / math.sqrt(of_y * of_x)
+    count, y, x, _, squares_x, squares_y = values
+    of_y = _spread_of(y, variances[1], squares_y, count)
+    of_x = _spread_of(x, variances[2], squares_x, count)
+    found = _together(values) / math.sqrt(of_y * of_x)
     return found**2 if squared else found
 
 
 def _line_of(
     values: Sequence[float], variances: Sequence[float], *, middles: tuple[Fraction, Fraction], at_zero: bool
 ) -> float:
-    together, _, of_x = _spreads(values, variances)
-    slope = together / of_x
-    mean_y, mean_x = (float(middle) + part / values[0] for middle, part in zip(middles, values[1:3], strict=True))
+    count, y, x, _, squares_x = values
+    slope = _together(values) / _spread_of(x, variances[2], squares_x, count)
+    mean_y, mean_x = (float(middle) + total / count for middle, total in zip(middles, (y, x), strict=True))
     return mean_y - slope * mean_x if at_zero else slope
 
 
@@ -125,7 +151,8 @@ def _over(pairs: Pairs, result: Term, smooth: Smooth | None, *divisors: Spread) 
     """The result where there are pairs, and what it is divided by is more than noise."""
     varied = [test(">", divisor.sql, divisor.noise) for divisor in divisors]
     weighed = frozenset[str]().union(*(divisor.measures for divisor in divisors))
-    formula = Formula(when(test("and", _enough(pairs.count), *varied), result), pairs.parts, weighed, smooth)
+    parts = (*pairs.sums, *(divisor.products for divisor in divisors))
+    formula = Formula(when(test("and", _enough(pairs.number), *varied), result), parts, weighed, smooth)
     return Answer(formula, Double())
 
 
@@ -168,19 +195,58 @@ class Spread:
         return frozenset(name for part in (self.products, self.first, self.count) for name, _ in part.weights)
 
 
+@dataclass(frozen=True)
+class Variable:
+    """One of two numbers, counted from the middle of its range, and its sum."""
+
+    away: Expression
+    middle: Fraction
+    half: float
+    total: Linear
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """Over rows where both are known: their number, the spreads of y with x, of y and of x, and the means."""
+    """Over rows where both are known: their number, the sums of y and x, and that of products."""
 
-    count: Term
-    together: Spread
-    of_y: Spread
-    of_x: Spread
-    mean_y: Term
-    mean_x: Term
-    middles: tuple[Fraction, Fraction]
-    parts: tuple[Linear, ...]
-    """The number, the sums, and the sums of products."""
+    asked: AggregateCall
+    """As if of y alone."""
+    context: Context
+    count: Linear
+    y: Variable
+    x: Variable
+    products: Linear
+
+    @property
+    def number(self) -> Term:
+        return _double(self.count)
+
+    @property
+    def sums(self) -> tuple[Linear, ...]:
+        return self.count, self.y.total, self.x.total, self.products
+
+    @property
+    def together(self) -> Spread:
+        return Spread(self.products, self.y.total, self.x.total, self.count, in_totals=self.context.in_totals)
+
+    def spread_of(self, one: Variable) -> Spread:
+        """Its squares are measured where this is asked for, and nowhere else."""
+        squares = sum_linear(self.asked, _square(one.away), self.context)
+        return Spread(squares, one.total, one.total, self.count, in_totals=self.context.in_totals)
+
+    def mean_of(self, one: Variable) -> Term:
+        return _do("+", double(one.middle), _do("/", _double(one.total), self.number))
+
+    def smooth(
+        self,
+        parts: tuple[Linear, ...],
+        value: Callable[[Sequence[float], Sequence[float]], float],
+        low: float = -math.inf,
+        high: float = math.inf,
+    ) -> Smooth:
+        """Of the sums, and perhaps the squares of x, and those of y."""
+        typical = (values[: len(parts)] for values in _typical_pairs(self.y.half, self.x.half))
+        return Smooth(parts, value, low, high, tuple(typical))
 
 
 def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
@@ -188,26 +254,34 @@ def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
     y, x = _where_known(y, x, context), _where_known(x, y, context)
     pairs = AggregateCall(name=asked.name, arguments=(y,), at=asked.at)
     count = count_linear(pairs, context)
-    middles = [_middle(asked, value, context) for value in (y, x)]
-    from_y, from_x = (_away(value, middle) for value, middle in zip((y, x), middles, strict=True))
-    product = Call(FUNCTIONS["*"], (from_y, from_x), Double())
-    sum_y, sum_x, together, of_y, of_x = (
-        sum_linear(pairs, value, context) for value in (from_y, from_x, product, _square(from_y), _square(from_x))
-    )
-    mean_y, mean_x = (
-        _do("+", double(middle), _do("/", _double(total), _double(count)))
-        for middle, total in zip(middles, (sum_y, sum_x), strict=True)
-    )
-    return Pairs(
-        count=_double(count),
-        together=Spread(together, sum_y, sum_x, count),
-        of_y=Spread(of_y, sum_y, sum_y, count, in_totals=context.in_totals),
-        of_x=Spread(of_x, sum_x, sum_x, count, in_totals=context.in_totals),
-        mean_y=mean_y,
-        mean_x=mean_x,
-        middles=(middles[0], middles[1]),
-        parts=(count, sum_y, sum_x, together, of_y, of_x),
-    )
+
+    def variable(value: Expression) -> Variable:
+        middle = _middle(asked, value, context)
+        away = _away(value, middle)
+        return Variable(away, middle, _half(asked, value, context), sum_linear(pairs, away, context))
+
+    of_y, of_x = variable(y), variable(x)
+    multiplied = Call(FUNCTIONS["*"], (of_y.away, of_x.away), Double())
+    products = sum_linear(pairs, multiplied, context)
+    return Pairs(asked=pairs, context=context, count=count, y=of_y, x=of_x, products=products)
+
+
+def _typical(half: float) -> list[tuple[float, float]]:
+    """Means from the middle of a range, and means of squares, over data of all kinds that it has room for.
+
+    None over a range that is a point, or so wide or narrow that its powers are no numbers.
+    """
+    if not 1 / WIDEST < half < WIDEST:
+        return []
+    means = [half * mean for mean in PLACES]
+    return [(mean, mean**2 + spread * (half**2 - mean**2)) for mean in means for spread in PLACES]
+
+
+def _typical_pairs(half_y: float, half_x: float) -> Iterator[tuple[float, ...]]:
+    for (y, of_y), (x, of_x) in product(_typical(half_y), _typical(half_x)):
+        covaried = math.sqrt((of_y - y**2) * (of_x - x**2)) / 2
+        for together in (y * x - covaried, y * x + covaried):
+            yield tuple(ROWS * mean for mean in (1, y, x, together, of_x, of_y))
 
 
 def _where_known(value: Expression, other: Expression, context: Context) -> Expression:
@@ -221,6 +295,12 @@ def _where_known(value: Expression, other: Expression, context: Context) -> Expr
 def _middle(asked: AggregateCall, value: Expression, context: Context) -> Fraction:
     measure = summed(asked, value, context, centred=True)
     return measure.centre * measure.quantum
+
+
+def _half(asked: AggregateCall, value: Expression, context: Context) -> float:
+    """Half of the range of a value."""
+    measure = summed(asked, value, context, centred=True)
+    return float((measure.high - measure.low) * measure.quantum / 2)
 
 
 def _away(value: Expression, middle: Fraction) -> Expression:

@@ -46,7 +46,7 @@ def sum_(call: AggregateCall, context: Context) -> Answer:
         return _clipped(call, argument, context)
     if not call.distinct and call.group_bounds is None:
         argument = without_zeros(argument)
-        call = replace(call, arguments=(argument,))
+        call = call if argument is call.arguments[0] else replace(call, arguments=(argument,))
     return Answer(sum_linear(call, argument, context), sum_type(argument.type), wide=True)
 
 

@@ -6,7 +6,8 @@
     released  the sum over units
 
 joined to the list of public groups, so that every one of them is returned, even when empty. Groups are ranked by a
-keyed hash, on the rows or on the partials. Where no unit has two rows, `rows` is summed directly. Counts and sums over
+keyed hash, on the rows or on the partials; a public group by its number in the list, which is shorter to sort and to
+group by than its keys. Where no unit has two rows, `rows` is summed directly. Counts and sums over
 distinct values, and the profiles of statistics, are taken on branches of their own, from each unit's first `rows`
 values in its first groups. Nothing that the analyst wrote passes through as text.
 """
@@ -14,7 +15,7 @@ values in its first groups. Nothing that the analyst wrote passes through as tex
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import (
@@ -31,14 +32,45 @@ from dpsql.aggregates.measure import (
     UnitsBeyond,
     read_by,
 )
+from dpsql.aggregates.statistic import Matched
 from dpsql.aggregates.write_bundles import cases_of_rows, values_of_bundles
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
-from dpsql.engine_sql.build import SALT, UNIT, all_of, apply, count, fields, finite, integer, select, test, total, when
-from dpsql.engine_sql.tree import Blank, Derived, Field, Fold, Joined, Named, Ordered, Over, Select
+from dpsql.engine_sql.build import (
+    BELOW,
+    SALT,
+    UNIT,
+    all_of,
+    apply,
+    cast,
+    count,
+    fields,
+    finite,
+    integer,
+    select,
+    test,
+    total,
+    when,
+)
+from dpsql.engine_sql.tree import (
+    Blank,
+    Derived,
+    Field,
+    Fold,
+    Joined,
+    Named,
+    Ordered,
+    Over,
+    Part,
+    Select,
+    Short,
+    Table,
+    With,
+)
 from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.fixed_point import saturated
 from dpsql.expressions.tree import Column, names_read, substituted
 from dpsql.relation.as_stored import as_stored, listed_keys
+from dpsql.relation.domain import Domain
 from dpsql.relation.write import relation_sql
 from dpsql.relation.write_domain import domain_sql
 from dpsql.schema.types import Double, Integer
@@ -51,6 +83,9 @@ if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Query, Source, Term
     from dpsql.expressions.tree import Expression
 
+GROUPS, GROUP = "_groups", "_group"
+"""The list of public groups, and the number that a group has there."""
+MOST_NUMBERED = 2**15 - 1
 GROUP_RANK = "_rank"
 VALUE_RANK = "_value_rank"
 REACHED = "_reached"
@@ -73,13 +108,39 @@ def release_sql(release: Release) -> Query:
 class Writer:
     release: Release
 
+    @cached_property
+    def numbered(self) -> bool:
+        """Whether a group is known by its number: where groups are ranked, in a short list without NULL."""
+        release = self.release
+        return (
+            release.ranked
+            and isinstance(release.domain, Domain)
+            and release.domain.size <= MOST_NUMBERED
+            and not release.domain.has_null
+            and release.aggregate.reports is None
+            and not any(isinstance(drawn.statistic, Matched) for drawn in release.statistics)
+        )
+
+    @property
+    def number_type(self) -> Short:
+        """As short as can be: a unit, a hash and a number of 8 bits are the 16 bytes that DuckDB sorts fastest."""
+        assert self.release.domain is not None
+        return Short(8 if self.release.domain.size < 2**7 else 16)
+
+    @property
+    def key_names(self) -> list[str]:
+        """The columns by which rows are grouped."""
+        return [GROUP] if self.numbered else self.release.key_names
+
     @property
     def keys(self) -> list[Field]:
+        if self.numbered:
+            return [Field(GROUP, kind=self.number_type)]
         return [Field(name, kind=kind) for name, kind in self.release.keys]
 
     @property
     def shown_keys(self) -> list[Named]:
-        return fields(self.release.key_names)
+        return fields(self.key_names)
 
     def by_unit_measures(self) -> list[tuple[str, ByUnit]]:
         return [
@@ -102,7 +163,7 @@ class Writer:
         rows = self.value_rows(values)
         if release.one_row_per_unit:
             totals = [Named(saturated(row_total(columns.get(name, name), part)), name) for name, part in measures]
-            seen = [*release.key_names, *values]
+            seen = [*self.key_names, *values]
             return self.by_keys(totals, with_columns(rows, seen, list(cases_of_rows(measures))))
         first = self.is_first(GROUP_RANK, release.groups)
         scaled = next((part for _, part in measures if isinstance(part, Scaled)), None)
@@ -112,7 +173,7 @@ class Writer:
         partials = [partial for name, part in measures for partial in part.partial(name, columns.get(name, name))]
         grouping = [Field(UNIT), *self.keys]
         by_unit: Query = select([*fields([UNIT]), *self.shown_keys, *partials], rows, group_by=grouping)
-        seen = [UNIT, *release.key_names, *(partial.name for partial in partials)]
+        seen = [UNIT, *self.key_names, *(partial.name for partial in partials)]
         by_unit = with_columns(by_unit, seen, list(values_of_bundles(measures)))
         if scaled is not None:
             by_unit = with_columns(by_unit, seen, [Named(Over(count(), (Field(UNIT),)), REACHED)])
@@ -139,7 +200,7 @@ class Writer:
     def is_finite(self, argument: Expression) -> bool:
         """Whether it is no infinity, nor NaN."""
         properties = self.release.knowledge.properties_of(argument)
-        return not isinstance(argument.type, Double) or None not in (properties.low, properties.high)
+        return not isinstance(argument.type, Double) or (properties.low is not None and properties.high is not None)
 
     def value_rows(self, inputs: Mapping[str, Input]) -> Query:
         """_unit, the keys and the values that are counted or summed, for every row."""
@@ -166,11 +227,17 @@ class Writer:
         names = zip(aggregate.keys, release.key_names, strict=True)
         keys = [Named(emit_value(key, known), name) for key, name in names]
         used = names_read(*aggregate.keys, *reading)
-        listed = as_stored(
-            aggregate.source, self.listed_keys, "others left out" if release.ranked else "looked up later"
-        )
+        looked_up = self.numbered or not release.ranked
+        listed = as_stored(aggregate.source, self.listed_keys, "looked up later" if looked_up else "others left out")
         source = as_stored(listed, stored, "clamped later")
-        return select([*fields([UNIT]), *keys, *values], relation_sql(source, used))
+        rows = select([*fields([UNIT]), *keys, *values], relation_sql(source, used))
+        return self.with_number(rows, values) if self.numbered else rows
+
+    def with_number(self, rows: Select, values: list[Named]) -> Select:
+        """The same rows with the number of their group in place of its keys; other keys are of no group."""
+        meets = [test("=", Field(name, BELOW), Field(name, GROUPS)) for name in self.release.key_names]
+        names = [*fields([UNIT, GROUP]), *fields(value.name for value in values)]
+        return Select(tuple(names), Joined("INNER", Derived(rows, BELOW), Table(GROUPS), all_of(meets)))
 
     @property
     def listed_keys(self) -> list[str]:
@@ -198,13 +265,17 @@ class Writer:
 
     # -- values themselves --------------------------------------------------------------------------------------------
 
-    def values(self, argument: Expression, *, distinct: bool) -> Query:
-        """_unit, the keys and a value, or NULL, for each row that counts: each unit's first `rows`, in its groups."""
+    def values(self, argument: Expression, *, distinct: bool, stored: bool = False) -> Query:
+        """_unit, the keys and a value, or NULL, for each row that counts: each unit's first `rows`, in its groups.
+
+        `stored`: whether it is clamped later, and taken here as it is stored if nothing else reads it.
+        """
         release, value = self.release, Field(VALUE, kind=argument.type)
         written = (emit_value if distinct else emit)(argument, release.knowledge.properties)
-        if not self.is_finite(argument):
+        unclamped = names_read(argument) - names_read(*release.aggregate.keys) if stored else set()
+        if (unclamped and isinstance(argument.type, Double)) or not self.is_finite(argument):
             written = finite(written)
-        rows = self.rows([Named(written, VALUE)], [argument])
+        rows = self.rows([Named(written, VALUE)], [argument], unclamped)
         if release.one_row_per_unit:
             return rows
         kept = [*fields([UNIT]), *self.shown_keys, *fields([VALUE])]
@@ -244,19 +315,32 @@ class Writer:
         release = self.release
         if not self.keys:
             return self.side_by_side(branches)
+        if self.numbered:
+            return With((Part(GROUPS, self.groups()),), self.joined(Table(GROUPS), GROUPS, branches))
         if release.domain is not None:
             branches = [domain_sql(release.domain, release.key_names), *branches]
-        lone = branches[0]
-        if len(branches) == 1 and isinstance(lone, Select):
+        lone, *others = branches
+        if not others and isinstance(lone, Select):
             return replace(lone, order_by=tuple(map(Ordered, self.keys)))
-        first, *others = (Derived(branch, f"found_{number}") for number, branch in enumerate(branches))
-        joined: Source = first
-        for other in others:
-            joined = Joined("LEFT", joined, other, self.same_keys(first.alias, other.alias))
-        keys = [Named(Field(name, first.alias), name) for name in release.key_names]
+        return self.joined(Derived(lone, "found_0"), "found_0", others)
+
+    def groups(self) -> Query:
+        """The public groups, numbered in the order of their keys."""
+        assert self.release.domain is not None
+        names = self.release.key_names
+        place = Over(Fold("row_number"), (integer(1),), tuple(Ordered(Field(name)) for name in names))
+        number = Named(cast(place, self.number_type), GROUP)
+        return select([*fields(names), number], domain_sql(self.release.domain, names))
+
+    def joined(self, first: Source, alias: str, others: list[Query]) -> Query:
+        """The groups of the first, each with what the others found of it."""
+        release, found = self.release, first
+        for number, other in enumerate(others, 1):
+            found = Joined("LEFT", found, Derived(other, f"found_{number}"), self.same_keys(alias, f"found_{number}"))
+        keys = [Named(Field(name, alias), name) for name in release.key_names]
         totals = [Named(apply("coalesce", Field(part.column), integer(0)), part.column) for part in release.measures]
-        order = tuple(Ordered(Field(name, first.alias)) for name in release.key_names)
-        return Select((*keys, *totals, *fields(self.profiles)), joined, order_by=order)
+        order = tuple(Ordered(Field(name, alias)) for name in release.key_names)
+        return Select((*keys, *totals, *fields(self.profiles)), found, order_by=order)
 
     def side_by_side(self, branches: list[Query]) -> Query:
         """One row each."""
@@ -271,7 +355,7 @@ class Writer:
         return [name for drawn in self.release.statistics for name in drawn.profile]
 
     def same_keys(self, left: str, right: str) -> Term:
-        return all_of([test("same", Field(name, left), Field(name, right)) for name in self.release.key_names])
+        return all_of([test("same", Field(name, left), Field(name, right)) for name in self.key_names])
 
 
 def row_total(column: str, measure: ByUnit) -> Term:

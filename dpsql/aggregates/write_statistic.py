@@ -8,7 +8,7 @@ from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
 from dpsql.aggregates.write_cross_unit import matched_sql
 from dpsql.engine_sql.build import WIDE, apply, count, fields, in_64_bits, integer, nonzero, select, test, total, wide
 from dpsql.engine_sql.tree import AroundRank, Constant, Field, Fold, Named, Ordered
-from dpsql.expressions.fixed_point import in_fixed_point
+from dpsql.expressions.fixed_point import clamps_column, in_fixed_point
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
@@ -35,9 +35,12 @@ def _around_rank(writer: Writer, drawn: Drawn, statistic: Quantile) -> Query:
     """A quantile needs the values around one rank, and those alone."""
     release, grid, kind = writer.release, statistic.grid, statistic.argument.type
     points, counts, below, rows = drawn.profile
+    known = release.knowledge.properties
+    # Clamped as points, which keeps the order: the ranks of what is stored are those of what it is clamped to.
+    stored = clamps_column(statistic.argument, known, grid.quantum, grid.low, grid.high)
     return AroundRank(
-        values=writer.values(statistic.argument, distinct=False),
-        keys=tuple(release.key_names),
+        values=writer.values(statistic.argument, distinct=False, stored=stored),
+        keys=tuple(writer.key_names),
         value=VALUE,
         kind=kind,
         fraction=statistic.fraction,

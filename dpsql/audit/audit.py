@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.privacy_loss import Cost, privacy_loss
+from dpsql.audit import DELTA, RUNS
 from dpsql.audit.lower_bound import apart, certain_epsilon, noisy_cells
 from dpsql.audit.neighbours import moved_too_far, wrong_shape
 from dpsql.audit.synthesize import answer
@@ -30,13 +31,10 @@ if TYPE_CHECKING:
     Pair = tuple[Database, Database]
     from collections.abc import Iterator
 
-    from dpsql.schema.model import Table
+    from dpsql.schema.table import Table
 
-RUNS = 20_000
 STATISTICS_COST = 5
 """To draw a median or a mode takes so much longer than noise; it is drawn less often."""
-DELTA = 0.01
-"""Large enough that an audit of thousands of answers could see it."""
 
 
 @dataclass(frozen=True, kw_only=True)

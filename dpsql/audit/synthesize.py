@@ -21,7 +21,9 @@ from dpsql.schema import types
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from dpsql.schema.model import Collected, Column, Schema, Table
+    from dpsql.schema.column import Collected, Column
+    from dpsql.schema.model import Schema
+    from dpsql.schema.table import Table
 
 
 Row = dict[str, object]

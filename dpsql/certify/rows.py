@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dpsql.certify.corpus import CaseFile
-    from dpsql.schema.model import Column, Schema, Table
+    from dpsql.schema.column import Column
+    from dpsql.schema.model import Schema
+    from dpsql.schema.table import Table
 
 Rows = list[tuple[Any, ...]]
 Tables = dict[str, Rows]

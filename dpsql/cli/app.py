@@ -1,5 +1,6 @@
 """All commands of `dpsql`, and the way out of each: a report and 0, or an error and its code."""
 
+import gc
 import os
 import sys
 import warnings
@@ -21,6 +22,8 @@ from dpsql.cli.schemas import check, init
 from dpsql.errors import Error
 
 INTERRUPTED = 130
+BETWEEN_COLLECTIONS = 100_000
+"""A command loads more objects than that, and none of them is garbage: looking for some took a twelfth of its time."""
 # Plain help and plain tracebacks: the same on every terminal, and in docs/cli.md.
 app = typer.Typer(
     name="dpsql",
@@ -83,6 +86,7 @@ app.add_typer(ledger_app, name="ledger")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else list(arguments)
+    gc.set_threshold(BETWEEN_COLLECTIONS)
     warnings.showwarning = lambda message, *_, **__: show_warning(message)
     try:
         app(given, prog_name="dpsql")

@@ -1,17 +1,18 @@
 """`dpsql audit`: does the schema keep its promise, on people who are made up?"""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpsql.audit.audit import DELTA, RUNS, Audited, Auditor, default_questions
-from dpsql.audit.synthesize import made_up_worlds
+from dpsql.audit import DELTA, RUNS
 from dpsql.cli.options import Form
 from dpsql.cli.output import Report, counting, publish, table
 from dpsql.cli.schemas import SchemaArgument
 from dpsql.errors import OperationalError
-from dpsql.schema import load_schema
+
+if TYPE_CHECKING:
+    from dpsql.audit.audit import Audited
 
 Questions = Annotated[
     list[str] | None,
@@ -38,6 +39,11 @@ def audit(
 
     No data is read. Exit code 1 if a claim is broken.
     """
+    # Late: they load the pipeline, and --help does not wait for it.
+    from dpsql.audit.audit import Auditor, default_questions
+    from dpsql.audit.synthesize import made_up_worlds
+    from dpsql.schema import load_schema
+
     loaded = load_schema(schema)
     questions = sql or default_questions(loaded)
     with counting("auditing", len(questions)) as done:
@@ -51,7 +57,7 @@ def audit(
         )
 
 
-def _report(found: list[Audited]) -> Report:
+def _report(found: "list[Audited]") -> Report:
     rows = [
         (
             part.sql,
@@ -69,7 +75,7 @@ def _report(found: list[Audited]) -> Report:
     return Report(document, NAMES, rows, table(NAMES, rows, numbers=(False, True, True, True)), note)
 
 
-def _finding(part: Audited) -> str:
+def _finding(part: "Audited") -> str:
     if part.refused is not None:
         return f"refused: {part.refused}"
     if part.violations:

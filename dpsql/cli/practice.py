@@ -8,7 +8,6 @@ import typer
 from dpsql.cli.options import Form
 from dpsql.cli.output import Report, publish
 from dpsql.cli.schemas import SchemaArgument
-from dpsql.schema import load_schema
 
 Out = Annotated[Path, typer.Option("--out", help="The DuckDB file to write.")]
 People = Annotated[int, typer.Option("--people", min=1, help="How many people to make up.")]
@@ -22,7 +21,9 @@ def practice(
 
     No data is read: everything follows from the schema, and answers about these people mean nothing.
     """
-    from dpsql.engines.duckdb.practice import practice_database  # late: --help does not wait for the engine
+    # Late: --help does not wait for the engine.
+    from dpsql.engines.duckdb.practice import practice_database
+    from dpsql.schema import load_schema
 
     loaded = load_schema(schema)
     practice_database(loaded, people, seed, str(out)).close()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from dpsql.accounting.ledger.entries import SHOWN
 from dpsql.cli.output import Report, table
 from dpsql.listing import list_asked
-from dpsql.result import LEVEL, with_error
 from dpsql.source import split_explain
 
 if TYPE_CHECKING:
@@ -39,6 +38,8 @@ def listed(listing: Listing) -> Report:
 
 
 def answered(result: Result, budget: Budget) -> Report:
+    from dpsql.result import LEVEL, with_error  # late: it loads the pipeline, and --help does not wait for it
+
     ends = [
         [column.interval(row, value, LEVEL) for value, column in zip(row, result.columns, strict=False)]
         for row in result.full_rows

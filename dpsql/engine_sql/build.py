@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.tree import Apply, Case, Cast, Constant, Derived, Field, Fold, Named, Select, TryCast, Wide
@@ -17,7 +18,8 @@ UNIT = "_unit"
 SALT = "salt"
 """The blank that keyed hashes have."""
 NULL = Constant(None)
-TRUE = Constant(True, Boolean())
+BOOLEAN = Boolean()
+TRUE = Constant(True, BOOLEAN)
 WIDE = Wide()
 
 
@@ -27,7 +29,7 @@ def apply(operation: str, *arguments: Term, kind: Known = None) -> Apply:
 
 def test(operation: str, *arguments: Term) -> Apply:
     """A condition."""
-    return Apply(operation, arguments, Boolean())
+    return Apply(operation, arguments, BOOLEAN)
 
 
 def all_of(conditions: Sequence[Term]) -> Term:
@@ -111,9 +113,14 @@ def total(value: Term) -> Fold:
     return Fold("sum", (value,), kind=WIDE)
 
 
+@lru_cache(maxsize=4096)
+def _passed_on(name: str) -> Named:
+    return Named(Field(name), name)
+
+
 def fields(names: Iterable[str]) -> list[Named]:
     """Columns that are passed on."""
-    return [Named(Field(name), name) for name in names]
+    return [_passed_on(name) for name in names]
 
 
 BELOW = "_below"

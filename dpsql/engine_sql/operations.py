@@ -75,7 +75,7 @@ OPERATIONS: dict[str, str] = {
     "strftime": "by a constant format of %Y %m %d %H %M %S and plain text",
     # What bounds a unit's contribution.
     "keyed hash": "of a salt, the unit and other values: for a salt drawn at random each order of them is as likely",
-    "one in 64": "whether a keyed hash is one of a 64th of all",
+    "one in 32": "whether a keyed hash is one of a 32nd of all",
     # Groups as lists.
     "position": "of the first among the others, from 0; NULL where it is none of them",
 }

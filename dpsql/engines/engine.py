@@ -17,7 +17,7 @@ class ConnectionLost(Exception):
 
 
 def run_twice_if_lost(run: Callable[[str], Mapping[str, np.ndarray]], sql: str) -> Mapping[str, np.ndarray]:
-    """A network fails, a server is restarted: that passes. What fails twice may not."""
+    """Of what reads nobody's rows: a network fails, a server is restarted, and that passes."""
     try:
         return run(sql)
     except ConnectionLost:

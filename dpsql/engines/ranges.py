@@ -72,6 +72,8 @@ class Ranges:
                 return self.of(inner, columns, operands)
             case Cast(inner, kind) | TryCast(inner, kind):
                 return _rounded(_within(self.of(inner, columns, operands), _of_kind(kind)))
+            case Fold("count") | Over(Fold("count")):
+                return 0.0, 2.0**63
             case Fold(name, (first, *_)) | Over(Fold(name, (first, *_))) if name in PASSED_ON:
                 return self.of(first, columns, operands)
             case Apply(operation, arguments):

@@ -164,7 +164,11 @@ class Renderer(ABC):
         partition = f"PARTITION BY {self.listed(window.partition_by)}"
         order = f" ORDER BY {self.ordered(window.order_by)}" if window.order_by else ""
         frame = f" {window.frame}" if window.frame else ""
-        return f"{self.fold(window.fold)} OVER ({partition}{order}{frame})"
+        return f"{self.folded(window.fold)} OVER ({partition}{order}{frame})"
+
+    def folded(self, fold: Fold) -> str:
+        """As one call, which a window can stand behind."""
+        return self.fold(fold)
 
     # -- queries ------------------------------------------------------------------------------------------------------
 

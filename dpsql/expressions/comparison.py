@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Term
 
 
+TRUTHS = {nullable: one_of(Boolean(), (False, True), nullable=nullable) for nullable in (False, True)}
+
+
 def truth(*, nullable: bool) -> Properties:
-    return one_of(Boolean(), (False, True), nullable=nullable)
+    return TRUTHS[nullable]
 
 
 def compare_properties(name: str, arguments: Sequence[Properties]) -> Properties:

@@ -42,10 +42,10 @@ def case_properties(arguments: Sequence[Properties]) -> Properties:
 
 
 def case_sql(arguments: Sequence[Written]) -> Term:
-    kind = case_properties([argument.properties for argument in arguments]).type
+    kind = choice_type("CASE", branches([argument.properties for argument in arguments])[1])
     pairs = zip(arguments[:-1:2], arguments[1:-1:2], strict=True)
-    branches = tuple((written_as(Boolean(), condition), written_as(kind, value)) for condition, value in pairs)
-    return Case(branches, written_as(kind, arguments[-1]))
+    chosen = tuple((written_as(Boolean(), condition), written_as(kind, value)) for condition, value in pairs)
+    return Case(chosen, written_as(kind, arguments[-1]))
 
 
 def coalesce_properties(arguments: Sequence[Properties]) -> Properties:

@@ -6,18 +6,23 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import WIDE, apply, cast, clamp, double, finite_clamp, in_64_bits, integer, wide
-from dpsql.engine_sql.tree import Constant, Field
+from dpsql.engine_sql.tree import Constant, Field, TryCast
+from dpsql.expressions.decimals import SHORT
 from dpsql.expressions.ranges import power_above
+from dpsql.expressions.tree import Column
 from dpsql.schema.types import Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Term
+    from dpsql.expressions.tree import Expression, Known
     from dpsql.schema.types import ColumnType
 
 ROW_BITS = 34
 """A value is rounded to this many bits of its range, so that 2^28 of the largest still fit below 2^62."""
 EXACT_BITS = 40
 """Integers and decimals of up to so many bits are summed as they are, wider ones are rounded like doubles."""
+NARROWEST = Fraction(1, 2**60)
+"""A range has room for quanta even where it is nothing but zero."""
 LARGEST_BITS = 62
 LARGEST = 2**LARGEST_BITS
 """Sums are clamped to +-2^62 before they leave the engine: a map that never widens a difference."""
@@ -32,9 +37,12 @@ def in_fixed_point(value: Term, kind: ColumnType, quantum: Fraction, low: int, h
             clamped = finite_clamp(value, double(low * quantum), double(high * quantum))
             return _rounded(apply("*", clamped, double(1 / quantum), kind=kind))
         case Decimal() if quantum * 10**kind.scale == 1:
-            # So few quanta (EXACT_BITS) that doubles are off by far less than half of one: rounding makes it exact.
             clamped = clamp(value, Constant(low * quantum, kind), Constant(high * quantum, kind))
-            return _rounded(apply("*", cast(clamped, Double()), double(10**kind.scale), kind=Double()))
+            digits, factor = len(str(max(abs(low), abs(high)))), Decimal(kind.scale + 1, 0)
+            if max(digits, kind.scale) + factor.precision > SHORT:
+                # So few quanta (EXACT_BITS) that doubles are off by far less than half of one: rounding makes it exact.
+                return _rounded(apply("*", cast(clamped, Double()), double(10**kind.scale), kind=Double()))
+            return in_64_bits(_product(clamped, kind, max(digits, kind.scale), Constant(10**kind.scale, factor)))
         case Decimal():
             return in_fixed_point(cast(value, Double()), Double(), quantum, low, high)
         case Date():
@@ -49,6 +57,28 @@ def in_fixed_point(value: Term, kind: ColumnType, quantum: Fraction, low: int, h
             # x >> b rounds down; half a quantum more makes it round to the nearest.
             raised = apply("+", wide(clamped), integer(step // 2), kind=WIDE)
             return in_64_bits(apply(">>", raised, integer(step.bit_length() - 1), kind=WIDE))
+
+
+def clamps_column(argument: Expression, known: Known, quantum: Fraction, low: int, high: int) -> bool:
+    """Whether this is a column of numbers that [low, high] quanta clamp at least as much as its scan does."""
+    if not isinstance(argument, Column) or not isinstance(argument.type, Integer | Double | Decimal):
+        return False
+    declared = known[argument.name]
+    least, most = (end if isinstance(end, int | Fraction) else None for end in (declared.low, declared.high))
+    return (
+        declared.values is None
+        and (least is None or (low + 1) * quantum > least)
+        and (most is None or (high - 1) * quantum < most)
+    )
+
+
+def _product(value: Term, kind: Decimal, digits: int, factor: Constant) -> Term:
+    """Of a value with so few digits that the product has at most 18, which engines compute in 64 bits."""
+    assert isinstance(factor.kind, Decimal)
+    if kind.precision + factor.kind.precision > SHORT:
+        kind = Decimal(digits, kind.scale)
+        value = TryCast(value, kind)
+    return apply("*", value, factor, kind=Decimal(kind.precision + factor.kind.precision, kind.scale))
 
 
 def _rounded(number: Term) -> Term:
@@ -68,11 +98,12 @@ def from_fixed_point(name: str, kind: Date | Timestamp) -> Term:
 
 def quantum_for(kind: ColumnType, low: Fraction, high: Fraction) -> Fraction | None:
     """The value of one unit of a sum over [low, high]; None if the range is too wide to be summed exactly."""
-    largest = max(abs(low), abs(high), Fraction(1, 2**60))
+    largest = max(abs(low), abs(high), NARROWEST)
     if largest > WIDEST_DOUBLE:
         return None
     if isinstance(kind, Integer | Decimal):
         finest = Fraction(1, 10**kind.scale) if isinstance(kind, Decimal) else Fraction(1)
         if largest / finest <= 2**EXACT_BITS:
             return finest
-    return Fraction(2) ** (power_above(largest) - ROW_BITS)
+    bits = power_above(largest) - ROW_BITS
+    return Fraction(1 << max(bits, 0), 1 << max(-bits, 0))

@@ -116,10 +116,10 @@ def arguments_of(node: exp.Expr, keys: Iterable[str]) -> list[exp.Expr]:
 
 def place_of(node: exp.Expr, source: str) -> Place | None:
     """Where the node stands in the analyst's text: from its first to its last marked token."""
-    marked = [part.meta for part in nodes(node) if part.meta_get("start") is not None]
-    if not marked:
+    marks = [meta for part in nodes(node) if (meta := part._meta) is not None and meta.get("start") is not None]
+    if not marks:
         return _only_place(node, source)
-    return Place(source, min(mark["start"] for mark in marked), max(mark["end"] for mark in marked))
+    return Place(source, min(mark["start"] for mark in marks), max(mark["end"] for mark in marks))
 
 
 def _only_place(node: exp.Expr, source: str) -> Place | None:

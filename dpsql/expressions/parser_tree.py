@@ -8,6 +8,8 @@ from sqlglot import exp
 from sqlglot.expressions import Expr
 
 Node = TypeVar("Node", bound=exp.Expr)
+LEAVES = (exp.Identifier, exp.Literal)
+"""Half of all nodes, which hold nothing but texts and flags."""
 
 
 def nodes(tree: exp.Expr) -> list[exp.Expr]:
@@ -19,6 +21,8 @@ def nodes(tree: exp.Expr) -> list[exp.Expr]:
     """
     found = [tree]
     for node in found:  # which grows on the way
+        if type(node) in LEAVES:
+            continue
         for value in node.args.values():
             if type(value) is list:
                 found += [part for part in value if isinstance(part, Expr)]

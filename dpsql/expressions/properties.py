@@ -147,8 +147,10 @@ def union(choices: Sequence[Properties], type: ColumnType) -> Properties:  # noq
 def converted(properties: Properties, type: ColumnType) -> Properties:  # noqa: A002
     """The same value as the other type in which it is compared or chosen: a date as its midnight."""
     if isinstance(type, Double) and properties.is_number and properties.values is None:
-        low_double, high_double = double_range(properties)
-        return replace(properties, type=type, low=low_double, high=high_double)
+        ends = double_range(properties)
+        if properties.type == type and ends == (properties.low, properties.high):
+            return properties
+        return replace(properties, type=type, low=ends[0], high=ends[1])
     if (
         isinstance(type, DecimalType)
         and isinstance(properties.type, DecimalType)
@@ -211,12 +213,26 @@ def _possible(properties: Properties, value: Value) -> bool:
 
 
 def not_null(properties: Properties) -> Properties:
-    return replace(properties, nullable=False) if properties.nullable else properties
+    return _nullable(properties, False) if properties.nullable else properties
 
 
 def maybe_null(properties: Properties, missing: bool = True) -> Properties:
     """The same value, or NULL where it may be missing."""
-    return replace(properties, nullable=True) if missing and not properties.nullable else properties
+    return _nullable(properties, True) if missing and not properties.nullable else properties
+
+
+def _nullable(properties: Properties, nullable: bool) -> Properties:
+    """Asked of every column of every table, so in the way that is quickest."""
+    return Properties(
+        properties.type,
+        nullable,
+        properties.low,
+        properties.high,
+        properties.values,
+        properties.whole,
+        properties.growth,
+        properties.parts,
+    )
 
 
 def exact_value(value: object) -> Value:

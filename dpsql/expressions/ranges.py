@@ -98,6 +98,8 @@ def _steps(value: Exact, towards: float) -> Exact:
 
 def double_below(value: Exact) -> Exact | None:
     """The largest double that is not above the value; None beyond the doubles."""
+    if isinstance(value, int) and abs(value) <= 2**53:
+        return value
     try:
         nearest = float(value)
     except OverflowError:

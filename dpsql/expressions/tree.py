@@ -35,6 +35,10 @@ class Literal:
     type: ColumnType
     at: Place | None = field(default=None, compare=False, repr=False)
 
+    @cached_property
+    def properties(self) -> Properties:
+        return one_of(self.type, () if self.value is None else (self.value,), nullable=self.value is None)
+
 
 @dataclass(frozen=True)
 class AdaptiveConstant:
@@ -73,11 +77,8 @@ def properties_of(expression: Expression, known: Known) -> Properties:
     match expression:
         case Column(name, _):
             return known[name]
-        case Literal(None, kind):
-            return one_of(kind, (), nullable=True)
-        case Literal(value, kind):
-            assert value is not None
-            return one_of(kind, (value,), nullable=False)
+        case Literal():
+            return expression.properties
         case AdaptiveConstant(_, kind):
             return property_of(kind, nullable=True)
         case Call(function, arguments, _):
@@ -87,7 +88,7 @@ def properties_of(expression: Expression, known: Known) -> Properties:
 def type_properties(expression: Expression) -> Properties:
     """What is known before any schema: the type, and the value of a literal."""
     if isinstance(expression, Literal):
-        return properties_of(expression, {})
+        return expression.properties
     return property_of(expression.type, nullable=True)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.errors import ProgrammingError, SchemaError, UnknownName
 from dpsql.frames.write_sql import TABLE
 from dpsql.schema import Schema
-from dpsql.schema.model import is_name
+from dpsql.schema.declared import is_name
 from dpsql.schema.problems import Document
 from dpsql.source import did_you_mean
 

@@ -13,7 +13,7 @@ from dpsql.schema.types import Double, Integer
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from dpsql.schema.model import Column
+    from dpsql.schema.column import Column
 
 TABLE = "df"
 ROWS = 'COUNT(*) AS "count"'

@@ -12,8 +12,8 @@ from dpsql.local.rappor import Rappor
 from dpsql.local.shares import read_epsilon
 from dpsql.local.subset_selection import SubsetSelection
 from dpsql.local.unary import BitReports, OptimizedUnaryEncoding
-from dpsql.schema.model import Collected
-from dpsql.schema.model import Column as DeclaredColumn
+from dpsql.schema.column import Collected
+from dpsql.schema.column import Column as DeclaredColumn
 from dpsql.schema.problems import Document, all_problems
 from dpsql.source import did_you_mean
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dpsql.local.domain import Column
     from dpsql.local.mechanism import Mechanism
-    from dpsql.schema.model import Collected
+    from dpsql.schema.column import Collected
     from dpsql.schema.types import ColumnType
 
 MECHANISMS = ("kary", "randomized_response", "rappor", "oue", "subset")

@@ -102,9 +102,10 @@ class GaussianMechanism(AdditiveMechanism):
             doses = [Dose(_noise(share, _multiplier(mu_squared * share.part)), Free(), Fraction(0)) for share in shares]
             return doses, ApproximateRelease(epsilon, delta)
         mu_squared = _mu_squared(allowance)
-        doses = [_dose(share, mu_squared * share.part, allowance.epsilon) for share in shares]
-        joint = (Gaussian(_multiplier(mu_squared * share.part)) for share in joint_shares(shares))
-        return doses, Composed(tuple(joint))
+        alone = {share.part: Gaussian(_multiplier(mu_squared * share.part)) for share in shares}
+        doses = [_dose(share, alone[share.part], allowance.epsilon) for share in shares]
+        joint = (share.part for share in joint_shares(shares))
+        return doses, Composed(tuple(alone.get(part) or Gaussian(_multiplier(mu_squared * part)) for part in joint))
 
     def epsilon_at(self, precision: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
         """Precision is mu; basic composition knows nothing better than the mu itself."""
@@ -118,9 +119,8 @@ class GaussianMechanism(AdditiveMechanism):
         return limit.mu_budget / Fraction(sqrt(sum(weight**2 for weight in weights))) * SHY
 
 
-def _dose(share: Share, mu_squared: Fraction, epsilon: Fraction) -> Dose:
-    less, multiplier = epsilon * _less_without(share.part), _multiplier(mu_squared)
-    return Dose(_noise(share, multiplier), Gaussian(multiplier), less)
+def _dose(share: Share, alone: Gaussian, epsilon: Fraction) -> Dose:
+    return Dose(_noise(share, alone.noise_multiplier), alone, epsilon * _less_without(share.part))
 
 
 def _noise(share: Share, multiplier: Fraction) -> Callable[[int], GaussianNoise]:

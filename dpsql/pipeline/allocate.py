@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from dpsql.aggregates.estimate import Formula, Linear, Ratio
+from dpsql.aggregates.estimate import Formula, Linear, Ratio, Smooth
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.additive import Box
 from dpsql.mechanisms.weights import as_fractions, least_geometric_mean, least_worst_ratio, together
@@ -40,6 +40,10 @@ LEAST_FOR_SELECTION = 0.25
 """The part of its release's budget that this count has at least."""
 
 
+LARGEST = 1e100
+"""Beyond this, weights are taken to be alike: their squares have to be numbers."""
+STEP = 1e-6
+"""The part of itself by which a number is moved to see how a function of it grows."""
 TOTAL = 1 / 6
 """How much a column matters in the totals of one level, beside the same column in the groups: there are fewer of them,
 and each of them is larger."""
@@ -226,13 +230,32 @@ def _at_levels(column: Wanted, planned: Planned) -> Iterator[Wanted]:
 def _answered(planned: Planned, number: int) -> Iterator[Wanted]:
     release = planned.releases[number].release
     for answer in release.answers:
-        parts = answer.estimate.parts if isinstance(answer.estimate, Formula) else (answer.estimate,)
+        parts = _parts(answer.estimate) if isinstance(answer.estimate, Formula) else [_squared(answer.estimate)]
         for part in parts:
-            if squares := _squares(part, number, release):
+            if squares := _measured(part, number, release):
                 yield Wanted(squares, 1 / len(parts))
         if answer.test is not None:
             yield Wanted({(number, answer.test.exceeding): 1.0})
     yield from _selecting(number, release)
+
+
+def _parts(formula: Formula) -> list[dict[str, float]]:
+    """What its error is made of: its tangents over different data where they are known, or else all its parts."""
+    smooth = formula.smooth
+    if smooth is None or not smooth.typical:
+        return [_squared(part) for part in formula.parts]
+    steps = [STEP * max(map(abs, values)) for values in zip(*smooth.typical, strict=True)]
+    return [_squared_tangent(smooth, values, steps) for values in smooth.typical]
+
+
+def _squared_tangent(smooth: Smooth, values: Sequence[float], steps: Sequence[float]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    no_noise = [0.0] * len(values)
+    for number, (part, step) in enumerate(zip(smooth.parts, steps, strict=True)):
+        slope = smooth.slope(values, no_noise, number, step)
+        for name, weight in part.weights:
+            found[name] = found.get(name, 0.0) + slope * float(weight)
+    return {name: weight**2 for name, weight in found.items()}
 
 
 def _weighed(planned: Planned, weights: Mapping[str, Fraction]) -> Iterator[Wanted]:
@@ -241,7 +264,7 @@ def _weighed(planned: Planned, weights: Mapping[str, Fraction]) -> Iterator[Want
     for output in planned.outputs:
         if isinstance(output.estimate, Linear | Ratio) and output.release is not None:
             release = planned.releases[output.release].release
-            if squares := _squares(output.estimate, output.release, release):
+            if squares := _measured(_squared(output.estimate), output.release, release):
                 named[output.name] = Wanted(squares, float(weights.get(output.name, 1)))
     for name in weights.keys() - named.keys():
         raise ProgrammingError(
@@ -274,20 +297,23 @@ def _selecting(number: int, release: Release) -> Iterator[Wanted]:
         yield Wanted({(number, release.partition_selection): 1.0}, SELECTING)
 
 
-def _squares(estimate: Estimate, number: int, release: Release) -> dict[Place, float]:
+def _squared(estimate: Estimate) -> dict[str, float]:
     """Of a linear answer the squared weights; of a ratio N/D those of N - y D, on average over where y may lie."""
-    measured = {part.column for part in release.measures}
     if isinstance(estimate, Ratio):
         above, below = (
             {name: float(weight) for name, weight in side.weights} for side in (estimate.above, estimate.below)
         )
         low, high = float(estimate.low or 0), float(estimate.high or 0)
         middle, spread = (low + high) / 2, (high - low) ** 2 / 12
-        found = {
+        return {
             name: (above.get(name, 0.0) - middle * below.get(name, 0.0)) ** 2 + spread * below.get(name, 0.0) ** 2
             for name in above | below
         }
-    else:
-        weights = estimate.weights if isinstance(estimate, Linear) else ()
-        found = {name: float(weight) ** 2 for name, weight in weights}
-    return {(number, name): square for name, square in found.items() if name in measured}
+    weights = estimate.weights if isinstance(estimate, Linear) else ()
+    return {name: min(abs(float(weight)), LARGEST) ** 2 for name, weight in weights}
+
+
+def _measured(squares: Mapping[str, float], number: int, release: Release) -> dict[Place, float]:
+    """Those of measures, by place: a statistic has a mechanism of its own."""
+    measured = {part.column for part in release.measures}
+    return {(number, name): square for name, square in squares.items() if name in measured}

@@ -193,7 +193,8 @@ def calibrate_noise(planned: Planned, public: PublicEnvironment) -> Calibrated:
     """The way in which this very question was answered before, so that it can be recalled; or else the best."""
     found = _ways(planned, public) if planned.request.accuracy is None else ways_to_meet(planned, public)
     ways = [with_noise(asked, way, reason, public.schema.dataset) for asked, way, reason in found]
-    return next((way for way in ways if _answered(way, public.answers)), ways[0])
+    # Where there is one way only, nobody needs to know whether it was answered before.
+    return next((way for way in ways if len(ways) > 1 and _answered(way, public.answers)), ways[0])
 
 
 def _ways(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Candidate, str]]:
@@ -203,8 +204,9 @@ def _ways(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Ca
         found = [(planned, candidate(noise, planned, budget)) for noise in possible_noises(planned, budget.filter)]
     else:
         found = ways_within(planned, budget, share)
-    # What still fits comes first. Then error weighed by what it costs the session: variance times share.
-    found.sort(key=lambda way: (not way[1].fits, way[1].spread + math.log(max(way[1].share, 1e-300))))
+    if len(found) > 1:
+        # What still fits comes first. Then error weighed by what it costs the session: variance times share.
+        found.sort(key=lambda way: (not way[1].fits, way[1].spread + math.log(max(way[1].share, 1e-300))))
     candidates = [way for _, way in found]
     return [(asked, way, _reason(way, candidates, asked)) for asked, way in found]
 

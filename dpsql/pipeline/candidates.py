@@ -215,8 +215,10 @@ def _spread(columns: Sequence[Wanted], measures: Sequence[Sequence[NoisyMeasure]
 
 
 def _noisy(bounded: Bounded, dose: Dose, planned: Planned) -> NoisyMeasure:
-    shift = _shift(bounded, dose.noise(bounded.linf).std, planned)
-    return NoisyMeasure(bounded, dose.noise(coarse(bounded.linf, shift)), shift, Refund(dose.alone, dose.epsilon))
+    fine = dose.noise(bounded.linf)
+    shift = _shift(bounded, fine.std, planned)
+    noise = dose.noise(coarse(bounded.linf, shift)) if shift else fine
+    return NoisyMeasure(bounded, noise, shift, Refund(dose.alone, dose.epsilon))
 
 
 def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
@@ -264,7 +266,7 @@ def share_of(cost: PrivacyLoss, budget: Budget) -> tuple[float, bool]:
 
 
 def _fraction(amount: Fraction | float, limit: Fraction | float) -> float:
-    if amount == 0 or limit == math.inf:
+    if not amount or limit == math.inf:
         return 0.0
     return float(amount / limit) if limit else math.inf
 

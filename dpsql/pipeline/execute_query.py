@@ -2,8 +2,9 @@
 
 Whatever the engine says when it fails may quote a person's row, so none of it is repeated: not in the message, not in
 the error's cause or context. A connection that breaks, by a network's fault or a restart of the server, is made anew
-and the same SELECT asked once more, under the same charge: nothing of the first was seen. If that fails too it is a
-failure like any other, for a row may have taken the server down. docs/proofs/ledger.md.
+and the same SELECT asked once more, under the same charge: nothing of the first was seen. But a row may have taken the
+server down, and the delay tells: so this is on record first, and happens once until the owner has looked. What breaks
+after that is a failure like any other. docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dpsql.engines.engine import run_twice_if_lost
+from dpsql.engines.engine import ConnectionLost
 from dpsql.sampling import CryptographicRandomness, uniform_below
 
 if TYPE_CHECKING:
@@ -36,17 +37,27 @@ class Fetched:
 def execute_query(charged: Charged, environment: Environment) -> Fetched:
     releases = zip(charged.calibrated.releases, charged.recalled, strict=True)
     return Fetched(
-        charged, tuple(_fetch(release, environment) if answer is None else None for release, answer in releases)
+        charged,
+        tuple(_fetch(release, charged, environment) if answer is None else None for release, answer in releases),
     )
 
 
-def _fetch(release: CalibratedRelease, environment: Environment) -> Mapping[str, np.ndarray] | None:
+def _fetch(release: CalibratedRelease, charged: Charged, environment: Environment) -> Mapping[str, np.ndarray] | None:
     # A fresh secret for every release decides which of a unit's groups count.
     query = release.salted(uniform_below(SALTS, CryptographicRandomness()))
     try:
-        columns = run_twice_if_lost(environment.engine.run, query)
+        columns = _run(query, charged, environment)
         whole = all(columns[measure.column].dtype.kind == "i" for measure in release.planned.release.measures)
         return columns if whole else None
     except Exception:
         # Forgotten here, and told at the end, when nothing exact is left that a traceback could show.
         return None
+
+
+def _run(query: str, charged: Charged, environment: Environment) -> Mapping[str, np.ndarray]:
+    try:
+        return environment.engine.run(query)
+    except ConnectionLost:
+        if charged.entry is not None and not environment.ledger.may_retry(charged.entry):
+            raise
+    return environment.engine.run(query)

@@ -195,7 +195,7 @@ def _all_groups(release: TrackedRelease, request: QueryRequest, groups: int) -> 
 def _is_bounded(call: AggregateCall, known: Known) -> bool:
     """Whether all numbers that are aggregated have ends. What a unit is expected to have is for the others alone."""
     aggregated = (kept_properties(argument, known) for argument in call.arguments)
-    return all(not seen.is_number or None not in (seen.low, seen.high) for seen in aggregated)
+    return all(not seen.is_number or (seen.low is not None and seen.high is not None) for seen in aggregated)
 
 
 def _release(

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsql.aggregates.estimate import Linear
+from dpsql.aggregates.readable import readable_statistic
 from dpsql.aggregates.statistic import Matched
 from dpsql.intervals import for_all
 from dpsql.pipeline.allocate import DIAGNOSING, SEEKING
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from dpsql.engines.cells import Cells
     from dpsql.pipeline.calibrate_noise import CalibratedRelease
+    from dpsql.pipeline.plan_query import Output
     from dpsql.relation.relation import Diagnosis
     from dpsql.result import ResultColumn
 
@@ -89,6 +92,20 @@ def _found(release: CalibratedRelease) -> Iterator[str]:
         yield f"max_groups={found.groups}"
     for value, (low, high) in found.clips:
         yield f"{readable_clipped(value)} from {float(low):g} to {float(high):g}"
+
+
+def drawn_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]) -> Iterator[str]:
+    """The error of what has no interval: that of a quantile is known in ranks, that of a mode in rows."""
+    names = {
+        (output.release, part): output.name
+        for output in outputs
+        if isinstance(output.estimate, Linear)
+        for part, _ in output.estimate.weights
+    }
+    for number, release in enumerate(releases):
+        for drawn, draw in release.statistics:
+            if draw.noise is None:
+                yield f"{names.get((number, drawn.column)) or readable_statistic(drawn.statistic)}: {draw.note}"
 
 
 def diagnosis_notes(

@@ -33,7 +33,7 @@ from dpsql.resolve.options import read_options
 from dpsql.resolve.other_words import respell
 from dpsql.resolve.parameters import Parameters, bind, check_parameters, check_text, marked
 from dpsql.resolve.pivots import unpivoted
-from dpsql.resolve.syntax import GRAMMARS, shown
+from dpsql.resolve.syntax import grammar_of, shown
 from dpsql.source import Place
 
 if TYPE_CHECKING:
@@ -163,6 +163,8 @@ def _check_size(tree: exp.Query) -> None:
 def _check_aliases(tree: exp.Query) -> None:
     """SELECT x AS a, a + a AS b, b + b AS c, ...: an engine puts in the place of an alias what it stands for."""
     for select in nodes_of(tree, exp.Select):
+        if not any(item.alias for item in select.expressions):
+            continue
         sizes: dict[str, int] = {}
         for item in select.expressions:
             names = [node.name.lower() for node in nodes_of(item, exp.Column) if not node.table]
@@ -185,7 +187,7 @@ def too_deep() -> SqlSyntaxError:
 
 
 def _statements(request: QueryRequest) -> tuple[Sequence[exp.Expr | None], tuple[SqlOptions, ...]]:
-    sql, grammar = request.sql, GRAMMARS[request.dialect]
+    sql, grammar = request.sql, grammar_of(request.dialect)
     problem: SqlSyntaxError
     try:
         marks = list(marked(grammar.tokenize(sql), request.parameter_names))

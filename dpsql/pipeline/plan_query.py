@@ -19,7 +19,7 @@ from dpsql.aggregates.estimate import (
     estimate_of,
     noise_of,
 )
-from dpsql.aggregates.final import answer_type, final_sql
+from dpsql.aggregates.final import answer_type, as_shown, final_sql
 from dpsql.aggregates.release import LEVEL
 from dpsql.aggregates.write_release import release_sql
 from dpsql.engine_sql.build import SALT, select
@@ -42,7 +42,7 @@ from dpsql.resolve.public_columns import columns_read
 from dpsql.resolve.syntax import is_interval_end, written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from dpsql.aggregates.release import Release
     from dpsql.engine_sql.tree import Query
@@ -291,26 +291,15 @@ def _outputs(post_processing: exp.Query, measured: Measured) -> tuple[Output, ..
         return tuple(Output(item.alias_or_name, None, None) for item in items)
     release = measured.releases[number]
     answers = _estimates(release)
-    chosen = chooses_by_noise(post_processing, release.key_names)
     always = (LEVEL,) if release.levels else ()
-    found = [(item.alias_or_name, estimate_of(item, answers) or _smooth(item, release)) for item in items]
-    outputs = _with_hidden(post_processing, found, number, always)
-    return tuple(
-        replace(output, is_key=is_made_of(item, release.key_names), chosen=chosen)
-        for output, item in zip(outputs, items, strict=True)
-    )
+    found = [estimate_of(item, answers) or _smooth(item, release) for item in items]
+    return _with_hidden(post_processing, found, number, release.key_names, always)
 
 
 def _outputs_of_reports(post_processing: exp.Select, reports: Reports) -> tuple[Output, ...]:
     items, keys = post_processing.expressions, [f"_k{number}" for number in range(len(reports.keys))]
     answers = _estimates_of(reports)
-    found = [(item.alias_or_name, estimate_of(item, answers)) for item in items]
-    chosen = chooses_by_noise(post_processing, keys)
-    outputs = _with_hidden(post_processing, found, None)
-    return tuple(
-        replace(output, is_key=is_made_of(item, keys), chosen=chosen)
-        for output, item in zip(outputs, items, strict=True)
-    )
+    return _with_hidden(post_processing, [estimate_of(item, answers) for item in items], None, keys)
 
 
 def _estimates_of(reports: Reports) -> dict[str, Estimate]:
@@ -320,9 +309,9 @@ def _estimates_of(reports: Reports) -> dict[str, Estimate]:
 def _estimates(release: Release) -> dict[str, Estimate]:
     """By the release's column, where the error is known."""
     return {
-        f"_a{i}": answer.estimate
+        f"_a{i}": estimate
         for i, answer in enumerate(release.answers)
-        if not isinstance(answer.estimate, Formula)
+        if not isinstance(estimate := as_shown(answer), Formula)
     }
 
 
@@ -376,15 +365,16 @@ def _number_below(post_processing: exp.Select, kind: str) -> int | None:
 
 def _with_hidden(
     post_processing: exp.Select,
-    found: Sequence[tuple[str, WithError | None]],
+    estimates: Sequence[WithError | None],
     number: int | None,
+    keys: Collection[str],
     always: tuple[str, ...] = (),
 ) -> tuple[Output, ...]:
     """A ratio's error depends on its own noisy parts, so these come along behind the visible columns."""
-    visible = len(found)
+    items, chosen = post_processing.expressions, chooses_by_noise(post_processing, keys)
     positions: dict[str, int] = {}
     outputs = []
-    for name, estimate in found:
+    for item, estimate in zip(items, estimates, strict=True):
         wanted: tuple[str, ...] = ()
         if estimate is not None and (always or not isinstance(estimate, Linear)):
             if post_processing.args.get("distinct"):
@@ -396,12 +386,9 @@ def _with_hidden(
             else:
                 sides = estimate.parts if isinstance(estimate, Smooth) else (estimate.above, estimate.below)
                 wanted = (*always, *dict.fromkeys(part for side in sides for part, _ in side.weights))
-        hidden = tuple((part, positions.setdefault(part, visible + len(positions))) for part in wanted)
-        outputs.append(Output(name, estimate, number, hidden))
-    post_processing.set(
-        "expressions",
-        [*post_processing.expressions, *map(_hidden, positions)],
-    )
+        hidden = tuple((part, positions.setdefault(part, len(items) + len(positions))) for part in wanted)
+        outputs.append(Output(item.alias_or_name, estimate, number, hidden, is_made_of(item, keys), chosen))
+    post_processing.set("expressions", [*items, *map(_hidden, positions)])
     return tuple(outputs)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from dpsql.accounting.exact import exact
 from dpsql.errors import ProgrammingError
 from dpsql.resolve.option_clauses import NO_OPTIONS, Option, SqlOptions
-from dpsql.schema.model import AUTO
+from dpsql.schema.declared import AUTO
 from dpsql.source import did_you_mean
 from dpsql.statistics.mechanism_table import MECHANISMS
 

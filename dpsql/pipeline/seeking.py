@@ -20,7 +20,7 @@ from dpsql.expressions.tree import Call
 from dpsql.relation.expected import expected_of
 from dpsql.relation.seek_bounds import MOST_ROWS, ladder_of_groups, ladder_of_rows, ladder_of_values, limits_of
 from dpsql.relation.units import bounding_scans, reads
-from dpsql.schema.model import AUTO
+from dpsql.schema.declared import AUTO
 from dpsql.statistics.mechanism_table import ADDITIVE
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def with_seeking(release: TrackedRelease, request: QueryRequest) -> TrackedRelea
             seen = kept_properties(call.arguments[0], known)
             if seen.is_number and seen.values is None:
                 values[held_call.arguments[0]] = limits_of(seen.type, seen.low, seen.high)
-    return replace(release, aggregate=within, seeking=replace(seeking, values=tuple(values.items())))
+    return replace(release, aggregate=within, seeking=Seeking(seeking.rows, seeking.groups, tuple(values.items())))
 
 
 def counts_sought(scans: Collection[Scan], request: QueryRequest) -> tuple[bool, bool]:
@@ -154,7 +154,7 @@ def _reads_auto(value: Expression, release: TrackedRelease, request: QueryReques
 
 
 def _is_open(properties: Properties) -> bool:
-    return properties.is_number and properties.values is None and None in (properties.low, properties.high)
+    return properties.is_number and properties.values is None and (properties.low is None or properties.high is None)
 
 
 def readable_clipped(value: Expression) -> str:
@@ -190,9 +190,11 @@ def _with_values(
     aggregate: Aggregate, changed: Callable[[Expression], Expression], names: Collection[str] = AGGREGATES
 ) -> Aggregate:
     calls = tuple(
-        replace(call, arguments=tuple(map(changed, call.arguments)))
-        if call.name in names and not call.distinct
-        else call
+        call if call.distinct or call.name not in names else _with_arguments(call, tuple(map(changed, call.arguments)))
         for call in aggregate.calls
     )
-    return replace(aggregate, calls=calls)
+    return aggregate if calls == aggregate.calls else replace(aggregate, calls=calls)
+
+
+def _with_arguments(call: AggregateCall, arguments: tuple[Expression, ...]) -> AggregateCall:
+    return call if arguments == call.arguments else replace(call, arguments=arguments)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.narrow import conjuncts, kept_properties
-from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of, names_read, substituted
+from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of, names_read, properties_of, substituted
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, Relation, SemiJoin
 from dpsql.relation.units import is_tracked
@@ -44,6 +44,12 @@ class Domain:
     def size(self) -> int:
         """No more groups than this."""
         return math.prod(properties.size or 0 for properties in self.sources)
+
+    @property
+    def has_null(self) -> bool:
+        """Whether NULL can be a key of a group."""
+        known = {source_name(number): properties for number, properties in enumerate(self.sources)}
+        return any(properties_of(key, known).nullable for key in self.keys)
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from dpsql.expressions.properties import Properties
+    from dpsql.expressions.properties import Limit, Properties
     from dpsql.expressions.tree import Expression
     from dpsql.relation.reports import Reports
-    from dpsql.schema.model import Collected, Contribution
+    from dpsql.schema.column import Collected
+    from dpsql.schema.table import Contribution
     from dpsql.schema.types import ColumnType
     from dpsql.source import Place
 
@@ -79,6 +80,16 @@ class ScanColumn:
     """How its properties are made true, where that is not done to every value by the scan (relation/as_stored.py)."""
 
 
+@dataclass(frozen=True)
+class StoredTest:
+    """A comparison of what is stored in a column with a constant of its type (relation/stored_tests.py)."""
+
+    declared: str
+    operator: str
+    constant: Limit
+    type: ColumnType
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scan:
     table: str
@@ -90,6 +101,8 @@ class Scan:
     """Whether the engine itself guarantees that no unit has two rows."""
     declared_unique: bool = False
     """Whether the schema says so. Nothing leans on it but the choice of bounds, which are enforced."""
+    tests: tuple[StoredTest, ...] = ()
+    """Which rows are read."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from dpsql.schema.types import Boolean
 if TYPE_CHECKING:
     from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression
-    from dpsql.schema.model import Collected
+    from dpsql.schema.column import Collected
     from dpsql.schema.types import ColumnType
 
 PREFIX = "_r_"

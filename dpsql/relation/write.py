@@ -10,6 +10,7 @@ from dpsql.engine_sql.tree import Derived, Field, Joined, Named, Select, SetOper
 from dpsql.expressions.emit import as_value, emit
 from dpsql.expressions.tree import names_read
 from dpsql.relation import write_tests, write_within
+from dpsql.relation.implied_units import without_units
 from dpsql.relation.knowledge import knowledge_of, values_of
 from dpsql.relation.relation import (
     CrossUnitJoin,
@@ -26,6 +27,7 @@ from dpsql.relation.relation import (
     ValuesTable,
     Window,
 )
+from dpsql.relation.stored_tests import with_stored_tests
 from dpsql.relation.units import is_tracked
 from dpsql.relation.write_scan import scan_sql
 
@@ -46,8 +48,10 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Query:
         case ValuesTable(table):
             return Select(tuple(fields(names)), Table(table))
         case Filter(source, condition):
-            below = relation_sql(source, {*names, *names_read(condition)})
-            return _passed(relation, names, below, emit(condition, knowledge_of(source).properties))
+            tested, left = with_stored_tests(source, condition)
+            below = relation_sql(tested, {*names, *names_read(*left)})
+            known = knowledge_of(source).properties
+            return _passed(relation, names, below, all_of([emit(part, known) for part in left])) if left else below
         case Project(source, columns):
             kept = [(name, expression) for name, expression in columns if name in names]
             values = values_of(relation)
@@ -90,15 +94,27 @@ def _unit(relation: Relation) -> list[Named]:
 def _join(join: Join, names: list[str]) -> Query:
     """Two sides of units meet within each unit only, whatever else the condition says."""
     left_known, right_known = knowledge_of(join.left).properties, knowledge_of(join.right).properties
-    wanted = {*names, *names_read(join.condition)}
+    conditions = [] if join.condition is None else [join.condition]
+    if join.kind == "INNER" and join.condition is not None:
+        tested, conditions = with_stored_tests(join, join.condition)
+        assert isinstance(tested, Join)
+        join = _with_one_owner(tested)
+    wanted = {*names, *names_read(*conditions)}
     left = Derived(relation_sql(join.left, wanted & set(left_known)), "_lefts")
     right = Derived(relation_sql(join.right, wanted & set(right_known)), "_rights")
     both = is_tracked(join.left) and is_tracked(join.right)
-    conditions: list[Term] = [test("=", Field(UNIT, "_lefts"), Field(UNIT, "_rights"))] if both else []
-    if join.condition is not None:
-        conditions.append(emit(join.condition, {**left_known, **right_known}))
+    meets: list[Term] = [test("=", Field(UNIT, "_lefts"), Field(UNIT, "_rights"))] if both else []
+    meets += [emit(part, {**left_known, **right_known}) for part in conditions]
     unit = [Named(_joined_unit(join), UNIT)] if is_tracked(join) else []
-    return Select((*unit, *fields(names)), Joined(join.kind, left, right, all_of(conditions)))
+    return Select((*unit, *fields(names)), Joined(join.kind, left, right, all_of(meets)))
+
+
+def _with_one_owner(join: Join) -> Join:
+    """The same rows, where the condition says that both sides are of one unit: one side knows it."""
+    if (right := without_units(join.right, join.left, join.condition)) is not None:
+        return replace(join, right=right)
+    left = without_units(join.left, join.right, join.condition)
+    return join if left is None else replace(join, left=left)
 
 
 def _joined_unit(join: Join) -> Term:

@@ -18,7 +18,7 @@ from dpsql.schema.types import Boolean, Date, Double, Text, Timestamp
 if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Source, Term
     from dpsql.expressions.properties import Properties
-    from dpsql.relation.relation import Scan, ScanColumn, Unit, UnitHop
+    from dpsql.relation.relation import Scan, ScanColumn, StoredTest, Unit, UnitHop
     from dpsql.schema.types import ColumnType
 
 KEY = "_key"
@@ -38,6 +38,7 @@ def scan_sql(scan: Scan, names: list[str]) -> Select:
             raise _never_seen(found[name])
     chosen = tuple(Named(_column(found[name]), name) for name in names)
     where = [condition for name in names if (condition := _counts(found[name])) is not None]
+    where += map(_stored_test, scan.tests)
     if scan.unit is None:
         return Select(chosen, Table(scan.table, ROWS), all_of(where) if where else None)
     source, unit = _with_unit(scan.table, scan.unit.path, scan.unit)
@@ -58,6 +59,11 @@ def _counts(column: ScanColumn) -> Term | None:
         case "others left out":
             return _is_one_of(_column(column), column.properties)
     return None
+
+
+def _stored_test(compared: StoredTest) -> Term:
+    stored = Stored(compared.declared, ROWS, compared.type)
+    return test(compared.operator, stored, Constant(compared.constant, compared.type))
 
 
 def _never_seen(answers: ScanColumn) -> Unsupported:

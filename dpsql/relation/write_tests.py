@@ -9,6 +9,7 @@ from dpsql.engine_sql.tree import Case, Constant, Derived, Exists, Field, Select
 from dpsql.expressions.emit import emit
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, names_read, properties_of
+from dpsql.relation.implied_units import without_units
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.units import is_tracked
 from dpsql.schema.types import Boolean
@@ -62,8 +63,9 @@ def _truth(name: str, *arguments: Expression) -> Expression:
 def _exists(semi: SemiJoin, condition: Expression | None, known: Knowledge, write: Write) -> Term:
     """Whether there is a row of the other relation, of the same unit, for which the condition holds."""
     other_known = knowledge_of(semi.other).properties
-    others = Derived(write(semi.other, names_read(condition) & set(other_known)), OTHERS)
+    other = without_units(semi.other, semi.source, condition) or semi.other
+    others = Derived(write(other, names_read(condition) & set(other_known)), OTHERS)
     conditions = [emit(condition, {**known.properties, **other_known})] if condition is not None else []
-    if is_tracked(semi.source) and is_tracked(semi.other):
+    if is_tracked(semi.source) and is_tracked(other):
         conditions.append(test("=", Field(UNIT, BELOW), Field(UNIT, OTHERS)))
     return Exists(Select((), others, all_of(conditions)))

@@ -71,6 +71,9 @@ class Above:
 
         made = type(node)(**{key: changed(value) for key, value in node.args.items()})
         made.meta.update(node.meta)  # where it is written
+        if isinstance(made, exp.Div) and any(map(is_aggregate, node.expression.walk())):
+            # A noisy number may be 0 where none of the data is: there a quotient has no value.
+            made.set("expression", exp.Nullif(this=made.expression, expression=exp.Literal.number(0)))
         return made
 
     def _key(self, node: exp.Expr, *, aliases_first: bool) -> int | None:
@@ -96,9 +99,8 @@ class Above:
             return found is not None and found == self.scope.lookup(key)
         if isinstance(node, exp.Query):
             return isinstance(key, exp.Query) and text_of(node) == text_of(key)
-        clauses = node.args.keys() | key.args.keys()
         return type(node) is type(key) and all(
-            self._is_same(node.args.get(clause), key.args.get(clause)) for clause in clauses
+            self._is_same(node.args.get(clause), key.args.get(clause)) for clause in node.args.keys() | key.args.keys()
         )
 
     def _meant(self, node: exp.Expr) -> exp.Expr:

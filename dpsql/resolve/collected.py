@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from dpsql.expressions.tree import Expression
     from dpsql.relation.relation import Relation
-    from dpsql.schema.model import Table
+    from dpsql.schema.table import Table
     from dpsql.schema.types import ColumnType
     from dpsql.source import Place
 

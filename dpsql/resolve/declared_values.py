@@ -19,7 +19,8 @@ from dpsql.schema.types import Boolean, Decimal, Double
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dpsql.schema.model import Column, Schema
+    from dpsql.schema.column import Column
+    from dpsql.schema.model import Schema
 
 FEW = 8
 """So few values are all named, where none is close."""

@@ -22,7 +22,8 @@ from dpsql.resolve.syntax import conditions_of, extra_clauses, from_nodes, is_ag
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from dpsql.schema.model import Schema, Table
+    from dpsql.schema.model import Schema
+    from dpsql.schema.table import Table
 
 CLAUSES = {"expressions", "from_", "joins", "where"}
 

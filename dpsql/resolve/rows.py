@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from dpsql.engines.public import Guarantees
     from dpsql.expressions.tree import Expression
     from dpsql.resolve.kept_rows import Kept
-    from dpsql.schema.model import Column as DeclaredColumn
-    from dpsql.schema.model import Schema, Table
+    from dpsql.schema.column import Column as DeclaredColumn
+    from dpsql.schema.model import Schema
+    from dpsql.schema.table import Table
     from dpsql.schema.types import ColumnType
     from dpsql.source import Place
 

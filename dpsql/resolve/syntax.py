@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import Dialect, exp
@@ -60,10 +61,15 @@ def _untranslated(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
 
 
 DUCKDB = _duckdb()
-GRAMMARS = {"duckdb": DUCKDB, "postgres": _postgres()} | {
-    name: Dialect.get_or_raise(name) for name in ("bigquery", "snowflake")
-}
-"""Whose words a query may use."""
+
+
+@cache
+def grammar_of(dialect: str) -> Dialect:
+    """Whose words a query uses. Other grammars than DuckDB's are loaded by who asks in them."""
+    if dialect == "duckdb":
+        return DUCKDB
+    return _postgres() if dialect == "postgres" else Dialect.get_or_raise(dialect)
+
 
 INTERVAL_ENDS = ("DP_INTERVAL_LOW", "DP_INTERVAL_HIGH")
 

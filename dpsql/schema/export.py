@@ -10,7 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from dpsql.schema.model import TYPE_JSON, Schema
+from dpsql.schema.column import TYPE_JSON
+from dpsql.schema.model import Schema
 
 
 def export_json_schema() -> str:

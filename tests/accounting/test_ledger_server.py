@@ -133,6 +133,7 @@ def test_a_forked_child_works_for_itself(url: str) -> None:
     ledger = Ledger.open(url, dataset="shop", epsilon=1)
     held = ledger.charge(PureRelease(Fraction("0.1")), sql="q", fingerprint="f", epsilon=0.1)
     if (child := os.fork()) == 0:  # pragma: no cover - the child's own
+        sys.unraisablehook = lambda _: os._exit(2)  # a connection that is dropped while it is open warns
         try:
             charge(ledger)
             os._exit(0)
@@ -142,6 +143,17 @@ def test_a_forked_child_works_for_itself(url: str) -> None:
     ledger.released(held)
     ledger.let_go(held)
     assert ledger.budget.remaining.epsilon == pytest.approx(0.8)
+    ledger.close()
+
+
+def test_a_session_that_cannot_be_set_up_is_closed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    connect = psycopg.connect
+    monkeypatch.setattr(psycopg, "connect", lambda *where, **how: opened.append(connect(*where, **how)) or opened[-1])
+    monkeypatch.setattr("dpsql.accounting.ledger.server.SETTINGS", {"lock_timeout": "soon"})
+    with pytest.raises(dpsql.OperationalError):
+        Ledger.open(url, dataset="shop", epsilon=1)
+    assert [connection.closed for connection in opened] == [True]
 
 
 def test_entries_are_never_changed(url: str) -> None:
@@ -150,6 +162,22 @@ def test_entries_are_never_changed(url: str) -> None:
     for change in ("UPDATE {}.entries SET epsilon = '9'", "DELETE FROM {}.entries", "TRUNCATE {}.entries CASCADE"):
         with psycopg.connect(base) as connection, pytest.raises(psycopg.Error, match="never changed"):
             connection.execute(change.format(name))
+
+
+def test_a_ledger_of_version_1_is_taken_over(url: str) -> None:
+    """It knew no questions that are asked once more."""
+    Ledger.open(url, dataset="shop", epsilon=1).close()
+    tampered(
+        url,
+        "ALTER TABLE entries DROP CONSTRAINT entries_state_check",
+        "ALTER TABLE entries ADD CONSTRAINT entries_state_check CHECK (state <> 'retried')",
+        "UPDATE about SET version = 1",
+    )
+    ledger = Ledger.open(url, dataset="shop")
+    asked = ledger.charge(PureRelease(Fraction("0.1")), sql="q", fingerprint="f", epsilon="0.1")
+    assert ledger.may_retry(asked)
+    assert not ledger.may_retry(asked)
+    assert ledger.verify().entries == 3
 
 
 def test_a_tail_that_was_cut_off_is_missed(url: str) -> None:

@@ -21,6 +21,8 @@ import yaml
 import dpsql
 from dpsql.accounting.events import PureRelease
 from dpsql.accounting.ledger import tables as ledger_schema
+from dpsql.accounting.ledger.book import Book
+from dpsql.accounting.ledger.entries import Record
 from dpsql.accounting.ledger.ledger import Ledger
 from dpsql.cli.app import main
 from dpsql.engines.duckdb import engine as duckdb_engine
@@ -361,7 +363,7 @@ def test_ctrl_c_ends_a_question_that_runs(tmp_path: Path) -> None:
 
 def made_by_version_1(path: Path) -> None:
     """A ledger as dpsql wrote it before there were suspensions."""
-    old = [statement.replace(", 'failed', 'suspended', 'resumed'", "") for statement in ledger_schema.SCHEMA]
+    old = [statement.replace(", 'failed', 'suspended', 'resumed', 'retried'", "") for statement in ledger_schema.SCHEMA]
     old = [one for one in old if "open_charges" not in one and "suspensions" not in one and "user_version" not in one]
     ledger = Ledger.open(path, dataset="shop", epsilon=1)
     for _ in range(3):
@@ -406,6 +408,52 @@ def test_a_tail_that_was_missing_stays_missing_when_taken_over(tmp_path: Path) -
     connection.close()
     with pytest.raises(dpsql.LedgerError, match="entries are missing"):
         Ledger.open(path, dataset="shop").verify()
+
+
+def test_a_ledger_of_version_2_is_taken_over_with_its_open_charges(tmp_path: Path) -> None:
+    path = tmp_path / "shop.ledger"
+    ledger = Ledger.open(path, dataset="shop", epsilon=1)
+    ledger.let_go(ledger.charge(TENTH, sql="SELECT 1", fingerprint="f", epsilon="0.1"))
+    ledger.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, ?, '')", (", 'retried'",))
+        connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    ledger = Ledger.open(path, dataset="shop")
+    assert [entry.state for entry in ledger.history()] == ["budget", "charged", "suspended"]
+    ledger.resume(None)
+    assert ledger.may_retry(ledger.charge(TENTH, sql="SELECT 1", fingerprint="f", epsilon="0.1"))
+    assert ledger.verify().charges == 2
+
+
+# -- questions that are asked once more --------------------------------------------------------------------------------
+
+
+def test_an_analysts_question_is_asked_once_more_until_the_owner_has_looked(tmp_path: Path) -> None:
+    """When servers go away is in tests/engines/test_lost_servers.py; this is the record of it."""
+    path = tmp_path / "shop.ledger"
+    ada, eve = (Ledger.open(path, dataset="shop", epsilon=1, analyst=name) for name in ("ada", "eve"))
+    charges = [ledger.charge(TENTH, sql="SELECT 1", fingerprint="f", epsilon="0.1") for ledger in (ada, ada, eve)]
+    assert ada.may_retry(charges[0])
+    assert not ada.may_retry(charges[1]), "whatever it is that she asks"
+    assert eve.may_retry(charges[2]), "each has one"
+    ada.resume("ada")
+    assert ada.may_retry(charges[1])
+    for ledger, charge in zip((ada, ada, eve), charges, strict=True):
+        assert ledger.released(charge).state == "released"
+    assert [entry.state for entry in ada.history()].count("retried") == 3
+    assert ada.budget.spent.epsilon == pytest.approx(0.3), "it costs nothing"
+    assert ada.verify().charges == 3
+
+
+def test_a_second_retry_before_the_owner_has_looked_breaks_the_chain(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "shop.ledger", dataset="shop", epsilon=1)
+    for _ in range(2):
+        with ledger._file.writing() as connection:
+            Book(connection).append(Record(dataset="shop", analyst=None, state="retried"))
+    with pytest.raises(dpsql.LedgerError, match="the owner had not looked"):
+        ledger.verify()
 
 
 REFUNDS = {

@@ -90,3 +90,88 @@ def test_a_variance_is_right_on_average_and_says_how_exact_it_is() -> None:
             assert inside.mean() > 0.9
             rough = connection.execute(sql, epsilon=0.01, fresh=True).intervals()
             assert rough.v_low.isna().all()
+
+
+# How the budget is shared: docs/proofs/moments.md. All in parts of half the range, and of what one row may cost.
+
+EQUAL = {"m": {"type": "double", "bounds": [-1, 1]}, "o": {"type": "double", "bounds": [-1, 1]}, "u": "integer"}
+
+
+def explained(expression: str) -> dict[str, float]:
+    """The standard deviations of the measures of a question, by what they are, with Gaussian noise."""
+    schema: dict[str, Any] = {"tables": {"t": {"unit": "u", "unique": True, "columns": EQUAL}}}
+    with duckdb.connect() as raw:
+        raw.execute("CREATE TABLE t (u BIGINT PRIMARY KEY, m DOUBLE NOT NULL, o DOUBLE NOT NULL)")
+        with dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6) as connection:
+            (release,) = connection.explain(f"SELECT {expression} FROM t", epsilon=1, mechanism="gaussian").releases
+    return {measure.what: measure.std * measure.quantum for measure in release.measures}
+
+
+def kinds_of_data() -> tuple[Any, Any]:
+    """Means from the middle, and means of squares, on a fine grid of what there is room for."""
+    means, spreads = np.meshgrid((np.arange(40) + 0.5) / 40, (np.arange(40) + 0.5) / 40)
+    return means, means**2 + spreads * (1 - means**2)
+
+
+def errors_of(count: float, total: float, squares: float, centre: float) -> Any:
+    """Of a variance over each kind of data, where squares are counted from `centre`; times the number of rows."""
+    y, q = kinds_of_data()
+    return np.sqrt(squares**2 + (2 * y * total) ** 2 + ((2 * y**2 - q + centre) * count) ** 2)
+
+
+def geometric_mean(values: Any) -> float:
+    return float(np.exp(np.mean(np.log(values))))
+
+
+def cost(row: Any, count: float, total: float, squares: float, centre: float) -> Any:
+    """What a row at this place costs, as a squared mu."""
+    return 1 / count**2 + (row / total) ** 2 + ((row**2 - centre) / squares) ** 2
+
+
+def test_a_variance_has_less_noise_than_with_equal_parts_and_nearly_that_of_one_event() -> None:
+    count, total, squares = explained("VAR_POP(m)").values()
+    mu = np.sqrt(1 / count**2 + 1 / total**2 + (0.5 / squares) ** 2)
+    found = geometric_mean(errors_of(count * mu, total * mu, squares * mu, 0.5))
+    # As sums in their own right: the count and the sum a part each, the sum of squares with the count that it leans on.
+    before = geometric_mean(errors_of(1.5, np.sqrt(3), np.sqrt(1 / 0.889), 0.5))
+    one_event = geometric_mean(errors_of(np.sqrt(3), np.sqrt(2), np.sqrt(2 / 3), 2 / 3))
+    assert found == pytest.approx(0.935 * before, rel=0.01)
+    assert one_event == pytest.approx(0.96 * found, rel=0.01)
+
+
+def test_no_row_costs_more_than_the_event_says() -> None:
+    """The sensitivity of moments as one event: at the middle and at both ends, and nowhere more."""
+    rows = np.linspace(-1, 1, 20_001)
+    costs = cost(rows, np.sqrt(3), np.sqrt(2), np.sqrt(2 / 3), 2 / 3)
+    assert costs.max() == pytest.approx(1)
+    assert costs[[0, 10_000, -1]] == pytest.approx(1)
+    # Several rows together are no farther from 0 than as many of the worst.
+    drawn = np.random.default_rng(0).uniform(-1, 1, (1000, 3))
+    together = (3 / np.sqrt(3)) ** 2 + drawn.sum(axis=1) ** 2 / 2 + (drawn**2 - 2 / 3).sum(axis=1) ** 2 * 1.5
+    assert together.max() <= 9
+
+
+@pytest.mark.parametrize(
+    ("expression", "measures"),
+    [("COVAR_POP(m, o)", 4), ("REGR_SLOPE(m, o)", 5), ("REGR_INTERCEPT(m, o)", 5), ("CORR(m, o)", 6)],
+)
+def test_only_those_squares_are_measured_that_are_divided_by(expression: str, measures: int) -> None:
+    assert len(explained(expression)) == measures
+
+
+@pytest.mark.parametrize("end", [1e-300, 1e-60, 1e76, 1e120])
+@pytest.mark.parametrize(
+    "expression", ["VAR_POP(m)", "COVAR_POP(m, o)", "CORR(m, o)", "REGR_SLOPE(o, m)", "CORR(1, m)"]
+)
+def test_ranges_of_any_width_are_planned(expression: str, end: float) -> None:
+    columns = EQUAL | {"m": {"type": "double", "bounds": [-end, end]}}
+    with duckdb.connect() as raw:
+        raw.execute("CREATE TABLE t AS SELECT i AS u, 0.5::DOUBLE AS m, 0.1::DOUBLE AS o FROM range(10) AS r(i)")
+        schema: dict[str, Any] = {"tables": {"t": {"unit": "u", "unique": True, "columns": columns}}}
+        with dpsql.connect(raw, schema=schema, epsilon=10, delta=1e-6) as connection:
+            assert len(connection.execute(f"SELECT {expression} AS x FROM t", epsilon=1).intervals()) == 1
+
+
+def test_the_covariance_of_a_column_with_itself_is_its_variance(people: dpsql.Connection) -> None:
+    (found,) = people.execute("SELECT COVAR_POP(x, x), VAR_POP(x) FROM people", epsilon=1e9).fetchall()
+    assert found[0] == pytest.approx(found[1], rel=1e-4)

@@ -784,3 +784,11 @@ def test_the_demo_is_a_command_too(run: Run, monkeypatch: pytest.MonkeyPatch) ->
 def test_importing_dpsql_loads_no_part_of_the_command() -> None:
     code = "import sys, dpsql; print({'typer', 'rich', 'prompt_toolkit', 'sqlalchemy'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+
+
+@pytest.mark.parametrize("asked", ["--version", "--help", "query --help", "check --help"])
+def test_help_waits_for_neither_the_pipeline_nor_the_engine(asked: str) -> None:
+    heavy = "{'numpy', 'sqlglot', 'duckdb', 'yaml', 'dpsql.session', 'dpsql.pipeline'} & set(sys.modules)"
+    code = f"import atexit, sys; atexit.register(lambda: print({heavy})); import dpsql.cli.app as it; it.main()"
+    printed = subprocess.run([sys.executable, "-c", code, *asked.split()], capture_output=True, text=True).stdout
+    assert printed.endswith("\nset()\n")

@@ -103,7 +103,28 @@ def test_a_connection_that_is_lost_is_made_anew_and_the_question_answered(server
         server.delay(0)
         server.end(process)
         assert abs(asked.result(60)[0][0] - 50) < 40
-        assert states(connection) == ["charged", "released"]
+        assert states(connection) == ["charged", "retried", "released"]
+
+
+def test_a_second_connection_that_is_lost_may_be_a_row(server: Server) -> None:
+    """Of the first the analyst saw a delay. One for each question would tell of a row, so the owner has to look."""
+
+    def asked_while_it_breaks(sql: str) -> list[tuple[Any, ...]]:
+        server.delay(600)
+        asked = meanwhile(connection, sql)
+        process = server.asleep()
+        server.delay(0)
+        server.end(process)
+        return asked.result(60)
+
+    with server.connect() as connection:
+        asked_while_it_breaks(SLOWLY)
+        with pytest.raises(dpsql.SealedExecutionError, match="could not run the query; the charge stands"):
+            asked_while_it_breaks(f"{SLOWLY} WHERE id > 1")
+        connection.session.resume()
+        asked_while_it_breaks(f"{SLOWLY} WHERE id > 2")
+        answered, stopped = ["charged", "retried", "released"], ["charged", "suspended", "resumed"]
+        assert states(connection) == answered + stopped + answered
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
@@ -121,7 +142,7 @@ def test_a_server_that_is_restarted_is_waited_for(server: Server, mode: str) -> 
         server.url = url
         server.control("-m", "fast", "restart")
         assert abs(asked.result(60)[0][0] - 50) < 40
-        assert states(connection) == ["charged", "released"]
+        assert states(connection) == ["charged", "retried", "released"]
 
 
 def test_what_ends_the_server_twice_may_be_a_row(server: Server) -> None:
@@ -138,7 +159,7 @@ def test_what_ends_the_server_twice_may_be_a_row(server: Server) -> None:
             asked.result(60)
         assert caught.value.__cause__ is caught.value.__context__ is None
         assert "terminat" not in str(caught.value)
-        assert states(connection) == ["charged", "suspended"]
+        assert states(connection) == ["charged", "retried", "suspended"]
         with pytest.raises(dpsql.AccountSuspended):
             connection.execute(QUICKLY)
         connection.session.resume()

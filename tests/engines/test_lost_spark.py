@@ -56,7 +56,7 @@ def test_a_session_that_is_lost_is_made_anew_and_the_question_answered(lake: Any
         delay(lake.spark, 0)
         connection.session.environment.engine._session.stop()  # type: ignore[attr-defined]
         assert abs(asked.result(120)[0][0] - 50) < 40
-        assert states(connection) == ["charged", "released"]
+        assert states(connection) == ["charged", "retried", "released"]
 
 
 def test_a_session_that_was_lost_in_between_is_not_noticed(lake: Any, spark_url: str) -> None:

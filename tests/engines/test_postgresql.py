@@ -353,20 +353,15 @@ def test_sqlalchemy_asks_it_too(url: str, tmp_path: Path) -> None:
         engine.dispose()
 
 
-def test_a_notebook_asks_it_too(url: str, tmp_path: Path) -> None:
+def test_a_notebook_asks_it_too(ipython: InteractiveShell, url: str, tmp_path: Path) -> None:
     (tmp_path / "people.yaml").write_text(json.dumps(SCHEMA))
-    shell = InteractiveShell.instance()
-    shell.history_manager.enabled = False
-    try:
-        shell.run_line_magic("load_ext", "dpsql")
-        options = f"--schema {tmp_path}/people.yaml --ledger {tmp_path}/people.ledger --budget 100"
-        shell.run_line_magic("dpsql", f"connect {url} {options}")
-        shown = shell.run_cell_magic("dpsql", "--epsilon 10", "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
+    ipython.run_line_magic("load_ext", "dpsql")
+    options = f"--schema {tmp_path}/people.yaml --ledger {tmp_path}/people.ledger --budget 100 --as clinic"
+    ipython.run_line_magic("dpsql", f"connect {url} {options}")
+    with ipython.user_ns["clinic"]:
+        shown = ipython.run_cell_magic("dpsql", "--epsilon 10", "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
         assert [row[0] for row in shown.fetchall()] == ["a", "b", None]
-        assert "visits" in str(shell.run_line_magic("dpsql", "tables"))
-    finally:
-        shell.history_manager.end_session()
-        InteractiveShell.clear_instance()
+        assert "visits" in str(ipython.run_line_magic("dpsql", "tables"))
 
 
 def test_a_version_that_is_not_certified_is_warned_of(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,124 +1,170 @@
-"""Intervals at 95 % hold the answer without noise in 95 % of 2 000 groups, or in more where they say so."""
+"""Intervals at 95 % hold the answer without noise in 95 % of 8 000 groups, or in more where they say so.
+
+Each question is asked four times of 2 000 equal groups, so that a share is known to a quarter of a percent. What is
+wider by construction is marked `WIDER` with its reason: docs/proofs/intervals.md says the same.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import duckdb
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpsql
 
 GROUPS = 2000
-MANY_STEPS = 30
+ASKED = 4
+"""How often, each time with other noise."""
+FEW_STEPS = 30
+"""Noise of so few steps has no interval of exactly 95 %: the next whole number is taken."""
+ENDS = ("low", "high")
 LINEAR = ("COUNT(*)", "COUNT(DISTINCT u)", "COUNT(x)", "SUM(x)", "3 * COUNT(*) - SUM(x) / 100")
-RATIOS = ("AVG(x)", "SUM(x) / COUNT(*)")
+FILTERED = ("COUNT(*) FILTER (WHERE x < 50)", "SUM(x) FILTER (WHERE x < 50)", "SUM(z)")
+EXCLUSIVE = ("COUNT_IF(x < 50)", "SUM(CASE WHEN x >= 50 AND x < 80 THEN x ELSE 0 END)", "COUNT_IF(x >= 80)")
+RATIOS = ("AVG(x)", "SUM(x) / COUNT(*)", "100 * COUNT_IF(x < 50) / COUNT(*)", "AVG(x) FILTER (WHERE x < 50)")
+MOMENTS = ("VAR_POP(x)", "STDDEV(x)", "COVAR_POP(x, z)", "CORR(x, z)", "REGR_SLOPE(x, z)")
+KINDS = {"linear": LINEAR, "filtered": FILTERED, "exclusive": EXCLUSIVE, "ratios": RATIOS}
 
 
-def opened(rows: int) -> Iterator[dpsql.Connection]:
+@cache
+def opened(rows: int) -> dpsql.Connection:
     """2 000 groups of so many rows each; a person has two rows in one group."""
+    columns: dict[str, Any] = {
+        "u": "integer",
+        "k": {"type": "integer", "bounds": [0, GROUPS - 1]},
+        "a": {"type": "integer", "bounds": [0, 39]},
+        "b": {"type": "integer", "bounds": [0, 49]},
+        "x": {"type": "double", "bounds": [0, 100]},
+        "z": {"type": "double", "bounds": [0, 100]},
+    }
     schema: dict[str, Any] = {
         "dataset": "equal",
         "contribution": {"max_groups": 1, "max_rows_per_group": 2},
-        "tables": {
-            "t": {
-                "unit": "u",
-                "columns": {
-                    "u": "integer",
-                    "k": {"type": "integer", "bounds": [0, GROUPS - 1]},
-                    "x": {"type": "double", "bounds": [0, 100]},
-                    "z": {"type": "double", "bounds": [0, 100]},
-                },
-            }
-        },
+        "tables": {"t": {"unit": "u", "columns": columns}},
     }
-    with duckdb.connect() as raw:
-        raw.execute(f"""
-            CREATE TABLE t AS SELECT k * 1000 + i // 2 AS u, k, (i * 7 % 101)::DOUBLE AS x,
-                   ((i * 7 % 101) * 0.5 + i * 13 % 37)::DOUBLE AS z
-            FROM range({GROUPS}) AS a(k), range({rows}) AS b(i)""")
-        with dpsql.connect(raw, schema=schema, epsilon=1e6, delta=1e-6) as connection:
-            yield connection
+    raw = duckdb.connect()
+    raw.execute(f"""
+        CREATE TABLE t AS SELECT k * 1000 + i // 2 AS u, k, k // 50 AS a, k % 50 AS b, (i * 7 % 101)::DOUBLE AS x,
+               ((i * 7 % 101) * 0.5 + i * 13 % 37)::DOUBLE AS z
+        FROM range({GROUPS}) AS a(k), range({rows}) AS b(i)""")
+    return dpsql.connect(raw, schema=schema, epsilon=1e12, delta=1e-6)
 
 
-@pytest.fixture(scope="module", params=[5, 500])
-def equal(request: pytest.FixtureRequest) -> Iterator[dpsql.Connection]:
-    yield from opened(request.param)
+@cache
+def truth_of(rows: int, sql: str) -> pd.DataFrame:
+    return opened(rows).execute(sql, epsilon=1e9, mechanism="laplace").df()
 
 
-def held(connection: dpsql.Connection, sql: str, **options: Any) -> float:
-    """In how many of the groups the interval holds the truth, of those that have an answer."""
-    truth = connection.execute(sql, epsilon=1e5, mechanism="laplace").df().x.astype(float)
-    frame = connection.execute(sql, fresh=True, **options).intervals()
-    answered = frame.x.notna()
-    low, high = frame.x_low[answered].astype(float), frame.x_high[answered].astype(float)
-    return float(np.mean((low <= truth[answered] + 1e-6) & (truth[answered] - 1e-6 <= high)))
+def shares(rows: int, sql: str, names: list[str], **options: Any) -> Iterator[tuple[float, float]]:
+    """For each column how often an interval is shown, and how often it holds the truth where it is."""
+    truth = truth_of(rows, sql)
+    frames = [opened(rows).execute(sql, fresh=True, **options).intervals() for _ in range(ASKED)]
+    for name in names:
+        true = np.tile(truth[name].astype(float), ASKED)
+        low, high = (np.concatenate([frame[f"{name}_{end}"].astype(float) for frame in frames]) for end in ENDS)
+        shown = ~np.isnan(low)
+        inside = (low <= true + 1e-6) & (true - 1e-6 <= high)
+        yield float(np.mean(shown)), float(np.mean(inside[shown])) if shown.any() else 1.0
+
+
+def asked(expressions: tuple[str, ...]) -> tuple[str, list[str]]:
+    names = [f"c{number}" for number in range(len(expressions))]
+    return ", ".join(f"{text} AS {name}" for text, name in zip(expressions, names, strict=True)), names
+
+
+def is_wider(rows: int, expression: str, half_width: float | None, epsilon: float) -> str | None:
+    """Why an interval holds more than it says, where it does by construction: docs/proofs/intervals.md."""
+    if expression in RATIOS and (rows == 5 or epsilon < 1):
+        return "a divisor that may be 0 rules nothing out"
+    if expression in MOMENTS:
+        return "what a function bends is added"
+    return "few steps" if half_width is not None and half_width <= FEW_STEPS else None
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("expression", [*LINEAR, *RATIOS])
-@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 @pytest.mark.parametrize("epsilon", [0.1, 1])
-def test_coverage(equal: dpsql.Connection, expression: str, mechanism: str, epsilon: float) -> None:
-    """Within three standard deviations of 2 000 coins.
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [5, 500])
+def test_coverage(rows: int, kind: str, mechanism: str, epsilon: float) -> None:
+    columns, names = asked(KINDS[kind])
+    sql = f"SELECT k, {columns} FROM t GROUP BY k ORDER BY k"
+    check(rows, sql, KINDS[kind], names, epsilon=epsilon, mechanism=mechanism)
 
-    A ratio over a divisor that may be 0 has a wider interval; noise of few steps cannot have one of exactly 95 %.
-    """
-    sql, options = (
-        f"SELECT k, {expression} AS x FROM t GROUP BY k ORDER BY k",
-        {"epsilon": epsilon, "mechanism": mechanism},
-    )
-    share = held(equal, sql, **options)
-    assert share >= 0.935
-    if expression in LINEAR and (equal.explain(sql, **options).columns[1].half_width or 0) > MANY_STEPS:
-        assert share <= 0.968
+
+def check(rows: int, sql: str, expressions: tuple[str, ...], names: list[str], **options: Any) -> None:
+    wrong = []
+    columns = {column.name: column for column in opened(rows).explain(sql, **options).columns}
+    found = shares(rows, sql, names, **options)
+    for expression, name, (shown, share) in zip(expressions, names, found, strict=True):
+        wider = is_wider(rows, expression, columns[name].half_width, options["epsilon"])
+        print(f"{rows:4} {[*options.values()]!s:20} {expression:52} shown {shown:.3f} held {share:.4f} {wider or ''}")
+        missed = shown * (1 - share)
+        if missed > 0.06 or (shown > 0.5 and share < 0.94) or (share > 0.96 and not wider):
+            wrong.append((expression, shown, share))
+    assert not wrong
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("expression", ["VAR_POP(x)", "STDDEV(x)", "COVAR_POP(x, z)", "CORR(x, z)", "REGR_SLOPE(x, z)"])
-@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 @pytest.mark.parametrize("epsilon", [0.1, 1, 5])
-def test_coverage_of_moments(equal: dpsql.Connection, expression: str, mechanism: str, epsilon: float) -> None:
-    """Error bars by the delta method hold 95 %, or there are none: whether one is shown hardly depends on the noise."""
-    sql = f"SELECT k, {expression} AS x FROM t GROUP BY k ORDER BY k"
-    truth = equal.execute(sql, epsilon=1e5, mechanism="laplace").df().x.astype(float)
-    frame = equal.execute(sql, epsilon=epsilon, mechanism=mechanism, fresh=True).intervals()
-    shown = frame.x_low.notna()
-    inside = (frame.x_low.astype(float) <= truth + 1e-6) & (truth - 1e-6 <= frame.x_high.astype(float))
-    if np.mean(shown) > 0.1:
-        assert 0.935 <= np.mean(inside[shown]) <= 0.97
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("expression", MOMENTS)
+@pytest.mark.parametrize("rows", [5, 500])
+def test_coverage_of_moments(rows: int, expression: str, mechanism: str, epsilon: float) -> None:
+    """Where the function is nearly straight over the noise; elsewhere no interval is shown."""
+    sql = f"SELECT k, {expression} AS c0 FROM t GROUP BY k ORDER BY k"
+    check(rows, sql, (expression,), ["c0"], epsilon=epsilon, mechanism=mechanism)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
-def test_coverage_where_keys_are_not_public(mechanism: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_coverage_where_keys_are_not_public(kind: str, mechanism: str) -> None:
     """Groups far above the threshold are all shown, and their counts lean on the count that shows them."""
-    for connection in opened(500):
-        for expression in LINEAR[:4]:
-            sql = f"SELECT 'k' || k AS k, {expression} AS x FROM t GROUP BY ALL ORDER BY k"
-            share, (_, column) = (
-                held(connection, sql, epsilon=1, mechanism=mechanism),
-                connection.explain(sql, epsilon=1, mechanism=mechanism).columns,
-            )
-            assert share >= 0.935
-            assert share <= 0.968 or (column.half_width or 0) <= MANY_STEPS
-
-
-EXCLUSIVE = ("COUNT_IF(x < 50)", "SUM(CASE WHEN x < 50 THEN x ELSE 0 END)", "SUM(x) FILTER (WHERE x < 50)")
+    columns, names = asked(KINDS[kind])
+    sql = f"SELECT 'k' || k AS k, {columns} FROM t GROUP BY ALL ORDER BY k"
+    check(500, sql, KINDS[kind], names, epsilon=1, mechanism=mechanism)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("expression", EXCLUSIVE)
-@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 @pytest.mark.parametrize("epsilon", [0.1, 1])
-def test_coverage_of_columns_that_exclude_each_other(
-    equal: dpsql.Connection, expression: str, mechanism: str, epsilon: float
-) -> None:
-    others = "COUNT_IF(x >= 50 AND x < 80) AS y, AVG(x) FILTER (WHERE x >= 80) AS z"
-    sql = f"SELECT k, {expression} AS x, {others} FROM t GROUP BY k ORDER BY k"
-    assert any(measure.place for measure in equal.explain(sql).releases[0].measures)
-    share = held(equal, sql, epsilon=epsilon, mechanism=mechanism)
-    print(share)
-    assert 0.935 <= share <= 0.968
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize(("rows", "keys"), [(5, "a, b"), (500, "a, b"), (500, "a, 'b' || b")])
+def test_coverage_beside_totals(rows: int, keys: str, mechanism: str, epsilon: float) -> None:
+    """Rows and totals, which are made to agree where all of them are shown."""
+    columns = ("COUNT(*)", "SUM(x)", "AVG(x)")
+    listed, names = asked(columns)
+    sql = f"SELECT {keys}, {listed} FROM t GROUP BY ROLLUP ({keys}) ORDER BY {keys} NULLS LAST"
+    check(rows, sql, columns, names, epsilon=epsilon, mechanism=mechanism)
+
+
+RANKS = {"MEDIAN(x)": 0.5, "QUANTILE_DISC(x, 0.9)": 0.9, "MIN(x)": 0.0, "MAX(x)": 1.0}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("epsilon", [0.1, 1, 5])
+@pytest.mark.parametrize("expression", RANKS)
+@pytest.mark.parametrize("rows", [5, 500])
+def test_coverage_of_ranks(rows: int, expression: str, epsilon: float) -> None:
+    """Quantiles state their error in ranks, for whatever data; over a range without gaps it is less."""
+    sql = f"SELECT k, {expression} AS c0 FROM t GROUP BY k ORDER BY k"
+    (statistic,) = opened(rows).explain(sql, epsilon=epsilon).releases[0].statistics
+    *_, depth, error = [
+        0,
+        *map(int, re.findall(r"(?:aims|at most) ([\d,]+) (?:rows|ranks)", statistic.note.replace(",", ""))),
+    ]
+    values = np.sort(np.arange(rows) * 7 % 101)
+    found = opened(rows).execute(sql, epsilon=epsilon, fresh=True).df().c0.astype(float)
+    below, upto = (np.searchsorted(values, found, side=side) for side in ("left", "right"))
+    share_ = RANKS[expression]
+    aim = share_ * rows + (0.5 - share_) * 2 * min(depth, rows / 2)
+    off = np.maximum(0, np.maximum(aim - upto, below - aim))
+    held = float(np.mean(off <= error))
+    print(f"{rows:4} {epsilon:4} {expression:24} aims {aim:.0f}, off by at most {error} ranks: held {held:.4f}")
+    assert held >= 0.94

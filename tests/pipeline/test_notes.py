@@ -29,7 +29,14 @@ from dpsql.cli.reports import ask
             {"max_groups": 4},
             ("at most 2 rows of one unit count in a group",),
         ),
-        ("SELECT MEDIAN(amount) FROM orders", {}, ("at most 2 rows of one unit count",)),
+        (
+            "SELECT MEDIAN(amount) AS m FROM orders",
+            {},
+            (
+                "at most 2 rows of one unit count",
+                "m: off by at most 18 ranks at 95 %; its error in value depends on the data",
+            ),
+        ),
     ],
 )
 def test_what_bounding_leaves_out_is_said(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import duckdb
 import pytest
+from sqlglot import TokenType
 
 import dpsql
-from dpsql.pipeline.plan_cache import LONGEST_KEPT, MOST_KEPT
+from dpsql.certify.corpus import case_files, questions
+from dpsql.pipeline.plan_cache import LONGEST_KEPT, MOST_KEPT, PlanCache
 from dpsql.pipeline.plan_query import Planned
-from dpsql.pipeline.stages import plan_question
+from dpsql.pipeline.stages import compile_question, plan_question
+from dpsql.resolve.syntax import DUCKDB
 
 SCHEMA: dict[str, Any] = {
     "dataset": "shop",
@@ -98,6 +102,55 @@ def test_no_question_has_the_plan_of_another(raw: duckdb.DuckDBPyConnection, con
     assert together == alone + alone
 
 
+FILES = case_files()
+EVERY = 6
+"""Of the questions of the tests, one in so many; tests/whole asks all of them, each once."""
+
+
+def with_other_literals(sql: str) -> str:
+    """Every number is one more, every text one letter shorter, every year another."""
+    for token in reversed(DUCKDB.tokenize(sql)):
+        written = sql[token.start : token.end + 1]
+        if token.token_type is TokenType.NUMBER and written.isdecimal():
+            sql = f"{sql[: token.start]}{int(written) + 1}{sql[token.end + 1 :]}"
+        elif token.token_type is TokenType.STRING and len(token.text) > 1:
+            other = "2023" + token.text[4:] if token.text[:3] == "202" else token.text[:-1]
+            sql = f"{sql[: token.start]}'{other.replace(chr(39), chr(39) * 2)}'{sql[token.end + 1 :]}"
+    return sql
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_whatever_was_asked_before_a_question_is_compiled_as_if_nothing_had_been(file: str) -> None:
+    """The same SQL, sensitivities, noise, cost and refusals, also where another one differs by literals alone."""
+    with duckdb.connect() as raw:
+        raw.execute(FILES[file].create)
+        with dpsql.connect(raw, schema=FILES[file].schema, epsilon=1000.0, delta=1e-6) as session:
+
+            def outcome(sql: str, parameters: object, *, kept: bool) -> object:
+                public = session.session.environment.public()
+                try:
+                    request = session.session.request(sql, parameters)
+                    found = compile_question(request, public if kept else replace(public, plans=PlanCache()))
+                except dpsql.Error as refusal:
+                    return type(refusal), str(refusal)
+                return (
+                    str(found),
+                    found.post_processing,
+                    found.cost,
+                    [vars(part) for part in found.outputs],
+                    [
+                        (part.sql, part.fingerprint, part.subject, part.measures, part.statistics, part.thresholds)
+                        for part in found.releases
+                    ],
+                )
+
+            for question in [one for one in questions(FILES) if one.file == file][::EVERY]:
+                asked = [question.sql, with_other_literals(question.sql)]
+                warm = [outcome(sql, question.parameters, kept=True) for _ in range(2) for sql in asked]
+                cold = [outcome(sql, question.parameters, kept=False) for sql in asked]
+                assert warm == cold + cold, question.sql
+
+
 def test_public_rows_are_counted_each_time(raw: duckdb.DuckDBPyConnection, conn: dpsql.Connection) -> None:
     sql = "SELECT t.town, COUNT(*) FROM towns t LEFT JOIN orders o ON o.region = t.region GROUP BY t.town"
     assert planned(conn, sql)
@@ -135,8 +188,6 @@ def test_few_and_short_questions_are_kept(conn: dpsql.Connection) -> None:
 
 
 def test_an_environment_made_of_another_begins_anew(conn: dpsql.Connection) -> None:
-    from dataclasses import replace
-
     environment = conn.session.environment
     planned(conn, "SELECT COUNT(*) FROM orders")
     assert replace(environment, schema=environment.schema).plans is not environment.plans

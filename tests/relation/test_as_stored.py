@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import duckdb
@@ -84,7 +85,8 @@ def test_a_column_that_something_else_reads_is_looked_up(ward: dict[str, Any], s
 def test_groups_that_are_chosen_from_are_looked_up() -> None:
     """Else each text that is not declared would take the place of a group."""
     with session(WARDS) as conn:
-        assert LOOKED_UP in "".join(part.sql for part in conn.explain(GROUPED.format(""), max_groups=1).releases)
+        sql = "".join(part.sql for part in conn.explain(GROUPED.format(""), max_groups=1).releases)
+        assert sql.count("INNER JOIN _groups ON (_below._k0 = _groups._k0)") == 3
 
 
 def test_null_has_the_rows_with_other_texts() -> None:
@@ -125,6 +127,11 @@ def amounts(stored: str, *, unique: bool, groups: int = 3, rows: int = 3) -> dps
     return dpsql.connect(database, schema=schema, epsilon=1e18, query_epsilon=1e12)
 
 
+def clamps(sql: str) -> int:
+    """How often values are held between the bounds, of which the lower is 0."""
+    return len(re.findall(r"BETWEEN (?:CAST\('?)?0", sql))
+
+
 VALUES = "SELECT ward, COUNT(x), SUM(x), AVG(x) FROM visits {} GROUP BY ward ORDER BY ward"
 
 
@@ -132,9 +139,19 @@ VALUES = "SELECT ward, COUNT(x), SUM(x), AVG(x) FROM visits {} GROUP BY ward ORD
 @pytest.mark.parametrize(("unique", "expected"), [(True, [1, 3, 3, 1, 10, 10]), (False, [3, 10, 10 / 3, 2, 20, 10])])
 def test_what_is_summed_is_clamped_once(stored: str, unique: bool, expected: list[float]) -> None:
     with amounts(stored, unique=unique) as conn:
-        assert sql_of(conn, VALUES.format("")).count("BETWEEN") == 1
+        assert clamps(sql_of(conn, VALUES.format(""))) == 1
         found = [float(cell) for row in conn.execute(VALUES.format("")) for cell in row[1:]]
     assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("unique", [True, False])
+def test_a_median_is_that_of_clamped_values(stored: str, unique: bool) -> None:
+    """Ranks are those of the stored values; the values that are drawn from are clamped."""
+    sql = "SELECT ward, MEDIAN(x) FROM visits GROUP BY ward ORDER BY ward"
+    with amounts(stored, unique=unique) as conn:
+        assert clamps(sql_of(conn, sql)) == 1
+        assert [float(row[1]) for row in conn.execute(sql)] == pytest.approx([3, 10])
 
 
 @pytest.mark.parametrize(
@@ -147,7 +164,7 @@ def test_what_is_summed_is_clamped_once(stored: str, unique: bool, expected: lis
 )
 def test_a_number_that_something_else_reads_is_clamped_there(sql: str) -> None:
     with amounts("DOUBLE", unique=True) as conn:
-        assert sql_of(conn, sql).count("BETWEEN") > 1
+        assert clamps(sql_of(conn, sql)) > 1
 
 
 def test_a_group_that_is_not_declared_takes_no_place() -> None:

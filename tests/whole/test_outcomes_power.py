@@ -35,7 +35,7 @@ from dpsql.expressions.table import FUNCTIONS
 from dpsql.pipeline import add_noise
 from dpsql.relation import knowledge, unit_sums
 from dpsql.relation.relation import Relation
-from dpsql.schema.model import Table
+from dpsql.schema.table import Table
 from dpsql.schema.types import Double, Integer
 from dpsql.statistics import smooth
 

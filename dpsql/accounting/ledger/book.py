@@ -65,6 +65,15 @@ class Book:
     def suspension(self, analyst: str | None) -> Suspension | None:
         return next((found for found in self.suspensions() if found.analyst == analyst), None)
 
+    def has_retried(self, analyst: str | None) -> bool:
+        """Whether a question of this analyst was asked once more since the owner last looked."""
+        last = self._one(
+            "SELECT state FROM entries WHERE state IN ('retried', 'resumed') AND analyst IS ? "
+            "ORDER BY number DESC LIMIT 1",
+            analyst,
+        )
+        return last is not None and last[0] == "retried"
+
     def tally(self) -> Tally:
         """Everything charged to the dataset."""
         row = self._one("SELECT tally FROM entries ORDER BY number DESC LIMIT 1")

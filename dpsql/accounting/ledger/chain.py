@@ -49,6 +49,7 @@ class _Walk:
     limits: dict[str | None, Filter] = field(default_factory=dict)
     charges: dict[int, Entry] = field(default_factory=dict)
     suspended: set[str | None] = field(default_factory=set)
+    retried: set[str | None] = field(default_factory=set)
 
     def step(self, row: Sequence[object]) -> None:
         self.number += 1
@@ -86,12 +87,17 @@ class _Walk:
     def _follow_suspensions(self, entry: Entry) -> None:
         if entry.state == "charged" and entry.analyst in self.suspended:
             raise self.broken("it was charged while its analyst was suspended")
-        if entry.state == "resumed" and entry.analyst not in self.suspended:
+        if entry.state == "retried" and entry.analyst in self.retried:
+            raise self.broken("it was asked once more, as another was before it, and the owner had not looked")
+        if entry.state == "resumed" and entry.analyst not in self.suspended | self.retried:
             raise self.broken("it lifts a suspension that there was not")
         if entry.state == "suspended":
             self.suspended.add(entry.analyst)
+        if entry.state == "retried":
+            self.retried.add(entry.analyst)
         if entry.state == "resumed":
-            self.suspended.remove(entry.analyst)
+            self.suspended.discard(entry.analyst)
+            self.retried.discard(entry.analyst)
 
     def _within_limits(self, entry: Entry) -> bool:
         own_limit = None if entry.analyst is None else self.limits.get(entry.analyst)

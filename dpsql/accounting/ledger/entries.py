@@ -2,11 +2,12 @@
 
     budget     what may be spent, as the data owner said; the first entry is one
     charged    a query's cost, on record before any private row was read
+    retried    the server went away while an open charge was asked, which is asked once more
     released   the charge it points at ended in an answer
     refused    a test failed: of the charge that it points at, what its event costs was not spent and is given back
     failed     the charge it points at ended in no answer
     suspended  the same, and its analyst is answered nothing new from here on
-    resumed    the data owner has looked, and lifts that
+    resumed    the data owner has looked, and lifts that; what was retried before it is explained
 
 Every seal covers the one before it, so no entry can be changed without changing all that follow.
 """
@@ -27,7 +28,7 @@ from dpsql.accounting.privacy_loss import privacy_loss
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-State = Literal["budget", "charged", "released", "refused", "failed", "suspended", "resumed"]
+State = Literal["budget", "charged", "released", "refused", "failed", "suspended", "resumed", "retried"]
 GENESIS = "0" * 64
 SHOWN = ("number", "time", "analyst", "state", "epsilon", "delta", "sql")
 """What people see of an entry."""

@@ -193,12 +193,25 @@ class Ledger:
         """Records that a charge ended in no answer for a reason that is no secret."""
         return self._mark(charge, Record(dataset=self.dataset, analyst=charge.analyst, state="failed"))
 
+    def may_retry(self, charge: Entry) -> bool:
+        """Whether a question whose server went away may be asked once more, which is on record before it is.
+
+        Once for an analyst until the data owner has looked: a row may have taken the server down, and the delay tells.
+        """
+        with self._file.writing() as connection:
+            book = Book(connection)
+            if book.has_retried(charge.analyst):
+                return False
+            retry = Record(dataset=self.dataset, analyst=charge.analyst, state="retried")
+            book.append(replace(retry, fingerprint=charge.fingerprint))
+        return True
+
     def resume(self, analyst: str | None) -> Entry:
         """The data owner has looked: the analyst's questions (None: those without a name) are answered again."""
         with self._file.writing() as connection:
             book = Book(connection)
             self._count_the_lost(book, analyst)
-            if book.suspension(analyst) is None:
+            if book.suspension(analyst) is None and not book.has_retried(analyst):
                 raise _not_suspended(analyst, book.suspensions())
             return book.append(Record(dataset=self.dataset, analyst=analyst, state="resumed"))
 

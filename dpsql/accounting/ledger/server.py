@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 DEFAULT_SCHEMA = "dpsql"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BUSY_SECONDS = 10
 HOLDABLE = 2**31
 """Advisory locks have two numbers of 32 bits; charges so far apart would share one."""
+STATES = """CHECK (state IN (
+    'budget', 'charged', 'released', 'refused', 'failed', 'suspended', 'resumed', 'retried'
+))"""
 TABLES = f"""
     CREATE TABLE about (version integer NOT NULL);
     INSERT INTO about VALUES ({SCHEMA_VERSION});
@@ -38,9 +41,7 @@ TABLES = f"""
         time text NOT NULL,
         dataset text NOT NULL,
         analyst text,
-        state text NOT NULL CHECK (state IN (
-            'budget', 'charged', 'released', 'refused', 'failed', 'suspended', 'resumed'
-        )),
+        state text NOT NULL CONSTRAINT entries_state_check {STATES},
         charge bigint UNIQUE REFERENCES entries (number),
         composition text,
         fingerprint text,
@@ -73,6 +74,11 @@ TABLES = f"""
         END $$;
     CREATE TRIGGER count_number AFTER INSERT ON entries FOR EACH ROW EXECUTE FUNCTION count_number();
 """
+FROM_VERSION_1 = f"""
+    ALTER TABLE entries DROP CONSTRAINT entries_state_check, ADD CONSTRAINT entries_state_check {STATES};
+    UPDATE about SET version = {SCHEMA_VERSION};
+"""
+"""Which knew fewer states."""
 SETTINGS = {
     "synchronous_commit": "on",
     "lock_timeout": f"{BUSY_SECONDS}s",
@@ -204,12 +210,15 @@ class _Session:
     @property
     def connection(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed or self._process != os.getpid():
+            self.close()
             self._process = os.getpid()
             self._connection = _connect(self._url)
         return self._connection
 
     def close(self) -> None:
-        if self._connection is not None and self._process == os.getpid():
+        if self._connection is not None and not self._connection.closed:
+            if self._process != os.getpid():
+                _cut_off(self._connection)
             self._connection.close()
         self._connection = None
 
@@ -236,12 +245,23 @@ def is_on_server(url: str) -> bool:
 def _connect(url: str) -> psycopg.Connection:
     server, schema = _parts(url)
     connection = psycopg.connect(server, connect_timeout=BUSY_SECONDS)
-    path = sql.SQL("SET search_path = pg_catalog, {}, pg_temp").format(sql.Identifier(schema))
-    connection.execute(path)
-    for name, value in SETTINGS.items():
-        connection.execute("SELECT set_config(%s, %s, false)", [name, value])
-    connection.commit()
+    try:
+        path = sql.SQL("SET search_path = pg_catalog, {}, pg_temp").format(sql.Identifier(schema))
+        connection.execute(path)
+        for name, value in SETTINGS.items():
+            connection.execute("SELECT set_config(%s, %s, false)", [name, value])
+        connection.commit()
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _cut_off(connection: psycopg.Connection) -> None:
+    """In a forked child: closing it then says nothing on the line that the parent still uses."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, connection.fileno(), inheritable=False)
+    os.close(nowhere)
 
 
 def _parts(url: str) -> tuple[str, str]:
@@ -261,10 +281,13 @@ def _make_tables(connection: psycopg.Connection, url: str) -> None:
     _, schema = _parts(url)
     with connection.transaction():
         connection.execute("SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtext(%s))", [f"dpsql {schema}"])
-        if _version(connection, url) is None:
+        version = _version(connection, url)
+        if version is None:
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
             connection.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(schema)))
             connection.execute(TABLES)
+        elif version < SCHEMA_VERSION:
+            connection.execute(FROM_VERSION_1)
 
 
 def _version(connection: psycopg.Connection, url: str) -> int | None:

@@ -9,7 +9,7 @@ from dpsql.accounting.ledger.transactions import transaction
 from dpsql.errors import LedgerError
 
 APPLICATION_ID = 0x6470_7371  # "dpsq", in the file's header
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 BUSY_SECONDS = 10.0
 
 ENTRIES = (
@@ -19,7 +19,7 @@ ENTRIES = (
         dataset TEXT NOT NULL,
         analyst TEXT,
         state TEXT NOT NULL CHECK (state IN (
-            'budget', 'charged', 'released', 'refused', 'failed', 'suspended', 'resumed'
+            'budget', 'charged', 'released', 'refused', 'failed', 'suspended', 'resumed', 'retried'
         )),
         charge INTEGER UNIQUE REFERENCES entries (number),
         composition TEXT,
@@ -37,7 +37,7 @@ ENTRIES = (
     "CREATE INDEX suspensions_by_analyst ON entries (analyst, number) WHERE state IN ('suspended', 'resumed')",
     "CREATE TRIGGER no_update BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'entries are never changed'); END",
     "CREATE TRIGGER no_delete BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'entries are never deleted'); END",
-    "CREATE TABLE open_charges (number INTEGER PRIMARY KEY, analyst TEXT)",
+    "CREATE TABLE IF NOT EXISTS open_charges (number INTEGER PRIMARY KEY, analyst TEXT)",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 SCHEMA = (
@@ -50,21 +50,22 @@ SCHEMA = (
     )""",
     f"PRAGMA application_id = {APPLICATION_ID}",
 )
-# Version 1 knew fewer states, and SQLite cannot change a CHECK: the entries move, as they are, into a new table. The
-# counter of numbers given moves too, so that a tail that is missing stays missing.
-FROM_VERSION_1 = (
-    "ALTER TABLE entries RENAME TO entries_1",
+# Older versions knew fewer states, and SQLite cannot change a CHECK: the entries move, as they are, into a new table.
+# The counter of numbers given moves too, so that a tail that is missing stays missing.
+FROM_OLDER_VERSION = (
+    "ALTER TABLE entries RENAME TO older_entries",
     "DROP INDEX IF EXISTS entries_by_analyst",
     "DROP INDEX IF EXISTS budgets_by_analyst",
+    "DROP INDEX IF EXISTS suspensions_by_analyst",
     "DROP TRIGGER IF EXISTS no_update",
     "DROP TRIGGER IF EXISTS no_delete",
     *ENTRIES,
-    "INSERT INTO entries SELECT * FROM entries_1 ORDER BY number",
-    """UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'entries_1')
+    "INSERT INTO entries SELECT * FROM older_entries ORDER BY number",
+    """UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'older_entries')
         WHERE name = 'entries'""",
-    "DROP TABLE entries_1",
+    "DROP TABLE older_entries",
 )
-STEPS = {0: SCHEMA, 1: FROM_VERSION_1, SCHEMA_VERSION: ()}
+STEPS = {0: SCHEMA, 1: FROM_OLDER_VERSION, 2: FROM_OLDER_VERSION, SCHEMA_VERSION: ()}
 """What makes a file of a version one of today."""
 
 

@@ -1,7 +1,7 @@
 """The values around one rank, by DuckDB's lists:
 
     _values   what each unit may bring: a value per row
-    _guess    from one unit in 64: two fences that should hold the rank and `reach` ranks on both sides
+    _guess    from one unit in 32: two fences that should hold the rank and `reach` ranks on both sides
     _counted  how many values are below, on and above the fences; those between them, sorted
     _again    the same without fences, for groups where they do not hold the ranks
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dpsql.engine_sql.tree import AroundRank
     from dpsql.engines.render import Renderer
 
-SAMPLED = 64
+SAMPLED = 32
 """One unit in so many is in the sample that the fences come from."""
 CHANCE = 2
 """A sampled rank is expected to be off by less than this times the root of the sample: four standard deviations."""
@@ -70,7 +70,7 @@ class Writer:
 
     def guess(self) -> str:
         """Two fences for each group that was sampled; none where the sample does not reach as far."""
-        hashed = self.renderer.term(apply("one in 64", apply("keyed hash", Blank(SALT), Field(UNIT))))
+        hashed = self.renderer.term(apply("one in 32", apply("keyed hash", Blank(SALT), Field(UNIT))))
         sample = f"SELECT * FROM _values WHERE {hashed}"
         values = f"list_sort(list({self.value}) FILTER (WHERE {self.value} IS NOT NULL)) AS _sample"
         off = f"{self.reach // SAMPLED + 1} + {CHANCE} * sqrt({self.profile.most_rows} * len(_sample))"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from dpsql.schema.model import Table
+    from dpsql.schema.table import Table
 
 FRAME = "dpsql.frame"
 """A declared name has no dots."""

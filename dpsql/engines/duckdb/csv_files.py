@@ -24,7 +24,7 @@ from dpsql.errors import OperationalError
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from dpsql.schema.model import Csv
+    from dpsql.schema.table import Csv
 
 CODECS = {"utf-8": "utf-8-sig", "latin-1": "latin-1", "windows-1252": "cp1252"}
 LONGEST_LINE = 2**21

@@ -14,7 +14,8 @@ from dpsql.source import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpsql.schema.model import Column, Table
+    from dpsql.schema.column import Column
+    from dpsql.schema.table import Table
     from dpsql.schema.types import ColumnType
 
 DELIMITER = (

@@ -27,7 +27,7 @@ from dpsql.engines.duckdb.files import (
 )
 from dpsql.engines.quoting import literal
 from dpsql.errors import OperationalError
-from dpsql.schema.model import Csv
+from dpsql.schema.table import Csv
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -37,7 +37,9 @@ from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
     from dpsql.engines.duckdb.declared_tables import Found
-    from dpsql.schema.model import Column, Schema, Table
+    from dpsql.schema.column import Column
+    from dpsql.schema.model import Schema
+    from dpsql.schema.table import Table
     from dpsql.schema.types import ColumnType
 
 What = TypeVar("What")

@@ -20,7 +20,9 @@ from dpsql.schema import types
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dpsql.schema.model import Column, Schema, Table
+    from dpsql.schema.column import Column
+    from dpsql.schema.model import Schema
+    from dpsql.schema.table import Table
     from dpsql.schema.types import ColumnType
 
 ROWS_PER_PERSON = 4

@@ -7,6 +7,7 @@ is read twice is computed once. (An engine that puts the expression behind a col
 from __future__ import annotations
 
 import re
+import sys
 from datetime import date, datetime
 from fractions import Fraction
 from functools import lru_cache
@@ -50,9 +51,11 @@ INFIX = {
 }
 SHORT = {8: "TINYINT", 16: "SMALLINT", 32: "INTEGER"}
 EPOCH = "CAST('1970-01-01' AS DATE)"
+LEAST_DOUBLE, LARGEST_DOUBLE = (f"CAST('{end!r}' AS DOUBLE)" for end in (-sys.float_info.max, sys.float_info.max))
 SPELLED: dict[str, Callable[..., str]] = {
     **STANDARD,
-    "is finite": lambda value: f"isfinite({value})",
+    # Twice as fast as isfinite(); NaN is above all numbers here.
+    "is finite": lambda value: f"({value} BETWEEN {LEAST_DOUBLE} AND {LARGEST_DOUBLE})",
     "is nan": lambda value: f"isnan({value})",
     **{f"try {symbol}": lambda left, right, symbol=symbol: f"TRY(({left} {symbol} {right}))" for symbol in "+-*"},
     "by code points": lambda text: f"({text} COLLATE C)",
@@ -75,7 +78,7 @@ SPELLED: dict[str, Callable[..., str]] = {
     # Hashed twice, because once is not uniform. With all of its bits a unit and a hash would not fit into the 16 bytes
     # that this engine sorts fastest; equal ones are told apart by what was hashed.
     "keyed hash": lambda *parts: f"CAST(hash(hash({', '.join(parts)})) >> 32 AS UINTEGER)",
-    "one in 64": lambda hashed: f"({hashed} & 63 = 0)",
+    "one in 32": lambda hashed: f"({hashed} & 31 = 0)",
     "position": lambda value, *choices: f"CAST(list_position([{', '.join(choices)}], {value}) - 1 AS BIGINT)",
 }
 

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from dpsql.engines.fetched import Fetched
     from dpsql.engines.postgresql.catalog import PostgreSQLTable
     from dpsql.engines.public import Render
-    from dpsql.schema.model import Schema, Table
+    from dpsql.schema.model import Schema
+    from dpsql.schema.table import Table
 
 CERTIFIED = (15,)
 OLDEST = 14

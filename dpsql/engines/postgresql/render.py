@@ -82,7 +82,7 @@ SPELLED: dict[str, Callable[..., str]] = {
     "from epoch days": lambda days: f"({moments.EPOCH} + CAST({days} AS INTEGER))",
     "dayname": lambda moment: by_code_points(f"to_char({moments.timestamp(moment)}, 'FMDay')"),
     "monthname": lambda moment: by_code_points(f"to_char({moments.timestamp(moment)}, 'FMMonth')"),
-    "one in 64": lambda hashed: f"(({hashed} & 63) = 0)",
+    "one in 32": lambda hashed: f"(({hashed} & 31) = 0)",
     "position": lambda value, *choices: f"CAST(array_position(ARRAY[{', '.join(choices)}], {value}) - 1 AS BIGINT)",
 }
 REPEATED: dict[str, Callable[..., str]] = {
@@ -352,11 +352,10 @@ class PostgreSQL(RangedRenderer):
         """Fenced off where a column takes long to compute: the planner would do it wherever the column is read."""
         self.longest.append(0)
         sql = super().select(select)
-        is_scan = isinstance(select.source, Table) and select.source.name in self.tables
         # With groups or windows it is computed where it stands, and nowhere else.
         has_own_rows = bool(select.group_by) or any(isinstance(column.value, Over) for column in select.columns)
         is_long = self.longest.pop() > LONGEST_COLUMN and not has_own_rows
-        return f"{sql} OFFSET 0" if is_scan or is_long else sql
+        return f"{sql} OFFSET 0" if is_long else sql
 
     def named(self, column: Named) -> str:
         sql = super().named(column)

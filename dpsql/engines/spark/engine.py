@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from dpsql.engines.fetched import Fetched
     from dpsql.engines.public import Render
     from dpsql.engines.spark.catalog import SparkTable
-    from dpsql.schema.model import Schema, Table
+    from dpsql.schema.model import Schema
+    from dpsql.schema.table import Table
 
 
 class SparkEngine:

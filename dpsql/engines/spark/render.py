@@ -13,7 +13,24 @@ from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.tree import Apply, Cast, Constant, Exists, Let, Scalar, Short, TryCast, Wide, With, parts_of
+from dpsql.engine_sql.tree import (
+    Apply,
+    Cast,
+    Constant,
+    Derived,
+    Exists,
+    Field,
+    Let,
+    Named,
+    Scalar,
+    Select,
+    Short,
+    TryCast,
+    Values,
+    Wide,
+    With,
+    parts_of,
+)
 from dpsql.engines.ranged import RangedRenderer
 from dpsql.engines.refusals import refused
 from dpsql.engines.render import STANDARD, STANDARD_INFIX
@@ -38,11 +55,14 @@ if TYPE_CHECKING:
         Stored,
         Table,
         Term,
-        Values,
     )
 
 SHORT = {1: math.inf, 2: 400, math.inf: 80}
 """How many characters a value may have that is written as often as it is read: once, twice, or more often."""
+HALF_BITS = 20
+LARGEST_HALF = 2**HALF_BITS
+"""Of numbers that are no larger 2^42 can be summed in 64 bits, which is more than a table has rows. Of larger ones both
+halves of their bits can."""
 EMPTY = "''"
 INFIX = {
     **STANDARD_INFIX,
@@ -79,11 +99,12 @@ SPELLED: dict[str, Callable[..., str]] = {
     "from epoch microseconds": lambda count: moments.without_zone(f"timestamp_micros({count})"),
     "dayname": lambda moment: f"date_format({moments.timestamp(moment)}, 'EEEE')",
     "monthname": lambda moment: f"date_format({moments.timestamp(moment)}, 'MMMM')",
-    # NULL leaves the hash as it is, so which parts are NULL is hashed too.
+    # NULL leaves the hash as it is, so which parts are NULL is hashed too. A number would be a part of the code that
+    # Spark compiles, anew for each salt; a text is handed to it.
     "keyed hash": lambda salt, *parts: (
-        f"xxhash64({salt}L, {', '.join(parts)}, {', '.join(f'({part}) IS NULL' for part in parts)})"
+        f"xxhash64('{salt}', {', '.join(parts)}, {', '.join(f'({part}) IS NULL' for part in parts)})"
     ),
-    "one in 64": lambda hashed: f"(({hashed} & 63) = 0)",
+    "one in 32": lambda hashed: f"(({hashed} & 31) = 0)",
     "position": lambda value, *choices: f"(nullif(array_position(array({', '.join(choices)}), {value}), 0) - 1)",
 }
 REPEATED: dict[str, Callable[..., str]] = {
@@ -305,6 +326,24 @@ class Spark(RangedRenderer):
     def fold(self, fold: Fold) -> str:
         if fold.name == "collect":
             return self.collected(fold)
+        if fold.name == "sum" and not fold.distinct:
+            return self.total(fold)
+        return self.folded(fold)
+
+    def total(self, fold: Fold) -> str:
+        """Decimals are summed slowly, and so many small numbers as a table can have fit into 64 bits."""
+        (value,) = fold.arguments
+        most = self.most(value)
+        if most > LARGEST_HALF**2 or isinstance(self.kind_of(value), Decimal | Double):
+            return self.folded(fold)
+        whole = f"CAST({self.term(value)} AS BIGINT)"
+        where = "" if fold.where is None else f" FILTER (WHERE {self.term(fold.where)})"
+        if most <= LARGEST_HALF:
+            return f"CAST(sum({whole}){where} AS DECIMAL(38, 0))"
+        high, low = f"shiftright({whole}, {HALF_BITS})", f"({whole} & {LARGEST_HALF - 1}L)"
+        return f"(CAST(sum({high}){where} AS DECIMAL(38, 0)) * {LARGEST_HALF} + sum({low}){where})"
+
+    def folded(self, fold: Fold) -> str:
         name, arguments = fold.name, [self.term(argument) for argument in fold.arguments]
         if name == "sum":
             kind = self.kind_of(fold.arguments[0])
@@ -332,6 +371,14 @@ class Spark(RangedRenderer):
         return f"CAST({over} AS BIGINT)" if window.fold.name in SHORT_PLACES else over
 
     # -- queries ------------------------------------------------------------------------------------------------------
+
+    def select(self, select: Select) -> str:
+        """Listed values that differ are not made different by one more shuffle. What is sorted is the result, which
+        goes to one place anyway: to sort it in parts, Spark would run its last steps twice."""
+        if select.distinct and _lists_different_values(select):
+            select = replace(select, distinct=False)
+        sql = super().select(select)
+        return sql.replace("SELECT", "SELECT /*+ COALESCE(1) */", 1) if select.order_by else sql
 
     def query(self, query: Query) -> str:
         if isinstance(query, With):
@@ -365,6 +412,13 @@ class Spark(RangedRenderer):
 def _bound(name: str, values: Sequence[str], body: str) -> str:
     fields = ", ".join(f"{value} AS v{place}" for place, value in enumerate(values))
     return f"element_at(transform(array(struct({fields})), {name} -> {body}), 1)"
+
+
+def _lists_different_values(select: Select) -> bool:
+    match select:
+        case Select((Named(Field(name)),), Derived(Values((listed,), _, rows))):
+            return name == listed and len(set(rows)) == len(rows)
+    return False
 
 
 def _asks(value: Term) -> bool:

@@ -1,0 +1,115 @@
+"""Error bars of whole numbers that were rounded, of quotients, and of many rows at once."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+import dpsql
+from dpsql.aggregates.estimate import Linear, Ratio
+from dpsql.intervals import ends, half_width
+from dpsql.mechanisms import spread
+from dpsql.mechanisms.laplace import LaplaceNoise
+
+GROUPS = 300
+SCHEMA: dict[str, Any] = {
+    "contribution": {"max_groups": 1, "max_rows_per_group": 1},
+    "tables": {
+        "t": {
+            "unit": "u",
+            "columns": {
+                "u": "integer",
+                "k": {"type": "integer", "bounds": [0, GROUPS - 1]},
+                "x": {"type": "double", "bounds": [0, 100]},
+            },
+        }
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def few() -> dpsql.Connection:
+    """Groups of four people, whose noisy counts are often 0."""
+    raw = duckdb.connect()
+    raw.execute(
+        f"CREATE TABLE t AS SELECT i AS u, i % {GROUPS} AS k, (i * 7 % 101)::DOUBLE AS x"
+        f" FROM range({4 * GROUPS}) AS r(i)"
+    )
+    return dpsql.connect(raw, schema=SCHEMA, epsilon=1e6, delta=1e-6)
+
+
+def in_halves(scale: float) -> tuple[Linear, dict[str, Any]]:
+    """A count that is half of a measure, as it is shown: rounded."""
+    shown = Linear((("m", Fraction(1, 2)),), rounding=Fraction(1, 2), is_whole=True)
+    return shown, {"m": (LaplaceNoise(Fraction(scale)), 1)}
+
+
+@pytest.mark.parametrize("scale", [1, 2, 2.3, 2.7, 3.1, 5, 40])
+def test_a_rounded_count_is_as_near_as_its_interval_says(scale: float) -> None:
+    """Counted exactly, over all values of the noise."""
+    shown, noises = in_halves(scale)
+    width = half_width(shown, noises, 0.95)
+    assert width is not None
+    assert width == int(width)
+    steps = np.arange(1, 4000)
+    at_least = noises["m"][0].survival(steps.astype(np.float64))
+    masses = np.append(at_least[:-1] - at_least[1:], at_least[-1])
+    near = np.abs([round(step / 2) for step in steps.tolist()]) <= width
+    assert 1 - 2 * masses[~near].sum() >= 0.95
+
+
+def test_rounding_is_kept_through_arithmetic() -> None:
+    shown, noises = in_halves(40)
+    plain = half_width(Linear(shown.weights), noises, 0.95)
+    assert plain is not None
+    assert half_width(shown.times(Fraction(-1)), noises, 0.95) == half_width(shown, noises, 0.95)
+    assert half_width(shown.times(Fraction(1, 4)), noises, 0.95) == pytest.approx(plain / 4 + 1 / 8)
+    assert half_width(shown.plus(shown), noises, 0.95) == pytest.approx(2 * plain + 1)
+    ((low, high),) = [found for found in ends(shown, [{"m": 7}], noises, 0.95) if found]
+    assert (low + high) / 2 == 4
+
+
+@pytest.mark.parametrize("quotient", ["SUM(x) / COUNT(*)", "1 / COUNT(*)", "COUNT_IF(x < 50) / (COUNT(*) + 0)"])
+def test_a_quotient_over_a_noisy_nothing_is_null(few: dpsql.Connection, quotient: str) -> None:
+    sql = f"SELECT k, COUNT(*) AS n, {quotient} AS q FROM t GROUP BY k"
+    frame = few.execute(sql, epsilon=1, fresh=True).intervals()
+    assert (frame.n == 0).any()
+    assert frame.q[frame.n == 0].isna().all()
+    assert frame.q[frame.n != 0].map(math.isfinite).all()
+    assert frame.q_low.isna().equals(frame.q.isna())
+
+
+def test_a_divisor_that_the_analyst_guards_has_the_same_error_bar(few: dpsql.Connection) -> None:
+    sql = "SELECT SUM(x) / NULLIF(COUNT(*), 0) AS guarded, SUM(x) / COUNT(*) AS plain FROM t"
+    frame = few.execute(sql, epsilon=1).intervals()
+    assert frame.guarded_low[0] == frame.plain_low[0]
+    assert frame.guarded_high[0] == frame.plain_high[0]
+
+
+def test_many_rows_need_few_quantiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Averages of two thousand groups, each at another place of the range."""
+    computed = []
+
+    def counted(terms: Any, level: float) -> float:
+        computed.append(terms)
+        return sum(abs(weight) * noise.std for weight, noise in terms)
+
+    monkeypatch.setattr(spread, "half_width", counted)
+    noises = {"s": (LaplaceNoise(Fraction(1013, 10)), 1), "n": (LaplaceNoise(Fraction(71, 10)), 1)}
+    average = Ratio(Linear((("s", Fraction(1)), ("n", Fraction(50)))), Linear((("n", Fraction(1)),)), 0, 100)  # type: ignore[arg-type]
+    rows = [{"s": 50 * number - 50_000, "n": 1000} for number in range(2000)]
+    assert all(found and found[0] < found[1] for found in ends(average, rows, noises, 0.95))
+    assert len(computed) <= 250
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"), [("MEDIAN(x)", "off by at most"), ("MIN(x)", "rows inside the end"), ("MAX(x)", "ranks")]
+)
+def test_what_has_no_interval_says_its_error(few: dpsql.Connection, expression: str, said: str) -> None:
+    answer = few.execute(f"SELECT {expression} AS m FROM t", epsilon=1)
+    assert any(note.startswith("m: ") and said in note for note in answer.notes)
