@@ -79,7 +79,7 @@ def independent(terms: Sequence[tuple[float, Noise]]) -> tuple[list[tuple[float,
     boxes: dict[Box, list[tuple[float, KNormNoise]]] = {}
     found = []
     for weight, noise in terms:
-        if isinstance(noise, KNormNoise):
+        if isinstance(noise, KNormNoise) and weight and float(noise.scale):
             boxes.setdefault(noise.box, []).append((weight, noise))
         else:
             found.append((weight, noise))

@@ -89,6 +89,7 @@ class QueryRequest:
             for name in ("delta", "mechanism", "propose", "max_groups", "max_rows_per_group", "bounds", "min_units")
             if getattr(self, name) is not None
         ]
+        named += ["bounding scale"] if self.scaled else []
         return ", ".join([privacy_loss, *named, *(["fresh"] if self.fresh else [])])
 
 

@@ -78,6 +78,21 @@ def rows(source: Any, sql: str, tables: dict[str, Any] | None = None) -> list[tu
         return connection.execute(sql).fetchall()
 
 
+def test_groups_are_scaled_as_the_definition_says(lake: Any) -> None:
+    """bounding="scale", max_groups=1: people in n kinds of visits count for 1/sqrt(n) in each of them."""
+    kind = "CASE WHEN points < 4 THEN 'low' WHEN points < 8 THEN 'middle' ELSE 'high' END"
+    with connect(lake, delta=1e-6) as connection:
+        asked = f"SELECT {kind} AS kind, COUNT(*) AS n FROM visits WHERE person <> 7 GROUP BY kind"
+        found = dict(connection.execute(asked, bounding="scale", max_groups=1).fetchall())
+    defined = f"""
+        SELECT kind, SUM(n / SQRT(kinds)) AS n FROM (
+            SELECT kind, n, COUNT(*) OVER (PARTITION BY person) AS kinds FROM (
+                SELECT person, {kind} AS kind, COUNT(*) AS n FROM clinic.visits
+                WHERE person < 300 AND person <> 7 GROUP BY person, {kind})) GROUP BY kind"""
+    assert found == {row["kind"]: pytest.approx(row["n"], abs=1) for row in lake.sql(defined).collect()}
+    assert len(found) == 3
+
+
 def one_table(name: str, column: str = "points", kind: str = "double") -> dict[str, Any]:
     return {name: {"unit": "person", "columns": {"person": "integer", column: {"type": kind, "nullable": True}}}}
 

@@ -15,7 +15,7 @@ from dpsql.mechanisms import GaussianNoise, KNormNoise, LaplaceNoise, Noise
 from dpsql.mechanisms.additive import Allowance, Box, Share, joint_part
 from dpsql.mechanisms.k_norm import BoxSum, KNormMechanism, drawn_together
 from dpsql.mechanisms.laplace import LaplaceMechanism
-from dpsql.mechanisms.spread import Combined, half_width
+from dpsql.mechanisms.spread import Combined, half_width, independent
 
 PAIR = Box(2, (0, 0))
 NODES, WEIGHTS = ((part + shift) / 2 for part, shift in zip(np.polynomial.legendre.leggauss(40), (1, 0), strict=True))
@@ -147,6 +147,9 @@ def test_noise_that_is_nearly_nothing_has_no_width() -> None:
     """Rounding is not noise: at a huge epsilon, answers are exact and said to be."""
     tiny = KNormNoise(Fraction(1, 10**6), PAIR)
     assert half_width([(1, tiny), (250, tiny)], 0.95) == 0
+    nothing = KNormNoise(Fraction(0), PAIR)
+    merged, rounding = independent([(0.0, tiny), (0.0, tiny), (1.0, nothing), (2.0, nothing)])
+    assert sum(weight * noise.std for weight, noise in merged) == rounding == 0
     assert not any(values.any() for values in drawn_together([tiny, KNormNoise(Fraction(0), PAIR)], 1000))
 
 

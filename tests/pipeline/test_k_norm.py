@@ -9,6 +9,8 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import dpsql
 from dpsql.accounting.privacy_loss import privacy_loss
@@ -203,3 +205,55 @@ def test_the_receipt_and_the_promise_name_it(raw: Any) -> None:
         assert answer.receipt.cost.delta == 0
         assert connection.budget.remaining.epsilon == pytest.approx(0.5)
         assert connection.execute(PAIR, epsilon=0.5).receipt.recalled
+
+
+JOINT = {
+    "by key": PAIR,
+    "distinct beside": "SELECT k, COUNT(*) AS n, COUNT(DISTINCT n) AS d, SUM(w) AS s FROM t GROUP BY k",
+    "people beside": "SELECT k, COUNT(DISTINCT u) AS p, SUM(n) AS s, AVG(w) AS a FROM t GROUP BY k",
+}
+
+
+@pytest.mark.parametrize("sql", JOINT.values(), ids=list(JOINT))
+@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.integers(1, 2),
+            st.sampled_from("abcd"),
+            st.one_of(st.none(), st.integers(-5, 200)),
+            st.one_of(st.none(), st.integers(-(10**7), 10**7)),
+        ),
+        max_size=30,
+    )
+)
+def test_nobody_moves_all_boxes_together_further(sql: str, empty: Any, rows: list[tuple[Any, ...]]) -> None:
+    """The largest part of its bound that any measure of a group moves by, added up over groups: at most g, exactly."""
+    raw, connection = empty
+    raw.execute("DELETE FROM t")
+    if rows:
+        raw.executemany("INSERT INTO t VALUES (?, ?, 'x', 'f', ?, ?)", rows)
+    (release,) = connection.explain(sql, mechanism="knorm", max_groups=2).releases
+    whole = raw.execute(release.sql).fetchall()
+    for person in (1, 2):
+        raw.execute("BEGIN; DELETE FROM t WHERE u = ?", [person])
+        without = raw.execute(release.sql).fetchall()
+        raw.execute("ROLLBACK")
+        bounds = [part.linf for part in release.measures]
+        moved = [[abs(a - b) for a, b in zip(*pair, strict=True)] for pair in _measures(whole, without)]
+        assert sum(max(Fraction(step, most) for step, most in zip(row, bounds, strict=True)) for row in moved) <= 2
+
+
+def _measures(whole: list[Any], without: list[Any]) -> Iterator[tuple[Any, Any]]:
+    for (key, *here), (same_key, *there) in zip(whole, without, strict=True):
+        assert key == same_key
+        yield here, there
+
+
+@pytest.fixture(scope="module")
+def empty() -> Iterator[Any]:
+    with duckdb.connect() as raw:
+        raw.execute("SET threads = 1")
+        raw.execute("CREATE TABLE t (u BIGINT, k VARCHAR, h VARCHAR, free VARCHAR, n BIGINT, w BIGINT)")
+        with connect(raw) as connection:
+            yield raw, connection
