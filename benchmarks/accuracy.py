@@ -205,11 +205,11 @@ def print_tpch(scale: float, runs: int) -> None:
                 with dpsql.connect(
                     database, schema=TPCH, epsilon=EPSILON, delta=delta, composition="basic", ledger=":memory:"
                 ) as connection:
-                    cursor = connection.execute(sql, epsilon=EPSILON, **options)
-                for key, value in _pairs(cursor.fetchall()):
+                    result = connection.execute(sql, epsilon=EPSILON, **options).result
+                for key, value in _pairs(result.rows):
                     relative.setdefault(key, []).append(abs(value - truth[key]) / truth[key])
             always = {key: found for key, found in relative.items() if len(found) == runs}
-            width = cursor.intervals(0.5).eval("(n_high - n_low) / 2").iloc[0]
+            width = result.intervals(0.5).eval("(n_high - n_low) / 2").iloc[0]
             known = np.median([width / truth[key] for key in always])
             by_group = np.median([np.median(found) for found in always.values()])
             pooled = np.median(np.concatenate(list(always.values())))
