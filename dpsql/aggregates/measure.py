@@ -148,7 +148,8 @@ class SumValues:
     def partial(self, name: str, values: str) -> list[Named]:
         return [
             Named(total(Field(values)), name),
-            Named(count(Field(values)), f"{name}_count"),
+            # NULL counts as 0 there: the rows are counted anyway.
+            Named(count() if self.null_is_zero else count(Field(values)), f"{name}_count"),
         ]
 
     def kept(self, name: str, rows: int) -> Term:

@@ -42,7 +42,8 @@ def in_fixed_point(value: Term, kind: ColumnType, quantum: Fraction, low: int, h
             if max(digits, kind.scale) + factor.precision > SHORT:
                 # So few quanta (EXACT_BITS) that doubles are off by far less than half of one: rounding makes it exact.
                 return _rounded(apply("*", cast(clamped, Double()), double(10**kind.scale), kind=Double()))
-            return in_64_bits(_product(clamped, kind, max(digits, kind.scale), Constant(10**kind.scale, factor)))
+            # A cast that has nothing to try keeps what an engine knows of the column's extremes.
+            return cast(_product(clamped, kind, max(digits, kind.scale), Constant(10**kind.scale, factor)), Integer())
         case Decimal():
             return in_fixed_point(cast(value, Double()), Double(), quantum, low, high)
         case Date():
