@@ -5,7 +5,7 @@
 COUNT and SUM by region at epsilon 1, each person with at most 2 rows in each of 5 groups. Every peer lives in an
 environment of its own under build/peers; one that does not install or does not run is said so. The rows are in memory,
 in the form that each likes best, before its time begins. What each of them enforces stands below its times. The floor
-is what DuckDB takes to aggregate the rows by person and region, and no more: nobody who bounds people gets below it.
+is what DuckDB takes to aggregate the rows by person and region, which dpsql has to do first and cannot get below.
 Ends with code 1 when dpsql is not as much faster as it should be.
 """
 

@@ -129,23 +129,26 @@ def by_keys(folder: Path, rows: int) -> dict[int, dict[str, float]]:
     return found
 
 
-def drawn(name: str, title: str, lines: dict[str, dict[int, dict[str, float]]], across: str, slope: bool) -> None:
-    """Time on the left, memory on the right; on both axes ten times as much is as far."""
+def drawn(name: str, title: str, lines: dict[str, dict[int, dict[str, float]]], across: str, *, slope: bool) -> None:
+    """Time on the left, memory on the right; with a slope to compare with, ten times as much is as far up as across."""
     figure, (times, memory) = plt.subplots(1, 2, figsize=(9.2, 3.6), dpi=140, layout="constrained")
     for line, points in lines.items():
         sizes, colour = list(points), COLOURS.get(line, "#d9641e")
-        times.loglog(sizes, [point["cpu"] for point in points.values()], "o-", color=colour, label=line)
-        memory.loglog(sizes, [point["memory"] for point in points.values()], "o-", color=colour, label=line)
+        times.semilogx(sizes, [point["cpu"] for point in points.values()], "o-", color=colour, label=line)
+        memory.semilogx(sizes, [point["memory"] for point in points.values()], "o-", color=colour, label=line)
     if slope:
         sizes = list(next(iter(lines.values())))
         last = max(points[sizes[-1]]["cpu"] for points in lines.values())
-        times.loglog(sizes, [last * size / sizes[-1] for size in sizes], "--", color="#888888", label="slope 1")
+        times.plot(sizes, [last * size / sizes[-1] for size in sizes], "--", color="#888888", label="slope 1")
         limits = [memory_limit(size) / 2**20 for size in sizes]
-        memory.loglog(sizes, limits, ":", color="#888888", label="what DuckDB may take")
+        memory.plot(sizes, limits, ":", color="#888888", label="what DuckDB may take")
     times.set(xlabel=across, ylabel="seconds of the processor")
     memory.set(xlabel=across, ylabel="megabytes of the process, at most")
-    memory.set_ylim(bottom=50)
-    for axes in (times, memory):
+    for axes, least in ((times, 0.05), (memory, 100)):
+        if slope:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:,g}")
+        axes.set_ylim(bottom=least if slope else 0)
         axes.grid(color="#dddddd", lw=0.6)
         axes.legend(fontsize=9, edgecolor="none", framealpha=0.8)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
@@ -161,7 +164,7 @@ def main(most: int) -> None:
     with tempfile.TemporaryDirectory(prefix="dpsql_scale_") as folder:
         rows = by_rows(Path(folder), most)
         drawn("rows", "COUNT and SUM by group, of ever more rows", rows, "rows", slope=True)
-        few = min(most, 10_000_000)
+        few = min(most, 5_000_000)
         keys = {"unknown keys": by_keys(Path(folder), few)}
         drawn("keys", f"COUNT and SUM of {few:,} rows by ever more keys", keys, "unknown keys", slope=False)
 

@@ -217,3 +217,15 @@ def test_links_lead_somewhere() -> None:
 def test_what_make_is_said_to_do_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"`make ([a-z-]+)`", page("README.md"))) <= targets
+
+
+def test_times_are_those_of_the_last_benchmark() -> None:
+    """The README quotes benchmarks/RESULTS.md, which the benchmarks write."""
+    quoted = page("README.md").partition("**How fast.**")[2].partition("## Where to go next")[0]
+    results = page("benchmarks/RESULTS.md")
+    lines = re.findall(r"^.* x .* (?:met|MISSED)$", quoted, re.MULTILINE)
+    assert len(lines) == 4
+    assert not set(lines) - set(results.splitlines())
+    floor = re.search(r"([\d.]+ s) is what DuckDB takes", quoted)
+    assert floor is not None
+    assert re.search(rf"^the floor +{re.escape(floor[1])}$", results, re.MULTILINE)
