@@ -35,6 +35,8 @@ class Bounded:
     linf: int
     level: int = 0
     """Of which level of totals it is."""
+    sums: int = 1
+    """Over so many groups of its level one unit may spread linf, an equal part of it for each."""
 
     @property
     def place(self) -> tuple[tuple[int, int], int] | None:
@@ -98,7 +100,8 @@ def levels_of(
             measures
             if len(kept) == keys
             else tuple(
-                Bounded(f"{part.column}_{number}", part.measure, 1, groups * part.linf, number + 1) for part in measures
+                Bounded(f"{part.column}_{number}", part.measure, 1, groups * part.linf, number + 1, groups)
+                for part in measures
             ),
         )
         for number, kept in enumerate(found)

@@ -217,7 +217,7 @@ def _spread(columns: Sequence[Wanted], measures: Sequence[Sequence[NoisyMeasure]
 def _noisy(bounded: Bounded, dose: Dose, planned: Planned) -> NoisyMeasure:
     fine = dose.noise(bounded.linf)
     shift = _shift(bounded, fine.std, planned)
-    noise = dose.noise(coarse(bounded.linf, shift)) if shift else fine
+    noise = dose.noise(coarse(bounded.linf, shift, bounded.sums)) if shift else fine
     return NoisyMeasure(bounded, noise, shift, Refund(dose.alone, dose.epsilon))
 
 
@@ -227,12 +227,12 @@ def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
         return 0  # rounding would move each measure of a bundle by itself
     if std < FINEST_STD or any(bounded.column in release.release.selecting for release in planned.releases):
         return 0
-    return max(0, min(int(math.log2(std / FINEST_STD)), bounded.linf.bit_length() - KEPT_BITS))
+    return max(0, min(int(math.log2(std / FINEST_STD)), (bounded.linf // bounded.sums).bit_length() - KEPT_BITS))
 
 
-def coarse(linf: int, shift: int) -> int:
-    """|S - S'| <= linf implies |q - q'| <= this for q = (S + 2^(shift-1)) >> shift."""
-    return -(-linf >> shift) if shift else linf
+def coarse(linf: int, shift: int, sums: int = 1) -> int:
+    """|S - S'| <= linf implies |q - q'| <= this for q = (S + 2^(shift-1)) >> shift; each of several sums is rounded."""
+    return sums * -(-(linf // sums) >> shift)
 
 
 def _drawing(planned: Planned) -> Event:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -16,7 +17,8 @@ import dpsql
 from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.release import LEVEL
 from dpsql.intervals import ends
-from dpsql.pipeline.add_noise import with_noise
+from dpsql.mechanisms.laplace import LaplaceNoise
+from dpsql.pipeline.add_noise import noised, with_noise
 from dpsql.pipeline.calibrate_noise import CalibratedRelease
 from dpsql.pipeline.query_request import QueryRequest
 from dpsql.pipeline.reconcile_totals import agreeing
@@ -135,6 +137,45 @@ def test_nobody_moves_a_level_further_than_is_claimed(schema: Any, totals: str) 
                 for measure, steps in zip(level.measures, moved.T, strict=True):
                     assert np.abs(steps).sum() <= measure.l1
                     assert np.sqrt((steps**2).sum()) <= measure.l2 * (1 + 1e-12)
+
+
+def test_totals_that_are_rounded_move_no_further() -> None:
+    """On a coarse grid each of the totals that a person is in may move by one more step."""
+    most, keys = 1_000_001, 50
+    schema: Any = {
+        "dataset": "wards",
+        "contribution": {"max_groups": keys, "max_rows_per_group": 1},
+        "tables": {
+            "t": {
+                "unit": "person",
+                "columns": {
+                    "person": "integer",
+                    "ward": {"type": "integer", "values": list(range(keys))},
+                    "kind": {"type": "text", "values": ["x"]},
+                    "cost": {"type": "integer", "bounds": [-most, most]},
+                },
+            }
+        },
+    }
+    sql = "SELECT SUM(cost) AS s FROM t GROUP BY ROLLUP (ward, kind)"
+    with duckdb.connect() as raw:
+        raw.execute("CREATE TABLE t (person BIGINT, ward BIGINT, kind VARCHAR, cost BIGINT)")
+        with dpsql.connect(raw, schema=schema, epsilon=1) as connection:
+            release = calibrated(connection, sql, 1e-4, mechanism="laplace")
+        by_ward = release.planned.release.levels[1].measures[0].column
+        (measure,) = (part for part in release.measures if part.bounded.column == by_ward)
+        assert measure.shift
+        raw.execute(f"INSERT INTO t SELECT 100 + i, i, 'x', {(1 << measure.shift >> 1) - 1} FROM range({keys}) AS r(i)")
+        without = levels(raw, release)
+        raw.execute(f"INSERT INTO t SELECT 1, i, 'x', {most} FROM range({keys}) AS r(i)")
+        no_noise = {by_ward: replace(measure, noise=LaplaceNoise(Fraction(0)))}
+        before, after = (
+            noised({by_ward: np.array([sums for (level, *_), (sums,) in found.items() if level == 1])}, no_noise)
+            for found in (without, levels(raw, release))
+        )
+    moved = int(np.abs(after[by_ward] - before[by_ward]).sum()) >> measure.shift
+    assert isinstance(measure.noise, LaplaceNoise)
+    assert moved / measure.noise.scale <= measure.alone.epsilon
 
 
 # -- what people see --------------------------------------------------------------------------------------------------
