@@ -10,22 +10,20 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.measure import Centred, CountRows, CountUnits, CountValues, SumValues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dpsql.aggregates.measure import Measure
 
 
-def from_middle(measure: Measure, rows: int, column_of: Callable[[Measure], str]) -> Linear:
+def from_middle(measure: Measure, rows: int) -> tuple[tuple[Measure, Fraction], ...]:
+    """The measures, with weights, of which it is the sum."""
     if not isinstance(measure, CountRows | CountValues | SumValues) or _is_centred(measure):
-        return Linear(((column_of(measure), Fraction(1)),))
+        return ((measure, Fraction(1)),)
     centred = Centred(measure)
     worth = Fraction(1, centred.times(rows))
-    own = ((column_of(centred), worth),) if centred.linf(rows) else ()
-    return Linear((*own, (column_of(CountUnits()), worth * centred.middle(rows))))
+    units = CountUnits(), worth * centred.middle(rows)
+    return ((centred, worth), units) if centred.linf(rows) else (units,)
 
 
 def _is_centred(measure: CountRows | CountValues | SumValues) -> bool:

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.measure import (
     Centred,
     CountRows,
@@ -47,24 +45,17 @@ def one_of(measure: Measure, places: Mapping[Expression, Place], rows: int, *, o
     """The measure as one of a bundle, if it is of one. Of one row no part is kept, so nothing has to be finer."""
     if not isinstance(measure, CountValues | SumValues) or not _is_plain(measure) or measure.argument not in places:
         return None
-    spare = 0 if one_row_per_unit else max(0, FINE_BITS - measure.linf(rows).bit_length())
-    return OneOf(measure, *places[measure.argument], 1 << spare)
+    return OneOf(measure, *places[measure.argument], 1 if one_row_per_unit else _finer(measure, rows))
 
 
 def scaled(measure: Measure, groups: int, all_groups: int, rows: int) -> Scaled:
     """The measure on a grid that is fine enough for parts of it. docs/proofs/l2_clipping.md."""
     assert isinstance(measure, CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Centred)
-    return Scaled(measure, groups, all_groups, 1 << max(0, FINE_BITS - measure.linf(rows).bit_length()))
+    return Scaled(measure, groups, all_groups, _finer(measure, rows))
 
 
-def scaled_linear(linear: Linear, columns: Mapping[Measure, str]) -> Linear:
-    """What is a sum of measures, as a sum of their finer columns."""
-    finer = {column: part.finer for part, column in columns.items() if isinstance(part, Scaled)}
-    return Linear(tuple((column, weight / finer[column]) for column, weight in linear.weights), linear.constant)
-
-
-def linear_of_one(measure: OneOf, column: str) -> Linear:
-    return Linear(((column, Fraction(1, measure.finer)),))
+def _finer(measure: Measure, rows: int) -> int:
+    return 1 << max(0, FINE_BITS - measure.linf(rows).bit_length())
 
 
 def _is_plain(measure: CountValues | SumValues) -> bool:

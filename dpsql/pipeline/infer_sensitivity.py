@@ -7,17 +7,15 @@ group moves by at most  L0 = groups, Linf = c, L1 = groups * c, L2 = sqrt(groups
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from functools import cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.clip import check_proposal
+from dpsql.aggregates.columns import Columns
 from dpsql.aggregates.cross_unit import matched
-from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.final import Answer, Context
-from dpsql.aggregates.from_middle import from_middle
-from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, Measure, OverDistinct, Scaled
-from dpsql.aggregates.one_of import exclusive_values, linear_of_one, one_of, scaled, scaled_linear
+from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, OverDistinct, Scaled
+from dpsql.aggregates.one_of import exclusive_values
 from dpsql.aggregates.readable import quantum_of, readable_answer, readable_measure, readable_statistic
 from dpsql.aggregates.release import Bounded, Drawn, Release, levels_of
 from dpsql.aggregates.statistic import Matched, Statistic
@@ -35,13 +33,13 @@ from dpsql.relation.units import different_units, one_row_per_unit, scans_of
 from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS, drawing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator
 
     from sqlglot import exp
 
     from dpsql.aggregates.function import Aggregator
-    from dpsql.expressions.exclusive import Place
-    from dpsql.expressions.tree import Expression, Known
+    from dpsql.aggregates.measure import Measure
+    from dpsql.expressions.tree import Known
     from dpsql.pipeline.public_environment import PublicEnvironment
     from dpsql.pipeline.query_request import QueryRequest
     from dpsql.pipeline.track_units import Tracked, TrackedRelease
@@ -79,97 +77,81 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
         return _matched(release, release.across, request)
     if release.aggregate.reports is not None:
         _check_reports(release, request)
-    columns: dict[Measure, str] = {}
-    statistics: dict[Statistic, str] = {}
-    is_single = release.one_row_per_unit
-    counts_alone = all(call.name == "COUNT" for call in release.aggregate.calls)
+    groups, rows = release.contribution(request)
+    asked = Asked(release, request)
+    # Twice: once to see which counts are taken anyway, so that sums and other counts can lean on them.
+    alone = Columns(rows, release.one_row_per_unit)
+    _check_totals(release, asked.answers(alone), [*alone.measures, *alone.statistics])
+    _check_least_units(release, request, groups)
+    selecting = release.domain is None or request.min_units is not None
+    columns = _beside_each_other(alone, request, _scaled_to(release, request, groups), selecting=selecting)
+    answers = asked.answers(columns, frozenset(measure for measure in alone.measures if is_count(measure)))
+    for answer, call in zip(answers, release.aggregate.calls, strict=True):
+        check_proposal(answer, columns.measures, rows, call)
+    partition_selection = columns.column_of(CountUnits()) if selecting else None
+    return _release(release, request, groups, columns, answers, partition_selection)
 
-    kept = release.knowledge.kept
 
-    @cache
-    def expected() -> Known:
+def _beside_each_other(
+    alone: Columns, request: QueryRequest, scaled_to: tuple[int, int] | None, *, selecting: bool
+) -> Columns:
+    """Columns for measures that know of each other: they lean on the number of units, exclude others, or are scaled."""
+    units_counted = selecting or CountUnits() in alone.measures
+    may_exclude = request.propose is None and scaled_to is None
+    return Columns(
+        rows=alone.rows,
+        one_row_per_unit=alone.one_row_per_unit,
+        units_counted=units_counted,
+        exclusive=exclusive_values(alone.measures, units_counted=units_counted) if may_exclude else {},
+        scaled_to=scaled_to,
+    )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The aggregates of a release, each to be answered from columns."""
+
+    release: TrackedRelease
+    request: QueryRequest
+
+    def answers(self, columns: Columns, counted: frozenset[Measure] = frozenset()) -> tuple[Answer, ...]:
+        context = Context(
+            known=self.release.knowledge.kept,
+            unit_columns=self.release.unit_columns,
+            counted=counted,
+            bundled=columns.exclusive,
+            column_of=columns.column_of,
+            linear_of=columns.linear_of,
+            drawn_as=columns.drawn_as,
+            drawn=_drawn_by(self.request),
+            propose=self.request.propose,
+            in_totals=bool(self.release.aggregate.totals),
+        )
+        return tuple(_aggregator(call)(call, self._seen_by(call, context)) for call in self.release.aggregate.calls)
+
+    def _seen_by(self, call: AggregateCall, context: Context) -> Context:
+        # A proposal is about sums and averages where there are any, and about counts where these stand alone.
+        propose = None if call.name == "COUNT" and not self._counts_alone else context.propose
+        known = context.known if _is_bounded(call, context.known) else self._expected
+        if propose is context.propose and known is context.known:
+            return context
+        return replace(context, propose=propose, known=known)
+
+    @cached_property
+    def _counts_alone(self) -> bool:
+        return all(call.name == "COUNT" for call in self.release.aggregate.calls)
+
+    @cached_property
+    def _expected(self) -> Known:
+        """With ranges for what a unit has in all, where its rows are not still to be counted."""
+        release, request = self.release, self.request
         if counts_sought(release.scans, request)[0]:
-            return kept
+            return release.knowledge.kept
         return expected_of(release.aggregate.source, contribution_bounds(release.scans, None, request)[1])
 
-    def by_rows(measure: Measure) -> Measure:
-        """Where units have one row each, they are counted by their rows."""
-        if is_single and isinstance(measure, CountUnits):
-            return CountRows()
-        return CountValues(measure.argument) if is_single and isinstance(measure, CountUnitsWith) else measure
 
-    def column_of(measure: Measure) -> str:
-        return columns.setdefault(by_rows(measure), f"m{len(columns)}")
-
-    def drawn_as(statistic: Statistic) -> str:
-        return statistics.setdefault(statistic, f"s{len(statistics)}")
-
-    groups, rows = release.contribution(request)
-    units_counted = False
-    exclusive: Mapping[Expression, Place] = {}
-    all_groups: int | None = None
-
-    def linear_of(measure: Measure) -> Linear:
-        if all_groups is not None and not isinstance(measure, OverDistinct):
-            return scaled_linear(plain_linear(measure, scaled_column), columns)
-        if (part := one_of(by_rows(measure), exclusive, rows, one_row_per_unit=is_single)) is not None:
-            return linear_of_one(part, column_of(part))
-        return plain_linear(measure, column_of)
-
-    def plain_linear(measure: Measure, named: Callable[[Measure], str]) -> Linear:
-        return from_middle(measure, rows, named) if units_counted else Linear(((named(measure), Fraction(1)),))
-
-    def scaled_column(measure: Measure) -> str:
-        assert all_groups is not None
-        return column_of(scaled(by_rows(measure), groups, all_groups, rows))
-
-    def answered(counted: frozenset[Measure]) -> tuple[Answer, ...]:
-        columns.clear()
-        context = Context(
-            known=kept,
-            unit_columns=release.unit_columns,
-            counted=counted,
-            bundled=exclusive,
-            column_of=column_of,
-            linear_of=linear_of,
-            drawn_as=drawn_as,
-            drawn=_drawn_by(request),
-            propose=request.propose,
-            in_totals=bool(release.aggregate.totals),
-        )
-
-        def seen_by(call: AggregateCall) -> Context:
-            # A proposal is about sums and averages where there are any, and about counts where these stand alone.
-            propose = None if call.name == "COUNT" and not counts_alone else request.propose
-            known = kept if _is_bounded(call, kept) else expected()
-            if propose is request.propose and known is kept:
-                return context
-            return replace(context, propose=propose, known=known)
-
-        return tuple(_aggregator(call)(call, seen_by(call)) for call in release.aggregate.calls)
-
-    # Twice: once to see which counts are taken anyway, so that sums and other counts can lean on them.
-    _check_totals(release, answered(frozenset()), [*columns, *statistics])
-    if release.aggregate.totals and request.min_units is not None and groups > 1:
-        raise Unsupported(
-            "a least number of units cannot be held in totals: who is in several groups is counted several times",
-            at=release.aggregate.calls[0].at if release.aggregate.calls else None,
-            hint="ask for the totals in a query of their own, without ROLLUP",
-        )
-    selecting = release.domain is None or request.min_units is not None
-    all_groups = _all_groups(release, request, groups)
-    units_counted = selecting or CountUnits() in columns
-    if request.propose is None and all_groups is None:
-        exclusive = exclusive_values(columns, units_counted=units_counted)
-    answers = answered(frozenset(measure for measure in columns if is_count(measure)))
-    partition_selection = column_of(CountUnits()) if selecting else None
-    for answer, call in zip(answers, release.aggregate.calls, strict=True):
-        check_proposal(answer, columns, rows, call)
-    return _release(release, request, groups, rows, columns, statistics, answers, partition_selection)
-
-
-def _all_groups(release: TrackedRelease, request: QueryRequest, groups: int) -> int | None:
-    """How many public groups there are, if what units in too many of them add is scaled. docs/proofs/l2_clipping.md."""
+def _scaled_to(release: TrackedRelease, request: QueryRequest, groups: int) -> tuple[int, int] | None:
+    """To how many of all public groups, if what units in too many of them add is scaled. docs/proofs/l2_clipping.md."""
     aggregate = release.aggregate
     if not request.scaled or not aggregate.grouped or release.one_row_per_unit:
         return None
@@ -189,7 +171,7 @@ def _all_groups(release: TrackedRelease, request: QueryRequest, groups: int) -> 
             hint="leave bounding= out: some of a unit's groups count then",
         )
     assert release.domain is not None
-    return release.domain.size if release.domain.size > groups else None
+    return (groups, release.domain.size) if release.domain.size > groups else None
 
 
 def _is_bounded(call: AggregateCall, known: Known) -> bool:
@@ -202,15 +184,14 @@ def _release(
     release: TrackedRelease,
     request: QueryRequest,
     groups: int,
-    rows: int,
-    columns: Mapping[Measure, str],
-    statistics: Mapping[Statistic, str],
+    columns: Columns,
     answers: tuple[Answer, ...],
     partition_selection: str | None,
 ) -> Release:
+    rows = columns.rows
     measures = tuple(
         Bounded(column, measure, measure.all_groups if isinstance(measure, Scaled) else groups, measure.linf(rows))
-        for measure, column in columns.items()
+        for measure, column in columns.measures.items()
     )
     return Release(
         aggregate=release.aggregate,
@@ -223,7 +204,7 @@ def _release(
         rows_per_unit=release.rows_per_unit[0] if release.across is None else None,
         measures=measures,
         levels=levels_of(release.aggregate.totals, len(release.aggregate.keys), measures, groups),
-        statistics=tuple(Drawn(column, statistic) for statistic, column in statistics.items()),
+        statistics=tuple(Drawn(column, statistic) for statistic, column in columns.statistics.items()),
         answers=answers,
         partition_selection=partition_selection,
         min_units=request.min_units,
@@ -243,14 +224,10 @@ def _matched(release: TrackedRelease, across: CrossUnitJoin, request: QueryReque
         )
     sides = zip((across.left, across.right), release.rows_per_unit, strict=True)
     rows = tuple(_rows_of(side, most, request) for side, most in sides)
-    statistics: dict[Statistic, str] = {}
-
-    def drawn_as(statistic: Statistic) -> str:
-        return statistics.setdefault(statistic, f"s{len(statistics)}")
-
+    columns = Columns(max(rows), release.one_row_per_unit)
     known, bounds = release.knowledge.kept, (*rows, release.domain.size)
-    answers = tuple(matched(call, known, across, bounds, drawn_as) for call in release.aggregate.calls)
-    return _release(release, request, 1, max(rows), {}, statistics, answers, None)
+    answers = tuple(matched(call, known, across, bounds, columns.drawn_as) for call in release.aggregate.calls)
+    return _release(release, request, 1, columns, answers, None)
 
 
 def _rows_of(relation: Relation, most: int | None, request: QueryRequest) -> int:
@@ -328,6 +305,15 @@ def _check_totals(release: TrackedRelease, answers: tuple[Answer, ...], parts: l
             "COUNT(DISTINCT ...) cannot have totals: who is in several groups would be counted several times",
             at=at,
             hint=hint,
+        )
+
+
+def _check_least_units(release: TrackedRelease, request: QueryRequest, groups: int) -> None:
+    if release.aggregate.totals and request.min_units is not None and groups > 1:
+        raise Unsupported(
+            "a least number of units cannot be held in totals: who is in several groups is counted several times",
+            at=release.aggregate.calls[0].at if release.aggregate.calls else None,
+            hint="ask for the totals in a query of their own, without ROLLUP",
         )
 
 
