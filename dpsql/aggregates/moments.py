@@ -10,13 +10,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from itertools import product
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.count import count_linear
 from dpsql.aggregates.estimate import Formula, Smooth, noise_of
 from dpsql.aggregates.final import Answer, Context, linear_sql
 from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars, Word
+from dpsql.aggregates.moment_values import (
+    correlation_of,
+    covariance_of,
+    line_of,
+    typical_pairs,
+    typical_sums,
+    variance_of,
+)
 from dpsql.aggregates.sum import sum_linear, summed
 from dpsql.engine_sql.build import apply, double, integer, test, when
 from dpsql.engine_sql.tree import Field
@@ -27,42 +34,31 @@ from dpsql.relation.relation import AggregateCall
 from dpsql.schema.types import Boolean, Double, Integer, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from fractions import Fraction
 
     from dpsql.aggregates.estimate import Linear
     from dpsql.aggregates.function import Aggregator
     from dpsql.engine_sql.tree import Term
 
-PLACES = (0.25, 0.75)
-"""Where typical means and spreads lie in what there is room for."""
-ROWS = 1e6
-"""Of which typical data are: so many that those of a sample are as those of all."""
-WIDEST = 1e30
 DEVIATIONS = 2
 """A spread this many standard deviations of its noise away from none is more than noise."""
 
 
 def variance(asked: AggregateCall, context: Context, *, sample: bool, root: bool) -> Answer:
     (argument,) = asked.arguments
-    middle = _middle(asked, argument, context)
     count = count_linear(asked, context)
-    away = _away(argument, middle)
-    total, squares = (sum_linear(asked, value, context) for value in (away, _square(away)))
-    spread = Spread(squares, total, total, count, in_totals=context.in_totals)
+    x = _variable(asked, argument, asked, context)
+    squares = sum_linear(asked, _square(x.away), context)
+    spread = Spread(squares, x.total, x.total, count, in_totals=context.in_totals)
     # Noise may push it below what any data could have.
     clamped = _do("greatest", spread.sql, double(0))
     result = _do("/", clamped, _divisor(_double(count), sample))
     if root:
         result = _do("sqrt", result)
-    parts = (count, total, squares)
-    smooth = Smooth(
-        parts,
-        partial(_variance_of, sample=sample, root=root),
-        low=0.0,
-        typical=tuple((ROWS, ROWS * mean, ROWS * square) for mean, square in _typical(_half(asked, argument, context))),
-    )
-    asked_noise = frozenset(name for name, _ in total.weights)
+    parts = (count, x.total, squares)
+    smooth = Smooth(parts, partial(variance_of, sample=sample, root=root), low=0.0, typical=tuple(typical_sums(x.half)))
+    asked_noise = frozenset(name for name, _ in x.total.weights)
     formula = Formula(when(_enough(_double(count), sample), result), parts, asked_noise, smooth)
     return Answer(formula, Double())
 
@@ -73,7 +69,7 @@ def covariance(asked: AggregateCall, context: Context, *, sample: bool) -> Answe
         return variance(replace(asked, arguments=(x,)), context, sample=sample, root=False)
     pairs = _pair_sums(asked, context)
     divided = _do("/", pairs.together.sql, _divisor(pairs.number, sample))
-    smooth = pairs.smooth(pairs.sums, partial(_covariance_of, sample=sample))
+    smooth = pairs.smooth(pairs.sums, partial(covariance_of, sample=sample))
     return Answer(Formula(when(_enough(pairs.number, sample), divided), pairs.sums, smooth=smooth), Double())
 
 
@@ -90,7 +86,7 @@ def correlation(asked: AggregateCall, context: Context, *, squared: bool) -> Ans
     clamped = _do("least", _do("greatest", _do("/", pairs.together.sql, scale), double(-1)), double(1))
     result = _do("*", clamped, clamped) if squared else clamped
     parts = (*pairs.sums, of_x.products, of_y.products)
-    smooth = pairs.smooth(parts, partial(_correlation_of, squared=squared), 0.0 if squared else -1.0, 1.0)
+    smooth = pairs.smooth(parts, partial(correlation_of, squared=squared), 0.0 if squared else -1.0, 1.0)
     return _over(pairs, result, smooth, of_x, of_y)
 
 
@@ -101,50 +97,8 @@ def regression(asked: AggregateCall, context: Context, *, intercept: bool) -> An
     result = _do("/", pairs.together.sql, of_x.sql)
     if intercept:
         result = _do("-", pairs.mean_of(pairs.y), _do("*", result, pairs.mean_of(pairs.x)))
-    value = partial(_line_of, middles=(pairs.y.middle, pairs.x.middle), at_zero=intercept)
+    value = partial(line_of, middles=(pairs.y.middle, pairs.x.middle), at_zero=intercept)
     return _over(pairs, result, pairs.smooth((*pairs.sums, of_x.products), value), of_x)
-
-
-# The same in numbers, of parts (count, sums, sums of products) and the variances of their noise.
-
-
-def _variance_of(values: Sequence[float], variances: Sequence[float], *, sample: bool, root: bool) -> float:
-    count, total, squares = values
-    found = (squares - (total**2 - variances[1]) / count) / (count - sample)
-    if count <= sample:
-        raise ValueError("a sample of one has no variance")
-    return math.sqrt(found) if root else found
-
-
-def _together(values: Sequence[float]) -> float:
-    """Of y with x."""
-    count, y, x, products = values[:4]
-    return products - y * x / count
-
-
-def _spread_of(total: float, noise: float, squares: float, count: float) -> float:
-    return squares - (total**2 - noise) / count
-
-
-def _covariance_of(values: Sequence[float], variances: Sequence[float], *, sample: bool) -> float:
-    return _together(values) / (values[0] - sample)
-
-
-def _correlation_of(values: Sequence[float], variances: Sequence[float], *, squared: bool) -> float:
-    count, y, x, _, squares_x, squares_y = values
-    of_y = _spread_of(y, variances[1], squares_y, count)
-    of_x = _spread_of(x, variances[2], squares_x, count)
-    found = _together(values) / math.sqrt(of_y * of_x)
-    return found**2 if squared else found
-
-
-def _line_of(
-    values: Sequence[float], variances: Sequence[float], *, middles: tuple[Fraction, Fraction], at_zero: bool
-) -> float:
-    count, y, x, _, squares_x = values
-    slope = _together(values) / _spread_of(x, variances[2], squares_x, count)
-    mean_y, mean_x = (float(middle) + total / count for middle, total in zip(middles, (y, x), strict=True))
-    return mean_y - slope * mean_x if at_zero else slope
 
 
 def _over(pairs: Pairs, result: Term, smooth: Smooth | None, *divisors: Spread) -> Answer:
@@ -202,6 +156,7 @@ class Variable:
     away: Expression
     middle: Fraction
     half: float
+    """Of its range."""
     total: Linear
 
 
@@ -245,7 +200,7 @@ class Pairs:
         high: float = math.inf,
     ) -> Smooth:
         """Of the sums, and perhaps the squares of x, and those of y."""
-        typical = (values[: len(parts)] for values in _typical_pairs(self.y.half, self.x.half))
+        typical = (values[: len(parts)] for values in typical_pairs(self.y.half, self.x.half))
         return Smooth(parts, value, low, high, tuple(typical))
 
 
@@ -254,34 +209,10 @@ def _pair_sums(asked: AggregateCall, context: Context) -> Pairs:
     y, x = _where_known(y, x, context), _where_known(x, y, context)
     pairs = AggregateCall(name=asked.name, arguments=(y,), at=asked.at)
     count = count_linear(pairs, context)
-
-    def variable(value: Expression) -> Variable:
-        middle = _middle(asked, value, context)
-        away = _away(value, middle)
-        return Variable(away, middle, _half(asked, value, context), sum_linear(pairs, away, context))
-
-    of_y, of_x = variable(y), variable(x)
+    of_y, of_x = (_variable(asked, value, pairs, context) for value in (y, x))
     multiplied = Call(FUNCTIONS["*"], (of_y.away, of_x.away), Double())
     products = sum_linear(pairs, multiplied, context)
     return Pairs(asked=pairs, context=context, count=count, y=of_y, x=of_x, products=products)
-
-
-def _typical(half: float) -> list[tuple[float, float]]:
-    """Means from the middle of a range, and means of squares, over data of all kinds that it has room for.
-
-    None over a range that is a point, or so wide or narrow that its powers are no numbers.
-    """
-    if not 1 / WIDEST < half < WIDEST:
-        return []
-    means = [half * mean for mean in PLACES]
-    return [(mean, mean**2 + spread * (half**2 - mean**2)) for mean in means for spread in PLACES]
-
-
-def _typical_pairs(half_y: float, half_x: float) -> Iterator[tuple[float, ...]]:
-    for (y, of_y), (x, of_x) in product(_typical(half_y), _typical(half_x)):
-        covaried = math.sqrt((of_y - y**2) * (of_x - x**2)) / 2
-        for together in (y * x - covaried, y * x + covaried):
-            yield tuple(ROWS * mean for mean in (1, y, x, together, of_x, of_y))
 
 
 def _where_known(value: Expression, other: Expression, context: Context) -> Expression:
@@ -292,19 +223,12 @@ def _where_known(value: Expression, other: Expression, context: Context) -> Expr
     return Call(FUNCTIONS["CASE"], (known, value, Literal(None, Text())), value.type)
 
 
-def _middle(asked: AggregateCall, value: Expression, context: Context) -> Fraction:
+def _variable(asked: AggregateCall, value: Expression, rows: AggregateCall, context: Context) -> Variable:
+    """A number of what is asked, summed over the rows that another call is about."""
     measure = summed(asked, value, context, centred=True)
-    return measure.centre * measure.quantum
-
-
-def _half(asked: AggregateCall, value: Expression, context: Context) -> float:
-    """Half of the range of a value."""
-    measure = summed(asked, value, context, centred=True)
-    return float((measure.high - measure.low) * measure.quantum / 2)
-
-
-def _away(value: Expression, middle: Fraction) -> Expression:
-    return Call(FUNCTIONS["-"], (value, Literal(middle, Double())), Double())
+    middle, half = measure.centre * measure.quantum, (measure.high - measure.low) * measure.quantum / 2
+    away = Call(FUNCTIONS["-"], (value, Literal(middle, Double())), Double())
+    return Variable(away, middle, float(half), sum_linear(rows, away, context))
 
 
 def _square(away: Expression) -> Expression:
@@ -322,14 +246,17 @@ def _double(linear: Linear) -> Term:
 
 def _std(linear: Linear) -> Term:
     """At most this is the standard deviation of its noise: noises that are added cancel rather than pile up."""
-    terms = [_do("*", double(abs(weight)), Field(noise_of(name))) for name, weight in linear.weights]
-    return reduce(lambda left, right: _do("+", left, right), terms)
+    return reduce(lambda left, right: _do("+", left, right), _stds(linear))
 
 
 def _variance(linear: Linear) -> Term:
     """Of its noise."""
-    stds = [_do("*", double(abs(weight)), Field(noise_of(name))) for name, weight in linear.weights]
-    return reduce(lambda left, right: _do("+", left, right), [_do("*", std, std) for std in stds])
+    return reduce(lambda left, right: _do("+", left, right), [_do("*", std, std) for std in _stds(linear)])
+
+
+def _stds(linear: Linear) -> list[Term]:
+    """Of the noise of each of its columns."""
+    return [_do("*", double(abs(weight)), Field(noise_of(name))) for name, weight in linear.weights]
 
 
 def _coarse(linear: Linear) -> Term:

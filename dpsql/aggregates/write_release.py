@@ -6,10 +6,10 @@
     released  the sum over units
 
 joined to the list of public groups, so that every one of them is returned, even when empty. Groups are ranked by a
-keyed hash, on the rows or on the partials; a public group by its number in the list, which is shorter to sort and to
-group by than its keys. Where no unit has two rows, `rows` is summed directly. Counts and sums over
-distinct values, and the profiles of statistics, are taken on branches of their own, from each unit's first `rows`
-values in its first groups. Nothing that the analyst wrote passes through as text.
+keyed hash, on the rows or on the partials; public ones have numbers (number_groups.py). Where no unit has two rows,
+`rows` is summed directly. Counts and sums over distinct values, and the profiles of statistics, are taken on branches
+of their own, from each unit's first `rows` values in its first groups. Nothing that the analyst wrote passes through as
+text.
 """
 
 from __future__ import annotations
@@ -32,16 +32,14 @@ from dpsql.aggregates.measure import (
     UnitsBeyond,
     read_by,
 )
-from dpsql.aggregates.statistic import Matched
+from dpsql.aggregates.number_groups import GROUP, GROUPS, are_numbered, number_type, numbered_groups, with_number
 from dpsql.aggregates.write_bundles import cases_of_rows, values_of_bundles
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
 from dpsql.engine_sql.build import (
-    BELOW,
     SALT,
     UNIT,
     all_of,
     apply,
-    cast,
     count,
     fields,
     finite,
@@ -62,7 +60,6 @@ from dpsql.engine_sql.tree import (
     Over,
     Part,
     Select,
-    Short,
     Table,
     With,
 )
@@ -70,7 +67,6 @@ from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.fixed_point import saturated
 from dpsql.expressions.tree import Column, names_read, substituted
 from dpsql.relation.as_stored import as_stored, listed_keys
-from dpsql.relation.domain import Domain
 from dpsql.relation.write import relation_sql
 from dpsql.relation.write_domain import domain_sql
 from dpsql.schema.types import Double, Integer
@@ -83,9 +79,6 @@ if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Query, Source, Term
     from dpsql.expressions.tree import Expression
 
-GROUPS, GROUP = "_groups", "_group"
-"""The list of public groups, and the number that a group has there."""
-MOST_NUMBERED = 2**15 - 1
 GROUP_RANK = "_rank"
 VALUE_RANK = "_value_rank"
 REACHED = "_reached"
@@ -110,22 +103,7 @@ class Writer:
 
     @cached_property
     def numbered(self) -> bool:
-        """Whether a group is known by its number: where groups are ranked, in a short list without NULL."""
-        release = self.release
-        return (
-            release.ranked
-            and isinstance(release.domain, Domain)
-            and release.domain.size <= MOST_NUMBERED
-            and not release.domain.has_null
-            and release.aggregate.reports is None
-            and not any(isinstance(drawn.statistic, Matched) for drawn in release.statistics)
-        )
-
-    @property
-    def number_type(self) -> Short:
-        """As short as can be: a unit, a hash and a number of 8 bits are the 16 bytes that DuckDB sorts fastest."""
-        assert self.release.domain is not None
-        return Short(8 if self.release.domain.size < 2**7 else 16)
+        return are_numbered(self.release)
 
     @property
     def key_names(self) -> list[str]:
@@ -135,7 +113,7 @@ class Writer:
     @property
     def keys(self) -> list[Field]:
         if self.numbered:
-            return [Field(GROUP, kind=self.number_type)]
+            return [Field(GROUP, kind=number_type(self.release))]
         return [Field(name, kind=kind) for name, kind in self.release.keys]
 
     @property
@@ -166,24 +144,27 @@ class Writer:
             seen = [*self.key_names, *values]
             return self.by_keys(totals, with_columns(rows, seen, list(cases_of_rows(measures))))
         first = self.is_first(GROUP_RANK, release.groups)
-        scaled = next((part for _, part in measures if isinstance(part, Scaled)), None)
-        if release.ranked_by_row and scaled is None:
+        ranked = release.ranked and not any(isinstance(part, Scaled) for _, part in measures)
+        if ranked and release.ranked_by_row:
             below = [*fields([UNIT]), *self.shown_keys, *fields(values)]
             rows = select(below, select([*below, self.group_rank("dense_rank")], rows), first)
-        partials = [partial for name, part in measures for partial in part.partial(name, columns.get(name, name))]
-        grouping = [Field(UNIT), *self.keys]
-        by_unit: Query = select([*fields([UNIT]), *self.shown_keys, *partials], rows, group_by=grouping)
-        seen = [UNIT, *self.key_names, *(partial.name for partial in partials)]
-        by_unit = with_columns(by_unit, seen, list(values_of_bundles(measures)))
-        if scaled is not None:
-            by_unit = with_columns(by_unit, seen, [Named(Over(count(), (Field(UNIT),)), REACHED)])
-            by_unit = with_columns(by_unit, seen, [Named(scaled.scale(Field(REACHED, kind=Integer())), SCALE)])
         kept = [Named(part.bounded(name, release.rows), name) for name, part in measures]
+        ranks = [self.group_rank("row_number")] if ranked and not release.ranked_by_row else []
+        bounded = select([*self.shown_keys, *kept, *ranks], self.by_unit(measures, columns, rows))
         totals = [Named(saturated(total(Field(name))), name) for name, _ in measures]
-        if not release.ranked or release.ranked_by_row or scaled is not None:
-            return self.by_keys(totals, select([*self.shown_keys, *kept], by_unit))
-        bounded = select([*self.shown_keys, *kept, self.group_rank("row_number")], by_unit)
-        return self.by_keys(totals, bounded, first)
+        return self.by_keys(totals, bounded, first if ranks else None)
+
+    def by_unit(self, measures: list[tuple[str, ByUnit]], columns: Mapping[str, str], rows: Query) -> Query:
+        """For every unit and group its counts and sums, and what else they are bounded by."""
+        partials = [partial for name, part in measures for partial in part.partial(name, columns.get(name, name))]
+        by_unit = select([*fields([UNIT]), *self.shown_keys, *partials], rows, group_by=[Field(UNIT), *self.keys])
+        seen = [UNIT, *self.key_names, *(partial.name for partial in partials)]
+        bundled = with_columns(by_unit, seen, list(values_of_bundles(measures)))
+        scaled = next((part for _, part in measures if isinstance(part, Scaled)), None)
+        if scaled is None:
+            return bundled
+        reached = with_columns(bundled, seen, [Named(Over(count(), (Field(UNIT),)), REACHED)])
+        return with_columns(reached, seen, [Named(scaled.scale(Field(REACHED, kind=Integer())), SCALE)])
 
     def value_columns(self, inputs: Mapping[str, Input], exclusive: Collection[str]) -> dict[str, str]:
         """The column that has the values of each: what is counted is what is summed, if that is NULL where it is."""
@@ -231,13 +212,7 @@ class Writer:
         listed = as_stored(aggregate.source, self.listed_keys, "looked up later" if looked_up else "others left out")
         source = as_stored(listed, stored, "clamped later")
         rows = select([*fields([UNIT]), *keys, *values], relation_sql(source, used))
-        return self.with_number(rows, values) if self.numbered else rows
-
-    def with_number(self, rows: Select, values: list[Named]) -> Select:
-        """The same rows with the number of their group in place of its keys; other keys are of no group."""
-        meets = [test("=", Field(name, BELOW), Field(name, GROUPS)) for name in self.release.key_names]
-        names = [*fields([UNIT, GROUP]), *fields(value.name for value in values)]
-        return Select(tuple(names), Joined("INNER", Derived(rows, BELOW), Table(GROUPS), all_of(meets)))
+        return with_number(rows, release, [value.name for value in values]) if self.numbered else rows
 
     @property
     def listed_keys(self) -> list[str]:
@@ -316,21 +291,13 @@ class Writer:
         if not self.keys:
             return self.side_by_side(branches)
         if self.numbered:
-            return With((Part(GROUPS, self.groups()),), self.joined(Table(GROUPS), GROUPS, branches))
+            return With((Part(GROUPS, numbered_groups(release)),), self.joined(Table(GROUPS), GROUPS, branches))
         if release.domain is not None:
             branches = [domain_sql(release.domain, release.key_names), *branches]
         lone, *others = branches
         if not others and isinstance(lone, Select):
             return replace(lone, order_by=tuple(map(Ordered, self.keys)))
         return self.joined(Derived(lone, "found_0"), "found_0", others)
-
-    def groups(self) -> Query:
-        """The public groups, numbered in the order of their keys."""
-        assert self.release.domain is not None
-        names = self.release.key_names
-        place = Over(Fold("row_number"), (integer(1),), tuple(Ordered(Field(name)) for name in names))
-        number = Named(cast(place, self.number_type), GROUP)
-        return select([*fields(names), number], domain_sql(self.release.domain, names))
 
     def joined(self, first: Source, alias: str, others: list[Query]) -> Query:
         """The groups of the first, each with what the others found of it."""

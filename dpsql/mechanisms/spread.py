@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpsql.mechanisms.box_sum import BoxSum
 from dpsql.mechanisms.gaussian import GaussianNoise
-from dpsql.mechanisms.k_norm import BoxSum, KNormNoise
+from dpsql.mechanisms.k_norm import KNormNoise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,8 @@ from dpsql.accounting.filters import filter_named
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.mechanisms import GaussianNoise, KNormNoise, LaplaceNoise, Noise
 from dpsql.mechanisms.additive import Allowance, Box, Share, joint_part
-from dpsql.mechanisms.k_norm import BoxSum, KNormMechanism, drawn_together
+from dpsql.mechanisms.box_sum import BoxSum
+from dpsql.mechanisms.k_norm import KNormMechanism, drawn_together
 from dpsql.mechanisms.laplace import LaplaceMechanism
 from dpsql.mechanisms.spread import Combined, half_width, independent
 
