@@ -141,7 +141,7 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
         def seen_by(call: AggregateCall) -> Context:
             # A proposal is about sums and averages where there are any, and about counts where these stand alone.
             propose = None if call.name == "COUNT" and not counts_alone else request.propose
-            known = kept if _is_bounded(call, kept) else expected()
+            known = expected() if _unbounded(call, kept) else kept
             if propose is request.propose and known is kept:
                 return context
             return replace(context, propose=propose, known=known)
@@ -165,7 +165,14 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     partition_selection = column_of(CountUnits()) if selecting else None
     for answer, call in zip(answers, release.aggregate.calls, strict=True):
         check_proposal(answer, columns, rows, call)
-    return _release(release, request, groups, rows, columns, statistics, answers, partition_selection)
+    inferred = _release(release, request, groups, rows, columns, statistics, answers, partition_selection)
+    presumed = {
+        argument: kept_properties(argument, expected())
+        for call in release.aggregate.calls
+        if call.name != "COUNT"
+        for argument in _unbounded(call, kept)
+    }
+    return replace(inferred, presumed=tuple(presumed.items()))
 
 
 def _all_groups(release: TrackedRelease, request: QueryRequest, groups: int) -> int | None:
@@ -192,10 +199,10 @@ def _all_groups(release: TrackedRelease, request: QueryRequest, groups: int) -> 
     return release.domain.size if release.domain.size > groups else None
 
 
-def _is_bounded(call: AggregateCall, known: Known) -> bool:
-    """Whether all numbers that are aggregated have ends. What a unit is expected to have is for the others alone."""
-    aggregated = (kept_properties(argument, known) for argument in call.arguments)
-    return all(not seen.is_number or (seen.low is not None and seen.high is not None) for seen in aggregated)
+def _unbounded(call: AggregateCall, known: Known) -> list[Expression]:
+    """The numbers that are aggregated and have no ends. What a unit is expected to have is for them alone."""
+    aggregated = ((argument, kept_properties(argument, known)) for argument in call.arguments)
+    return [argument for argument, seen in aggregated if seen.is_number and (seen.low is None or seen.high is None)]
 
 
 def _release(

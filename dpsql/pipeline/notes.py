@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.aggregates.estimate import Linear
+from dpsql.aggregates.measure import CountUnits, CountUnitsWith
 from dpsql.aggregates.readable import readable_statistic
 from dpsql.aggregates.statistic import Matched
+from dpsql.expressions.ranges import range_of
+from dpsql.expressions.readable import readable_value
 from dpsql.intervals import for_all
 from dpsql.pipeline.allocate import DIAGNOSING, SEEKING
 from dpsql.pipeline.seeking import readable_clipped
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpsql.aggregates.release import Release
     from dpsql.engines.cells import Cells
     from dpsql.pipeline.calibrate_noise import CalibratedRelease
     from dpsql.pipeline.plan_query import Output
@@ -55,13 +59,22 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
     if not release.one_row_per_unit and not pairs:
         most = math.inf if release.rows_per_unit is None else release.rows_per_unit
         where = " in a group" if release.aggregate.grouped else ""
-        if most > release.rows:
+        if most > release.rows and not _counts_units_alone(release):
             yield _at_most(release.rows, "row", where)
         if release.ranked and most > release.groups:
             scaled = any(part.is_scaled for part in release.measures)
             yield _scaled(release.groups) if scaled else _at_most(release.groups, "group")
+    for argument, ends in release.presumed:
+        what, (low, high) = readable_clipped(argument), map(readable_value, range_of(ends))
+        yield f"{what} counts within [{low}, {high}], by max_rows_per_group; LEAST({what}, ...) sets another bound"
     if calibrated.threshold is not None:
         yield f"groups of fewer than about {calibrated.threshold:,} units are not shown"
+
+
+def _counts_units_alone(release: Release) -> bool:
+    """However many rows a unit has, it is one."""
+    measures = (part.measure for part in release.measures)
+    return not release.statistics and all(isinstance(measure, CountUnits | CountUnitsWith) for measure in measures)
 
 
 def _scaled(groups: int) -> str:
@@ -160,7 +173,7 @@ class MostlyNoise:
 
     def __str__(self) -> str:
         better = "" if self.epsilon is None else f"; about epsilon {self.epsilon:.2g} would give ± {GOOD:.0%}"
-        return f'"{self.name}" is nothing but noise at this epsilon{better}'
+        return f'most of "{self.name}" cannot be told from 0 at this epsilon{better}'
 
 
 def mostly_noise(columns: Sequence[ResultColumn], cells: Cells, epsilon: float) -> Iterator[MostlyNoise]:
@@ -170,7 +183,10 @@ def mostly_noise(columns: Sequence[ResultColumn], cells: Cells, epsilon: float) 
             continue
         values = cells.numbers(position)
         if len(values) and np.mean(np.abs(values) <= width) >= MOSTLY:
-            yield MostlyNoise(column.name, _enough(values, width, epsilon))
+            enough = _enough(values, width, epsilon)
+            # Many groups are empty, and the others are large: that is no noise.
+            if enough is None or enough > epsilon:
+                yield MostlyNoise(column.name, enough)
 
 
 def _enough(values: np.ndarray, width: float, epsilon: float) -> float | None:

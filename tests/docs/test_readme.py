@@ -176,7 +176,7 @@ def test_the_demo_runs_and_prints_the_answer_that_is_shown() -> None:
     assert "\x1b" not in ran.stdout
     assert max(map(len, ran.stdout.splitlines())) <= 100
     printed = {shape(line) for line in ran.stdout.splitlines()}
-    (answer,) = (text for language, text in blocks("README.md") if language == "text")
+    answer = next(text for language, text in blocks("README.md") if language == "text")
     assert {shape(line) for line in answer.splitlines()} <= printed
 
 
