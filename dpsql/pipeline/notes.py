@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.aggregates.estimate import Linear
-from dpsql.aggregates.measure import CountUnits, CountUnitsWith
+from dpsql.aggregates.estimate import Linear, Ratio
+from dpsql.aggregates.measure import Centred, CountUnits, CountUnitsWith, CountValues, OneOf, Scaled
 from dpsql.aggregates.readable import readable_statistic
 from dpsql.aggregates.statistic import Matched
+from dpsql.display.numbers import several
 from dpsql.expressions.ranges import range_of
 from dpsql.expressions.readable import readable_value
 from dpsql.intervals import for_all
@@ -23,7 +24,7 @@ from dpsql.pipeline.allocate import DIAGNOSING, SEEKING
 from dpsql.pipeline.seeking import readable_clipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -59,7 +60,7 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
     if not release.one_row_per_unit and not pairs:
         most = math.inf if release.rows_per_unit is None else release.rows_per_unit
         where = " in a group" if release.aggregate.grouped else ""
-        if most > release.rows and not _counts_units_alone(release):
+        if _bounds_rows(release) and not _counts_units_alone(release):
             yield _at_most(release.rows, "row", where)
         if release.ranked and most > release.groups:
             scaled = any(part.is_scaled for part in release.measures)
@@ -69,6 +70,11 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
         yield f"{what} counts within [{low}, {high}], by max_rows_per_group; LEAST({what}, ...) sets another bound"
     if calibrated.threshold is not None:
         yield f"groups of fewer than about {calibrated.threshold:,} units are not shown"
+
+
+def _bounds_rows(release: Release) -> bool:
+    """Whether a unit may have more rows than count."""
+    return not release.one_row_per_unit and (release.rows_per_unit is None or release.rows_per_unit > release.rows)
 
 
 def _counts_units_alone(release: Release) -> bool:
@@ -87,6 +93,26 @@ def _at_most(number: int, what: str, where: str = "") -> str:
     'at most 2 rows of one unit count in a group'
     """
     return f"at most {number:,} {what}{' of one unit counts' if number == 1 else 's of one unit count'}{where}"
+
+
+def share_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]) -> Iterator[str]:
+    """Of a unit with more rows than may count, those with a value fill their count as all rows fill theirs."""
+    for output in outputs:
+        # An average is held within its bounds, and its two sides are of the same rows.
+        if not isinstance(output.estimate, Ratio) or output.estimate.low is not None or output.release is None:
+            continue
+        release = releases[output.release].planned.release
+        sides = [{name for name, _ in side.weights} for side in (output.estimate.above, output.estimate.below)]
+        if sides[0] != sides[1] and _bounds_rows(release) and _counts_values(release, sides[0] | sides[1]):
+            why = "its counts are bounded separately"
+            more = f"one unit has more than {several(release.rows, 'row', 'rows')}"
+            yield f'"{output.name}" is skewed where {more}, since {why}; AVG(condition) is not'
+
+
+def _counts_values(release: Release, columns: Collection[str]) -> bool:
+    measures = (part.measure for part in release.measures if part.column in columns)
+    inner = (part.inner if isinstance(part, Centred | OneOf | Scaled) else part for part in measures)
+    return any(isinstance(measure, CountValues) for measure in inner)
 
 
 def found_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:

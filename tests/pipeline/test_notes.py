@@ -38,6 +38,17 @@ from dpsql.cli.reports import ask
                 "m: off by at most 18 ranks at 95 %; its error in value depends on the data",
             ),
         ),
+        (
+            "SELECT COUNT_IF(amount > 5) / COUNT(*) AS share FROM orders",
+            {},
+            (
+                "at most 2 rows of one unit count",
+                '"share" is skewed where one unit has more than 2 rows, since its counts are bounded separately; '
+                "AVG(condition) is not",
+            ),
+        ),
+        ("SELECT AVG(amount > 5) AS share FROM orders", {}, ("at most 2 rows of one unit count",)),
+        ("SELECT SUM(amount) / COUNT(*) AS mean FROM orders", {}, ("at most 2 rows of one unit count",)),
         # However many rows a person has, they are one.
         ("SELECT COUNT(DISTINCT customer_id) FROM orders", {}, ()),
         (
