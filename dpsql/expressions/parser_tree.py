@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlglot import exp
 from sqlglot.expressions import Expr
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 Node = TypeVar("Node", bound=exp.Expr)
-LEAVES = (exp.Identifier, exp.Literal)
+LEAVES = frozenset((exp.Identifier, exp.Literal))
 """Half of all nodes, which hold nothing but texts and flags."""
 
 
@@ -33,7 +36,11 @@ def nodes(tree: exp.Expr) -> list[exp.Expr]:
 
 def nodes_of(tree: exp.Expr, *kinds: type[Node]) -> list[Node]:
     """The nodes of these kinds, from the outside in: a list, so that the tree may be changed on the way."""
-    return [node for node in nodes(tree) if isinstance(node, kinds)]
+    return of_kinds(nodes(tree), *kinds)
+
+
+def of_kinds(parts: Iterable[exp.Expr], *kinds: type[Node]) -> list[Node]:
+    return [node for node in parts if isinstance(node, kinds)]
 
 
 def copied(tree: Node) -> Node:

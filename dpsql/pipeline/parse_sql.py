@@ -12,7 +12,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from dpsql.errors import SqlSyntaxError, Unsupported
 from dpsql.expressions.lower import place_of
-from dpsql.expressions.parser_tree import nodes_of
+from dpsql.expressions.parser_tree import nodes, nodes_of, of_kinds
 from dpsql.expressions.refusals import spoken
 from dpsql.limits import (
     DEEPEST,
@@ -49,6 +49,7 @@ STATEMENTS: dict[type[exp.Expr], str] = {exp.Transaction: "BEGIN", exp.TruncateT
 """What people call statements that the parser calls otherwise."""
 CHAINS = (exp.And, exp.Or, exp.SetOperation)
 """Operators whose chains are read link by link."""
+LINKS = (exp.Paren, *CHAINS)
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,11 @@ def parse_sql(request: QueryRequest, public: PublicEnvironment) -> Parsed:
     'SELECT COUNT(*) FROM orders WHERE amount > 10'
     """
     tree, clauses = _one_query(request, public)
-    _check_size(tree)
-    _check_arguments(tree, request.sql)
-    _check_aliases(tree)
+    parts = nodes(tree)
+    _check_size(parts)
+    _check_groups(parts)
+    _check_arguments(parts, request.sql)
+    _check_aliases(parts)
     check_parameters(request.parameters)
     if clauses:
         request = with_clauses(request, clauses, public.budget.filter.delta)
@@ -78,8 +81,9 @@ def parse_sql(request: QueryRequest, public: PublicEnvironment) -> Parsed:
     spent = frozenset(name for clause in clauses for name in clause.parameters)
     bind(tree, _given(request), spent, request.sql)
     respell(tree, request.dialect, request.sql)
-    _check_numbers(tree, request.sql)
-    _check_fetch(tree)
+    parts = nodes(tree)
+    _check_numbers(parts, request.sql)
+    _check_fetch(parts)
     return Parsed(request, tree)
 
 
@@ -103,8 +107,6 @@ def _one_query(request: QueryRequest, public: PublicEnvironment) -> tuple[exp.Qu
     tree = unpivoted(statements[0], sql, lambda table, name: pivoted_values(table, name, public.schema))
     if not isinstance(tree, exp.Query):
         raise no_question(tree)
-    if any(not any(group.args.values()) for group in nodes_of(tree, exp.Group)):
-        raise SqlSyntaxError("nothing stands behind GROUP BY", hint="name a key, or leave GROUP BY out")
     return tree, clauses
 
 
@@ -131,38 +133,41 @@ def no_question(tree: exp.Expr) -> SqlSyntaxError | Unsupported:
     )
 
 
-def _check_size(tree: exp.Query) -> None:
+def _check_size(parts: Sequence[exp.Expr]) -> None:
     """Counts the nodes and how deep they stand in each other; links of one chain (a AND b AND c) stand side by side."""
-    nodes, queries, pending = 0, 0, [(tree, 1)]
-    while pending:
-        node, depth = pending.pop()
-        nodes += 1
-        queries += isinstance(node, exp.Select)
-        if queries > MOST_QUERIES:
-            raise SqlSyntaxError(
-                f"there are more than {MOST_QUERIES} SELECTs",
-                hint="name a subquery that is used twice: WITH q AS (...)",
-            )
-        if depth > DEEPEST:
-            raise too_deep()
-        if nodes > MOST_NODES:
-            raise SqlSyntaxError(f"the query has more than {MOST_NODES:,} words", hint="ask it in several queries")
-        if isinstance(node, exp.And) and not _is_link(node) and sum(1 for _ in node.flatten()) > MOST_TERMS:
+    if len(parts) > MOST_NODES:
+        raise SqlSyntaxError(f"the query has more than {MOST_NODES:,} words", hint="ask it in several queries")
+    if len(of_kinds(parts, exp.Select)) > MOST_QUERIES:
+        raise SqlSyntaxError(
+            f"there are more than {MOST_QUERIES} SELECTs", hint="name a subquery that is used twice: WITH q AS (...)"
+        )
+    depths: dict[int, int] = {}
+    for node in parts:  # what a node stands in comes first
+        above = depths.get(id(node.parent), 0)
+        depths[id(node)] = above if isinstance(node, LINKS) and _is_link(node) else above + 1
+    if max(depths.values()) > DEEPEST:
+        raise too_deep()
+    for node in of_kinds(parts, exp.And):
+        if not _is_link(node) and sum(1 for _ in node.flatten()) > MOST_TERMS:
             raise SqlSyntaxError(
                 f"more than {MOST_TERMS} conditions are joined by AND",
                 hint="for a long list of exceptions write  x NOT IN (1, 2, 3)",
             )
-        if isinstance(node, exp.In | exp.Values) and len(node.expressions) > LONGEST_LIST:
-            raise SqlSyntaxError(
-                f"a list has more than {LONGEST_LIST:,} values",
-                hint="let them be a public table, and write IN (SELECT x FROM it)",
-            )
-        pending.extend((child, depth + (not _is_link(child))) for child in node.iter_expressions())
+    if any(len(node.expressions) > LONGEST_LIST for node in of_kinds(parts, exp.In, exp.Values)):
+        raise SqlSyntaxError(
+            f"a list has more than {LONGEST_LIST:,} values",
+            hint="let them be a public table, and write IN (SELECT x FROM it)",
+        )
 
 
-def _check_aliases(tree: exp.Query) -> None:
+def _check_groups(parts: Sequence[exp.Expr]) -> None:
+    if any(not any(group.args.values()) for group in of_kinds(parts, exp.Group)):
+        raise SqlSyntaxError("nothing stands behind GROUP BY", hint="name a key, or leave GROUP BY out")
+
+
+def _check_aliases(parts: Sequence[exp.Expr]) -> None:
     """SELECT x AS a, a + a AS b, b + b AS c, ...: an engine puts in the place of an alias what it stands for."""
-    for select in nodes_of(tree, exp.Select):
+    for select in of_kinds(parts, exp.Select):
         if not any(item.alias for item in select.expressions):
             continue
         sizes: dict[str, int] = {}
@@ -214,9 +219,9 @@ def _statements(request: QueryRequest) -> tuple[Sequence[exp.Expr | None], tuple
     raise problem
 
 
-def _check_arguments(tree: exp.Query, sql: str) -> None:
+def _check_arguments(parts: Sequence[exp.Expr], sql: str) -> None:
     """Functions that lack an argument, which the parser does not always notice."""
-    for node in nodes_of(tree, exp.Func):
+    for node in of_kinds(parts, exp.Func):
         missing = [key for key, needed in node.arg_types.items() if needed and node.args.get(key) in (None, [])]
         if missing and not isinstance(node, exp.Anonymous | exp.Case | exp.Cast):
             place = place_of(node, sql)
@@ -277,17 +282,17 @@ def _line_start(sql: str, line: int) -> int:
     return position
 
 
-def _check_fetch(tree: exp.Query) -> None:
+def _check_fetch(parts: Sequence[exp.Expr]) -> None:
     """DuckDB's SQL has no words for these, so they would get lost on the way to it."""
-    for fetch in nodes_of(tree, exp.Fetch):
+    for fetch in of_kinds(parts, exp.Fetch):
         options = fetch.args.get("limit_options")
         if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
             raise Unsupported("FETCH takes a number of rows, without PERCENT or WITH TIES", hint="write LIMIT 10")
 
 
-def _check_numbers(tree: exp.Query, sql: str) -> None:
+def _check_numbers(parts: Sequence[exp.Expr], sql: str) -> None:
     """Numbers that no column could hold, and whose digits alone would fill the memory."""
-    for node in nodes_of(tree, exp.Literal):
+    for node in of_kinds(parts, exp.Literal):
         if not node.is_string and (len(node.this) > LONGEST_NUMBER or math.isinf(float(node.this))):
             place = Place(sql, node.meta["start"], node.meta["end"]) if "start" in node.meta else None
             raise SqlSyntaxError("the number is too large", at=place, hint="write one below 1e308")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
-from dpsql.expressions.parser_tree import copied, nodes_of
+from dpsql.expressions.parser_tree import copied, nodes, nodes_of
 from dpsql.expressions.tree import Column
 from dpsql.resolve.bounds import is_wrapper
 from dpsql.resolve.inner import INNER, inner_column
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from dpsql.relation.relation import AggregateCall
     from dpsql.resolve.groups import Groups
     from dpsql.resolve.scope import Scope
+
+DIVISIONS = (exp.Div, exp.IntDiv, exp.Mod)
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,22 @@ class Above:
 
         made = type(node)(**{key: changed(value) for key, value in node.args.items()})
         made.meta.update(node.meta)  # where it is written
-        if isinstance(made, exp.Div) and any(map(is_aggregate, node.expression.walk())):
+        if isinstance(made, DIVISIONS) and self._is_noisy(node.expression):
             # A noisy number may be 0 where none of the data is: there a quotient has no value.
             made.set("expression", exp.Nullif(this=made.expression, expression=exp.Literal.number(0)))
         return made
+
+    def _is_noisy(self, node: exp.Expr, followed: frozenset[str] = frozenset()) -> bool:
+        """Whether it is made of an aggregate, or of an alias that stands for one."""
+        for part in nodes(node):
+            if is_aggregate(part):
+                return True
+            item = (
+                self.scope.alias(part) if isinstance(part, exp.Column) and part.name.lower() not in followed else None
+            )
+            if item is not None and self._is_noisy(item, followed | {part.name.lower()}):
+                return True
+        return False
 
     def _key(self, node: exp.Expr, *, aliases_first: bool) -> int | None:
         """Which key the node is."""

@@ -84,6 +84,16 @@ def test_a_quotient_over_a_noisy_nothing_is_null(few: dpsql.Connection, quotient
     assert frame.q_low.isna().equals(frame.q.isna())
 
 
+@pytest.mark.parametrize("quotient", ["1 / n", "1 / m", "SUM(x) % n", "100 // m", "n % COUNT(*)", "k + 1 // COUNT(*)"])
+def test_so_is_one_over_an_alias_and_a_remainder(few: dpsql.Connection, quotient: str) -> None:
+    """A quotient of doubles would be infinite, and the engine raises at one of whole numbers."""
+    sql = f"SELECT k, COUNT(*) AS n, n + 0 AS m, {quotient} AS q FROM t GROUP BY k"
+    frame = few.execute(sql, epsilon=1, fresh=True).intervals()
+    assert (frame.n == 0).any()
+    assert frame.q[frame.n == 0].isna().all()
+    assert frame.q[frame.n != 0].map(math.isfinite).all()
+
+
 def test_a_divisor_that_the_analyst_guards_has_the_same_error_bar(few: dpsql.Connection) -> None:
     sql = "SELECT SUM(x) / NULLIF(COUNT(*), 0) AS guarded, SUM(x) / COUNT(*) AS plain FROM t"
     frame = few.execute(sql, epsilon=1).intervals()
