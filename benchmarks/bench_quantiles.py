@@ -1,8 +1,8 @@
-"""How far a private median of skewed data is from the true one: log-normal amounts of 100 000 people, from 0 to 10^6.
+"""How far a private median of skewed data is from the true one: log-normal amounts of 100,000 people, from 0 to 10^6.
 
     python benchmarks/bench_quantiles.py
 
-Ends with code 1 when a target is missed. Errors are medians over repeated releases; OpenDP chooses among 10 000 evenly
+Ends with code 1 when a target is missed. Errors are medians over repeated releases; OpenDP chooses among 10,000 evenly
 spaced candidates, which is as many as it does in a second.
 """
 

@@ -24,7 +24,8 @@ from dpsql.display.numbers import significant
 from dpsql.errors import ProgrammingError
 from dpsql.explanation import cost_figures
 from dpsql.pipeline.calibrate_noise import with_noise
-from dpsql.pipeline.candidates import candidate, possible_noises, share_of, whole_delta
+from dpsql.pipeline.candidates import candidate, share_of, whole_delta
+from dpsql.pipeline.possible_noises import possible_noises
 from dpsql.pipeline.query_request import positive, refuse_options
 from dpsql.pipeline.stages import plan_question
 from dpsql.statistics.mechanism_table import ADDITIVE

@@ -34,7 +34,9 @@ STRAIGHT = 0.25
 MANY = 8
 """So many standard deviations of noise a count has at least, where something is divided by it."""
 FARTHEST = 2.0**60
+"""Beyond this an end is infinite."""
 TINY = 1e-9
+"""The least first step towards an end."""
 
 
 def for_all(level: float, rows: int) -> float:
@@ -131,7 +133,7 @@ def _smooth(
 
 def _nearly_normal(linear: Linear, noises: NoisyColumns, level: float) -> float:
     """A quantile of several noises together, by their kurtosis: no two rows have the same weights."""
-    terms = [(float(weight) * noises[name][1], noises[name][0]) for name, weight in linear.weights]
+    terms = _terms(linear, noises)
     combined = [weight * noise.std for weight, noise in terms if isinstance(noise, spread.Combined)]
     others, _ = spread.independent(
         [(weight, noise) for weight, noise in terms if not isinstance(noise, spread.Combined)]
@@ -154,7 +156,12 @@ def _moved(values: list[float], number: int, step: float) -> list[float]:
 
 
 def _std(linear: Linear, noises: NoisyColumns) -> float:
-    return math.hypot(*(float(weight) * noises[name][1] * noises[name][0].std for name, weight in linear.weights))
+    return math.hypot(*(weight * noise.std for weight, noise in _terms(linear, noises)))
+
+
+def _terms(linear: Linear, noises: NoisyColumns) -> list[tuple[float, Noise | spread.Combined]]:
+    """The noises that it adds up, with their weights."""
+    return [(float(weight) * noises[name][1], noises[name][0]) for name, weight in linear.weights]
 
 
 def _known(estimate: Linear | Ratio, noises: NoisyColumns) -> bool:
@@ -169,8 +176,7 @@ def _parts(estimate: Linear | Ratio) -> set[str]:
 
 
 def _linear(linear: Linear, noises: NoisyColumns, level: float) -> float:
-    terms = [(float(weight) * noises[name][1], noises[name][0]) for name, weight in linear.weights]
-    width = _width(terms, level)
+    width = _width(_terms(linear, noises), level)
     # Of whole numbers, what is within this much before rounding is within so many after it.
     return math.floor(width + 0.5) if linear.is_whole else width + float(linear.rounding)
 

@@ -97,16 +97,15 @@ def levels_of(
     """Each set of keys once."""
     found = dict.fromkeys(tuple(sorted(kept)) for kept in totals)
     return tuple(
-        Level(
-            kept,
-            measures
-            if len(kept) == keys
-            else tuple(
-                Bounded(f"{part.column}_{number}", part.measure, 1, groups * part.linf, number + 1, groups)
-                for part in measures
-            ),
-        )
+        Level(kept, measures if len(kept) == keys else _summed(measures, number, groups))
         for number, kept in enumerate(found)
+    )
+
+
+def _summed(measures: tuple[Bounded, ...], number: int, groups: int) -> tuple[Bounded, ...]:
+    """All groups of one unit may be in one of the level."""
+    return tuple(
+        Bounded(f"{part.column}_{number}", part.measure, 1, groups * part.linf, number + 1, groups) for part in measures
     )
 
 

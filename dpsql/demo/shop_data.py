@@ -1,4 +1,4 @@
-"""A small synthetic shop that fits shop.yaml: 20 000 customers, their orders, the lines of these, four regions.
+"""A small synthetic shop that fits shop.yaml: 20,000 customers, their orders, the lines of these, four regions.
 
 The same database every time: every random-looking number is a hash of a row's number. It is skewed as real shops are:
 most customers order once or twice and some order dozens of times, a few products make most of the sales and some sell

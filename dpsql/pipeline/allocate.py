@@ -38,8 +38,6 @@ SELECTING = 0.25
 """How much the count that selects groups matters, beside a column of the answer."""
 LEAST_FOR_SELECTION = 0.25
 """The part of its release's budget that this count has at least."""
-
-
 LARGEST = 1e100
 """Beyond this, weights are taken to be alike: their squares have to be numbers."""
 STEP = 1e-6

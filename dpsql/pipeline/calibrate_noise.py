@@ -30,12 +30,12 @@ from dpsql.pipeline.candidates import (
     measure_count,
     measures_epsilon,
     noisy_columns,
-    possible_noises,
     reserved_delta,
     statistic_epsilon,
 )
 from dpsql.pipeline.default_share import ways_within
 from dpsql.pipeline.fingerprint import fingerprint_of, ladders_of, subject_of
+from dpsql.pipeline.possible_noises import possible_noises
 from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.pipeline.target_accuracy import ways_to_meet
 from dpsql.statistics.draw import Refund, Terms

@@ -98,60 +98,8 @@ class Candidate:
         return share_of(privacy_loss(Composed((*self.events, self.statistics))), self.budget)
 
 
-def possible_noises(planned: Planned, filter_: Filter) -> list[str]:
-    """The additive mechanisms that the query may have."""
-    named = planned.request.mechanism
-    delta = filter_.delta if planned.request.delta is None else planned.request.delta
-    without_delta = [name for name in ADDITIVE if not MECHANISMS[name].needs_delta]
-    if not measure_count(planned):
-        return without_delta[:1]
-    if _is_scaled(planned):
-        if named in ADDITIVE and not ADDITIVE[named].by_l2:
-            raise ProgrammingError(
-                f'bounding="scale" bounds the squares of what a unit adds, which is not enough for {named} noise',
-                hint='name "gaussian", or leave bounding= out',
-            )
-        if not delta:
-            raise ProgrammingError(
-                'bounding="scale" needs Gaussian noise, which needs a delta, and this session has none',
-                hint="connect with delta=1e-6, or leave bounding= out",
-            )
-        return [name for name, kind in ADDITIVE.items() if kind.by_l2]
-    if named not in ADDITIVE:
-        fitting = list(ADDITIVE) if delta else without_delta
-        return [name for name in fitting if not ADDITIVE[name].boxed or _are_boxes_worth_it(planned)]
-    if ADDITIVE[named].boxed and (apart := _drawn_apart(planned)):
-        raise ProgrammingError(
-            f"{named} noise is drawn for all measures of a group at once, and {apart}",
-            hint=f"use {without_delta[0].capitalize()}, or name no mechanism",
-        )
-    if MECHANISMS[named].needs_delta and not delta:
-        raise ProgrammingError(
-            f"{named.capitalize()} noise needs a delta, and this session has none",
-            hint=f"connect with delta=1e-6, or use {without_delta[0].capitalize()}",
-        )
-    return [named]
-
-
-def _is_scaled(planned: Planned) -> bool:
+def is_scaled(planned: Planned) -> bool:
     return any(part.is_scaled for one in planned.releases for part in one.release.noised)
-
-
-def _drawn_apart(planned: Planned) -> str | None:
-    """Why one of the measures is drawn before the others, if it is."""
-    releases = [one.release for one in planned.releases]
-    if any(release.selecting for release in releases):
-        return "here a count comes first, which chooses the groups that are shown"
-    if any(answer.test for release in releases for answer in release.answers):
-        return "here a test comes first, without which the rest is not paid for"
-    return None
-
-
-def _are_boxes_worth_it(planned: Planned) -> bool:
-    """A box of one measure is Laplace noise by another name, and one of several leaves nothing to be weighed."""
-    boxes = (box for one in planned.releases for box in boxes_of(one.release.noised))
-    weighed = planned.request.weights is not None
-    return not weighed and any(box.dimension > 1 for box in boxes) and not _drawn_apart(planned)
 
 
 def noisy_columns(measures: Iterable[NoisyMeasure]) -> NoisyColumns:
@@ -161,7 +109,7 @@ def noisy_columns(measures: Iterable[NoisyMeasure]) -> NoisyColumns:
 def candidate(mechanism: str, planned: Planned, budget: Budget, totals: Sequence[Fraction] | None = None) -> Candidate:
     """The query with this kind of noise; `totals` is what each release has of the budget, where that is settled."""
     kind = ADDITIVE[mechanism]
-    if not kind.by_l2 and _is_scaled(planned):
+    if not kind.by_l2 and is_scaled(planned):
         raise ValueError("what is bounded in L2 alone has Gaussian noise")
     delta = curve_delta(planned, budget.filter) if MECHANISMS[mechanism].needs_delta else Fraction(0)
     allowance = Allowance(measures_epsilon(planned), delta, budget.filter)

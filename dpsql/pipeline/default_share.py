@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from dpsql.accounting.rules import PureSum
 from dpsql.pipeline.allocate import asked_count, beside_part, statistic_count
-from dpsql.pipeline.candidates import Candidate, candidate, possible_noises
+from dpsql.pipeline.candidates import Candidate, candidate
+from dpsql.pipeline.possible_noises import possible_noises
 from dpsql.statistics.mechanism_table import MECHANISMS, is_chosen
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.estimate import Linear, Ratio
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.intervals import for_all, half_width
-from dpsql.pipeline.candidates import Candidate, candidate, noisy_columns, possible_noises
+from dpsql.pipeline.candidates import Candidate, candidate, noisy_columns
 from dpsql.pipeline.fingerprint import subject_of
+from dpsql.pipeline.possible_noises import possible_noises
 from dpsql.pipeline.query_request import refuse_options
 from dpsql.pipeline.stored_answers import from_text
 from dpsql.result import LEVEL
