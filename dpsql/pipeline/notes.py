@@ -85,7 +85,7 @@ def _counts_units_alone(release: Release) -> bool:
 
 
 def _scaled(groups: int) -> str:
-    return f"of units in n > {groups:,} groups, each group counts for a part of sqrt({groups:,} / n)"
+    return f"a unit in n > {groups:,} groups counts for sqrt({groups:,} / n) in each of them"
 
 
 def _at_most(number: int, what: str, where: str = "") -> str:
