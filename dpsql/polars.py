@@ -6,21 +6,38 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from dpsql.frames.accessor import PrivateFrame
+from dpsql.frames.accessor import Groups, PrivateFrame
+from dpsql.frames.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import numpy as np
 
     from dpsql.frames.answer import Answer
-    from dpsql.frames.vocabulary import Vocabulary
+
+
+class PolarsWords(Vocabulary):
+    """What polars calls otherwise than pandas, of a frame and of its groups."""
+
+    def n_unique(self, column: str, **options: Any) -> Answer:
+        """The number of different values."""
+        return self._aggregated("nunique", column, options)
+
+    def len(self, **options: Any) -> Answer:
+        """The number of rows."""
+        return self.count(**options)
+
+
+class PolarsGroups(PolarsWords, Groups):
+    __doc__ = Groups.__doc__
 
 
 @pl.api.register_dataframe_namespace("dp")
 @pl.api.register_lazyframe_namespace("dp")
-class PolarsFrame(PrivateFrame):
+class PolarsFrame(PolarsWords, PrivateFrame):
     __doc__ = PrivateFrame.__doc__
 
     _kinds = (pl.DataFrame, pl.LazyFrame)
+    _groups = PolarsGroups
 
     @property
     def _note(self) -> Any:
@@ -37,14 +54,6 @@ class PolarsFrame(PrivateFrame):
     def group_by_dynamic(self, on: str, *, every: str) -> Vocabulary:
         """The same for each period of a date: group_by_dynamic("day", every="1mo")."""
         return self.resample(every, on=on)
-
-    def n_unique(self, column: str, **options: Any) -> Answer:
-        """The number of different values."""
-        return self._aggregated("nunique", column, options)
-
-    def len(self, **options: Any) -> Answer:
-        """The number of rows."""
-        return self.count(**options)
 
     def _labels(self) -> list[str]:
         return list(self._frame.collect_schema())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,16 @@ from dpsql.aggregates.measure import (
 from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
 from dpsql.engines.duckdb.render import render_term
 from dpsql.expressions.readable import readable, readable_value
+from dpsql.expressions.temporal.difference import EPOCH
+from dpsql.schema.types import Date, Timestamp
 
 if TYPE_CHECKING:
     from dpsql.aggregates.final import Answer
     from dpsql.aggregates.measure import Measure
-    from dpsql.aggregates.statistic import Statistic
+    from dpsql.aggregates.statistic import Grid, Statistic
+    from dpsql.schema.types import ColumnType
+
+NAMED_QUANTILES = {Fraction(0): "minimum", Fraction(1, 2): "median", Fraction(1): "maximum"}
 
 
 def readable_measure(measure: Measure) -> str:
@@ -73,8 +79,8 @@ def quantum_of(measure: Measure, rows: int) -> Fraction:
 def readable_statistic(statistic: Statistic) -> str:
     match statistic:
         case Quantile(argument, grid, fraction):
-            values = f"{readable(argument)} in {_range((grid.low, grid.high), grid.quantum)}"
-            return f"quantile {readable_value(fraction)} of {values}"
+            what = NAMED_QUANTILES.get(fraction) or f"quantile {readable_value(fraction)}"
+            return f"{what} of {readable(argument)} in {_values_of(grid, argument.type)}"
         case Mode(argument, values):
             return f"mode of {readable(argument)}, one of {len(values):,} values"
         case Average(argument, grid):
@@ -109,6 +115,15 @@ def _closed(text: str) -> str:
 
 def _at_most(most: int | None) -> str:
     return "" if most is None else f", at most {most} of a unit"
+
+
+def _values_of(grid: Grid, kind: ColumnType) -> str:
+    """Dates are days since 1970 to the grid, and timestamps microseconds."""
+    if isinstance(kind, Date):
+        return f"[{EPOCH.date() + timedelta(grid.low)}, {EPOCH.date() + timedelta(grid.high)}]"
+    if isinstance(kind, Timestamp):
+        return "[{}, {}]".format(*(EPOCH + timedelta(microseconds=end) for end in (grid.low, grid.high)))
+    return _range((grid.low, grid.high), grid.quantum)
 
 
 def _range(ends: tuple[int, int], quantum: Fraction) -> str:

@@ -17,10 +17,13 @@ from dpsql.source import did_you_mean
 
 def begin_schema(data: str, out: Path | None, unit: list[str], *, asks: bool) -> Report:
     described = describe_server(data) if names_server(data) else None
-    target = out or (Path(data).with_suffix(".yaml") if described is None else Path(f"{described[0]}.yaml"))
+    path = Path(data)
+    if path.name in ("", ".."):
+        path = path.resolve()
+    target = out or (path.with_suffix(".yaml") if described is None else Path(f"{described[0]}.yaml"))
     if target.exists():
         raise OperationalError(f"{target} is there already", hint=f"write to another file: --out new_{target.name}")
-    name, tables = described or (Path(data).stem, describe(Path(data)))
+    name, tables = described or (path.stem, describe(path))
     units = _named_units(unit, tables)
     chosen = _ask(tables, units) if asks else Chosen(units)
     target.write_text(schema_text(name, tables, chosen), encoding="utf-8")

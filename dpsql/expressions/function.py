@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 class Misfit(Exception):
-    """The arguments do not fit the function; the text says what it takes."""
+    """The arguments do not fit the function; the text says what it takes, and the hint what to write instead."""
+
+    def __init__(self, problem: str, hint: str | None = None) -> None:
+        super().__init__(problem)
+        self.hint = hint
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class Lowering:
         try:
             properties = function.properties([type_properties(argument) for argument in arguments])
         except Misfit as misfit:
-            problem, hint = str(misfit), f"write it like  {function.takes}"
+            problem, hint = str(misfit), misfit.hint or f"write it like  {function.takes}"
             if function.name in COMPARISONS:
                 problem, hint = mismatch(function.name, arguments) or (problem, hint)
             raise ProgrammingError(problem, at=place, hint=hint) from None

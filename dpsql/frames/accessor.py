@@ -56,12 +56,31 @@ UNDECLARED = (
 )
 
 
+class Groups(Vocabulary):
+    """The groups of a frame by its keys."""
+
+    def __init__(self, door: PrivateFrame, keys: tuple[Key, ...]) -> None:
+        self._door = door
+        self._keys = keys
+
+    def _check_columns(self, names: Iterable[str]) -> None:
+        self._door._check_columns(names)
+
+    def _ask(self, sql: str, parameters: object, options: dict[str, Any]) -> Answer:
+        return self._door._ask(sql, parameters, options)
+
+    def _explain(self, sql: str, parameters: object, options: dict[str, Any]) -> Explanation:
+        return self._door._explain(sql, parameters, options)
+
+
 class PrivateFrame(Vocabulary):
     """Private questions about a frame: first `protect`, then `sql`, or `count`, `sum`, `groupby` and so on.
 
     Every question takes the options of `Connection.execute`, such as epsilon=0.1, and gives an `Answer`. In `sql` the
     frame is the table "df".
     """
+
+    _groups = Groups
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
@@ -196,11 +215,11 @@ class PrivateFrame(Vocabulary):
         several = (keys,) if isinstance(keys, str) else tuple(keys) if isinstance(keys, list | tuple) else ()
         if not several or not all(isinstance(key, str) for key in several):
             raise ProgrammingError(f"groups are made by columns, not by {keys!r}", hint='write groupby("region")')
-        return Groups(self, tuple(map(column_key, several)))
+        return self._groups(self, tuple(map(column_key, several)))
 
     def resample(self, period: str, *, on: str) -> Vocabulary:
         """Count, sum, mean and so on for each month, week or another period of a date: resample("MS", on="day")."""
-        return Groups(self, (period_key(on, period),))
+        return self._groups(self, (period_key(on, period),))
 
     def crosstab(self, rows: str, columns: str, **options: Any) -> Answer:
         """The number of rows for each pair of values, one pair below the other."""
@@ -326,23 +345,6 @@ class PrivateFrame(Vocabulary):
     @abstractmethod
     def _empty(self, names: list[str]) -> Any:
         """These columns alone, without rows."""
-
-
-class Groups(Vocabulary):
-    """The groups of a frame by its keys."""
-
-    def __init__(self, door: PrivateFrame, keys: tuple[Key, ...]) -> None:
-        self._door = door
-        self._keys = keys
-
-    def _check_columns(self, names: Iterable[str]) -> None:
-        self._door._check_columns(names)
-
-    def _ask(self, sql: str, parameters: object, options: dict[str, Any]) -> Answer:
-        return self._door._ask(sql, parameters, options)
-
-    def _explain(self, sql: str, parameters: object, options: dict[str, Any]) -> Explanation:
-        return self._door._explain(sql, parameters, options)
 
 
 def _drawn_anew(options: Mapping[str, Any]) -> dict[str, Any]:

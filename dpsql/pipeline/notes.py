@@ -79,12 +79,13 @@ def _bounds_rows(release: Release) -> bool:
 
 def _counts_units_alone(release: Release) -> bool:
     """However many rows a unit has, it is one."""
-    measures = (part.measure for part in release.measures)
-    return not release.statistics and all(isinstance(measure, CountUnits | CountUnitsWith) for measure in measures)
+    # Where one row of a unit counts, COUNT(*) is measured as a number of units too.
+    asked_for = not release.statistics and all(call.distinct for call in release.aggregate.calls)
+    return asked_for and all(isinstance(part.measure, CountUnits | CountUnitsWith) for part in release.measures)
 
 
 def _scaled(groups: int) -> str:
-    return f"of units in n > {groups:,} groups, each group counts for a part of sqrt({groups:,} / n)"
+    return f"a unit in n > {groups:,} groups counts for sqrt({groups:,} / n) in each of them"
 
 
 def _at_most(number: int, what: str, where: str = "") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     Field,
@@ -128,6 +128,7 @@ class Column(Named):
     """A column's type and what is public about its values: either bounds, or the list of all values, or neither."""
 
     sample = "amount: double, or  amount: {type: double, bounds: [0, 500]}"
+    elsewhere: ClassVar = {"unique": "write  unique: true  beside the table's unit, if a unit has one row there"}
 
     type: Annotated[
         ColumnType,

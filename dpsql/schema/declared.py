@@ -21,6 +21,8 @@ class Declared(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     sample: ClassVar[str]
+    elsewhere: ClassVar[dict[str, str]] = {}
+    """Keys that are looked for here and stand in another place, with the way there."""
 
     @model_validator(mode="before")
     @classmethod
@@ -31,7 +33,9 @@ class Declared(BaseModel):
             raise complaint(misfit(data, "a mapping", "").problem, hint=f"write  {cls.sample}")
         for key in map(str, data):
             if key not in cls.model_fields:
-                raise complaint(f'unknown key "{key}"', key, hint=did_you_mean(key, cls.model_fields))
+                raise complaint(
+                    f'unknown key "{key}"', key, hint=cls.elsewhere.get(key) or did_you_mean(key, cls.model_fields)
+                )
         return data
 
 

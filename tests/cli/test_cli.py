@@ -566,6 +566,12 @@ def test_init_of_a_folder_with_two_tables_is_refused(run: Run, tmp_path: Path) -
     refused = run("init", tmp_path, "--unit", "person", "--yes")
     assert refused.code != 0
     assert "visits.csv has other columns than people.csv" in refused.err
+    assert "CREATE TABLE visits AS FROM 'visits.csv'" in refused.err
+
+
+def test_init_of_the_folder_one_is_in(run: Run, csv_folder: Path) -> None:
+    assert run("init", ".", "--unit", "person", "--yes").code == 0
+    assert f"dataset: {csv_folder.name}\n" in csv_folder.with_suffix(".yaml").read_text()
 
 
 def test_init_leaves_a_view_to_be_vouched_for(run: Run, tmp_path: Path) -> None:

@@ -145,5 +145,9 @@ def test_the_words_of_polars(orders: Any) -> None:
     assert orders.dp.len(**EXACTLY).value == len(truth)
     assert orders.dp.n_unique("region", **EXACTLY).value == truth["region"].n_unique()
     assert orders.dp.group_by("region").count(**EXACTLY).df()["count"].sum() == len(truth)
+    assert orders.dp.group_by("region").len(**EXACTLY).df()["count"].sum() == len(truth)
+    assert orders.dp.group_by("region").n_unique("region", **EXACTLY).df()["region_nunique"].tolist() == [1] * len(
+        REGIONS
+    )
     with pytest.raises(dpsql.UnknownName):
         orders.dp.group_by_dynamic("dya", every="1mo").count()

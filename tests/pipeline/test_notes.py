@@ -51,6 +51,7 @@ from dpsql.cli.reports import ask
         ("SELECT SUM(amount) / COUNT(*) AS mean FROM orders", {}, ("at most 2 rows of one unit count",)),
         # However many rows a person has, they are one.
         ("SELECT COUNT(DISTINCT customer_id) FROM orders", {}, ()),
+        ("SELECT COUNT(*), COUNT(DISTINCT customer_id) FROM orders", {}, ("at most 2 rows of one unit count",)),
         (
             "SELECT AVG(n) FROM (SELECT customer_id, COUNT(*) AS n FROM orders GROUP BY customer_id)",
             {},
@@ -78,6 +79,8 @@ def test_groups_that_are_not_shown_are_said(shop: dpsql.Connection) -> None:
     cursor = shop.execute("SELECT note, COUNT(*) FROM orders GROUP BY note", epsilon=3)
     (release,) = shop.explain("SELECT note, COUNT(*) FROM orders GROUP BY note", epsilon=3).releases
     assert f"groups of fewer than about {release.threshold} units are not shown" in cursor.notes
+    cursor = shop.execute("SELECT note, COUNT(*) FROM orders GROUP BY note", epsilon=3, max_rows_per_group=1)
+    assert "at most 1 row of one unit counts in a group" in cursor.notes
 
 
 def test_a_column_that_is_mostly_noise_is_faint(shop: dpsql.Connection) -> None:

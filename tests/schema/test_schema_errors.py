@@ -186,6 +186,7 @@ COLLECTED = [
 
 COLUMNS = [
     column("{type: double, bound: [0, 1]}", "x.bound", 'unknown key "bound"', 'did you mean "bounds"?'),
+    column("{type: text, unique: true}", "x.unique", 'unknown key "unique"', "unique: true  beside the table's unit"),
     column("{bounds: [0, 1]}", "x", '"type" is missing', "type: integer"),
     column("intger", "x.type", 'no type "intger"', 'did you mean "integer"?'),
     column("varchar(20)", "x.type", 'no type "varchar(20)"', "write text"),

@@ -67,7 +67,7 @@ EVERY_DRAW = [
 ]
 
 
-SAID = {Quantile: "quantile", Mode: "mode", Average: "average", Matched: "of pairs"}
+SAID = {Quantile: "median", Mode: "mode", Average: "average", Matched: "of pairs"}
 """What explain() calls each of them."""
 
 

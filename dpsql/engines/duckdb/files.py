@@ -114,5 +114,6 @@ def check_alike(paths: list[Path], columns: Sequence[object]) -> None:
         if found != columns[0]:
             raise OperationalError(
                 f"{path.name} has other columns than {paths[0].name}",
-                hint="files of one table have the same columns; connect several tables as a dict of table -> file",
+                hint="files of one table have the same columns; connect several tables as a dict of table -> file, or "
+                f"make them tables of one DuckDB file: CREATE TABLE {path.stem} AS FROM '{path.name}'",
             )

@@ -37,7 +37,9 @@ BOUNDARIES: dict[str, Callable[[datetime], int]] = {
 def minus_properties(arguments: Sequence[Properties]) -> Properties:
     """The days from one date to another."""
     if not all(isinstance(properties.type, Date) for properties in arguments):
-        raise Misfit("the difference of timestamps is an interval; DATE_DIFF('hour', a, b) is a number")
+        raise Misfit(
+            "the difference of timestamps is an interval, and no number", "for a - b write  DATE_DIFF('hour', b, a)"
+        )
     left, right = arguments
     low_high = corners(lambda a, b: a - b, ordinals(left), ordinals(right))
     return bounded(Integer(), *low_high, nullable=left.nullable or right.nullable)
