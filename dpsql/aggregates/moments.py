@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,6 @@ from dpsql.schema.types import Boolean, Double, Integer, Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from fractions import Fraction
 
     from dpsql.aggregates.estimate import Linear
     from dpsql.aggregates.function import Aggregator
@@ -51,13 +51,21 @@ def variance(asked: AggregateCall, context: Context, *, sample: bool, root: bool
     x = _variable(asked, argument, asked, context)
     squares = sum_linear(asked, _square(x.away), context)
     spread = Spread(squares, x.total, x.total, count, in_totals=context.in_totals)
-    # Noise may push it below what any data could have.
-    clamped = _do("greatest", spread.sql, double(0))
-    result = _do("/", clamped, _divisor(_double(count), sample))
+    # Noise may push it out of what data could have: at most half of the values at either end, or two of a sample.
+    most = (1 + sample) * x.half * x.half
+    result = _do("/", _do("greatest", spread.sql, double(0)), _divisor(_double(count), sample))
+    if most < math.inf:
+        result = _do("least", result, double(Fraction(most)))
     if root:
         result = _do("sqrt", result)
     parts = (count, x.total, squares)
-    smooth = Smooth(parts, partial(variance_of, sample=sample, root=root), low=0.0, typical=tuple(typical_sums(x.half)))
+    smooth = Smooth(
+        parts,
+        partial(variance_of, sample=sample, root=root),
+        low=0.0,
+        high=math.sqrt(most) if root else most,
+        typical=tuple(typical_sums(x.half)),
+    )
     asked_noise = frozenset(name for name, _ in x.total.weights)
     formula = Formula(when(_enough(_double(count), sample), result), parts, asked_noise, smooth)
     return Answer(formula, Double())

@@ -65,6 +65,15 @@ def test_a_constant_is_explained_and_what_only_seems_one_is_not(people: dpsql.Co
     assert people.execute(sql, epsilon=1e13).fetchall() == [(1.0, 1.0, None, None)]
 
 
+@pytest.mark.parametrize(("asked", "most"), [("VAR_POP(x)", 25), ("VARIANCE(x)", 50), ("STDDEV(x)", 50**0.5)])
+def test_nothing_varies_more_than_its_range_allows(people: dpsql.Connection, asked: str, most: float) -> None:
+    """However much noise there is: half of the values at either end, or two of a sample."""
+    found = [value for value in drawn(people, asked, 0.2) if value is not None]
+    assert found
+    assert all(0 <= value <= most for value in found)
+    assert max(found) == pytest.approx(most)
+
+
 def test_a_slope_can_be_asked_first(people: dpsql.Connection) -> None:
     sql = "SELECT COUNT(*) FROM people WHERE x > (SELECT 10 * REGR_SLOPE(y, x) + 0.1 FROM people)"
     assert people.execute(sql, epsilon=1e13).fetchall() == [(GROUPS * 24,)]
