@@ -99,7 +99,7 @@ class Inspection:
             yield self._about(
                 self.table.unit_column or scan.unit.path[0].column,
                 f"{several(whole - owned, 'row', 'rows')}: {of}",
-                "they are in no answer; mend them, or leave it so",
+                "such rows are in no answer; mend them, or leave it so",
             )
 
     def _unreadable(self, columns: list[ScanColumn]) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dpsql.aggregates.estimate import Smooth
 from dpsql.aggregates.release import LEVEL as TOTALS
 from dpsql.display import numbers
 from dpsql.display.table import MOST_ROWS, Cell, table
@@ -102,6 +103,11 @@ class ResultColumn:
         noises = self.levels[row[self.hidden[TOTALS]]] if self.levels else self.noises
         return interval(self.estimate, float(value), measures, noises, for_all(level, self.chosen_from))
 
+    def shown_ends(self, row: tuple[Any, ...], value: Any) -> numbers.Ends | None:
+        """At 95 %. A variance in a small group has an error too, which is only not known."""
+        unknown = numbers.UNKNOWN if isinstance(self.estimate, Smooth) and value is not None else None
+        return self.interval(row, value, LEVEL) or unknown
+
 
 @dataclass(frozen=True)
 class Result:
@@ -186,7 +192,7 @@ class Result:
         lines = [self.names]
         for row in self.full_rows[:MOST_ROWS]:
             cells = zip(row, self.columns, strict=False)
-            lines.append([with_error(value, column.interval(row, value, LEVEL)) for value, column in cells])
+            lines.append([with_error(value, column.shown_ends(row, value)) for value, column in cells])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         more = [f"... {len(self.full_rows):,} rows in all"] if len(self.full_rows) > MOST_ROWS else []
         return "\n".join([*("  ".join(map(str.rjust, line, widths)) for line in lines), *more, *self.notes])
@@ -194,7 +200,7 @@ class Result:
     def _repr_html_(self) -> str:
         rows = [
             [
-                Cell(value, column.interval(row, value, LEVEL), column.name in self.faint)
+                Cell(value, column.shown_ends(row, value), column.name in self.faint)
                 for value, column in zip(row, self.columns, strict=False)
             ]
             for row in self.full_rows[:MOST_ROWS]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from dpsql.aggregates.final import Answer
     from dpsql.aggregates.measure import Measure
     from dpsql.aggregates.statistic import Statistic
+    from dpsql.expressions.properties import Properties
+    from dpsql.expressions.tree import Expression
     from dpsql.relation.domain import Domain, ListedKeys
     from dpsql.relation.knowledge import Knowledge
     from dpsql.relation.relation import Aggregate
@@ -154,6 +156,8 @@ class Release:
     """The column with the number of units, by which groups are shown or not; None where all are shown."""
     min_units: int | None
     """Groups with fewer units are not shown, if the analyst says so."""
+    presumed: tuple[tuple[Expression, Properties], ...] = ()
+    """What is aggregated and has no ends but those which the contribution bounds give it, and these (expected.py)."""
 
     @property
     def noised(self) -> tuple[Bounded, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dpsql.dbapi import Connection
     from dpsql.explanation import Explanation
     from dpsql.listing import Listing
-    from dpsql.result import Receipt, Result
+    from dpsql.result import Receipt, Result, ResultColumn
 
 
 def ask(connection: Connection, sql: str, **options: Any) -> Report:
@@ -44,7 +44,10 @@ def answered(result: Result, budget: Budget) -> Report:
         [column.interval(row, value, LEVEL) for value, column in zip(row, result.columns, strict=False)]
         for row in result.full_rows
     ]
-    cells = [list(map(with_error, row, pairs)) for row, pairs in zip(result.rows, ends, strict=True)]
+    cells = [
+        [with_error(value, column.shown_ends(row, value)) for value, column in zip(row, result.columns, strict=False)]
+        for row in result.full_rows
+    ]
     noisy = [column.estimate is not None for column in result.columns]
     names = [name for column in result.columns for name in _with_ends(column.name, column.estimate is not None)]
     document = {
@@ -67,9 +70,16 @@ def answered(result: Result, budget: Budget) -> Report:
         document,
         names,
         [list(_flat(row, pairs, noisy)) for row, pairs in zip(result.rows, ends, strict=True)],
-        table(result.names, cells, numbers=noisy),
+        table(result.names, cells, numbers=map(_is_number, result.columns)),
         "\n".join((paid(result.receipt, budget), *result.notes)),
     )
+
+
+def _is_number(column: ResultColumn) -> bool:
+    """Keys are labels: numbers among them stand on the left, like words."""
+    from dpsql.dbapi import NUMBER  # late, as above
+
+    return column.estimate is not None or (not column.is_key and column.type == NUMBER)
 
 
 def _with_ends(name: str, noisy: bool) -> tuple[str, ...]:

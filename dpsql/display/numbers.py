@@ -7,6 +7,7 @@ from decimal import Decimal
 
 Ends = tuple[float, float]
 NULL = "NULL"
+UNKNOWN: Ends = (math.nan, math.nan)
 LONG = 10**15
 """From here on all digits of a number are more than can be read."""
 OFF_CENTRE = 0.1
@@ -50,19 +51,24 @@ def number(value: object) -> float:
 def with_error(value: object, ends: Ends | None) -> tuple[str, str]:
     """The value and its error, to two digits of the error; the interval itself where the value is not its middle.
 
+    Where the error is infinite, or not known (NaN), the value has two digits, not to seem better than others.
+
     >>> with_error(1204, (1180.0, 1228.0)), with_error(40.59298669, (40.314794, 40.870705)), with_error("north", None)
     (('1,204', '± 24'), ('40.59', '± 0.28'), ('north', ''))
     >>> with_error(6.25, (0.0, 120.0)), with_error(2.5, (-math.inf, math.inf)), with_error(1e300, (0.0, 2e300))
     (('6', '[0, 120]'), ('2.5', '± ∞'), ('1e+300', '± 1e+300'))
+    >>> with_error(60.91, (50.95, 70.87)), with_error(1.09694, (-math.inf, math.inf)), with_error(9.32105, UNKNOWN)
+    (('61', '± 10'), ('1.1', '± ∞'), ('9.3', '± ?'))
     """
     if ends is None or not isinstance(value, int | float | Decimal):
         return plain(value), ""
     low, high = ends
     half, middle = high / 2 - low / 2, float(value)
     if not math.isfinite(half):
-        return plain(value), "± ∞" if math.isinf(half) else ""
+        return significant(middle, 2), "± ∞" if math.isinf(half) else "" if math.isnan(middle) else "± ?"
     whole = isinstance(value, int) and half.is_integer()
-    digits = 0 if whole else max(0, 1 - math.floor(math.log10(half))) if half else 6
+    # Rounded before its digits are counted: 9.96 is 10, and not 10.0.
+    digits = 0 if whole else max(0, 1 - math.floor(math.log10(float(f"{half:.1e}")))) if half else 6
     shown = f"{value:,}" if isinstance(value, int) else _written(middle, digits)
     if abs(middle - low - half) > OFF_CENTRE * half:
         return shown, f"[{_written(low, digits)}, {_written(high, digits)}]"

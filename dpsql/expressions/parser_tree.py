@@ -35,8 +35,24 @@ def nodes(tree: exp.Expr) -> list[exp.Expr]:
 
 
 def nodes_of(tree: exp.Expr, *kinds: type[Node]) -> list[Node]:
-    """The nodes of these kinds, from the outside in: a list, so that the tree may be changed on the way."""
-    return of_kinds(nodes(tree), *kinds)
+    """The nodes of these kinds, from the outside in: a list, so that the tree may be changed on the way.
+
+    Leaves are found if they are asked for by their own kind.
+    """
+    return of_kinds(_branches(tree) if LEAVES.isdisjoint(kinds) else nodes(tree), *kinds)
+
+
+def _branches(tree: exp.Expr) -> list[exp.Expr]:
+    """All nodes but leaves."""
+    found = [tree]
+    for node in found:
+        for value in node.args.values():
+            kind = type(value)
+            if kind is list:
+                found += [part for part in value if isinstance(part, Expr) and type(part) not in LEAVES]
+            elif kind not in LEAVES and isinstance(value, Expr):
+                found.append(value)
+    return found
 
 
 def of_kinds(parts: Iterable[exp.Expr], *kinds: type[Node]) -> list[Node]:

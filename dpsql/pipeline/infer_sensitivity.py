@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from dpsql.aggregates.function import Aggregator
     from dpsql.aggregates.measure import Measure
-    from dpsql.expressions.tree import Known
+    from dpsql.expressions.properties import Properties
+    from dpsql.expressions.tree import Expression, Known
     from dpsql.pipeline.public_environment import PublicEnvironment
     from dpsql.pipeline.query_request import QueryRequest
     from dpsql.pipeline.track_units import Tracked, TrackedRelease
@@ -89,7 +90,8 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     for answer, call in zip(answers, release.aggregate.calls, strict=True):
         check_proposal(answer, columns.measures, rows, call)
     partition_selection = columns.column_of(CountUnits()) if selecting else None
-    return _release(release, request, groups, columns, answers, partition_selection)
+    inferred = _release(release, request, groups, columns, answers, partition_selection)
+    return replace(inferred, presumed=asked.presumed)
 
 
 def _beside_each_other(
@@ -132,10 +134,19 @@ class Asked:
     def _seen_by(self, call: AggregateCall, context: Context) -> Context:
         # A proposal is about sums and averages where there are any, and about counts where these stand alone.
         propose = None if call.name == "COUNT" and not self._counts_alone else context.propose
-        known = context.known if _is_bounded(call, context.known) else self._expected
+        known = self._expected if _unbounded(call, context.known) else context.known
         if propose is context.propose and known is context.known:
             return context
         return replace(context, propose=propose, known=known)
+
+    @property
+    def presumed(self) -> tuple[tuple[Expression, Properties], ...]:
+        """What is aggregated and has no ends but those that the contribution bounds give it, and these."""
+        calls = (call for call in self.release.aggregate.calls if call.name != "COUNT")
+        unbounded = dict.fromkeys(
+            argument for call in calls for argument in _unbounded(call, self.release.knowledge.kept)
+        )
+        return tuple((argument, kept_properties(argument, self._expected)) for argument in unbounded)
 
     @cached_property
     def _counts_alone(self) -> bool:
@@ -174,10 +185,10 @@ def _scaled_to(release: TrackedRelease, request: QueryRequest, groups: int) -> t
     return (groups, release.domain.size) if release.domain.size > groups else None
 
 
-def _is_bounded(call: AggregateCall, known: Known) -> bool:
-    """Whether all numbers that are aggregated have ends. What a unit is expected to have is for the others alone."""
-    aggregated = (kept_properties(argument, known) for argument in call.arguments)
-    return all(not seen.is_number or (seen.low is not None and seen.high is not None) for seen in aggregated)
+def _unbounded(call: AggregateCall, known: Known) -> list[Expression]:
+    """The numbers that are aggregated and have no ends. What a unit is expected to have is for them alone."""
+    aggregated = ((argument, kept_properties(argument, known)) for argument in call.arguments)
+    return [argument for argument, seen in aggregated if seen.is_number and (seen.low is None or seen.high is None)]
 
 
 def _release(

@@ -12,18 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.aggregates.estimate import Linear
+from dpsql.aggregates.estimate import Linear, Ratio
+from dpsql.aggregates.measure import Centred, CountUnits, CountUnitsWith, CountValues, OneOf, Scaled
 from dpsql.aggregates.readable import readable_statistic
 from dpsql.aggregates.statistic import Matched
+from dpsql.display.numbers import several
+from dpsql.expressions.ranges import range_of
+from dpsql.expressions.readable import readable_value
 from dpsql.intervals import for_all
 from dpsql.pipeline.allocate import DIAGNOSING, SEEKING
 from dpsql.pipeline.seeking import readable_clipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from dpsql.aggregates.release import Release
     from dpsql.engines.cells import Cells
     from dpsql.pipeline.calibrate_noise import CalibratedRelease
     from dpsql.pipeline.plan_query import Output
@@ -55,13 +60,27 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
     if not release.one_row_per_unit and not pairs:
         most = math.inf if release.rows_per_unit is None else release.rows_per_unit
         where = " in a group" if release.aggregate.grouped else ""
-        if most > release.rows:
+        if _bounds_rows(release) and not _counts_units_alone(release):
             yield _at_most(release.rows, "row", where)
         if release.ranked and most > release.groups:
             scaled = any(part.is_scaled for part in release.measures)
             yield _scaled(release.groups) if scaled else _at_most(release.groups, "group")
+    for argument, ends in release.presumed:
+        what, (low, high) = readable_clipped(argument), map(readable_value, range_of(ends))
+        yield f"{what} counts within [{low}, {high}], by max_rows_per_group; LEAST({what}, ...) sets another bound"
     if calibrated.threshold is not None:
         yield f"groups of fewer than about {calibrated.threshold:,} units are not shown"
+
+
+def _bounds_rows(release: Release) -> bool:
+    """Whether a unit may have more rows than count."""
+    return not release.one_row_per_unit and (release.rows_per_unit is None or release.rows_per_unit > release.rows)
+
+
+def _counts_units_alone(release: Release) -> bool:
+    """However many rows a unit has, it is one."""
+    measures = (part.measure for part in release.measures)
+    return not release.statistics and all(isinstance(measure, CountUnits | CountUnitsWith) for measure in measures)
 
 
 def _scaled(groups: int) -> str:
@@ -74,6 +93,26 @@ def _at_most(number: int, what: str, where: str = "") -> str:
     'at most 2 rows of one unit count in a group'
     """
     return f"at most {number:,} {what}{' of one unit counts' if number == 1 else 's of one unit count'}{where}"
+
+
+def share_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]) -> Iterator[str]:
+    """Of a unit with more rows than may count, those with a value fill their count as all rows fill theirs."""
+    for output in outputs:
+        # An average is held within its bounds, and its two sides are of the same rows.
+        if not isinstance(output.estimate, Ratio) or output.estimate.low is not None or output.release is None:
+            continue
+        release = releases[output.release].planned.release
+        sides = [{name for name, _ in side.weights} for side in (output.estimate.above, output.estimate.below)]
+        if sides[0] != sides[1] and _bounds_rows(release) and _counts_values(release, sides[0] | sides[1]):
+            why = "its counts are bounded separately"
+            more = f"one unit has more than {several(release.rows, 'row', 'rows')}"
+            yield f'"{output.name}" is skewed where {more}, since {why}; AVG(condition) is not'
+
+
+def _counts_values(release: Release, columns: Collection[str]) -> bool:
+    measures = (part.measure for part in release.measures if part.column in columns)
+    inner = (part.inner if isinstance(part, Centred | OneOf | Scaled) else part for part in measures)
+    return any(isinstance(measure, CountValues) for measure in inner)
 
 
 def found_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
@@ -160,7 +199,7 @@ class MostlyNoise:
 
     def __str__(self) -> str:
         better = "" if self.epsilon is None else f"; about epsilon {self.epsilon:.2g} would give ± {GOOD:.0%}"
-        return f'"{self.name}" is nothing but noise at this epsilon{better}'
+        return f'most of "{self.name}" cannot be told from 0 at this epsilon{better}'
 
 
 def mostly_noise(columns: Sequence[ResultColumn], cells: Cells, epsilon: float) -> Iterator[MostlyNoise]:
@@ -170,7 +209,10 @@ def mostly_noise(columns: Sequence[ResultColumn], cells: Cells, epsilon: float) 
             continue
         values = cells.numbers(position)
         if len(values) and np.mean(np.abs(values) <= width) >= MOSTLY:
-            yield MostlyNoise(column.name, _enough(values, width, epsilon))
+            enough = _enough(values, width, epsilon)
+            # Many groups are empty, and the others are large: that is no noise.
+            if enough is None or enough > epsilon:
+                yield MostlyNoise(column.name, enough)
 
 
 def _enough(values: np.ndarray, width: float, epsilon: float) -> float | None:

@@ -14,7 +14,15 @@ from dpsql.aggregates.release import LEVEL as TOTALS
 from dpsql.engines.post_processor import Lasting
 from dpsql.errors import SealedExecutionError
 from dpsql.intervals import ends
-from dpsql.pipeline.notes import bounding_notes, choice_note, diagnosis_notes, drawn_notes, found_notes, mostly_noise
+from dpsql.pipeline.notes import (
+    bounding_notes,
+    choice_note,
+    diagnosis_notes,
+    drawn_notes,
+    found_notes,
+    mostly_noise,
+    share_notes,
+)
 from dpsql.result import LEVEL, Receipt, Result, ResultColumn
 
 if TYPE_CHECKING:
@@ -73,6 +81,7 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
         *calibrated.request.notes,
         *receipt.bounds,
         *bounding_notes(calibrated.releases),
+        *share_notes(calibrated.outputs, calibrated.releases),
         *drawn_notes(calibrated.outputs, calibrated.releases),
         *diagnosis_notes(calibrated.releases, estimated.columns),
         *choice_note(columns),

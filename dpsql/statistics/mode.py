@@ -40,7 +40,7 @@ class ChosenMode:
     @property
     def note(self) -> str:
         rows = self.choice.shortfall(max(self.size, 1), 0.95)
-        return f"at 95 % it occurs less than {rows} rows less often than the most frequent value"
+        return f"fewer than {rows} rows behind the most frequent value at 95 %"
 
     @property
     def work(self) -> int:

@@ -146,7 +146,12 @@ def test_bars_share_a_scale_that_holds_zero() -> None:
         (0.000123, (0.000023, 0.000223), ("0.00012", "± 0.00010")),
         (7, (7.0, 7.0), ("7", "± 0")),
         (119.0, (0.0, 120.0), ("119", "[0, 120]")),
+        # An error that rounds up to one digit more has no digit more.
+        (47.71, (46.712, 48.708), ("47.7", "± 1.0")),
+        (60.91, (50.95, 70.87), ("61", "± 10")),
         (2.5, (-math.inf, math.inf), ("2.5", "± ∞")),
+        (1.09694, (-math.inf, math.inf), ("1.1", "± ∞")),
+        (9.32105, (math.nan, math.nan), ("9.3", "± ?")),
         (math.nan, (math.nan, math.nan), ("nan", "")),
         (None, None, ("NULL", "")),
         (True, None, ("True", "")),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import duckdb
+import pandas as pd
 import pytest
 
 import dpsql
@@ -37,6 +38,25 @@ from dpsql.cli.reports import ask
                 "m: off by at most 18 ranks at 95 %; its error in value depends on the data",
             ),
         ),
+        (
+            "SELECT COUNT_IF(amount > 5) / COUNT(*) AS share FROM orders",
+            {},
+            (
+                "at most 2 rows of one unit count",
+                '"share" is skewed where one unit has more than 2 rows, since its counts are bounded separately; '
+                "AVG(condition) is not",
+            ),
+        ),
+        ("SELECT AVG(amount > 5) AS share FROM orders", {}, ("at most 2 rows of one unit count",)),
+        ("SELECT SUM(amount) / COUNT(*) AS mean FROM orders", {}, ("at most 2 rows of one unit count",)),
+        # However many rows a person has, they are one.
+        ("SELECT COUNT(DISTINCT customer_id) FROM orders", {}, ()),
+        (
+            "SELECT AVG(n) FROM (SELECT customer_id, COUNT(*) AS n FROM orders GROUP BY customer_id)",
+            {},
+            ("n counts within [1, 2], by max_rows_per_group; LEAST(n, ...) sets another bound",),
+        ),
+        ("SELECT AVG(LEAST(n, 9)) FROM (SELECT customer_id, COUNT(*) AS n FROM orders GROUP BY customer_id)", {}, ()),
     ],
 )
 def test_what_bounding_leaves_out_is_said(
@@ -64,9 +84,28 @@ def test_a_column_that_is_mostly_noise_is_faint(shop: dpsql.Connection) -> None:
     sql = "SELECT region, COUNT(*) AS n, SUM(amount) AS total FROM orders GROUP BY region"
     cursor = shop.execute(sql, epsilon=0.01)
     assert cursor.result.faint == {"n", "total"}
-    assert any(note.startswith('"n" is nothing but noise at this epsilon') for note in cursor.notes)
+    assert any(note.startswith('most of "n" cannot be told from 0 at this epsilon') for note in cursor.notes)
     assert "dp-faint" in (cursor._repr_html_() or "")
     assert shop.execute(sql, epsilon=3).result.faint == frozenset()
+
+
+def test_a_few_large_groups_among_empty_ones_are_no_noise() -> None:
+    hour = {"type": "integer", "bounds": [0, 23]}
+    schema = {
+        "dataset": "gym",
+        "tables": {"visits": {"unit": "person", "columns": {"person": "integer", "hour": hour}}},
+    }
+    visits = pd.DataFrame({"person": range(1000), "hour": 18})
+    with dpsql.connect(visits, schema=schema, epsilon=10) as connection:
+        cursor = connection.execute("SELECT hour, COUNT(*) AS n FROM visits GROUP BY hour", epsilon=1)
+        assert cursor.rowcount == 24
+        assert cursor.result.faint == frozenset()
+
+
+def test_a_spread_without_a_known_error_does_not_look_exact(shop: dpsql.Connection) -> None:
+    cursor = shop.execute("SELECT region, STDDEV(amount) AS spread FROM orders GROUP BY region", epsilon=0.01)
+    unknown = cursor.intervals()["spread_low"].isna() & cursor.intervals()["spread"].notna()
+    assert str(cursor).count("± ?") == (cursor._repr_html_() or "").count("± ?") == unknown.sum()
 
 
 def test_the_better_price_is_one(shop: dpsql.Connection) -> None:
