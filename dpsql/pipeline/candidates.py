@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dpsql.intervals import NoisyColumns
     from dpsql.mechanisms.additive import AdditiveMechanism, Dose
     from dpsql.mechanisms.noise import Noise
-    from dpsql.pipeline.plan_query import Planned
+    from dpsql.pipeline.plan_query import Planned, PlannedRelease
 
 FINEST_STD = 2**26
 """Noise is drawn on a grid of at least 1/2^26 of its standard deviation; finer digits would be noise anyway."""
@@ -117,24 +117,17 @@ def candidate(mechanism: str, planned: Planned, budget: Budget, totals: Sequence
     parts = allocated(planned, columns, kind)
     if totals is not None:
         parts = tuple(
-            _scaled(one.release.noised, shared, total, kind)
+            _in_proportion(one.release.noised, shared, total, kind)
             for one, shared, total in zip(planned.releases, parts, totals, strict=True)
         )
-    measures: list[tuple[NoisyMeasure, ...]] = []
-    events: list[Event] = []
-    for release, shared in zip(planned.releases, parts, strict=True):
-        bounds = release.release.noised
-        shares = _shares(bounds, shared, kind)
-        doses, event = kind.calibrate(allowance, shares) if shares else ([], Composed(()))
-        if release.seeking and shares:
-            # However its part is shared, and over however many groups, once bounds are found.
-            event = kind.at_most(allowance, joint_part(shares))
-        measures.append(tuple(_noisy(bounded, dose, planned) for bounded, dose in zip(bounds, doses, strict=True)))
-        events.append(event)
+    found = [
+        _calibrated(one, shared, kind, allowance, planned) for one, shared in zip(planned.releases, parts, strict=True)
+    ]
+    measures = tuple(noisy for noisy, _ in found)
     return Candidate(
         mechanism=mechanism,
-        measures=tuple(measures),
-        events=tuple(events),
+        measures=measures,
+        events=tuple(event for _, event in found),
         parts=parts,
         delta=delta,
         spread=_spread(columns, measures),
@@ -143,15 +136,30 @@ def candidate(mechanism: str, planned: Planned, budget: Budget, totals: Sequence
     )
 
 
+def _calibrated(
+    one: PlannedRelease, parts: Sequence[Fraction], kind: AdditiveMechanism, allowance: Allowance, planned: Planned
+) -> tuple[tuple[NoisyMeasure, ...], Event]:
+    """The noisy measures of a release, and what they are together."""
+    bounds = one.release.noised
+    shares = _shares(bounds, parts, kind)
+    if not shares:
+        return (), Composed(())
+    doses, event = kind.calibrate(allowance, shares)
+    if one.seeking:
+        # However its part is shared, and over however many groups, once bounds are found.
+        event = kind.at_most(allowance, joint_part(shares))
+    return tuple(_noisy(bounded, dose, planned) for bounded, dose in zip(bounds, doses, strict=True)), event
+
+
 def _shares(bounds: Sequence[Bounded], parts: Sequence[Fraction], kind: AdditiveMechanism) -> list[Share]:
     measures = zip(bounds, parts, places_of(bounds, kind), boxes_of(bounds), strict=True)
     return [Share(bounded.groups, part, place, box) for bounded, part, place, box in measures]
 
 
-def _scaled(
+def _in_proportion(
     bounds: Sequence[Bounded], parts: Sequence[Fraction], total: Fraction, kind: AdditiveMechanism
 ) -> tuple[Fraction, ...]:
-    """The parts in proportion, such that they take `total` together."""
+    """The parts made such that they take `total` together."""
     taken = joint_part(_shares(bounds, parts, kind))
     return tuple(part * total / taken for part in parts)
 

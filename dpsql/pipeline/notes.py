@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.aggregates.estimate import Linear, Ratio
-from dpsql.aggregates.measure import Centred, CountUnits, CountUnitsWith, CountValues, OneOf, Scaled
+from dpsql.aggregates.measure import CountUnits, CountUnitsWith, CountValues, OverDistinct, read_by
 from dpsql.aggregates.readable import readable_statistic
 from dpsql.aggregates.statistic import Matched
 from dpsql.display.numbers import several
@@ -112,8 +112,7 @@ def share_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]
 
 def _counts_values(release: Release, columns: Collection[str]) -> bool:
     measures = (part.measure for part in release.measures if part.column in columns)
-    inner = (part.inner if isinstance(part, Centred | OneOf | Scaled) else part for part in measures)
-    return any(isinstance(measure, CountValues) for measure in inner)
+    return any(not isinstance(part, OverDistinct) and isinstance(read_by(part), CountValues) for part in measures)
 
 
 def found_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:

@@ -47,6 +47,18 @@ from dpsql.cli.reports import ask
                 "AVG(condition) is not",
             ),
         ),
+        # Also where counts lean on the number of people, and all of them are scaled.
+        (
+            "SELECT region, COUNT(DISTINCT customer_id) AS people, COUNT_IF(amount > 5) / COUNT(*) AS share "
+            "FROM orders GROUP BY region",
+            {"bounding": "scale"},
+            (
+                "at most 2 rows of one unit count in a group",
+                "of units in n > 3 groups, each group counts for a part of sqrt(3 / n)",
+                '"share" is skewed where one unit has more than 2 rows, since its counts are bounded separately; '
+                "AVG(condition) is not",
+            ),
+        ),
         ("SELECT AVG(amount > 5) AS share FROM orders", {}, ("at most 2 rows of one unit count",)),
         ("SELECT SUM(amount) / COUNT(*) AS mean FROM orders", {}, ("at most 2 rows of one unit count",)),
         # However many rows a person has, they are one.
