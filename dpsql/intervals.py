@@ -37,6 +37,8 @@ FARTHEST = 2.0**60
 """Beyond this an end is infinite."""
 TINY = 1e-9
 """The least first step towards an end."""
+NOTHING = 1e-300
+"""Less than this and more than 0 is nothing that anybody could ask for."""
 
 
 def for_all(level: float, rows: int) -> float:
@@ -239,8 +241,10 @@ def _edge(beyond: Callable[[float], float], inside: float, step: float) -> float
         step *= 2
         if abs(step) > FARTHEST:
             return math.copysign(math.inf, step)
-    low, under, high = 0.0, beyond(inside), step
-    while abs(high - low) > CLOSE * abs(high):
+    # The middle is plausible, also where it is off by more than so little noise as doubles are rounded.
+    low, under, high = 0.0, min(beyond(inside), 0.0), step
+    # Where noise has no width the end is the middle itself, as near as doubles are to each other.
+    while abs(high - low) > max(CLOSE * abs(high), math.ulp(inside), NOTHING):
         # Nearly straight, so that the chord meets it nearby; a hundredth further, both ends close in.
         chord = low + (high - low) * min(max(-under / (over - under) + 0.01, 0.1), 0.9)
         found = beyond(inside + chord)

@@ -101,6 +101,18 @@ def test_a_divisor_that_the_analyst_guards_has_the_same_error_bar(few: dpsql.Con
     assert frame.guarded_high[0] == frame.plain_high[0]
 
 
+@pytest.mark.parametrize(("above", "below"), [(0, 1000), (500, 1000), (1, 49), (10**15 + 1, 49)])
+@pytest.mark.parametrize("scale", [Fraction(1, 10**9), Fraction(1, 100), Fraction(1, 5)])
+def test_a_quotient_of_what_has_next_to_no_noise_is_itself(above: int, below: int, scale: Fraction) -> None:
+    """Noise that is nearly always 0 has no width, and a quotient times its divisor is rounded by more than that."""
+    quotient = Ratio(Linear((("a", Fraction(1)),)), Linear((("b", Fraction(1)),)))
+    noises: dict[str, Any] = {name: (LaplaceNoise(scale), 1) for name in ("a", "b")}
+    (found,) = ends(quotient, [{"a": above, "b": below}], noises, 0.95)
+    assert found is not None
+    assert found[0] <= above / below <= found[1]
+    assert found == pytest.approx((above / below, above / below), rel=1e-6 if scale < Fraction(1, 5) else 1, abs=1e-2)
+
+
 def test_many_rows_need_few_quantiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Averages of two thousand groups, each at another place of the range."""
     computed = []
