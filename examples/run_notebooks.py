@@ -22,6 +22,7 @@ from IPython.core.displayhook import CapturingDisplayHook
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.pylabtools import select_figure_formats
 from IPython.utils.capture import capture_output
+from traitlets.config import Config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,14 +58,13 @@ def _ran(kind: str, source: str, shell: InteractiveShell) -> Cell:
 
 @contextlib.contextmanager
 def _fresh_shell() -> Iterator[InteractiveShell]:
-    shell = InteractiveShell.instance(colors="nocolor")
-    # What was typed is kept in a database by a thread of its own, which nobody reads.
-    shell.history_manager.enabled = False
+    # Else what was typed is written down by a thread that nobody ends, and that keeps all that a notebook has made.
+    shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}), colors="nocolor")
     select_figure_formats(shell, {"svg"}, bbox_inches="tight")
     try:
         yield shell
     finally:
-        shell.history_manager.end_session()
+        shell.restore_sys_module_state()
         InteractiveShell.clear_instance()
 
 

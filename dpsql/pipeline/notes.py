@@ -199,7 +199,7 @@ class MostlyNoise:
 
     def __str__(self) -> str:
         better = "" if self.epsilon is None else f"; about epsilon {self.epsilon:.2g} would give ± {GOOD:.0%}"
-        return f'most of "{self.name}" cannot be told from 0 at this epsilon{better}'
+        return f'"{self.name}" is mostly noise at this epsilon{better}'
 
 
 def mostly_noise(columns: Sequence[ResultColumn], cells: Cells, epsilon: float) -> Iterator[MostlyNoise]:

@@ -54,7 +54,7 @@ from dpsql.cli.reports import ask
             {"bounding": "scale"},
             (
                 "at most 2 rows of one unit count in a group",
-                "of units in n > 3 groups, each group counts for a part of sqrt(3 / n)",
+                "a unit in n > 3 groups counts for sqrt(3 / n) in each of them",
                 '"share" is skewed where one unit has more than 2 rows, since its counts are bounded separately; '
                 "AVG(condition) is not",
             ),
@@ -99,7 +99,7 @@ def test_a_column_that_is_mostly_noise_is_faint(shop: dpsql.Connection) -> None:
     sql = "SELECT region, COUNT(*) AS n, SUM(amount) AS total FROM orders GROUP BY region"
     cursor = shop.execute(sql, epsilon=0.01)
     assert cursor.result.faint == {"n", "total"}
-    assert any(note.startswith('most of "n" cannot be told from 0 at this epsilon') for note in cursor.notes)
+    assert any(note.startswith('"n" is mostly noise at this epsilon') for note in cursor.notes)
     assert "dp-faint" in (cursor._repr_html_() or "")
     assert shop.execute(sql, epsilon=3).result.faint == frozenset()
 
