@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import traceback
 from collections.abc import Iterator, Mapping
+from copy import copy
 from types import TracebackType
 from typing import Any
 
@@ -31,7 +32,7 @@ class FailingEngine:
 
     def run(self, select: Any) -> Mapping[str, np.ndarray]:
         row = SECRET  # noqa: F841 - a local of the failing frame, as an engine would have it
-        raise self._failure
+        raise copy(self._failure)  # as one that is raised keeps its frames, and with them the session
 
     def close(self) -> None:
         self._engine.close()
