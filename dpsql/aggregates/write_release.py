@@ -67,6 +67,7 @@ from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.fixed_point import saturated
 from dpsql.expressions.tree import Column, names_read, substituted
 from dpsql.relation.as_stored import as_stored, listed_keys
+from dpsql.relation.units import scans_of
 from dpsql.relation.write import relation_sql
 from dpsql.relation.write_domain import domain_sql
 from dpsql.schema.types import Double, Integer
@@ -230,7 +231,8 @@ class Writer:
         return Named(Over(Fold(rank), (Field(UNIT),), tuple(map(Ordered, order))), GROUP_RANK)
 
     def hashed(self, parts: Sequence[Term]) -> Term:
-        return apply("keyed hash", Blank(SALT), Field(UNIT), *parts)
+        kind = next(scan.unit.type for scan in scans_of(self.release.aggregate.source) if scan.unit is not None)
+        return apply("keyed hash", Blank(SALT), Field(UNIT, kind=kind), *parts)
 
     def is_first(self, rank: str, most: int) -> Term:
         return test("between", Field(rank), integer(1), integer(most))

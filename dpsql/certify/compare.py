@@ -1,6 +1,6 @@
 """The exact numbers of a question's releases in two engines, before any noise: equal, refused, or different.
 
-Nobody is bounded, since each engine draws for itself which rows of a person count.
+Nobody's rows are left out, since each engine draws for itself which ones count. Groups that are scaled are not drawn.
 """
 
 from __future__ import annotations
@@ -60,10 +60,15 @@ def compiled(connection: Connection, question: Question) -> tuple[Calibrated | N
     """None where it is refused, with the reason."""
     session = connection.session
     try:
-        asked = session.request(question.sql, question.parameters, **UNBOUNDED)
+        asked = session.request(question.sql, question.parameters, **options(question))
         return pipeline.compile_question(asked, session.environment.public()), ""
     except Error as problem:
         return None, problem.problem
+
+
+def options(question: Question) -> dict[str, Any]:
+    scaled = question.options.get("bounding") == "scale"
+    return UNBOUNDED | question.options if scaled else question.options | UNBOUNDED
 
 
 def exact(engine: Engine, release: CalibratedRelease) -> dict[str, list[Any]]:

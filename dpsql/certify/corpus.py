@@ -73,12 +73,13 @@ class Question:
     topic: str
     sql: str
     parameters: tuple[object, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 def questions(files: dict[str, CaseFile]) -> Iterator[Question]:
     for name, file in files.items():
         for case in file.cases:
-            yield Question(name, "cases", case.sql, tuple(case.parameters))
+            yield Question(name, "cases", case.sql, tuple(case.parameters), case.options)
     for path in sorted((DATA / "corpus").glob("*.yaml")):
         for topic, entries in yaml.safe_load(path.read_text(encoding="utf-8")).items():
             for entry in entries:

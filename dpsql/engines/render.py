@@ -40,7 +40,7 @@ from dpsql.limits import LONGEST_ENGINE_SQL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from dpsql.engine_sql.tree import Kind, Query, Source, Term
+    from dpsql.engine_sql.tree import Kind, Part, Query, Source, Term
     from dpsql.schema.types import ColumnType
 
 
@@ -188,7 +188,7 @@ class Renderer(ABC):
             case SetOperation(kind, left, right):
                 return f"({self.query(left)}) {kind} ({self.query(right)})"
             case With(parts, last):
-                before = ", ".join(f"{self.quoted(part.name)} AS ({self.query(part.query)})" for part in parts)
+                before = ", ".join(map(self.part, parts))
                 rest = self.query(last)
                 # One that has a WITH clause of its own has these in front.
                 return (
@@ -201,6 +201,9 @@ class Renderer(ABC):
             case AroundRank():
                 return self.around_rank(query)
         assert_never(query)
+
+    def part(self, part: Part) -> str:
+        return f"{self.quoted(part.name)} AS ({self.query(part.query)})"
 
     def select(self, select: Select) -> str:
         columns = ", ".join(map(self.named, select.columns)) or "1"

@@ -1,6 +1,6 @@
 """A tree in the words of PostgreSQL, in which no row can make a value fail.
 
-A value that is read more than once is computed in a subquery with OFFSET 0, which the planner leaves as it is. Texts
+A value that is read more than once is computed in a subquery with an OFFSET, which the planner leaves as it is. Texts
 are compared by code points wherever they come from: every text constant and every cast to text says so. What the engine
 has no words for that keep the rule of operations.py is refused before anything is charged.
 """
@@ -14,10 +14,11 @@ from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.tree import Apply, Constant, Field, Fold, Joined, Over, Short, Table, TryCast, Wide, With
+from dpsql.engine_sql.tree import Apply, Cast, Constant, Field, Fold, Joined, Over, Short, Table, TryCast, Wide, With
 from dpsql.engines.postgresql import doubles, moments
 from dpsql.engines.postgresql.around_rank import around_rank
 from dpsql.engines.postgresql.casts import by_code_points, no_cast, try_cast, type_name
+from dpsql.engines.postgresql.groups import in_sorted_order, place_among_all
 from dpsql.engines.quoting import literal, quoted
 from dpsql.engines.ranged import RangedRenderer
 from dpsql.engines.refusals import refused
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 
     from dpsql.engine_sql.tree import (
         AroundRank,
-        Cast,
         Kind,
         Known,
         Let,
         Named,
         Operand,
+        Part,
         Query,
         Select,
         Series,
@@ -49,6 +50,8 @@ SHORT = {1: math.inf, 2: 400, math.inf: 80}
 """How many characters a value may have that is written as often as it is read: once, twice, or more often."""
 LONGEST_COLUMN = 200
 """Characters of a column that may be computed again wherever it is read."""
+FENCE = "OFFSET bigint '0'"
+"""A number without a type is none yet when it is decided whether several processes may share the query."""
 LONGEST_NAME = 63
 """Bytes. The engine cuts off the rest, and two names would be one."""
 UNICODE = 'COLLATE "C.utf8"'
@@ -165,7 +168,7 @@ class PostgreSQL(RangedRenderer):
         number = next(self.numbers)
         names = [f"_v{number}_{place}" for place in range(len(values))]
         bound = ", ".join(f"{value} AS {name}" for value, name in zip(values, names, strict=True))
-        return f"(SELECT {write(*names)} FROM (SELECT {bound} OFFSET 0) AS _b{number})"
+        return f"(SELECT {write(*names)} FROM (SELECT {bound} {FENCE}) AS _b{number})"
 
     def apply(self, operation: str, arguments: list[str], node: Apply) -> str:
         if (problem := refused("PostgreSQL", operation)) is not None:
@@ -207,8 +210,10 @@ class PostgreSQL(RangedRenderer):
         """The hash of each part is the key of the next. NULL is hashed as some value: who sorts by it looks further."""
         key, *parts = arguments
         for part, kind in zip(parts, kinds, strict=True):
-            if isinstance(kind, Integer):
+            if isinstance(kind, Integer | Short):
                 key = f"hashint8extended(coalesce({part}, 0), {key})"
+            elif isinstance(kind, Double):
+                key = f"hashfloat8extended(coalesce({part}, 0), {key})"
             else:
                 key = f"hashtextextended(coalesce(CAST({part} AS TEXT), '') COLLATE \"C\", {key})"
         return key
@@ -317,7 +322,7 @@ class PostgreSQL(RangedRenderer):
         bound = ", ".join(f"{value} AS _o{number}_{place}" for place, value in enumerate(values))
         with self.bound(f"_o{number}", let.values):
             body = self.term(let.body)
-        return f"(SELECT {body} FROM (SELECT {bound} OFFSET 0) AS _b{number})"
+        return f"(SELECT {body} FROM (SELECT {bound} {FENCE}) AS _b{number})"
 
     def operand(self, operand: Operand) -> str:
         return f"{self.operands[-1][0]}_{operand.number}"
@@ -348,14 +353,37 @@ class PostgreSQL(RangedRenderer):
             self.parts.update(part.name for part in query.parts)
         return super().query(query)
 
+    def part(self, part: Part) -> str:
+        """A list that is short to make is made anew by each process that reads it."""
+        if place_among_all(part.query) is None:
+            return super().part(part)
+        return f"{self.quoted(part.name)} AS NOT MATERIALIZED ({self.query(part.query)})"
+
     def select(self, select: Select) -> str:
         """Fenced off where a column takes long to compute: the planner would do it wherever the column is read."""
+        if (place := place_among_all(select)) is not None:
+            return self.numbered(select, place)
         self.longest.append(0)
-        sql = super().select(select)
+        sql = super().select(in_sorted_order(select))
         # With groups or windows it is computed where it stands, and nowhere else.
         has_own_rows = bool(select.group_by) or any(isinstance(column.value, Over) for column in select.columns)
         is_long = self.longest.pop() > LONGEST_COLUMN and not has_own_rows
-        return f"{sql} OFFSET 0" if is_long else sql
+        return f"{sql} {FENCE}" if is_long else sql
+
+    def numbered(self, select: Select, place: Named) -> str:
+        """Keys with the place of each in their order."""
+        assert isinstance(place.value, Cast)
+        assert select.source is not None
+        keys = [self.quoted(column.name) for column in select.columns[:-1]]
+        order = ", ".join(f"{key} NULLS LAST" for key in keys)
+        lists = ", ".join(f"array_agg({key} ORDER BY {order}) AS {key}" for key in keys)
+        listed = f"unnest({', '.join(f'_lists.{key}' for key in keys)}) WITH ORDINALITY"
+        number = f"CAST(_place AS {type_name(place.value.kind)}) AS {self.quoted(place.name)}"
+        return (
+            f"SELECT {', '.join(f'_listed.{key}' for key in keys)}, {number} "
+            f"FROM (SELECT {lists} FROM {self.source(select.source)}) AS _lists, "
+            f"{listed} AS _listed({', '.join(keys)}, _place)"
+        )
 
     def named(self, column: Named) -> str:
         sql = super().named(column)

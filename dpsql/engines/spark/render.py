@@ -358,12 +358,13 @@ class Spark(RangedRenderer):
         return f"{name}({'DISTINCT ' if fold.distinct else ''}{inside}){where}"
 
     def collected(self, fold: Fold) -> str:
-        """In structs, since NULL is not collected by itself; sorted by what stands before the value."""
+        """In structs, since NULL is not collected by itself; sorted by what stands before the value. Of nothing: NULL."""
         (value,) = fold.arguments
         parts = [f"{self.term(part.value)} AS o{place}" for place, part in enumerate(fold.order_by)]
         row = f"struct({', '.join([*parts, f'{self.term(value)} AS v'])})"
         kept = row if fold.where is None else f"CASE WHEN {self.term(fold.where)} THEN {row} END"
-        return f"transform(array_sort(collect_list({kept}), {_comparison(fold.order_by)}), _e -> _e.v)"
+        listed = f"transform(array_sort(collect_list({kept}), {_comparison(fold.order_by)}), _e -> _e.v)"
+        return f"CASE WHEN count({kept}) > 0 THEN {listed} END"
 
     def over(self, window: Over) -> str:
         """Places have the one frame that they need, and take no other; they are 32 bits long."""
