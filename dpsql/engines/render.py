@@ -100,9 +100,6 @@ class Renderer(ABC):
     def fold(self, fold: Fold) -> str: ...
 
     @abstractmethod
-    def values(self, values: Values) -> str: ...
-
-    @abstractmethod
     def series(self, series: Series) -> str: ...
 
     @abstractmethod
@@ -204,6 +201,16 @@ class Renderer(ABC):
 
     def part(self, part: Part) -> str:
         return f"{self.quoted(part.name)} AS ({self.query(part.query)})"
+
+    def values(self, values: Values) -> str:
+        names = ", ".join(map(self.quoted, values.names))
+        if not values.rows:
+            columns = zip(values.names, values.kinds, strict=True)
+            empty = (f"{self.typed_null(kind)} AS {self.quoted(name)}" for name, kind in columns)
+            return f"SELECT {', '.join(empty)} WHERE false"
+        rows = ([Constant(*cell) for cell in zip(row, values.kinds, strict=True)] for row in values.rows)
+        listed = ", ".join(f"({self.listed(row)})" for row in rows)
+        return f"SELECT {names} FROM (VALUES {listed}) AS listed({names})"
 
     def select(self, select: Select) -> str:
         columns = ", ".join(map(self.named, select.columns)) or "1"

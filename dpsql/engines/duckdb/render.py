@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         Stored,
         Term,
         TryCast,
-        Values,
     )
 
 PLAIN = re.compile("_[a-z0-9_]+|[ms][0-9]+(_count)?")
@@ -189,16 +188,6 @@ class DuckDB(Renderer):
         order = f" ORDER BY {self.ordered(fold.order_by)}" if fold.order_by else ""
         where = "" if fold.where is None else f" FILTER (WHERE {self.term(fold.where)})"
         return f"{name}({'DISTINCT ' if fold.distinct else ''}{inside}{order}){where}"
-
-    def values(self, values: Values) -> str:
-        names = ", ".join(map(quoted, values.names))
-        if not values.rows:
-            columns = zip(values.names, values.kinds, strict=True)
-            empty = (f"{self.typed_null(kind)} AS {quoted(name)}" for name, kind in columns)
-            return f"SELECT {', '.join(empty)} WHERE false"
-        rows = ([Constant(*cell) for cell in zip(row, values.kinds, strict=True)] for row in values.rows)
-        listed = ", ".join(f"({self.listed(row)})" for row in rows)
-        return f"SELECT {names} FROM (VALUES {listed}) AS listed({names})"
 
     def series(self, series: Series) -> str:
         return f"SELECT number AS {quoted(series.name)} FROM range(0, {series.count}) AS numbers(number)"

@@ -8,21 +8,20 @@ has no words for that keep the rule of operations.py is refused before anything 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import math
 from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.tree import Apply, Cast, Constant, Field, Fold, Joined, Over, Short, Table, TryCast, Wide, With
+from dpsql.engine_sql.tree import Apply, Cast, Constant, Field, Fold, Joined, Over, Short, TryCast, Wide
 from dpsql.engines.postgresql import doubles, moments
 from dpsql.engines.postgresql.around_rank import around_rank
 from dpsql.engines.postgresql.casts import by_code_points, no_cast, try_cast, type_name
 from dpsql.engines.postgresql.groups import in_sorted_order, place_among_all
 from dpsql.engines.quoting import literal, quoted
-from dpsql.engines.ranged import RangedRenderer
 from dpsql.engines.refusals import refused
 from dpsql.engines.render import STANDARD, STANDARD_INFIX
+from dpsql.engines.served import ServedRenderer
 from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
@@ -41,13 +40,9 @@ if TYPE_CHECKING:
         Select,
         Series,
         Source,
-        Stored,
         Term,
-        Values,
     )
 
-SHORT = {1: math.inf, 2: 400, math.inf: 80}
-"""How many characters a value may have that is written as often as it is read: once, twice, or more often."""
 LONGEST_COLUMN = 200
 """Characters of a column that may be computed again wherever it is read."""
 FENCE = "OFFSET bigint '0'"
@@ -104,14 +99,9 @@ def render(query: Query, blanks: Mapping[str, int] | None = None, tables: Mappin
     return PostgreSQL(blanks, tables).query(query)
 
 
-class PostgreSQL(RangedRenderer):
-    """`tables`: for each declared table the SELECT that reads its declared columns as they are declared."""
-
+class PostgreSQL(ServedRenderer):
     def __init__(self, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> None:
-        super().__init__(blanks)
-        self.tables = tables or {}
-        self.parts: set[str] = set()
-        self.numbers = itertools.count()
+        super().__init__(blanks, tables)
         self.longest: list[int] = [0]
 
     # -- names and constants ------------------------------------------------------------------------------------------
@@ -159,12 +149,7 @@ class PostgreSQL(RangedRenderer):
 
     # -- values -------------------------------------------------------------------------------------------------------
 
-    def once(self, values: Sequence[str], write: Callable[..., str]) -> str:
-        """What `write` makes of values that it reads more than once."""
-        reads = max(write(*(f"\0{place}" for place in range(len(values)))).count(f"\0{n}") for n in range(len(values)))
-        longest = next(length for most, length in SHORT.items() if reads <= most)
-        if all(len(value) <= longest for value in values):
-            return write(*values)
+    def computed_once(self, values: Sequence[str], write: Callable[..., str]) -> str:
         number = next(self.numbers)
         names = [f"_v{number}_{place}" for place in range(len(values))]
         bound = ", ".join(f"{value} AS {name}" for value, name in zip(values, names, strict=True))
@@ -312,10 +297,6 @@ class PostgreSQL(RangedRenderer):
             return f"CAST({self.once([self.term(value)], whole)} AS BIGINT)"
         return try_cast(self.term(cast.value), self.kind_of(cast.value), cast.kind, self.once)
 
-    def stored(self, column: Stored) -> str:
-        """Read as it is declared already."""
-        return f"{self.quoted(column.table)}.{self.quoted(column.name)}"
-
     def let(self, let: Let) -> str:
         number = next(self.numbers)
         values = [self.term(value) for value in let.values]
@@ -347,11 +328,6 @@ class PostgreSQL(RangedRenderer):
         return f"CAST({over} AS BIGINT)" if window.fold.name == "ntile" else over
 
     # -- queries ------------------------------------------------------------------------------------------------------
-
-    def query(self, query: Query) -> str:
-        if isinstance(query, With):
-            self.parts.update(part.name for part in query.parts)
-        return super().query(query)
 
     def part(self, part: Part) -> str:
         """A list that is short to make is made anew by each process that reads it."""
@@ -397,22 +373,6 @@ class PostgreSQL(RangedRenderer):
                 hint="write one, or ask for the LEFT and the RIGHT JOIN apart",
             )
         return super().source(source)
-
-    def table(self, table: Table) -> str:
-        """A declared table is what its declared columns are read as; others are parts of the query itself."""
-        if table.name in self.parts or table.name not in self.tables:
-            return super().table(table)
-        return f"({self.tables[table.name]}) AS {self.quoted(table.alias or table.name)}"
-
-    def values(self, values: Values) -> str:
-        names = ", ".join(map(self.quoted, values.names))
-        if not values.rows:
-            columns = zip(values.names, values.kinds, strict=True)
-            empty = (f"{self.typed_null(kind)} AS {self.quoted(name)}" for name, kind in columns)
-            return f"SELECT {', '.join(empty)} WHERE false"
-        rows = ([Constant(*cell) for cell in zip(row, values.kinds, strict=True)] for row in values.rows)
-        listed = ", ".join(f"({self.listed(row)})" for row in rows)
-        return f"SELECT {names} FROM (VALUES {listed}) AS listed({names})"
 
     def series(self, series: Series) -> str:
         numbers = f"generate_series(bigint '0', bigint '{series.count - 1}')"

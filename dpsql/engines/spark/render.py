@@ -6,8 +6,6 @@ that may leave them are Spark's own try_add and its like, which are many times f
 
 from __future__ import annotations
 
-import itertools
-import math
 from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
@@ -28,12 +26,11 @@ from dpsql.engine_sql.tree import (
     TryCast,
     Values,
     Wide,
-    With,
     parts_of,
 )
-from dpsql.engines.ranged import RangedRenderer
 from dpsql.engines.refusals import refused
 from dpsql.engines.render import STANDARD, STANDARD_INFIX
+from dpsql.engines.served import ServedRenderer
 from dpsql.engines.spark import doubles, moments, texts
 from dpsql.engines.spark.around_rank import around_rank
 from dpsql.engines.spark.casts import no_cast, try_cast, type_name
@@ -52,13 +49,9 @@ if TYPE_CHECKING:
         Over,
         Query,
         Series,
-        Stored,
-        Table,
         Term,
     )
 
-SHORT = {1: math.inf, 2: 400, math.inf: 80}
-"""How many characters a value may have that is written as often as it is read: once, twice, or more often."""
 HALF_BITS = 20
 LARGEST_HALF = 2**HALF_BITS
 """Of numbers that are no larger 2^42 can be summed in 64 bits, which is more than a table has rows. Of larger ones both
@@ -131,15 +124,7 @@ def render(query: Query, blanks: Mapping[str, int] | None = None, tables: Mappin
     return Spark(blanks, tables).query(query)
 
 
-class Spark(RangedRenderer):
-    """`tables`: for each declared table the SELECT that reads its declared columns as they are declared."""
-
-    def __init__(self, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> None:
-        super().__init__(blanks)
-        self.tables = tables or {}
-        self.parts: set[str] = set()
-        self.numbers = itertools.count()
-
+class Spark(ServedRenderer):
     # -- names and constants ------------------------------------------------------------------------------------------
 
     def quoted(self, name: str) -> str:
@@ -179,12 +164,7 @@ class Spark(RangedRenderer):
 
     # -- values -------------------------------------------------------------------------------------------------------
 
-    def once(self, values: Sequence[str], write: Callable[..., str]) -> str:
-        """What `write` makes of values that it reads more than once."""
-        reads = max(write(*(f"\0{place}" for place in range(len(values)))).count(f"\0{n}") for n in range(len(values)))
-        longest = next(length for most, length in SHORT.items() if reads <= most)
-        if all(len(value) <= longest for value in values):
-            return write(*values)
+    def computed_once(self, values: Sequence[str], write: Callable[..., str]) -> str:
         name = f"_v{next(self.numbers)}"
         return _bound(name, values, write(*(f"{name}.v{place}" for place in range(len(values)))))
 
@@ -305,10 +285,6 @@ class Spark(RangedRenderer):
                 return f"{TRIED[value.operation]}({sides})"
         return try_cast(self.term(value), self.kind_of(value), cast.kind, self.once)
 
-    def stored(self, column: Stored) -> str:
-        """Read as it is declared already."""
-        return f"{self.quoted(column.table)}.{self.quoted(column.name)}"
-
     def let(self, let: Let) -> str:
         name = f"_o{next(self.numbers)}"
         values = [self.term(value) for value in let.values]
@@ -380,27 +356,6 @@ class Spark(RangedRenderer):
             select = replace(select, distinct=False)
         sql = super().select(select)
         return sql.replace("SELECT", "SELECT /*+ COALESCE(1) */", 1) if select.order_by else sql
-
-    def query(self, query: Query) -> str:
-        if isinstance(query, With):
-            self.parts.update(part.name for part in query.parts)
-        return super().query(query)
-
-    def table(self, table: Table) -> str:
-        """A declared table is what its declared columns are read as; others are parts of the query itself."""
-        if table.name in self.parts or table.name not in self.tables:
-            return super().table(table)
-        return f"({self.tables[table.name]}) AS {self.quoted(table.alias or table.name)}"
-
-    def values(self, values: Values) -> str:
-        names = ", ".join(map(self.quoted, values.names))
-        if not values.rows:
-            columns = zip(values.names, values.kinds, strict=True)
-            empty = (f"{self.typed_null(kind)} AS {self.quoted(name)}" for name, kind in columns)
-            return f"SELECT {', '.join(empty)} WHERE false"
-        rows = ([Constant(*cell) for cell in zip(row, values.kinds, strict=True)] for row in values.rows)
-        listed = ", ".join(f"({self.listed(row)})" for row in rows)
-        return f"SELECT {names} FROM VALUES {listed} AS listed({names})"
 
     def series(self, series: Series) -> str:
         return f"SELECT id AS {self.quoted(series.name)} FROM range(0, {series.count})"
