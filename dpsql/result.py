@@ -11,15 +11,16 @@ from dpsql.display import numbers
 from dpsql.display.table import MOST_ROWS, Cell, table
 from dpsql.engines.cells import plain_numbers
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.intervals import NoisyColumns, for_all, half_width, interval
+from dpsql.intervals import NoisyColumns, for_all, half_width, interval, replayed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy as np
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.privacy_loss import Cost
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 TIMES = ("DATE", "TIMESTAMP")
+NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +90,14 @@ class ResultColumn:
     """Where rows were chosen by their noise, so many there were: intervals hold for all of them at once."""
     levels: tuple[NoisyColumns, ...] = field(default=(), repr=False)
     """The noise in each level, where groups and totals stand below each other."""
+    replicas: Callable[[tuple[Any, ...]], NDArray[np.float64] | None] | None = field(default=None, repr=False)
+    """Of a computed column what it became in a row when noise was drawn again."""
+    lost: bool = False
+    """Whether it is noisy, and nothing is known of its error."""
+
+    @property
+    def is_noisy(self) -> bool:
+        return self.estimate is not None or self.replicas is not None or self.lost
 
     @property
     def half_width(self) -> float | None:
@@ -97,16 +107,21 @@ class ResultColumn:
         return half_width(self.estimate, self.noises, for_all(LEVEL, self.chosen_from))
 
     def interval(self, row: tuple[Any, ...], value: Any, level: float) -> tuple[float, float] | None:
-        if self.estimate is None or value is None:
+        if value is None:
+            return None
+        if self.replicas is not None:
+            found = self.replicas(row)
+            return None if found is None else replayed(float(value), found, for_all(level, self.chosen_from))
+        if self.estimate is None:
             return None
         measures = {name: row[position] for name, position in self.hidden.items()}
         noises = self.levels[row[self.hidden[TOTALS]]] if self.levels else self.noises
         return interval(self.estimate, float(value), measures, noises, for_all(level, self.chosen_from))
 
     def shown_ends(self, row: tuple[Any, ...], value: Any) -> numbers.Ends | None:
-        """At 95 %. A variance in a small group has an error too, which is only not known."""
-        unknown = numbers.UNKNOWN if isinstance(self.estimate, Smooth) and value is not None else None
-        return self.interval(row, value, LEVEL) or unknown
+        """At 95 %. A variance in a small group has an error too, which is only not known, and so have others."""
+        unknown = isinstance(self.estimate, Smooth) or self.replicas is not None or self.lost
+        return self.interval(row, value, LEVEL) or (numbers.UNKNOWN if unknown and value is not None else None)
 
 
 @dataclass(frozen=True)
@@ -180,7 +195,7 @@ class Result:
         data: list[tuple[str, list[Any]]] = []
         for position, column in enumerate(self.columns):
             data.append((column.name, [row[position] for row in self.full_rows]))
-            if column.estimate is not None:
+            if column.is_noisy:
                 found = [column.interval(row, row[position], level) or (None, None) for row in self.full_rows]
                 data.append((f"{column.name}_low", [low for low, _ in found]))
                 data.append((f"{column.name}_high", [high for _, high in found]))

@@ -48,8 +48,8 @@ def answered(result: Result, budget: Budget) -> Report:
         [with_error(value, column.shown_ends(row, value)) for value, column in zip(row, result.columns, strict=False)]
         for row in result.full_rows
     ]
-    noisy = [column.estimate is not None for column in result.columns]
-    names = [name for column in result.columns for name in _with_ends(column.name, column.estimate is not None)]
+    noisy = [column.is_noisy for column in result.columns]
+    names = [name for column in result.columns for name in _with_ends(column.name, column.is_noisy)]
     document = {
         "columns": [{"name": column.name, "type": column.type} for column in result.columns],
         "rows": result.rows,
@@ -79,7 +79,7 @@ def _is_number(column: ResultColumn) -> bool:
     """Keys are labels: numbers among them stand on the left, like words."""
     from dpsql.dbapi import NUMBER  # late, as above
 
-    return column.estimate is not None or (not column.is_key and column.type == NUMBER)
+    return column.is_noisy or (not column.is_key and column.type == NUMBER)
 
 
 def _with_ends(name: str, noisy: bool) -> tuple[str, ...]:

@@ -105,9 +105,9 @@ class Kept:
 
 
 class PostProcessor:
-    def __init__(self) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection | None = None) -> None:
         self._lock = threading.Lock()
-        self._connection = _locked_connection()
+        self._connection = connection or _locked_connection()
         self._described: dict[tuple[str, ...], tuple[tuple[str, str], ...]] = {}
         self._kept: dict[str, Kept] = {}
 
@@ -129,6 +129,12 @@ class PostProcessor:
     def constants(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a query that reads no table."""
         return self._with_empty([], sql)
+
+    def still_open(self) -> PostProcessor:
+        """The same database, with the lasting tables that it has by now, for as long as somebody holds it."""
+        another = PostProcessor(self._connection.cursor())
+        another._kept = dict(self._kept)
+        return another
 
     def close(self) -> None:
         self._connection.close()

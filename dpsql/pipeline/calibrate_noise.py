@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from dpsql.pipeline.public_environment import GivenAnswers, PublicEnvironment
     from dpsql.pipeline.query_request import QueryRequest
     from dpsql.pipeline.track_units import Tracked
+    from dpsql.resolve.follow_noise import Followed
     from dpsql.statistics.draw import Draw
 
 PASSING = 0.98
@@ -149,6 +150,7 @@ class Calibrated:
     public: tuple[PublicTable | CountedReports, ...]
     outputs: tuple[Output, ...]
     post_processing: str
+    followed: Followed | None = field(repr=False)
     mechanism: str
     reason: str
     candidate: Candidate = field(repr=False)
@@ -237,6 +239,7 @@ def with_noise(
         releases=tuple(releases),
         public=planned.public,
         outputs=planned.outputs,
+        followed=planned.followed,
         post_processing=planned.post_processing,
         mechanism=" and ".join(dict.fromkeys(noises + drawn)),
         reason=reason,

@@ -30,6 +30,7 @@ from dpsql.engines.quoting import quoted
 from dpsql.errors import Unsupported
 from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.pipeline.counted_reports import CountedReports, estimates_table
+from dpsql.pipeline.follow_outputs import follow_outputs
 from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.pipeline.seeking import NOTHING_FOUND, NOTHING_SOUGHT, Found, Seeking
 from dpsql.relation.adaptive_subquery import with_adaptive
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from dpsql.relation.adaptive_subquery import AdaptiveTable
     from dpsql.relation.relation import Scan
     from dpsql.relation.reports import Reports
+    from dpsql.resolve.follow_noise import Followed
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,10 @@ class Output:
     """Whether it is made of keys alone; None where that is not known."""
     chosen: bool = False
     """Whether rows are left out by what is noisy, so that those which are left are not any rows."""
+    replica: str = ""
+    """The name of its replicas, where its error is found by replaying the post-processing."""
+    lost: bool = False
+    """Whether it is noisy, and nothing is known of its error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +209,8 @@ class Planned:
     """The engine SQL of the releases, with zeros in its blanks, and of the public tables."""
     post_processing: str
     """The SQL above the releases, over tables _release_0, _release_1, ..."""
+    followed: Followed | None = field(repr=False)
+    """The same once more with replicas of what is noisy, where an output needs them."""
     tracked: Tracked = field(repr=False)
 
     def __str__(self) -> str:
@@ -231,6 +239,7 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
         )
         for number, part in enumerate(measured.releases)
     )
+    above = copied(post_processing)
     outputs = _outputs(post_processing, measured)
     sql = written(post_processing)
     read = tuple(_public(measured, public))
@@ -239,6 +248,7 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
     tables = [release.post_processing_table for release in releases] + [table.post_processing_table for table in read]
     described = public.post_processor.describe(sql, tables)
     outputs = outputs or tuple(Output(name, None, None) for name, _ in described)
+    outputs, followed = follow_outputs(above, outputs, described, releases, read)
     return Planned(
         request=measured.request,
         releases=releases,
@@ -246,6 +256,7 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
         outputs=outputs,
         asked=asked,
         post_processing=sql,
+        followed=followed,
         tracked=measured.tracked,
     )
 

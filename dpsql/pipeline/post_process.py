@@ -6,6 +6,7 @@ It runs in a database of its own, which never sees private data, so whatever the
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,12 +24,14 @@ from dpsql.pipeline.notes import (
     mostly_noise,
     share_notes,
 )
+from dpsql.pipeline.replay import Released, Replay
 from dpsql.result import LEVEL, Receipt, Result, ResultColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dpsql.accounting.ledger.ledger import Ledger
+    from dpsql.engines.public import PostProcessingTable
     from dpsql.intervals import NoisyColumns
     from dpsql.pipeline.add_noise import Noisy
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
@@ -54,6 +57,7 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
     ]
     finished = environment.post_processor.run(calibrated.post_processing, tables, [*private, *estimated.public])
     visible = len(calibrated.outputs)
+    replay = _replay(estimated, private, tables, environment)
     columns = tuple(
         ResultColumn(
             name=name,
@@ -64,6 +68,8 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
             hidden=dict(output.hidden),
             is_key=output.is_key,
             chosen_from=_chosen_from(output, estimated, environment),
+            replicas=None if replay is None or not output.replica else partial(replay.replicas, output.name),
+            lost=output.lost,
         )
         for name, kind, output in zip(finished.names[:visible], finished.types, calibrated.outputs, strict=False)
     )
@@ -88,6 +94,23 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
         *map(str, faint),
     )
     return Result(columns, finished.cells, receipt, notes, frozenset(column.name for column in faint))
+
+
+def _replay(
+    estimated: Estimated, private: Sequence[Columns], tables: Sequence[PostProcessingTable], environment: Environment
+) -> Replay | None:
+    """The post-processing over other noise, for when somebody asks for the errors of what it computed."""
+    calibrated = estimated.noisy.charged.calibrated
+    if calibrated.followed is None:
+        return None
+    released = zip(calibrated.releases, private, estimated.noises, strict=True)
+    return Replay(
+        calibrated.followed,
+        calibrated.outputs,
+        [Released(*part) for part in released],
+        list(zip(tables[len(private) :], estimated.public, strict=True)),
+        environment.post_processor.still_open(),
+    )
 
 
 def _sealed(ledger: Ledger) -> SealedExecutionError:
@@ -123,6 +146,8 @@ def _chosen_from(output: Output, estimated: Estimated, environment: Environment)
     """How many rows there were to choose from, if they were chosen by their noise."""
     if not output.chosen:
         return 1
+    if output.replica:
+        return math.prod(_length(columns or {}) for columns in estimated.columns)
     if output.release is not None:
         return _length(estimated.columns[output.release] or {})
     tables = zip(estimated.noisy.charged.calibrated.public, estimated.public, strict=True)

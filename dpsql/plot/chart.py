@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dpsql.display.numbers import Ends, number, plain
 from dpsql.errors import ProgrammingError
-from dpsql.result import LEVEL, TIMES, with_error
+from dpsql.result import LEVEL, NUMBERS, TIMES, with_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 MOST_GROUPS = 40
 MOST_BINS = 200
 """Of bars that stand side by side, as those of a histogram, more fit than of names below each other."""
-NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL")
 JOINT = " · "
 
 Kind = Literal["bars", "line", "heat map"]

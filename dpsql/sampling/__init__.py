@@ -9,7 +9,7 @@ from __future__ import annotations
 from dpsql.sampling.bernoulli import bernoulli_exp, uniform_below
 from dpsql.sampling.choice import choose, uniform_each
 from dpsql.sampling.discrete_laplace import discrete_laplace
-from dpsql.sampling.randomness import CryptographicRandomness, Randomness
+from dpsql.sampling.randomness import CryptographicRandomness, Randomness, RepeatableRandomness
 from dpsql.sampling.real_noise import rounded_real
 from dpsql.sampling.rounded_box import rounded_box
 from dpsql.sampling.rounded_gaussian import rounded_gaussian
@@ -17,6 +17,7 @@ from dpsql.sampling.rounded_gaussian import rounded_gaussian
 __all__ = [
     "CryptographicRandomness",
     "Randomness",
+    "RepeatableRandomness",
     "bernoulli_exp",
     "choose",
     "discrete_laplace",

@@ -1,7 +1,8 @@
-"""Random words that nobody can predict or replay."""
+"""Random words that nobody can predict or replay; and some that can be replayed, for what is no secret."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import TYPE_CHECKING, Protocol
 
@@ -42,3 +43,14 @@ class CryptographicRandomness:
         self._process = os.getpid()
         # Each key is used for one stream only, so the counter may start anywhere: here at zero.
         self._keystream = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
+
+
+class RepeatableRandomness:
+    """The same words for the same seed. Never for what protects somebody: replicas of noise that was released."""
+
+    def __init__(self, seed: bytes) -> None:
+        key = hashlib.sha256(seed).digest()
+        self._keystream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+    def words(self, n: int) -> NDArray[np.uint64]:
+        return np.frombuffer(self._keystream.update(bytes(8 * n)), dtype=np.uint64)
