@@ -67,7 +67,17 @@ def least_worst_ratio(
     """
     numbers = _cases(places)
     alone = np.array([_errors(row[None], _best(row, falloff, numbers), falloff) for row in variances])
-    compared = variances / alone * (np.asarray(importance, dtype=np.float64)[:, None] / max(importance)) ** 2
+    return least_worst(variances / alone, importance, falloff, places)
+
+
+def least_worst(variances: Variances, importance: Sequence[float], falloff: int, places: Places) -> NDArray[np.float64]:
+    """The parts at which the largest error of a column, times its importance, is least.
+
+    >>> least_worst(np.array([[1.0, 0.0], [0.0, 9.0]]), [1, 1], 1, [(0, 0), (1, 0)]).round(3).tolist()
+    [0.1, 0.9]
+    """
+    numbers = _cases(places)
+    compared = variances * (np.asarray(importance, dtype=np.float64)[:, None] / max(importance)) ** 2
     weights = np.full(len(variances), 1 / len(variances))
     parts = _best(weights @ compared, falloff, numbers)
     for _ in range(STEPS):

@@ -2,7 +2,7 @@
 
 Measures serve columns, and the columns are what people read: parts are chosen such that the geometric mean of the
 columns' errors is least. Where the analyst weighs columns, it is the largest ratio of a column's error, times its
-weight, to the error that it would have alone. docs/proofs/weights.md.
+weight, to the error that it would have alone; where errors are asked for, to that error. docs/proofs/weights.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from dpsql.aggregates.estimate import Formula, Linear, Ratio, Smooth
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.additive import Box
-from dpsql.mechanisms.weights import as_fractions, least_geometric_mean, least_worst_ratio, together
+from dpsql.mechanisms.weights import as_fractions, least_geometric_mean, least_worst, least_worst_ratio, together
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
@@ -62,8 +62,13 @@ class Wanted:
         return math.log(max(math.fsum(square * stds[place] ** 2 for place, square in self.squares.items()), 1e-300))
 
 
-def allocated(planned: Planned, columns: Sequence[Wanted], kind: AdditiveMechanism) -> tuple[tuple[Fraction, ...], ...]:
-    """For each release the parts of its measures, at which these columns do best; all of them add up to 1."""
+def allocated(
+    planned: Planned, columns: Sequence[Wanted], kind: AdditiveMechanism, aims: Sequence[Wanted] = ()
+) -> tuple[tuple[Fraction, ...], ...]:
+    """For each release the parts of its measures, at which these columns do best; all of them add up to 1.
+
+    With aims, columns in units of the errors that were asked for, the largest of these is made least.
+    """
     # One unit's effect on all groups is l0 linf in L1, for Laplace noise, and sqrt(l0) linf in L2, for Gaussian.
     falloff = kind.falloff
     moved = {
@@ -73,12 +78,13 @@ def allocated(planned: Planned, columns: Sequence[Wanted], kind: AdditiveMechani
         for part, box in zip(one.release.noised, boxes_of(one.release.noised), strict=True)
     }
     rows = [
-        ([column.squares.get(place, 0.0) * moved[place] for place in moved], column.importance) for column in columns
+        ([column.squares.get(place, 0.0) * moved[place] for place in moved], column.importance)
+        for column in aims or columns
     ]
     noisy = [(row, importance) for row, importance in rows if any(row)]
     parts = np.full(len(moved), 1 / max(1, len(moved)))
     if noisy:
-        best = least_geometric_mean if planned.request.weights is None else least_worst_ratio
+        best = least_worst if aims else least_geometric_mean if planned.request.weights is None else least_worst_ratio
         importance = [importance for _, importance in noisy]
         parts = best(np.array([row for row, _ in noisy]), importance, falloff, _cases(planned, moved, kind))
     return _by_release(planned, dict(zip(moved, parts.tolist(), strict=True)), kind)
@@ -207,6 +213,18 @@ def wanted(planned: Planned) -> list[Wanted]:
     else:
         columns = list(_weighed(planned, dict(planned.request.weights)))
     return [at_level for column in columns for at_level in _at_levels(column, planned)]
+
+
+def aimed(planned: Planned, targets: Iterable[tuple[Linear, int, float]]) -> list[Wanted]:
+    """Columns of releases, each in units of the width that is asked for; none if some measure serves no such column."""
+    columns = [
+        Wanted({(number, name): min(abs(float(weight)) / width, LARGEST) ** 2 for name, weight in linear.weights})
+        for linear, number, width in targets
+    ]
+    served = {place for column in columns for place in column.squares}
+    asked = (number for number, one in enumerate(planned.releases) if not is_beside(one))
+    measured = {(number, part.column) for number in asked for part in planned.releases[number].release.noised}
+    return columns if measured <= served else []
 
 
 def _at_levels(column: Wanted, planned: Planned) -> Iterator[Wanted]:

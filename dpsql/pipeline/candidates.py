@@ -106,15 +106,24 @@ def noisy_columns(measures: Iterable[NoisyMeasure]) -> NoisyColumns:
     return {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in measures}
 
 
-def candidate(mechanism: str, planned: Planned, budget: Budget, totals: Sequence[Fraction] | None = None) -> Candidate:
-    """The query with this kind of noise; `totals` is what each release has of the budget, where that is settled."""
+def candidate(
+    mechanism: str,
+    planned: Planned,
+    budget: Budget,
+    totals: Sequence[Fraction] | None = None,
+    aims: Sequence[Wanted] = (),
+) -> Candidate:
+    """The query with this kind of noise.
+
+    `totals` is what each release has of the budget, where that is settled; `aims` are columns whose errors are.
+    """
     kind = ADDITIVE[mechanism]
     if not kind.by_l2 and is_scaled(planned):
         raise ValueError("what is bounded in L2 alone has Gaussian noise")
     delta = curve_delta(planned, budget.filter) if MECHANISMS[mechanism].needs_delta else Fraction(0)
     allowance = Allowance(measures_epsilon(planned), delta, budget.filter)
     columns = wanted(planned)
-    parts = allocated(planned, columns, kind)
+    parts = allocated(planned, columns, kind, aims)
     if totals is not None:
         parts = tuple(
             _in_proportion(one.release.noised, shared, total, kind)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.estimate import Linear, Ratio
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.intervals import for_all, half_width
+from dpsql.pipeline.allocate import aimed
 from dpsql.pipeline.candidates import Candidate, candidate, noisy_columns
 from dpsql.pipeline.fingerprint import subject_of
 from dpsql.pipeline.possible_noises import possible_noises
@@ -81,10 +82,12 @@ def ways_to_meet(planned: Planned, public: PublicEnvironment) -> list[tuple[Plan
 
 def _least(noise: str, planned: Planned, targets: list[Target], budget: Budget) -> tuple[Planned, Candidate] | None:
     """With one kind of noise: the question at the least epsilon that meets all targets, and its noise."""
+    widths = ((target.estimate, target.release, target.width) for target in targets)
+    aims = aimed(planned, widths) if planned.request.weights is None else []
 
     def tried(step: int) -> tuple[Planned, Candidate]:
         asked = replace(planned, request=replace(planned.request, epsilon=_epsilon(step)))
-        return asked, candidate(noise, asked, budget)
+        return asked, candidate(noise, asked, budget, aims=aims)
 
     def met(step: int) -> bool:
         _, way = tried(step)

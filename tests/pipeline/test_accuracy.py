@@ -175,6 +175,29 @@ def test_a_percentage_of_each_column(shop: dpsql.Connection) -> None:
     assert widths["total"] <= total / 10
 
 
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_columns_share_the_epsilon_by_what_they_need(mechanism: str, shop: dpsql.Connection) -> None:
+    """A count that is as exact as that for next to nothing leaves the sum what it would have alone."""
+    total = "SUM(amount) AS total"
+    alone, beside = (
+        shop.explain(f"SELECT {columns} FROM orders", accuracy=30_000, mechanism=mechanism).share
+        for columns in (total, f"{total}, COUNT(DISTINCT customer_id) AS n")
+    )
+    assert beside <= 1.01 * alone
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace", "knorm"])
+def test_no_weights_meet_the_accuracy_for_less(mechanism: str, shop: dpsql.Connection) -> None:
+    sql = "SELECT COUNT(*) AS n, SUM(amount) AS total FROM orders"
+    shop.execute(sql, epsilon=1)
+    least = shop.explain(sql, accuracy="5%", mechanism=mechanism).share
+    others = [
+        shop.explain(sql, accuracy="5%", mechanism=mechanism, weights={"n": 1, "total": weight}).share
+        for weight in (0.8, 1, 1.2)
+    ]
+    assert least <= 1.02 * min(others)
+
+
 @pytest.mark.parametrize("options", [{}, {"fresh": True}])
 def test_a_percentage_of_nothing_known(options: dict[str, Any], shop: dpsql.Connection) -> None:
     """What is drawn anew may be about other rows, so an adaptive subquery says nothing about it."""
