@@ -52,6 +52,7 @@ from dpsql.engine_sql.build import (
 from dpsql.engine_sql.tree import (
     Blank,
     Derived,
+    Exists,
     Field,
     Fold,
     Joined,
@@ -60,6 +61,7 @@ from dpsql.engine_sql.tree import (
     Over,
     Part,
     Select,
+    SetOperation,
     Table,
     With,
 )
@@ -84,6 +86,10 @@ GROUP_RANK = "_rank"
 VALUE_RANK = "_value_rank"
 REACHED = "_reached"
 """In how many groups a unit is."""
+OWN, MANY, NUMBER = "_own", "_many", "_number"
+"""The rows before they are ranked, the units with more of them than groups may count, and how many a unit has."""
+MANY_GROUPS = 16
+"""Where so many groups may count, most units have no more rows than that: these need no ranks, and the rest are few."""
 
 
 def release_sql(release: Release) -> Query:
@@ -139,21 +145,17 @@ class Writer:
         inputs = {name: part for name, measure in measures if (part := read_by(measure)) is not None}
         columns = self.value_columns(inputs, [name for name, part in measures if isinstance(part, OneOf)])
         values = {name: part for name, part in inputs.items() if columns[name] == name}
-        rows = self.value_rows(values)
+        ranked = release.ranked and not any(isinstance(part, Scaled) for _, part in measures)
+        rows = self.value_rows(values, first_groups=ranked and release.ranked_by_row)
         if release.one_row_per_unit:
             totals = [Named(saturated(row_total(columns.get(name, name), part)), name) for name, part in measures]
             seen = [*self.key_names, *values]
             return self.by_keys(totals, with_columns(rows, seen, list(cases_of_rows(measures))))
-        first = self.is_first(GROUP_RANK, release.groups)
-        ranked = release.ranked and not any(isinstance(part, Scaled) for _, part in measures)
-        if ranked and release.ranked_by_row:
-            below = [*fields([UNIT]), *self.shown_keys, *fields(values)]
-            rows = select(below, select([*below, self.group_rank("dense_rank")], rows), first)
         kept = [Named(part.bounded(name, release.rows), name) for name, part in measures]
         ranks = [self.group_rank("row_number")] if ranked and not release.ranked_by_row else []
         bounded = select([*self.shown_keys, *kept, *ranks], self.by_unit(measures, columns, rows))
         totals = [Named(saturated(total(Field(name))), name) for name, _ in measures]
-        return self.by_keys(totals, bounded, first if ranks else None)
+        return self.by_keys(totals, bounded, self.is_first(GROUP_RANK, release.groups) if ranks else None)
 
     def by_unit(self, measures: list[tuple[str, ByUnit]], columns: Mapping[str, str], rows: Query) -> Query:
         """For every unit and group its counts and sums, and what else they are bounded by."""
@@ -184,8 +186,8 @@ class Writer:
         properties = self.release.knowledge.properties_of(argument)
         return not isinstance(argument.type, Double) or (properties.low is not None and properties.high is not None)
 
-    def value_rows(self, inputs: Mapping[str, Input]) -> Query:
-        """_unit, the keys and the values that are counted or summed, for every row."""
+    def value_rows(self, inputs: Mapping[str, Input], *, first_groups: bool) -> Query:
+        """_unit, the keys and the values that are counted or summed, for every row, or those of each unit's groups."""
         release, parts = self.release, inputs.values()
         known = release.knowledge.properties
         clamped = [part.argument for part in parts if isinstance(part, SumValues) and part.clamps(known)]
@@ -193,8 +195,30 @@ class Writer:
         # What is computed is a column first: where it is clamped it is read several times.
         values = [Named(emit(part.argument, known), name) for name, part in inputs.items()]
         rows = self.rows(values, [part.argument for part in parts], names_read(*clamped) - others)
+        if first_groups:
+            # Before they are clamped: what is left out needs none of it.
+            rows = self.of_first_groups(rows, [UNIT, *self.key_names, *inputs])
         written = [Named(self.value(part, Field(name, kind=part.argument.type)), name) for name, part in inputs.items()]
         return select([*fields([UNIT]), *self.shown_keys, *written], rows)
+
+    def of_first_groups(self, rows: Query, names: list[str]) -> Query:
+        """The rows of each unit's groups that count."""
+        release, columns = self.release, fields(names)
+
+        def ranked(rows: Query) -> Query:
+            ranks = select([*columns, self.group_rank("dense_rank")], rows)
+            return select(columns, ranks, self.is_first(GROUP_RANK, release.groups))
+
+        if release.groups < MANY_GROUPS:
+            return ranked(rows)
+        numbers = Select((*fields([UNIT]), Named(count(), NUMBER)), Table(OWN), group_by=(Field(UNIT),))
+        many = select(fields([UNIT]), numbers, test(">", Field(NUMBER), integer(release.groups)))
+        has_many = Exists(Select((), Table(MANY), test("=", Field(UNIT, MANY), Field(UNIT, OWN))))
+        few_rows, many_rows = (
+            Select(tuple(columns), Table(OWN), condition) for condition in (test("not", has_many), has_many)
+        )
+        parts = (Part(OWN, rows), Part(MANY, many))
+        return With(parts, SetOperation("UNION ALL", few_rows, ranked(many_rows)))
 
     def value(self, part: Input, argument: Term) -> Term:
         """Of one row per unit the centre can be taken from the whole sum."""

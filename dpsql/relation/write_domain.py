@@ -13,6 +13,7 @@ from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.tree import names_read
 from dpsql.relation.domain import Domain, ListedKeys, source_name
 from dpsql.relation.knowledge import Knowledge, knowledge_of
+from dpsql.relation.relation import Distinct
 from dpsql.relation.write import relation_sql
 from dpsql.relation.write_tests import test_sql
 from dpsql.schema.types import Integer
@@ -43,7 +44,10 @@ def domain_sql(domain: Domain | ListedKeys, key_names: list[str]) -> Query:
 def listed_keys_sql(relation: Relation, keys: tuple[Expression, ...], key_names: list[str]) -> Query:
     known = knowledge_of(relation).properties
     values = [Named(emit_value(key, known), name) for key, name in zip(keys, key_names, strict=True)]
-    return replace(select(values, relation_sql(relation, names_read(*keys))), distinct=True)
+    listed = select(values, relation_sql(relation, names_read(*keys)))
+    columns = {value.value.name for value in values if isinstance(value.value, Field)}
+    is_listed_once = isinstance(relation, Distinct) and len(columns) == len(values) and columns == known.keys()
+    return replace(listed, distinct=not is_listed_once)
 
 
 def _values(properties: Properties, name: str) -> Query:

@@ -663,6 +663,19 @@ def test_a_case_without_an_answer_is_null(engine: Engine) -> None:
     assert one(engine, Case(((Constant(False, Boolean()), integer(1)),), NULL)) is None
 
 
+def test_a_clamp_hides_nothing_from_duckdb() -> None:
+    """What it knows of a column makes its counts and sums faster: that none is NULL, and between which two they lie."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT CAST(n AS DECIMAL(9, 2)) AS x FROM range(100) AS _(n)")
+        clamped = DuckDB().term(clamp(Field("x", kind=Decimal(9, 2)), integer(5), integer(50)))
+        known = connection.execute(f"SELECT stats({clamped}) FROM t LIMIT 1").fetchone()
+        assert known is not None
+        assert (known[0]["has_null"], known[0]["min"], known[0]["max"]) == (False, 0, 99)
+        connection.execute("INSERT INTO t VALUES (NULL)")
+        found = connection.execute(f"SELECT min(y), max(y), count(y) FROM (SELECT {clamped} AS y FROM t)").fetchone()
+    assert found == (5, 50, 100)
+
+
 # -- what is left out because a value lies between two numbers ---------------------------------------------------------
 
 BOUNDS = [(0, 500), (-3, 7), (0, 0), (-(2**61), 2**61), (-1e308, 1e308), (0, 5e-324), (-5e-324, 0.5), (0, 1e16)]

@@ -181,3 +181,29 @@ def test_groups_are_ranked_on_the_rows_or_on_what_is_summed_of_them(rows: int, w
         assert window in sql_of(conn, VALUES.format(""))
         for _ in range(5):
             assert sum(row[1] for row in conn.execute(VALUES.format(""), fresh=True)) == 3 + min(rows, 2) - 1
+
+
+@pytest.mark.parametrize(("groups", "united"), [(15, False), (16, True)])
+def test_a_unit_with_few_rows_needs_no_ranks(groups: int, united: bool) -> None:
+    """Of three people one is in 10 groups, one in 40, one has 40 rows in one; the first and the last keep all."""
+    database = duckdb.connect()
+    database.execute("CREATE TABLE visits (person INTEGER, ward VARCHAR)")
+    database.execute("INSERT INTO visits SELECT 1, 'w' || n FROM range(10) AS _(n)")
+    database.execute("INSERT INTO visits SELECT 2, 'w' || n FROM range(40) AS _(n)")
+    database.execute("INSERT INTO visits SELECT 3, 'w0' FROM range(40) AS _(n)")
+    wards = {"type": "text", "values": [f"w{number}" for number in range(50)]}
+    schema = {
+        "dataset": "clinic",
+        "contribution": {"max_groups": groups, "max_rows_per_group": 1},
+        "tables": {"visits": {"unit": "person", "columns": {"person": "integer", "ward": wards}}},
+    }
+    sql = "SELECT ward, COUNT(*) FROM visits GROUP BY ward ORDER BY ward"
+    kept = set()
+    with dpsql.connect(database, schema=schema, epsilon=1e18, query_epsilon=1e12) as conn:
+        assert ("UNION ALL" in sql_of(conn, sql)) is united
+        for _ in range(5):
+            answer = dict(conn.execute(sql, fresh=True).fetchall())
+            assert sum(answer.values()) == 10 + groups + 1
+            assert min(answer[f"w{number}"] for number in range(10)) >= 1
+            kept.add(tuple(answer.values()))
+    assert len(kept) > 1

@@ -61,7 +61,7 @@ class Writer:
         parts = {
             f"_values AS {kept}": self.renderer.query(self.profile.values),
             "_guess AS MATERIALIZED": self.guess(),
-            "_counted AS MATERIALIZED": self.counted(self.fenced(), "_low", "_high"),
+            "_counted AS MATERIALIZED": self.fences_counted(),
             "_again AS MATERIALIZED": f"{self.unfenced()} WHERE _rows > 0",
         }
         before = ", ".join(f"{name} ({sql})" for name, sql in parts.items())
@@ -98,20 +98,29 @@ class Writer:
         """The values of those groups whose fences do not hold."""
         failed = f"SELECT * FROM _counted WHERE NOT ({self.HOLDS})"
         values = f"SELECT _values.* FROM _values SEMI JOIN ({failed}) AS _failed ON {self.same_keys('_failed')}"
-        nothing = self.renderer.typed_null(self.profile.kind)
-        return self.counted(values, nothing, nothing)
+        nothing = [f"CAST(0 AS BIGINT) AS {name}" for name in ("_under", "_on_low", "_on_high")]
+        fences = [f"{self.renderer.typed_null(self.profile.kind)} AS {name}" for name in ("_low", "_high")]
+        return self.counted(values, [*nothing, *fences], f"{self.value} IS NOT NULL")
 
-    def counted(self, values: str, low: str, high: str) -> str:
-        """What lies where; a fence that is NULL has nothing on it and nothing beyond."""
+    def fences_counted(self) -> str:
+        """A fence that is NULL has nothing on it and nothing beyond."""
         value = self.value
-        inside = f"{value} IS NOT NULL AND ({value} > {low}) IS NOT FALSE AND ({value} < {high}) IS NOT FALSE"
+        columns = [
+            _count(f"{value} < _low", "_under"),
+            _count(f"{value} = _low", "_on_low"),
+            _count(f"{value} = _high AND ({value} > _low) IS NOT FALSE", "_on_high"),
+            "any_value(_low) AS _low",
+            "any_value(_high) AS _high",
+        ]
+        inside = f"{value} IS NOT NULL AND ({value} > _low) IS NOT FALSE AND ({value} < _high) IS NOT FALSE"
+        return self.counted(self.fenced(), columns, inside)
+
+    def counted(self, values: str, fences: list[str], inside: str) -> str:
+        """What lies where, and the ranks that are needed."""
+        value = self.value
         columns = [
             f"count({value}) AS _rows",
-            _count(f"{value} < {low}", "_under"),
-            _count(f"{value} = {low}", "_on_low"),
-            _count(f"{value} = {high} AND ({value} > {low}) IS NOT FALSE", "_on_high"),
-            f"any_value({low}) AS _low",
-            f"any_value({high}) AS _high",
+            *fences,
             f"list_sort(coalesce(list({value}) FILTER (WHERE {inside}), [])) AS _inside",
         ]
         middle = f"{self.fraction} * _rows"
