@@ -160,13 +160,13 @@ class Writer:
     def by_unit(self, measures: list[tuple[str, ByUnit]], columns: Mapping[str, str], rows: Query) -> Query:
         """For every unit and group its counts and sums, and what else they are bounded by."""
         partials = [partial for name, part in measures for partial in part.partial(name, columns.get(name, name))]
-        by_unit = select([*fields([UNIT]), *self.shown_keys, *partials], rows, group_by=[Field(UNIT), *self.keys])
+        by_unit = select([*fields([UNIT]), *self.shown_keys, *partials], rows, group_by=[self.unit, *self.keys])
         seen = [UNIT, *self.key_names, *(partial.name for partial in partials)]
         bundled = with_columns(by_unit, seen, list(values_of_bundles(measures)))
         scaled = next((part for _, part in measures if isinstance(part, Scaled)), None)
         if scaled is None:
             return bundled
-        reached = with_columns(bundled, seen, [Named(Over(count(), (Field(UNIT),)), REACHED)])
+        reached = with_columns(bundled, seen, [Named(Over(count(), (self.unit,)), REACHED)])
         return with_columns(reached, seen, [Named(scaled.scale(Field(REACHED, kind=Integer())), SCALE)])
 
     def value_columns(self, inputs: Mapping[str, Input], exclusive: Collection[str]) -> dict[str, str]:
@@ -252,11 +252,15 @@ class Writer:
     def group_rank(self, rank: str) -> Named:
         """The order in which a unit's groups count: by a keyed hash."""
         order = (self.hashed(self.keys), *self.keys)
-        return Named(Over(Fold(rank), (Field(UNIT),), tuple(map(Ordered, order))), GROUP_RANK)
+        return Named(Over(Fold(rank), (self.unit,), tuple(map(Ordered, order))), GROUP_RANK)
+
+    @cached_property
+    def unit(self) -> Field:
+        scans = scans_of(self.release.aggregate.source)
+        return Field(UNIT, kind=next(scan.unit.type for scan in scans if scan.unit is not None))
 
     def hashed(self, parts: Sequence[Term]) -> Term:
-        kind = next(scan.unit.type for scan in scans_of(self.release.aggregate.source) if scan.unit is not None)
-        return apply("keyed hash", Blank(SALT), Field(UNIT, kind=kind), *parts)
+        return apply("keyed hash", Blank(SALT), self.unit, *parts)
 
     def is_first(self, rank: str, most: int) -> Term:
         return test("between", Field(rank), integer(1), integer(most))
@@ -282,7 +286,7 @@ class Writer:
         kept = [*fields([UNIT]), *self.shown_keys, *fields([VALUE])]
         # NULL is no value, but where a unit has nothing else the group is one of its groups all the same.
         order = (test("is null", value), self.hashed([*self.keys, value]), value)
-        place = Over(Fold("row_number"), (Field(UNIT), *self.keys), tuple(map(Ordered, order)))
+        place = Over(Fold("row_number"), (self.unit, *self.keys), tuple(map(Ordered, order)))
         ranks = [Named(place, VALUE_RANK)]
         first = [test("is not null", value), self.is_first(VALUE_RANK, release.rows)]
         if release.ranked:

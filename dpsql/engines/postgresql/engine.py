@@ -54,8 +54,7 @@ SETTINGS = {
     "client_encoding": "UTF8",
     "row_security": "on",
     "jit": "off",
-    # People's rows are sorted by several processes. But a hash table that these share may outgrow what a container has.
-    "parallel_tuple_cost": "0.01",
+    # A hash table that several processes share may outgrow the shared memory that a container has.
     "enable_parallel_hash": "off",
 }
 WORKING_MEMORY = 64 * 1024

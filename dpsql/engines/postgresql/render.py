@@ -17,7 +17,7 @@ from dpsql.engine_sql.tree import Apply, Cast, Constant, Field, Fold, Joined, Ov
 from dpsql.engines.postgresql import doubles, moments
 from dpsql.engines.postgresql.around_rank import around_rank
 from dpsql.engines.postgresql.casts import by_code_points, no_cast, try_cast, type_name
-from dpsql.engines.postgresql.groups import in_sorted_order, place_among_all
+from dpsql.engines.postgresql.groups import in_sorted_order, place_among_all, sorted_units
 from dpsql.engines.quoting import literal, quoted
 from dpsql.engines.refusals import refused
 from dpsql.engines.render import STANDARD, STANDARD_INFIX
@@ -340,7 +340,7 @@ class PostgreSQL(ServedRenderer):
         if (place := place_among_all(select)) is not None:
             return self.numbered(select, place)
         self.longest.append(0)
-        sql = super().select(in_sorted_order(select))
+        sql = super().select(sorted_units(in_sorted_order(select)))
         # With groups or windows it is computed where it stands, and nowhere else.
         has_own_rows = bool(select.group_by) or any(isinstance(column.value, Over) for column in select.columns)
         is_long = self.longest.pop() > LONGEST_COLUMN and not has_own_rows

@@ -334,7 +334,7 @@ class Spark(ServedRenderer):
         return f"{name}({'DISTINCT ' if fold.distinct else ''}{inside}){where}"
 
     def collected(self, fold: Fold) -> str:
-        """In structs, since NULL is not collected by itself; sorted by what stands before the value. Of nothing: NULL."""
+        """In structs, since NULL is not collected by itself, sorted by what stands before the value; NULL of none."""
         (value,) = fold.arguments
         parts = [f"{self.term(part.value)} AS o{place}" for place, part in enumerate(fold.order_by)]
         row = f"struct({', '.join([*parts, f'{self.term(value)} AS v'])})"
