@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dpsql.aggregates.release import Bounded, Level
     from dpsql.mechanisms.additive import Place
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
-    from dpsql.pipeline.plan_query import Output
+    from dpsql.pipeline.output import Output
     from dpsql.pipeline.seeking import Seeking
     from dpsql.relation.reports import Reports
 

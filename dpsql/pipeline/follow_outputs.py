@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Formula, Linear, Ratio
-from dpsql.pipeline.counted_reports import CountedReports
 from dpsql.resolve.follow_noise import LOST, MARK, PLAIN, Kind, Made, Rows, follow_noise
 from dpsql.result import NUMBERS
 
@@ -16,28 +15,27 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from dpsql.aggregates.final import Answer
-    from dpsql.pipeline.plan_query import Output, PlannedRelease, PublicTable
+    from dpsql.aggregates.release import Release
+    from dpsql.pipeline.output import Output
     from dpsql.resolve.follow_noise import Followed
 
 
 def follow_outputs(
-    query: exp.Query,
-    outputs: Sequence[Output],
-    described: Sequence[tuple[str, str]],
-    releases: Sequence[PlannedRelease],
-    public: Sequence[PublicTable | CountedReports],
+    query: exp.Query, outputs: Sequence[Output], described: Sequence[tuple[str, str]], tables: Mapping[str, Rows]
 ) -> tuple[tuple[Output, ...], Followed | None]:
-    """The outputs, those that have no estimate with the name of their replicas or with the word that they are lost."""
+    """The outputs, those without an estimate with the name of their replicas or with the word that they are lost."""
     pairs = list(zip(outputs, (kind for _, kind in described), strict=False))
-    reads_noise = releases or any(isinstance(table, CountedReports) for table in public)
-    if not reads_noise or not any(_is_open(*pair) for pair in pairs):
+    is_noisy = any(made.kind for rows in tables.values() for _, made in rows.columns)
+    if not is_noisy or not any(_is_open(*pair) for pair in pairs):
         return tuple(outputs), None
-    followed = follow_noise(query, _tables(releases, public))
+    followed = follow_noise(query, tables)
     names = [output.name.lower() for output in outputs]
     if followed is None or len(set(names)) < len(names):
         return tuple(replace(output, lost=_is_open(output, kind)) for output, kind in pairs), None
-    made = followed.made(names)
-    found = tuple(_with_error(*pair, of, followed) for pair, of in zip(pairs, made, strict=True))
+    found = tuple(
+        _with_error(*pair, made, chosen=followed.rows.chosen)
+        for pair, made in zip(pairs, followed.made(names), strict=True)
+    )
     return found, followed if any(output.replica for output in found) else None
 
 
@@ -46,36 +44,27 @@ def _is_open(output: Output, kind: str) -> bool:
     return output.estimate is None and not output.is_key and kind.startswith(NUMBERS)
 
 
-def _with_error(output: Output, kind: str, made: Made, followed: Followed) -> Output:
+def _with_error(output: Output, kind: str, made: Made, *, chosen: bool) -> Output:
     is_key = made.kind is Kind.PLAIN if output.is_key is None else output.is_key
     if not _is_open(output, kind) or made.kind is Kind.PLAIN:
         return replace(output, is_key=is_key)
-    chosen = output.chosen or followed.rows.chosen
-    return replace(output, is_key=is_key, replica=made.replica, lost=made.kind is Kind.LOST, chosen=chosen)
+    is_lost = made.kind is Kind.LOST
+    return replace(output, is_key=is_key, replica=made.replica, lost=is_lost, chosen=output.chosen or chosen)
 
 
-def _tables(releases: Iterable[PlannedRelease], public: Iterable[PublicTable | CountedReports]) -> dict[str, Rows]:
-    found = {release.name: _release(release) for release in releases}
-    for table in public:
-        names = table.post_processing_table.columns
-        reports = isinstance(table, CountedReports)
-        found[table.name.lower()] = Rows(
-            tuple((name, LOST if reports and _is_answer(name) else PLAIN) for name in names)
-        )
-    return found
+def reported_rows(columns: Iterable[str], *, are_answers: bool = True) -> Rows:
+    """Of a public table, or of answers that were estimated from randomised reports: what is made of those is lost."""
+    return Rows(tuple((name, LOST if are_answers and _is_answer(name) else PLAIN) for name in columns))
 
 
-def _release(planned: PlannedRelease) -> Rows:
-    release = planned.release
-    measures = {part.column for part in release.measures}
-    answers = {} if planned.reports is not None else dict(enumerate(release.answers))
-    by_row = bool(release.levels)
-    made: Mapping[str, Made] = {
+def noisy_rows(columns: Iterable[str], release: Release) -> Rows:
+    """Of a release: its answers are noisy, its keys are not."""
+    measures, by_row = {part.column for part in release.measures}, bool(release.levels)
+    made = {
         f"_a{number}": Made(Kind.NOISY, f"_a{number}{MARK}", by_row) if _is_of(answer, measures) else LOST
-        for number, answer in answers.items()
+        for number, answer in enumerate(release.answers)
     }
-    names = planned.post_processing_table.columns
-    return Rows(tuple((name, made.get(name, LOST if _is_answer(name) else PLAIN)) for name in names))
+    return Rows(tuple((name, made.get(name, PLAIN)) for name in columns))
 
 
 def _is_answer(name: str) -> bool:
@@ -84,12 +73,13 @@ def _is_answer(name: str) -> bool:
 
 def _is_of(answer: Answer, measures: set[str]) -> bool:
     """Whether it is made of measures alone, whose noise everybody knows."""
-    estimate = answer.estimate
-    parts: tuple[Linear, ...] = ()
-    if isinstance(estimate, Linear):
-        parts = (estimate,)
-    elif isinstance(estimate, Ratio):
-        parts = (estimate.above, estimate.below)
-    elif isinstance(estimate, Formula):
-        parts = estimate.parts
+    match answer.estimate:
+        case Linear():
+            parts: tuple[Linear, ...] = (answer.estimate,)
+        case Ratio(above, below):
+            parts = (above, below)
+        case Formula(parts=of):
+            parts = of
+        case _:
+            return False
     return bool(parts) and {name for part in parts for name, _ in part.weights} <= measures

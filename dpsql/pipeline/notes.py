@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dpsql.aggregates.release import Release
     from dpsql.engines.cells import Cells
     from dpsql.pipeline.calibrate_noise import CalibratedRelease
-    from dpsql.pipeline.plan_query import Output
+    from dpsql.pipeline.output import Output
     from dpsql.relation.relation import Diagnosis
     from dpsql.result import ResultColumn
 

@@ -30,7 +30,8 @@ from dpsql.engines.quoting import quoted
 from dpsql.errors import Unsupported
 from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.pipeline.counted_reports import CountedReports, estimates_table
-from dpsql.pipeline.follow_outputs import follow_outputs
+from dpsql.pipeline.follow_outputs import follow_outputs, noisy_rows, reported_rows
+from dpsql.pipeline.output import Output
 from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.pipeline.seeking import NOTHING_FOUND, NOTHING_SOUGHT, Found, Seeking
 from dpsql.relation.adaptive_subquery import with_adaptive
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from dpsql.relation.adaptive_subquery import AdaptiveTable
     from dpsql.relation.relation import Scan
     from dpsql.relation.reports import Reports
-    from dpsql.resolve.follow_noise import Followed
+    from dpsql.resolve.follow_noise import Followed, Rows
 
 
 @dataclass(frozen=True)
@@ -180,25 +181,6 @@ class PublicTable:
         return PostProcessingTable(self.scan.table, types, {name: (kind, quoted(name)) for name, kind in types.items()})
 
 
-@dataclass(frozen=True)
-class Output:
-    """A column of the answer: its error follows from `estimate` where there is one."""
-
-    name: str
-    estimate: WithError | None
-    release: int | None
-    hidden: tuple[tuple[str, int], ...] = ()
-    """Measures that the post-processing returns behind the visible columns: name and position."""
-    is_key: bool | None = None
-    """Whether it is made of keys alone; None where that is not known."""
-    chosen: bool = False
-    """Whether rows are left out by what is noisy, so that those which are left are not any rows."""
-    replica: str = ""
-    """The name of its replicas, where its error is found by replaying the post-processing."""
-    lost: bool = False
-    """Whether it is noisy, and nothing is known of its error."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Planned:
     request: QueryRequest
@@ -248,7 +230,7 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
     tables = [release.post_processing_table for release in releases] + [table.post_processing_table for table in read]
     described = public.post_processor.describe(sql, tables)
     outputs = outputs or tuple(Output(name, None, None) for name, _ in described)
-    outputs, followed = follow_outputs(above, outputs, described, releases, read)
+    outputs, followed = follow_outputs(above, outputs, described, _followed_tables(releases, read))
     return Planned(
         request=measured.request,
         releases=releases,
@@ -259,6 +241,20 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
         followed=followed,
         tracked=measured.tracked,
     )
+
+
+def _followed_tables(
+    releases: Sequence[PlannedRelease], public: Sequence[PublicTable | CountedReports]
+) -> dict[str, Rows]:
+    """Where noise comes from."""
+    tables = {table.name.lower(): table.post_processing_table.columns for table in public}
+    counted = [table.name for table in public if isinstance(table, CountedReports)]
+    found = {name: reported_rows(columns, are_answers=name in counted) for name, columns in tables.items()}
+    for release in releases:
+        columns = release.post_processing_table.columns
+        is_reported = release.reports is not None
+        found[release.name] = reported_rows(columns) if is_reported else noisy_rows(columns, release.release)
+    return found
 
 
 def _public(measured: Measured, public: PublicEnvironment) -> Iterator[PublicTable | CountedReports]:

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from dpsql.pipeline.counted_reports import CountedReports
     from dpsql.pipeline.environment import Environment
     from dpsql.pipeline.estimate_answers import Estimated
-    from dpsql.pipeline.plan_query import Output, PublicTable
+    from dpsql.pipeline.output import Output
+    from dpsql.pipeline.plan_query import PublicTable
 
     Columns = Mapping[str, np.ndarray]
 

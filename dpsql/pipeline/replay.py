@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dpsql.engines.public import PostProcessingTable
     from dpsql.intervals import NoisyColumns
     from dpsql.pipeline.calibrate_noise import CalibratedRelease
-    from dpsql.pipeline.plan_query import Output
+    from dpsql.pipeline.output import Output
     from dpsql.resolve.follow_noise import Followed
 
     Columns = Mapping[str, np.ndarray]

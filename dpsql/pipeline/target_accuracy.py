@@ -29,7 +29,8 @@ from dpsql.result import LEVEL
 if TYPE_CHECKING:
     from dpsql.accounting.budget import Budget
     from dpsql.aggregates.release import Release
-    from dpsql.pipeline.plan_query import Output, Planned
+    from dpsql.pipeline.output import Output
+    from dpsql.pipeline.plan_query import Planned
     from dpsql.pipeline.public_environment import PublicEnvironment
     from dpsql.pipeline.query_request import Accuracy
 

@@ -72,9 +72,11 @@ PARTS_OF_STAGES = {
     "default_share": "calibrate_noise",
     "fingerprint": "calibrate_noise",
     "seeking": "infer_sensitivity",
+    "follow_outputs": "plan_query",
     "settle": "run_rounds",
     "totals": "add_noise",
     "reconcile_totals": "estimate_answers",
+    "replay": "post_process",
     "notes": "post_process",
 }
 
@@ -125,7 +127,7 @@ HANDS = {
         "dpsql.engines",
     },
     "dpsql.engines.duckdb.engine": {*DOORS, "dpsql.engines"},
-    "dpsql.engines.post_processor": {*PAID, *DOORS, "dpsql.engines"},
+    "dpsql.engines.post_processor": {*PAID, *DOORS, "dpsql.engines", "dpsql.pipeline.replay"},  # released values
     "dpsql.accounting.ledger.ledger": {*PAID, *DOORS, "dpsql.dbapi", "dpsql.accounting"},
     "dpsql.accounting.ledger.file": {*DOORS, "dpsql.accounting"},
     "dpsql.accounting.ledger.book": {"dpsql.accounting"},
