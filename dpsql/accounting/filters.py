@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dpsql.accounting.events import ApproximateRelease, Composed, Event
 from dpsql.accounting.exact import rounded_down, rounded_up
 from dpsql.accounting.privacy_loss import Cost, PrivacyLoss, privacy_loss
-from dpsql.accounting.rules import Concentrated, Currency, GaussianSum, MixedSum, PureSum, Rule
+from dpsql.accounting.rules import Concentrated, Currency, GaussianSum, MixedSum, PureSum, Rule, SmoothedSum
 from dpsql.errors import ProgrammingError
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Zcdp(Filter):
 
 
 class Gdp(Filter):
-    """Squared mus add up. Without a delta only the pure sum is left."""
+    """Squared mus add up, in either way of counting small releases. Without a delta only the pure sum is left."""
 
     name = "gdp"
 
@@ -150,11 +150,16 @@ class Gdp(Filter):
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        return (self.currency,)
+        return self._gaussian_rules if self.delta else (self.currency,)
 
     @property
     def _gaussian_sum(self) -> GaussianSum:
         return GaussianSum(self.epsilon, self.curve_delta, self.reserved_delta)
+
+    @property
+    def _gaussian_rules(self) -> tuple[Rule, ...]:
+        """Both are read at the same delta: one bound holds for what either of them admits."""
+        return self._gaussian_sum, SmoothedSum(self.epsilon, self.curve_delta, self.reserved_delta)
 
 
 class Auto(Gdp):
@@ -165,7 +170,7 @@ class Auto(Gdp):
     @property
     def rules(self) -> tuple[Rule, ...]:
         pure = PureSum(self.epsilon, self.reserved_delta)
-        return (pure, self._gaussian_sum) if self.delta else (pure,)
+        return (pure, *self._gaussian_rules) if self.delta else (pure,)
 
 
 class Mixed(Gdp):
@@ -191,7 +196,7 @@ class Mixed(Gdp):
             MixedSum(self.epsilon, self.epsilon * Fraction(part, CAPS), each, self.reserved_delta, self.curve_delta)
             for part in range(1, CAPS)
         )
-        return (pure, self._gaussian_sum, *mixed)
+        return (pure, *self._gaussian_rules, *mixed)
 
 
 FILTERS = {kind.name: kind for kind in (Mixed, Auto, Basic, Zcdp, Gdp)}
@@ -210,7 +215,9 @@ def filter_named(name: str, epsilon: Fraction, delta: Fraction) -> Filter:
 
 
 def _copies(totals: PrivacyLoss, each: PrivacyLoss, limit: PrivacyLoss) -> int:
-    columns = zip(totals.amounts, each.amounts, limit.amounts, strict=True)
+    kept = max(totals.headroom, each.headroom) if limit.smoothed < math.inf else 0
+    room = replace(limit, smoothed=limit.smoothed - kept)
+    columns = zip(totals.amounts, each.amounts, room.amounts, strict=True)
     return min(_copies_of_one(*column) for column in columns)
 
 

@@ -5,6 +5,8 @@
     mu_squared   Gaussian DP
     delta        what is lost beside the curve: partition selection, tests, the delta of approximate releases
     pure, rest   epsilon of what has one, and mu_squared of what has none: mixed rules count each where it is least
+    smoothed     mu_squared where as much as `headroom` is left besides: a small pure release then costs less
+    headroom     the largest of what any release needs; it is kept, not spent, so that it does not add up
 
 An (epsilon, delta)-DP release fails with probability delta and is epsilon-DP otherwise, so it costs what the pure
 release costs, and delta on top. See docs/proofs/composition.md.
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ZERO = Fraction(0)
+# A release whose loss is a or -a, or a choice whose losses span 2 a, costs 9/8 a^2 where 2 a^2 are left after it.
+SMOOTHED, HEADROOM = Fraction(9, 8), 2
+LARGEST_SMOOTHED = Fraction(1, 4)
 
 
 class Cost(NamedTuple):
@@ -59,23 +64,29 @@ class PrivacyLoss:
     delta: Amount = ZERO
     pure: Amount = ZERO
     rest: Amount = ZERO
+    smoothed: Amount = ZERO
+    headroom: Amount = ZERO
 
     @property
     def amounts(self) -> tuple[Amount, ...]:
-        return self.epsilon, self.rho, self.mu_squared, self.delta, self.pure, self.rest
+        """What adds up."""
+        return self.epsilon, self.rho, self.mu_squared, self.delta, self.pure, self.rest, self.smoothed
 
     def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
         pairs = zip(self.amounts, other.amounts, strict=True)
         # Most amounts are zero, and fractions are slow to add.
-        return PrivacyLoss(*(shortened(mine + its if mine and its else mine or its) for mine, its in pairs))
+        added = PrivacyLoss(*(shortened(mine + its if mine and its else mine or its) for mine, its in pairs))
+        return replace(added, headroom=max(self.headroom, other.headroom))
 
     def less(self, refund: PrivacyLoss) -> PrivacyLoss:
         """Without what was not spent after all. Infinity stays: what a rule cannot count it cannot give back."""
         pairs = zip(self.amounts, refund.amounts, strict=True)
-        return PrivacyLoss(*(mine if math.inf in (mine, its) else shortened(mine - its) for mine, its in pairs))
+        left = PrivacyLoss(*(mine if math.inf in (mine, its) else shortened(mine - its) for mine, its in pairs))
+        return replace(left, headroom=self.headroom)
 
     def __le__(self, limit: PrivacyLoss) -> bool:
-        return all(mine <= its for mine, its in zip(self.amounts, limit.amounts, strict=True))
+        fits = all(mine <= its for mine, its in zip(self.amounts, limit.amounts, strict=True))
+        return fits and self.smoothed + self.headroom <= limit.smoothed + limit.headroom
 
     def to_texts(self) -> dict[str, str]:
         return {name: to_text(getattr(self, name)) for name in CURRENCIES}
@@ -87,7 +98,7 @@ class PrivacyLoss:
 
     def agrees(self, counted: PrivacyLoss) -> bool:
         """Whether these are the sums that were counted, but for what was not counted yet when they were begun."""
-        pairs = list(zip(self.amounts, counted.amounts, strict=True))
+        pairs = [(getattr(self, name), getattr(counted, name)) for name in CURRENCIES]
         return all(mine == its for mine, its in pairs[:4]) and all(mine in (its, math.inf) for mine, its in pairs[4:])
 
 
@@ -112,8 +123,21 @@ def privacy_loss(event: Event) -> PrivacyLoss:
 
 @privacy_loss.register
 def _(event: PureRelease) -> PrivacyLoss:
-    mu_squared = mu_of_pure(event.epsilon) ** 2
-    return PrivacyLoss(event.epsilon, rho=event.epsilon**2 / 2, mu_squared=mu_squared, pure=event.epsilon)
+    return _of_losses(event.epsilon, span=2 * event.epsilon)
+
+
+def _of_losses(epsilon: Fraction, span: Fraction) -> PrivacyLoss:
+    """What is epsilon-DP, with losses that lie so far apart at most: as much as a coin with losses of half of that."""
+    coin = span / 2
+    mu_squared = mu_of_pure(coin) ** 2
+    return PrivacyLoss(
+        epsilon,
+        rho=coin**2 / 2,
+        mu_squared=mu_squared,
+        pure=epsilon,
+        smoothed=SMOOTHED * coin**2 if coin <= LARGEST_SMOOTHED else mu_squared,
+        headroom=HEADROOM * min(coin, LARGEST_SMOOTHED) ** 2,
+    )
 
 
 @privacy_loss.register
@@ -126,14 +150,13 @@ def _(event: Gaussian) -> PrivacyLoss:
     if event.noise_multiplier == 0:
         return NOISELESS
     mu_squared = 1 / event.noise_multiplier**2
-    return PrivacyLoss(epsilon=math.inf, rho=mu_squared / 2, mu_squared=mu_squared, rest=mu_squared)
+    return PrivacyLoss(math.inf, rho=mu_squared / 2, mu_squared=mu_squared, rest=mu_squared, smoothed=mu_squared)
 
 
 @privacy_loss.register
 def _(event: Exponential) -> PrivacyLoss:
     """Its privacy loss has a range of epsilon, half of what epsilon-DP allows. See docs/proofs/exponential.md."""
-    mu_squared = mu_of_pure(event.epsilon / 2) ** 2
-    return PrivacyLoss(event.epsilon, rho=event.epsilon**2 / 8, mu_squared=mu_squared, pure=event.epsilon)
+    return _of_losses(event.epsilon, span=event.epsilon)
 
 
 @privacy_loss.register
@@ -148,13 +171,17 @@ def _(event: Composed) -> PrivacyLoss:
 
 @privacy_loss.register
 def _(event: Repeated) -> PrivacyLoss:
+    if not event.times:
+        return PrivacyLoss()
     once = privacy_loss(Composed(event.events))
-    return PrivacyLoss(*(event.times * amount if event.times else ZERO for amount in once.amounts))
+    return replace(PrivacyLoss(*(event.times * amount for amount in once.amounts)), headroom=once.headroom)
 
 
 @privacy_loss.register
 def _(event: Parallel) -> PrivacyLoss:
-    return PrivacyLoss(*map(max, zip(*(privacy_loss(part).amounts for part in event.events), strict=True)))
+    parts = [privacy_loss(part) for part in event.events]
+    largest = PrivacyLoss(*map(max, zip(*(part.amounts for part in parts), strict=True)))
+    return replace(largest, headroom=max((part.headroom for part in parts), default=ZERO))
 
 
 @privacy_loss.register

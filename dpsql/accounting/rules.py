@@ -3,6 +3,7 @@
     PureSum      sum of epsilon    <= epsilon
     Concentrated sum of rho        <= rho(epsilon, curve_delta)
     GaussianSum  sum of mu_squared <= mu(epsilon, curve_delta)^2
+    SmoothedSum  sum of smoothed + the largest headroom <= the same
     MixedSum     sum of pure epsilon <= cap, sum of the others' mu_squared <= mu(epsilon - cap, curve_delta)^2
 
 and, for all of them, the additive deltas stay within the share set aside for them. See docs/proofs/composition.md.
@@ -14,12 +15,15 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dpsql.accounting import gaussian_dp, zcdp
 from dpsql.accounting.events import Event, Gaussian, PureRelease
 from dpsql.accounting.exact import root_down, root_up, rounded_down, rounded_up
 from dpsql.accounting.privacy_loss import EVERYTHING, PrivacyLoss
+
+if TYPE_CHECKING:
+    from dpsql.accounting.exact import Amount
 
 # What is left along a curve is known to some fourteen digits, from above. This much less is sure to fit.
 SHY = 1 - 1e-9
@@ -101,17 +105,21 @@ class GaussianSum:
     def limit(self) -> PrivacyLoss:
         return replace(EVERYTHING, mu_squared=self.mu**2, delta=self.reserved_delta)
 
+    def taken(self, totals: PrivacyLoss) -> Amount:
+        """Of mu squared."""
+        return totals.mu_squared
+
     def spent(self, totals: PrivacyLoss) -> float:
-        if isinstance(totals.mu_squared, float):
-            return math.inf
-        return gaussian_dp.epsilon_at(root_up(totals.mu_squared), self.curve_delta)
+        taken = self.taken(totals)
+        return math.inf if isinstance(taken, float) else gaussian_dp.epsilon_at(root_up(taken), self.curve_delta)
 
     def remaining(self, totals: PrivacyLoss) -> float:
-        if totals.mu_squared == 0:
+        taken = self.taken(totals)
+        if taken == 0:
             return rounded_down(self.epsilon)
-        if totals.mu_squared >= self.mu**2:
+        if taken >= self.mu**2:
             return 0.0
-        left = root_down(self.mu**2 - Fraction(totals.mu_squared))
+        left = root_down(self.mu**2 - Fraction(taken))
         return SHY * gaussian_dp.epsilon_at(left, self.curve_delta)
 
     def query(self, epsilon: Fraction) -> Event:
@@ -124,6 +132,18 @@ class GaussianSum:
     def pure_epsilon_of(self, part: Fraction) -> Fraction:
         found = gaussian_dp.pure_epsilon_at(root_down(self.mu**2 * part))
         return Fraction(SHY * found) if math.isfinite(found) else self.epsilon * part
+
+
+@dataclass(frozen=True)
+class SmoothedSum(GaussianSum):
+    """Small pure releases cost less as long as enough is left to hide that they are coins."""
+
+    @cached_property
+    def limit(self) -> PrivacyLoss:
+        return replace(EVERYTHING, smoothed=self.mu**2, headroom=Fraction(0), delta=self.reserved_delta)
+
+    def taken(self, totals: PrivacyLoss) -> Amount:
+        return totals.smoothed + totals.headroom
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ from statistics import NormalDist
 import dp_accounting
 import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.special import expit, log_ndtr, ndtr
 
-from dpsql.accounting.events import ApproximateRelease, Composed, Gaussian, Laplace, PureRelease
+from dpsql.accounting.events import ApproximateRelease, Composed, Exponential, Gaussian, Laplace, PureRelease
 from dpsql.accounting.exact import root_up
 from dpsql.accounting.filters import FILTERS, Auto, Basic, Gdp, Mixed, Zcdp
 from dpsql.accounting.gaussian_dp import delta_at, mu_for
@@ -227,6 +229,11 @@ def losses(event):
         case PureRelease(epsilon):
             true = 1 / (1 + math.exp(-epsilon))
             return {round(epsilon / STEP): true, -round(epsilon / STEP): 1 - true}
+        case Exponential(epsilon):
+            # Of the two outcomes whose losses lie epsilon apart one tells twice as much as the other.
+            up, down = 2 * float(epsilon) / 3, -float(epsilon) / 3
+            likely = math.exp(up) * math.expm1(down) / (math.exp(down) - math.exp(up))
+            return {round(up / STEP): likely, round(down / STEP): 1 - likely}
         case Gaussian(multiplier):
             mu = 1 / float(multiplier)
             below = NormalDist(mu * mu / 2, mu).cdf
@@ -244,6 +251,8 @@ def menus(a_filter):
     leak = ApproximateRelease(Fraction(0), a_filter.reserved_delta)
     yield [PureRelease(epsilon / 4), third, leak]
     yield [PureRelease(epsilon / 4), whole, *mixed[3:4], leak]
+    yield [PureRelease(Fraction(1, 20)), third, leak]
+    yield [Exponential(Fraction(3, 20)), third, leak]
 
 
 @pytest.mark.parametrize("name", ["mixed", "auto", "gdp"])
@@ -257,6 +266,72 @@ def test_no_strategy_breaks_the_promise(name):
 def test_a_filter_that_lets_more_pass_is_broken():
     a_filter, wider = (FILTERS["mixed"](Fraction(epsilon, 4), Fraction(1, 50)) for epsilon in (4, 5))
     assert max(best_attack(wider.admits, menu, 1.0) for menu in menus(a_filter)) > 1.4 * a_filter.delta
+
+
+# -- small releases while much is left --------------------------------------------------------------------------------
+
+
+def values_of(mu_squared, log_c):
+    """The largest P(S) - c Q(S) for P and Q a distance of mu apart, of many at once."""
+    mu = np.sqrt(mu_squared)
+    return ndtr(mu / 2 - log_c / mu) - np.exp(log_c + log_ndtr(-mu / 2 - log_c / mu))
+
+
+@pytest.mark.parametrize("coin", [1e-3, 0.01, 0.05, 0.1, 0.25])
+@pytest.mark.parametrize("left", [2, 3, 10, 100])
+def test_a_small_choice_costs_little_more_than_its_variance_where_enough_is_left(coin, left):
+    """Two outcomes whose losses lie 2 coins apart, at whatever place, before Gaussian noise of `left` coins squared."""
+    kept, cost = left * coin**2, privacy_loss(PureRelease(Fraction(coin))).smoothed
+    assert cost == privacy_loss(Exponential(Fraction(2 * coin))).smoothed == Fraction(9, 8) * Fraction(coin) ** 2
+    middle = np.concatenate([np.linspace(-1, 1, 81), np.linspace(-12, 12, 97)])[:, None]
+    log_c = np.linspace(-8, 8, 801)[None] * math.sqrt(kept + float(cost))
+    yes, no = (expit(sign * (middle + coin)) for sign in (1, -1))
+    yes_too, no_too = (expit(sign * (middle - coin)) for sign in (1, -1))
+    two = yes * values_of(kept, log_c - np.log(yes / yes_too)) + no * values_of(kept, log_c - np.log(no / no_too))
+    assert (two <= values_of(kept + float(cost), log_c) + 1e-15).all()
+    # The symmetric one decides, and a twentieth less would not do where just enough is left.
+    if left == 2 and coin <= 0.1:
+        assert (two > values_of(kept + 0.95 * float(cost), log_c)).any()
+
+
+def test_a_price_below_the_variance_would_break_the_promise(monkeypatch):
+    monkeypatch.setattr("dpsql.accounting.privacy_loss.SMOOTHED", Fraction(9, 10))
+    a_filter = FILTERS["gdp"](Fraction(1), Fraction(1, 50))
+    leak = ApproximateRelease(Fraction(0), a_filter.reserved_delta)
+    assert best_attack(a_filter.admits, [PureRelease(Fraction(1, 20)), leak], 1.0) > 1.2 * a_filter.delta
+
+
+def chord_above(z, excess):
+    """How far above z a line that passes a normal curve's potential by this excess meets it: U in the proof."""
+
+    def met(u):
+        return (u + z) * (ndtr(u + z) - ndtr(z)) + (np.exp(-((u + z) ** 2) / 2) - np.exp(-(z**2) / 2)) / ROOT_TWO_PI
+
+    return brentq(lambda u: met(u) * ROOT_TWO_PI * math.exp(z**2 / 2) - excess, 1e-9, 60)
+
+
+ROOT_TWO_PI = math.sqrt(2 * math.pi)
+
+
+def test_every_chord_is_long_enough():
+    """U grows, so on [z, z + step] U(z) + U(-z - step) bounds U + U(-.) from below; beyond the last z U alone does."""
+    smaller = 1.11
+    excess, step, last = math.sqrt((2 + smaller) / 2) - 1, 0.01, 6
+    assert last * excess > math.sqrt(2)
+    places = np.arange(0, last, step)
+    assert min(chord_above(z, excess) + chord_above(-z - step, excess) for z in places) > math.sqrt(2)
+    # What the curvature of the odds costs, at the largest coin.
+    cost = 9 / 8 / 16
+    assert smaller * (1 + math.sqrt((2 + 9 / 8) / 2) * math.expm1(cost / 8)) <= 9 / 8
+
+
+def test_a_session_affords_more_medians():
+    """On the curve alone each would cost pi/2 times its variance."""
+    session, median = Mixed(Fraction(3), DELTA), Exponential(Fraction(1, 10))
+    counted = {type(rule).__name__: rule.limit for rule in session.rules}
+    alone = counted["GaussianSum"].mu_squared / privacy_loss(median).mu_squared
+    assert session.affords(PrivacyLoss(), median) > 1.37 * alone
+    assert session.admits(privacy_loss(Composed((median,) * session.affords(PrivacyLoss(), median))))
 
 
 def test_one_kind_of_noise_after_the_other_leaves_what_is_left():
