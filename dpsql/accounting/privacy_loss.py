@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import reduce, singledispatch
+from functools import lru_cache, reduce, singledispatch
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -98,30 +98,35 @@ EVERYTHING = PrivacyLoss(*[math.inf] * len(CURRENCIES))
 NOISELESS = replace(EVERYTHING, delta=ZERO)
 
 
-@singledispatch
+@lru_cache(maxsize=1024)
 def privacy_loss(event: Event) -> PrivacyLoss:
     """
     >>> privacy_loss(Laplace(Fraction(10))).epsilon, privacy_loss(Gaussian(Fraction(10))).mu_squared
     (Fraction(1, 10), Fraction(1, 100))
     """
+    return _found(event)
+
+
+@singledispatch
+def _found(event: Event) -> PrivacyLoss:
     raise Unsupported(
         f"{type(event).__name__} has no known privacy loss, so it cannot be charged",
         hint="describe the release with a known event",
     )
 
 
-@privacy_loss.register
+@_found.register
 def _(event: PureRelease) -> PrivacyLoss:
     mu_squared = mu_of_pure(event.epsilon) ** 2
     return PrivacyLoss(event.epsilon, rho=event.epsilon**2 / 2, mu_squared=mu_squared, pure=event.epsilon)
 
 
-@privacy_loss.register
+@_found.register
 def _(event: Laplace) -> PrivacyLoss:
     return privacy_loss(PureRelease(1 / event.noise_multiplier)) if event.noise_multiplier else NOISELESS
 
 
-@privacy_loss.register
+@_found.register
 def _(event: Gaussian) -> PrivacyLoss:
     if event.noise_multiplier == 0:
         return NOISELESS
@@ -129,39 +134,39 @@ def _(event: Gaussian) -> PrivacyLoss:
     return PrivacyLoss(epsilon=math.inf, rho=mu_squared / 2, mu_squared=mu_squared, rest=mu_squared)
 
 
-@privacy_loss.register
+@_found.register
 def _(event: Exponential) -> PrivacyLoss:
     """Its privacy loss has a range of epsilon, half of what epsilon-DP allows. See docs/proofs/exponential.md."""
     mu_squared = mu_of_pure(event.epsilon / 2) ** 2
     return PrivacyLoss(event.epsilon, rho=event.epsilon**2 / 8, mu_squared=mu_squared, pure=event.epsilon)
 
 
-@privacy_loss.register
+@_found.register
 def _(event: ApproximateRelease) -> PrivacyLoss:
     return privacy_loss(PureRelease(event.epsilon)) + PrivacyLoss(delta=event.delta)
 
 
-@privacy_loss.register
+@_found.register
 def _(event: Composed) -> PrivacyLoss:
     return reduce(add, map(privacy_loss, event.events), PrivacyLoss())
 
 
-@privacy_loss.register
+@_found.register
 def _(event: Repeated) -> PrivacyLoss:
     once = privacy_loss(Composed(event.events))
     return PrivacyLoss(*(event.times * amount if event.times else ZERO for amount in once.amounts))
 
 
-@privacy_loss.register
+@_found.register
 def _(event: Parallel) -> PrivacyLoss:
     return PrivacyLoss(*map(max, zip(*(privacy_loss(part).amounts for part in event.events), strict=True)))
 
 
-@privacy_loss.register
+@_found.register
 def _(event: Free) -> PrivacyLoss:
     return PrivacyLoss()
 
 
-@privacy_loss.register
+@_found.register
 def _(event: NonPrivate) -> PrivacyLoss:
     return EVERYTHING
