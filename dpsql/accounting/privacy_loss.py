@@ -123,7 +123,7 @@ def _(event: PureRelease) -> PrivacyLoss:
 
 @_found.register
 def _(event: Laplace) -> PrivacyLoss:
-    return privacy_loss(PureRelease(1 / event.noise_multiplier)) if event.noise_multiplier else NOISELESS
+    return _found(PureRelease(1 / event.noise_multiplier)) if event.noise_multiplier else NOISELESS
 
 
 @_found.register
@@ -143,23 +143,23 @@ def _(event: Exponential) -> PrivacyLoss:
 
 @_found.register
 def _(event: ApproximateRelease) -> PrivacyLoss:
-    return privacy_loss(PureRelease(event.epsilon)) + PrivacyLoss(delta=event.delta)
+    return _found(PureRelease(event.epsilon)) + PrivacyLoss(delta=event.delta)
 
 
 @_found.register
 def _(event: Composed) -> PrivacyLoss:
-    return reduce(add, map(privacy_loss, event.events), PrivacyLoss())
+    return reduce(add, map(_found, event.events), PrivacyLoss())
 
 
 @_found.register
 def _(event: Repeated) -> PrivacyLoss:
-    once = privacy_loss(Composed(event.events))
+    once = _found(Composed(event.events))
     return PrivacyLoss(*(event.times * amount if event.times else ZERO for amount in once.amounts))
 
 
 @_found.register
 def _(event: Parallel) -> PrivacyLoss:
-    return PrivacyLoss(*map(max, zip(*(privacy_loss(part).amounts for part in event.events), strict=True)))
+    return PrivacyLoss(*map(max, zip(*(_found(part).amounts for part in event.events), strict=True)))
 
 
 @_found.register
