@@ -24,7 +24,7 @@ from dpsql.display.numbers import significant
 from dpsql.errors import ProgrammingError
 from dpsql.explanation import cost_figures
 from dpsql.pipeline.calibrate_noise import with_noise
-from dpsql.pipeline.candidates import candidate, share_of, whole_delta
+from dpsql.pipeline.candidates import candidate, reserved_delta, share_of, whole_delta
 from dpsql.pipeline.possible_noises import possible_noises
 from dpsql.pipeline.query_request import positive, refuse_options
 from dpsql.pipeline.stages import plan_question
@@ -136,7 +136,9 @@ def _part(noise: str, planned: Planned, precision: Fraction, public: PublicEnvir
     delta = budget.filter.delta if planned.request.delta is None else planned.request.delta
     epsilon = ADDITIVE[noise].epsilon_at(precision, delta, budget.filter)
     asked = replace(planned, request=replace(planned.request, epsilon=epsilon))
-    return with_noise(asked, candidate(noise, asked, budget), "as precise as the plan allows", public.schema.dataset)
+    chosen = candidate(asked, noise, budget.filter)
+    reserved = reserved_delta(asked, chosen, budget)
+    return with_noise(asked, chosen, "as precise as the plan allows", public.schema.dataset, reserved)
 
 
 def _largest(admitted: Callable[[Fraction], bool], start: Fraction) -> Fraction:

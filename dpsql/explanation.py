@@ -166,16 +166,17 @@ class Explanation:
         return explanation_card(self)
 
 
-def explain_calibrated(calibrated: Calibrated, after: Cost) -> Explanation:
+def explain_calibrated(calibrated: Calibrated, share: float, after: Cost) -> Explanation:
+    """`share` is the part of the session that it takes, `after` what is left of it then."""
     return Explanation(
         cost=calibrated.cost,
-        share=calibrated.candidate.share,
+        share=share,
         cost_if_refused=calibrated.cost_if_refused,
         remaining=after,
         mechanism=calibrated.mechanism,
         reason=calibrated.reason,
         columns=tuple(_column(output, calibrated) for output in calibrated.outputs),
-        releases=tuple(_release(release) for release in calibrated.releases),
+        releases=tuple(explain_release(release) for release in calibrated.releases),
         post_processing=calibrated.post_processing,
         reports=tuple(_reports(calibrated)),
         notes=calibrated.request.notes,
@@ -240,7 +241,7 @@ def _note(estimate: Linear | Ratio | Smooth, release: CalibratedRelease) -> str:
     return "; ".join(draw.note for drawn, draw in release.statistics if drawn.column in names)
 
 
-def _release(release: CalibratedRelease) -> ExplainedRelease:
+def explain_release(release: CalibratedRelease) -> ExplainedRelease:
     plan = release.planned.release
     return ExplainedRelease(
         sql=release.sql,

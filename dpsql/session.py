@@ -21,6 +21,7 @@ from dpsql.engines.post_processor import PostProcessor
 from dpsql.errors import InterfaceError, LedgerError, ProgrammingError
 from dpsql.explanation import Explanation, explain_calibrated
 from dpsql.pipeline import stages as pipeline
+from dpsql.pipeline.candidates import share_of
 from dpsql.pipeline.environment import Environment
 from dpsql.pipeline.query_request import (
     QueryRequest,
@@ -123,7 +124,8 @@ class Session:
         request, public = self.request(sql, parameters, **options), self.environment.public()
         calibrated = pipeline.compile_question(request, public)
         after = public.budget.filter.remaining(public.budget.tally.totals + privacy_loss(calibrated.event))
-        return explain_calibrated(calibrated, after)
+        share = share_of(calibrated.candidate.loss, public.budget)
+        return explain_calibrated(calibrated, share.part, after)
 
     def trace(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Trace:
         return trace_question(self.request(sql, parameters, **options), self.environment.public())
@@ -142,7 +144,12 @@ class Session:
         after = budget.filter.remaining(budget.tally.totals + batch.privacy_loss)
         return Plan(
             tuple(
-                PlannedQuery(part.request.sql, float(weight), share, explain_calibrated(part, after))
+                PlannedQuery(
+                    part.request.sql,
+                    float(weight),
+                    share,
+                    explain_calibrated(part, share_of(part.candidate.loss, budget).part, after),
+                )
                 for part, weight, share in zip(batch.parts, batch.weights, batch.shares, strict=True)
             ),
             batch.cost,

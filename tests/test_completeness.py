@@ -187,6 +187,33 @@ def test_a_constraint_that_is_dropped_is_no_longer_relied_on() -> None:
             connection.execute("SELECT COUNT(x) FROM t")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP TABLE t",
+        "ALTER TABLE t RENAME TO s",
+        "ALTER TABLE t ADD COLUMN y INTEGER",
+        "ALTER TABLE t ALTER x TYPE BIGINT",
+        "CREATE OR REPLACE TABLE t (u INTEGER, x INTEGER)",
+        "DROP TABLE t; CREATE VIEW t AS SELECT 1 AS u, 2 AS x",
+    ],
+)
+def test_a_table_that_changed_is_noticed_before_the_charge(change: str) -> None:
+    """However many questions were asked of it before, and whatever else was created meanwhile."""
+    database = duckdb.connect()
+    database.execute("CREATE TABLE t (u INTEGER, x INTEGER NOT NULL)")
+    schema = {"tables": {"t": {"unit": "u", "columns": {"u": "integer", "x": "integer"}}}}
+    with dpsql.connect(database, schema=schema, epsilon=10) as connection:
+        for number in range(3):
+            database.execute(f"CREATE TABLE other_{number} (t INTEGER)")
+            connection.execute("SELECT COUNT(x) FROM t", fresh=True)
+        spent = connection.budget.spent
+        database.execute(change)
+        with pytest.raises(dpsql.OperationalError, match="changed since"):
+            connection.execute("SELECT COUNT(x) FROM t", fresh=True)
+        assert connection.budget.spent == spent
+
+
 def test_tables_of_another_engine_are_no_tables_of_ours() -> None:
     """Attached, they are read by that engine's rules, as a view is."""
 

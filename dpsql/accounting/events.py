@@ -1,6 +1,6 @@
 """What was released, described without saying what it costs.
 
-An event is a plain value: frozen, hashable, and the same again after a trip through JSON. `costs.price` turns it into
+An event is a plain value: frozen, hashable, and the same again after a trip through JSON. `privacy_loss` turns it into
 amounts; an accountant knows only events, and an event knows no accountant.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Event:
-    """The common root. A new kind of event is refused until `costs.price` has been taught about it."""
+    """The common root. A new kind of event is refused until `privacy_loss` has been taught about it."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import reduce, singledispatch
+from functools import lru_cache, reduce, singledispatch
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -109,19 +109,24 @@ EVERYTHING = PrivacyLoss(*[math.inf] * len(CURRENCIES))
 NOISELESS = replace(EVERYTHING, delta=ZERO)
 
 
-@singledispatch
+@lru_cache(maxsize=1024)
 def privacy_loss(event: Event) -> PrivacyLoss:
     """
     >>> privacy_loss(Laplace(Fraction(10))).epsilon, privacy_loss(Gaussian(Fraction(10))).mu_squared
     (Fraction(1, 10), Fraction(1, 100))
     """
+    return _found(event)
+
+
+@singledispatch
+def _found(event: Event) -> PrivacyLoss:
     raise Unsupported(
         f"{type(event).__name__} has no known privacy loss, so it cannot be charged",
         hint="describe the release with a known event",
     )
 
 
-@privacy_loss.register
+@_found.register
 def _(event: PureRelease) -> PrivacyLoss:
     return _of_losses(event.epsilon, span=2 * event.epsilon)
 
@@ -140,12 +145,12 @@ def _of_losses(epsilon: Fraction, span: Fraction) -> PrivacyLoss:
     )
 
 
-@privacy_loss.register
+@_found.register
 def _(event: Laplace) -> PrivacyLoss:
-    return privacy_loss(PureRelease(1 / event.noise_multiplier)) if event.noise_multiplier else NOISELESS
+    return _found(PureRelease(1 / event.noise_multiplier)) if event.noise_multiplier else NOISELESS
 
 
-@privacy_loss.register
+@_found.register
 def _(event: Gaussian) -> PrivacyLoss:
     if event.noise_multiplier == 0:
         return NOISELESS
@@ -153,42 +158,42 @@ def _(event: Gaussian) -> PrivacyLoss:
     return PrivacyLoss(math.inf, rho=mu_squared / 2, mu_squared=mu_squared, rest=mu_squared, smoothed=mu_squared)
 
 
-@privacy_loss.register
+@_found.register
 def _(event: Exponential) -> PrivacyLoss:
     """Its privacy loss has a range of epsilon, half of what epsilon-DP allows. See docs/proofs/exponential.md."""
     return _of_losses(event.epsilon, span=event.epsilon)
 
 
-@privacy_loss.register
+@_found.register
 def _(event: ApproximateRelease) -> PrivacyLoss:
-    return privacy_loss(PureRelease(event.epsilon)) + PrivacyLoss(delta=event.delta)
+    return _found(PureRelease(event.epsilon)) + PrivacyLoss(delta=event.delta)
 
 
-@privacy_loss.register
+@_found.register
 def _(event: Composed) -> PrivacyLoss:
-    return reduce(add, map(privacy_loss, event.events), PrivacyLoss())
+    return reduce(add, map(_found, event.events), PrivacyLoss())
 
 
-@privacy_loss.register
+@_found.register
 def _(event: Repeated) -> PrivacyLoss:
     if not event.times:
         return PrivacyLoss()
-    once = privacy_loss(Composed(event.events))
+    once = _found(Composed(event.events))
     return replace(PrivacyLoss(*(event.times * amount for amount in once.amounts)), headroom=once.headroom)
 
 
-@privacy_loss.register
+@_found.register
 def _(event: Parallel) -> PrivacyLoss:
-    parts = [privacy_loss(part) for part in event.events]
+    parts = [_found(part) for part in event.events]
     largest = PrivacyLoss(*map(max, zip(*(part.amounts for part in parts), strict=True)))
     return replace(largest, headroom=max((part.headroom for part in parts), default=ZERO))
 
 
-@privacy_loss.register
+@_found.register
 def _(event: Free) -> PrivacyLoss:
     return PrivacyLoss()
 
 
-@privacy_loss.register
+@_found.register
 def _(event: NonPrivate) -> PrivacyLoss:
     return EVERYTHING

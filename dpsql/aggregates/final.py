@@ -9,7 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Estimate, Formula, Linear, Ratio, Reported
-from dpsql.engine_sql.build import WIDE, apply, cast, clamp, double, integer, test, when, wide
+from dpsql.engine_sql.build import WIDE, all_of, apply, cast, double, integer, test, when, wide
 from dpsql.engine_sql.tree import Constant, Field, TryCast
 from dpsql.engines.duckdb.render import type_name
 from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Double, Integer
@@ -58,7 +58,8 @@ def linear_sql(estimate: Linear, kind: ColumnType) -> Term:
         case Decimal():
             return _decimal(whole, unit, kind.scale)
         case _:
-            return apply("*", cast(whole, Double()), double(unit), kind=Double())
+            number = cast(whole, Double())
+            return number if unit == 1 else apply("*", number, double(unit), kind=Double())
 
 
 def as_shown(answer: Answer) -> Estimate | Formula:
@@ -84,8 +85,9 @@ def _whole_part(linear: Linear) -> tuple[Term, Fraction]:
     constants = [linear.constant] if linear.constant or not linear.weights else []
     multiples, unit = _in_common_units([weight for _, weight in linear.weights] + constants)
     fields = [wide(Field(name)) for name, _ in linear.weights]
-    terms: list[Term] = [
-        apply("*", part, integer(times), kind=WIDE) for part, times in zip(fields, multiples, strict=False)
+    terms = [
+        part if times == 1 else apply("*", part, integer(times), kind=WIDE)
+        for part, times in zip(fields, multiples, strict=False)
     ]
     terms += [wide(integer(times)) for times in multiples[len(fields) :]]
     return reduce(lambda left, right: apply("+", left, right, kind=WIDE), terms), unit
@@ -113,9 +115,13 @@ def _ratio(ratio: Ratio) -> Term:
     """Nothing can be said of an average over no rows, so it is NULL there."""
     above, below = linear_sql(ratio.above, Double()), linear_sql(ratio.below, Double())
     value: Term = apply("/", above, below, kind=Double())
+    known = [test(">", below, integer(0))]
     if ratio.low is not None and ratio.high is not None:
-        value = clamp(value, double(ratio.low), double(ratio.high))
-    return when(test(">", below, integer(0)), value)
+        # Written once, while clamp() would write it four times; least and greatest would make a bound of NULL.
+        known.append(test("is not null", above))
+        value = apply("greatest", value, double(ratio.low), kind=Double())
+        value = apply("least", value, double(ratio.high), kind=Double())
+    return when(all_of(known), value)
 
 
 # The shape of an aggregate's answer: an estimate over measures and statistics, and the type that SQL gives it.

@@ -14,7 +14,7 @@ from dpsql.audit.neighbours import moved_too_far, wrong_shape
 from dpsql.audit.synthesize import answer
 from dpsql.engines.quoting import quoted
 from dpsql.errors import Error
-from dpsql.explanation import explain_calibrated
+from dpsql.explanation import explain_release
 from dpsql.expressions.properties import NUMBERS
 from dpsql.pipeline import stages as pipeline
 from dpsql.schema.types import Text
@@ -76,9 +76,7 @@ class Auditor:
                 calibrated = pipeline.compile_question(session.request(sql, ()), session.environment.public())
         except Error as refused:
             return [Audited(sql=sql, refused=refused.problem)]
-        explained = explain_calibrated(calibrated, calibrated.cost).releases
-        pairs = zip(calibrated.releases, explained, strict=True)
-        return [self._release(sql, release, claims) for release, claims in pairs]
+        return [self._release(sql, release, explain_release(release)) for release in calibrated.releases]
 
     def _session(self) -> Session:
         """Each question has all of it, at a price of an epsilon and a delta: what is claimed is what is asked for."""

@@ -1,11 +1,12 @@
 """All commands of `dpsql`, and the way out of each: a report and 0, or an error and its code."""
 
+import atexit
 import gc
 import os
 import sys
 import warnings
 from collections.abc import Sequence
-from importlib.metadata import version
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -39,6 +40,8 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version  # late: what reads it takes a tenth of the time of --help
+
         print(f"dpsql {version('dpsql')}")
         raise typer.Exit
 
@@ -85,8 +88,25 @@ app.add_typer(ledger_app, name="ledger")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    """One command. Without arguments it is that of the process, which then ends at once: there is nothing left to
+    close, and taking it apart took a seventh of the whole time."""
+    if arguments is not None:
+        _run(list(arguments))
+        return
     gc.set_threshold(BETWEEN_COLLECTIONS)
+    code: object = 0
+    try:
+        _run(sys.argv[1:])
+    except SystemExit as ended:
+        code = ended.code
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BrokenPipeError):
+            stream.flush()
+    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+def _run(given: list[str]) -> None:
     warnings.showwarning = lambda message, *_, **__: show_warning(message)
     try:
         app(given, prog_name="dpsql")

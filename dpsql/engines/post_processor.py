@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import duckdb
 
@@ -18,7 +20,7 @@ from dpsql.engines.duckdb.lock import lock
 from dpsql.errors import ProgrammingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     import numpy as np
 
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 
     Columns = Mapping[str, np.ndarray]
     Data: TypeAlias = "Columns | Lasting | None"
-
-Found = TypeVar("Found")
 
 # The analyst's own SQL runs here, so nothing outside this memory may be reached.
 # Given when the database is made, settings hold for every cursor of it.
@@ -42,6 +42,7 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 
 MOST_KEPT = 128
 """Descriptions that are kept."""
+MOST_CURSORS = 16
 NO_COLUMN = '"NULL" INTEGER'
 
 
@@ -110,6 +111,8 @@ class PostProcessor:
         self._connection = connection or _locked_connection()
         self._described: dict[tuple[str, ...], tuple[tuple[str, str], ...]] = {}
         self._kept: dict[str, Kept] = {}
+        self._cursors: dict[tuple[str, ...], duckdb.DuckDBPyConnection] = {}
+        """The last ones that answers were made with, by the tables and views that each has. They have no rows left."""
 
     def describe(self, sql: str, tables: Sequence[PostProcessingTable]) -> tuple[tuple[str, str], ...]:
         """The names and types of the post-processing's columns; raises ProgrammingError if it makes no sense.
@@ -137,15 +140,15 @@ class PostProcessor:
         return another
 
     def close(self) -> None:
-        self._connection.close()
+        for connection in (*self._cursors.values(), self._connection):
+            connection.close()
 
     def _with_empty(self, tables: Sequence[PostProcessingTable], sql: str) -> list[tuple[Any, ...]]:
-        def asked(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+        # A cursor has temporary tables and views of its own, so that questions do not meet.
+        with self._lock, _in_plain_words(), self._connection.cursor() as cursor:
             for table in tables:
                 cursor.execute(_empty(table))
             return cursor.execute(sql).fetchall()
-
-        return self._with_cursor(asked)
 
     def rows_kept(self, table: str) -> int:
         """How many rows a lasting table has, which was read."""
@@ -153,48 +156,49 @@ class PostProcessor:
 
     def run(self, sql: str, tables: Sequence[PostProcessingTable], data: Sequence[Data]) -> PostProcessed:
         """The post-processing over the tables filled with these columns; None leaves a table empty."""
-
-        def finished(cursor: duckdb.DuckDBPyConnection) -> PostProcessed:
-            for table, columns in zip(tables, data, strict=True):
-                cursor.execute(_empty(table) if columns is None else self._view(cursor, table, columns))
-            described, cells = fetch_cells(cursor, sql)
-            return PostProcessed(tuple(name for name, _ in described), tuple(kind for _, kind in described), cells)
-
-        return self._with_cursor(finished)
-
-    def _with_cursor(self, work: Callable[[duckdb.DuckDBPyConnection], Found]) -> Found:
-        """A cursor has temporary tables and views of its own, so that questions do not meet."""
-        problem = None
-        with self._lock:
-            cursor = self._connection.cursor()
+        filled = list(zip(tables, data, strict=True))
+        with self._lock, _in_plain_words():
+            asked = tuple(_empty(table) if columns is None else self._view(table, columns) for table, columns in filled)
+            raw = {_raw(table): columns for table, columns in filled if isinstance(columns, Mapping)}
+            known = self._cursors.pop(asked, None)
+            cursor = known or self._connection.cursor()
             try:
-                return work(cursor)
-            except duckdb.Error as error:
-                problem = _complaint(error)
-            finally:
+                for name, columns in raw.items():
+                    cursor.register(name, dict(columns))
+                for definition in () if known else asked:
+                    cursor.execute(definition)
+                described, cells = fetch_cells(cursor, sql)
+                for name in raw:
+                    cursor.unregister(name)
+            except BaseException:
                 cursor.close()
-        raise problem
+                raise
+            self._keep(asked, cursor)
+        return PostProcessed(tuple(name for name, _ in described), tuple(kind for _, kind in described), cells)
 
-    def _view(self, cursor: duckdb.DuckDBPyConnection, table: PostProcessingTable, data: Columns | Lasting) -> str:
-        if isinstance(data, Lasting):
-            rows = f"(FROM {self._copy(cursor, table, data).name})"
-        else:
-            cursor.register(f"_raw{table.name}", dict(data))
-            rows = f"({_typed(table)})"
+    def _keep(self, asked: tuple[str, ...], cursor: duckdb.DuckDBPyConnection) -> None:
+        """To make the views takes as long as to read them."""
+        self._cursors[asked] = cursor
+        if len(self._cursors) > MOST_CURSORS:
+            self._cursors.pop(next(iter(self._cursors))).close()
+
+    def _view(self, table: PostProcessingTable, data: Columns | Lasting) -> str:
+        rows = f"(FROM {self._copy(table, data).name})" if isinstance(data, Lasting) else f"({_typed(table)})"
         made = ", ".join(f'CAST({sql} AS {kind}) AS "{name}"' for name, (kind, sql) in table.columns.items())
         return f'CREATE TEMP VIEW "{table.name}" AS SELECT {made or "NULL"} FROM {rows}'
 
-    def _copy(self, cursor: duckdb.DuckDBPyConnection, table: PostProcessingTable, lasting: Lasting) -> Kept:
+    def _copy(self, table: PostProcessingTable, lasting: Lasting) -> Kept:
         """One copy of each table, of all columns that were ever asked for."""
         kept = self._kept.get(table.name)
         if kept is not None and table.stored.keys() <= kept.types.keys():
             return kept
         types = table.stored if kept is None else {**kept.types, **table.stored}
         wanted = replace(table, stored=types)
-        cursor.register(f"_raw{table.name}", dict(lasting.read(types)))
         copy = f"_kept{len(self._kept) if kept is None else kept.name.removeprefix('_kept')}"
-        cursor.execute(f"CREATE OR REPLACE TABLE {copy} AS {_typed(wanted)}")
-        ((rows,),) = cursor.execute(f"SELECT count(*) FROM {copy}").fetchall()
+        with self._connection.cursor() as cursor:
+            cursor.register(_raw(table), dict(lasting.read(types)))
+            cursor.execute(f"CREATE OR REPLACE TABLE {copy} AS {_typed(wanted)}")
+            ((rows,),) = cursor.execute(f"SELECT count(*) FROM {copy}").fetchall()
         self._kept[table.name] = Kept(copy, types, rows)
         return self._kept[table.name]
 
@@ -214,7 +218,19 @@ def _empty(table: PostProcessingTable) -> str:
 def _typed(table: PostProcessingTable) -> str:
     """The stored columns of the frame that is registered, in which dates are timestamps and decimals are text."""
     typed = ", ".join(f'CAST("{name}" AS {kind}) AS "{name}"' for name, kind in table.stored.items())
-    return f'SELECT {typed} FROM "_raw{table.name}"'
+    return f'SELECT {typed} FROM "{_raw(table)}"'
+
+
+def _raw(table: PostProcessingTable) -> str:
+    return f"_raw{table.name}"
+
+
+@contextmanager
+def _in_plain_words() -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise _complaint(error) from None
 
 
 def _complaint(error: duckdb.Error) -> ProgrammingError:

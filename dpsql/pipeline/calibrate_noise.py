@@ -31,6 +31,7 @@ from dpsql.pipeline.candidates import (
     measures_epsilon,
     noisy_columns,
     reserved_delta,
+    share_of,
     statistic_epsilon,
 )
 from dpsql.pipeline.default_share import ways_within
@@ -38,15 +39,18 @@ from dpsql.pipeline.fingerprint import fingerprint_of, ladders_of, subject_of
 from dpsql.pipeline.possible_noises import possible_noises
 from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.pipeline.target_accuracy import ways_to_meet
+from dpsql.relation.once import once_per_node
 from dpsql.statistics.draw import Refund, Terms
 from dpsql.statistics.mechanism_table import draw_for, mechanism_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from dpsql.accounting.budget import Budget
     from dpsql.aggregates.final import Test
     from dpsql.aggregates.release import Drawn, Release
     from dpsql.intervals import NoisyColumns
+    from dpsql.pipeline.candidates import SessionShare
     from dpsql.pipeline.counted_reports import CountedReports
     from dpsql.pipeline.output import Output
     from dpsql.pipeline.plan_query import Planned, PlannedRelease, PublicTable
@@ -55,6 +59,8 @@ if TYPE_CHECKING:
     from dpsql.pipeline.track_units import Tracked
     from dpsql.resolve.follow_noise import Followed
     from dpsql.statistics.draw import Draw
+
+    Way = tuple[Planned, Candidate, SessionShare]
 
 PASSING = 0.98
 """Of the noise in a test; half of what is outside makes it fail."""
@@ -195,7 +201,10 @@ class Calibrated:
 def calibrate_noise(planned: Planned, public: PublicEnvironment) -> Calibrated:
     """The way in which this very question was answered before, so that it can be recalled; or else the best."""
     found = _ways(planned, public) if planned.request.accuracy is None else ways_to_meet(planned, public)
-    ways = [with_noise(asked, way, reason, public.schema.dataset) for asked, way, reason in found]
+    ways = [
+        with_noise(asked, way, reason, public.schema.dataset, reserved_delta(asked, way, public.budget))
+        for asked, way, reason in found
+    ]
     # Where there is one way only, nobody needs to know whether it was answered before.
     return next((way for way in ways if len(ways) > 1 and _answered(way, public.answers)), ways[0])
 
@@ -204,40 +213,35 @@ def _ways(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Ca
     """The kinds of noise at the price that was named, the best first."""
     budget, share = public.budget, planned.request.share
     if share is None:
-        found = [(planned, candidate(noise, planned, budget)) for noise in possible_noises(planned, budget.filter)]
+        noises = possible_noises(planned, budget.filter)
+        found = [(planned, candidate(planned, noise, budget.filter)) for noise in noises]
     else:
-        found = ways_within(planned, budget, share)
-    if len(found) > 1:
-        # What still fits comes first. Then error weighed by what it costs the session: variance times share.
-        found.sort(key=lambda way: (not way[1].fits, way[1].spread + math.log(max(way[1].share, 1e-300))))
-    candidates = [way for _, way in found]
-    return [(asked, way, _reason(way, candidates, asked)) for asked, way in found]
+        found = ways_within(planned, budget.filter, share)
+    ways: list[Way] = [(asked, noise, share_of(noise.loss, budget)) for asked, noise in found]
+    # What still fits comes first. Then error weighed by what it costs the session: variance times share.
+    ways.sort(key=lambda way: (not way[2].fits, way[1].spread + math.log(max(way[2].part, 1e-300))))
+    return [(asked, noise, _reason(way, ways, budget)) for way in ways for asked, noise, _ in (way,)]
 
 
 def _answered(way: Calibrated, answers: GivenAnswers) -> bool:
     return not way.request.fresh and all(answers.recall(release.fingerprint) for release in way.releases)
 
 
-def with_noise(
-    planned: Planned, chosen: Candidate, reason: str, dataset: str, reserved: Fraction | None = None
-) -> Calibrated:
-    """`reserved` is the delta of each partition selection and each test, where that is settled."""
+def with_noise(planned: Planned, chosen: Candidate, reason: str, dataset: str, reserved: Fraction) -> Calibrated:
+    """`reserved` is the delta of each partition selection and each test."""
     if any(measure.std > LARGEST_STD for release in chosen.measures for measure in release):
         raise ProgrammingError(
             f"at epsilon {float(planned.request.epsilon):.3g} the answer would be nothing but noise",
             hint="name a larger epsilon",
         )
-    delta = reserved_delta(planned, chosen.budget.filter, chosen) if reserved is None else reserved
-    releases: list[CalibratedRelease] = []
-    for number in range(len(planned.releases)):
-        releases.append(_release(planned, number, chosen, delta, dataset, releases))
+    releases = _releases(planned, chosen, reserved, dataset)
     named = planned.request.mechanism
     noises = [named] if named is not None and any(release.tests for release in releases) else []
     noises += [chosen.mechanism] if measure_count(planned) else []
     drawn = [draw.name for release in releases for _, draw in release.statistics]
     return Calibrated(
         request=planned.request,
-        releases=tuple(releases),
+        releases=releases,
         public=planned.public,
         outputs=planned.outputs,
         followed=planned.followed,
@@ -245,10 +249,18 @@ def with_noise(
         mechanism=" and ".join(dict.fromkeys(noises + drawn)),
         reason=reason,
         candidate=chosen,
-        reserved=delta,
+        reserved=reserved,
         statistic_epsilon=statistic_epsilon(planned),
         tracked=planned.tracked,
     )
+
+
+@once_per_node
+def _releases(planned: Planned, chosen: Candidate, reserved: Fraction, dataset: str) -> tuple[CalibratedRelease, ...]:
+    releases: list[CalibratedRelease] = []
+    for number in range(len(planned.releases)):
+        releases.append(_release(planned, number, chosen, reserved, dataset, releases))
+    return tuple(releases)
 
 
 def _release(
@@ -340,18 +352,19 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
     return drawn, draw
 
 
-def _reason(best: Candidate, candidates: list[Candidate], planned: Planned) -> str:
+def _reason(best: Way, ways: list[Way], budget: Budget) -> str:
+    planned, noise, share = best
     if not planned.releases:
         return "nothing is read of people but what is public"
     if planned.request.mechanism is not None:
         return "as asked for"
     if not measure_count(planned):
         return "the answer is chosen, since no fixed noise fits it"
-    if len(candidates) == 1:
-        return "the least error for a part of the session" if best.budget.filter.delta else "the session has no delta"
-    other = next(way for way in candidates if way is not best)
-    times = math.exp((other.spread - best.spread) / 2)
+    if len(ways) == 1:
+        return "the least error for a part of the session" if budget.filter.delta else "the session has no delta"
+    _, other, its_share = next(way for way in ways if way is not best)
+    times = math.exp((other.spread - noise.spread) / 2)
     more = max(times, 1 / times)
     error = f"{more:.2g} times {'less' if times >= 1 else 'more'} error" if more >= 1.05 else "about as much error"
-    part = f"takes {best.share:.2g} of the session instead of {other.share:.2g}"
+    part = f"takes {share.part:.2g} of the session instead of {its_share.part:.2g}"
     return f"{error} {'as' if more < 1.05 else 'than'} {other.mechanism}, and {part}"

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpsql.accounting.events import Composed, Event, Exponential, PureRelease, Repeated
 from dpsql.accounting.filters import RESERVED_SHARE, Basic
@@ -26,6 +25,7 @@ from dpsql.pipeline.allocate import (
     statistic_count,
     wanted,
 )
+from dpsql.relation.once import once_per_node
 from dpsql.statistics.draw import Refund
 from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS, is_chosen
 
@@ -62,9 +62,12 @@ class NoisyMeasure:
         return math.ldexp(self.noise.std, self.shift)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Candidate:
-    """One way to give noise to all measures of a query: by release, noisy measures and what they are together."""
+    """One way to give noise to all measures of a query: by release, noisy measures and what they are together.
+
+    It follows from the plan and from how the session counts, and not from what is spent already.
+    """
 
     mechanism: str
     measures: tuple[tuple[NoisyMeasure, ...], ...]
@@ -75,27 +78,15 @@ class Candidate:
     """The delta at which the query's epsilon holds, partition selection apart."""
     spread: float
     """The log of the variance, on average over the columns: how much error there is."""
-    statistics: Event
-    budget: Budget = field(repr=False)
+    loss: PrivacyLoss = field(repr=False)
+    """Of all of it, statistics included."""
+    filter: Filter = field(repr=False)
+    """How the session counted when the noise was chosen."""
 
     def part(self, number: int) -> Fraction:
         """What a release has of the budget for measures."""
         bounds = [measure.bounded for measure in self.measures[number]]
         return joint_part(_shares(bounds, self.parts[number], ADDITIVE[self.mechanism]))
-
-    @property
-    def share(self) -> float:
-        """The part of the session that it takes, statistics included."""
-        return self._taken[0]
-
-    @property
-    def fits(self) -> bool:
-        """Whether that much is left."""
-        return self._taken[1]
-
-    @cached_property
-    def _taken(self) -> tuple[float, bool]:
-        return share_of(privacy_loss(Composed((*self.events, self.statistics))), self.budget)
 
 
 def is_scaled(planned: Planned) -> bool:
@@ -106,22 +97,26 @@ def noisy_columns(measures: Iterable[NoisyMeasure]) -> NoisyColumns:
     return {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in measures}
 
 
-def candidate(
-    mechanism: str,
+@once_per_node
+def candidate(planned: Planned, mechanism: str, filter_: Filter) -> Candidate:
+    """The query with this kind of noise."""
+    return candidate_within(planned, mechanism, filter_)
+
+
+def candidate_within(
     planned: Planned,
-    budget: Budget,
+    mechanism: str,
+    filter_: Filter,
     totals: Sequence[Fraction] | None = None,
     aims: Sequence[Wanted] = (),
 ) -> Candidate:
-    """The query with this kind of noise.
-
-    `totals` is what each release has of the budget, where that is settled; `aims` are columns whose errors are.
-    """
+    """The same; `totals` is what each release has of the budget, where that is settled; `aims` are columns whose errors
+    are."""
     kind = ADDITIVE[mechanism]
     if not kind.by_l2 and is_scaled(planned):
         raise ValueError("what is bounded in L2 alone has Gaussian noise")
-    delta = curve_delta(planned, budget.filter) if MECHANISMS[mechanism].needs_delta else Fraction(0)
-    allowance = Allowance(measures_epsilon(planned), delta, budget.filter)
+    delta = curve_delta(planned, filter_) if MECHANISMS[mechanism].needs_delta else Fraction(0)
+    allowance = Allowance(measures_epsilon(planned), delta, filter_)
     columns = wanted(planned)
     parts = allocated(planned, columns, kind, aims)
     if totals is not None:
@@ -132,16 +127,16 @@ def candidate(
     found = [
         _calibrated(one, shared, kind, allowance, planned) for one, shared in zip(planned.releases, parts, strict=True)
     ]
-    measures = tuple(noisy for noisy, _ in found)
+    measures, events = tuple(noisy for noisy, _ in found), tuple(event for _, event in found)
     return Candidate(
         mechanism=mechanism,
         measures=measures,
-        events=tuple(event for _, event in found),
+        events=events,
         parts=parts,
         delta=delta,
         spread=_spread(columns, measures),
-        statistics=_drawing(planned),
-        budget=budget,
+        loss=privacy_loss(Composed((*events, _drawing(planned)))),
+        filter=filter_,
     )
 
 
@@ -219,15 +214,22 @@ def _in_each_group(chosen: bool, epsilon: Fraction, groups: int) -> Event:
     return Repeated((Exponential(each) if chosen else PureRelease(each),), Fraction(groups))
 
 
-def share_of(cost: PrivacyLoss, budget: Budget) -> tuple[float, bool]:
-    """The part of the session that the cost takes, by the best rule that can still admit it; whether there is one."""
+class SessionShare(NamedTuple):
+    part: float
+    """Of the session, by the best rule that can still admit it."""
+    fits: bool
+    """Whether there is such a rule."""
+
+
+def share_of(cost: PrivacyLoss, budget: Budget) -> SessionShare:
+    """What the cost takes of a session in which so much is spent."""
     after, rules = budget.tally.totals + cost, budget.filter.rules
     alive = [rule for rule in rules if after <= rule.limit]
-    share = min(
+    part = min(
         max(_fraction(mine, limit) for mine, limit in zip(cost.amounts, rule.limit.amounts, strict=True))
         for rule in alive or rules
     )
-    return share, bool(alive)
+    return SessionShare(part, bool(alive))
 
 
 def _fraction(amount: Fraction | float, limit: Fraction | float) -> float:
@@ -282,18 +284,18 @@ def test_count(planned: Planned) -> int:
     return 0 if planned.request.mechanism is None else statistic_count(planned)
 
 
-def reserved_delta(planned: Planned, filter_: Filter, candidate: Candidate) -> Fraction:
+def reserved_delta(planned: Planned, candidate: Candidate, budget: Budget) -> Fraction:
     """For each partition selection and each test its part of the delta that is not the noise's.
 
     In a session that is the part of what is reserved that the query is of the session.
     """
-    uses, request = selection_count(planned) + test_count(planned), planned.request
+    uses, request, filter_ = selection_count(planned) + test_count(planned), planned.request, budget.filter
     if not uses:
         return Fraction(0)
     if isinstance(filter_, Basic):
         reserved = whole_delta(request.epsilon, request.delta, filter_) - candidate.delta
     elif request.delta is None:
-        reserved = filter_.reserved_delta * Fraction(min(1.0, candidate.share))
+        reserved = filter_.reserved_delta * Fraction(min(1.0, share_of(candidate.loss, budget).part))
     else:
         reserved = request.delta * RESERVED_SHARE
     if not reserved and selection_count(planned):

@@ -14,34 +14,36 @@ from dpsql.accounting.rules import PureSum
 from dpsql.pipeline.allocate import asked_count, beside_part, statistic_count
 from dpsql.pipeline.candidates import Candidate, candidate
 from dpsql.pipeline.possible_noises import possible_noises
+from dpsql.relation.once import once_per_node
 from dpsql.statistics.mechanism_table import MECHANISMS, is_chosen
 
 if TYPE_CHECKING:
-    from dpsql.accounting.budget import Budget
+    from dpsql.accounting.filters import Filter
     from dpsql.accounting.rules import Currency
     from dpsql.aggregates.statistic import Statistic
     from dpsql.pipeline.plan_query import Planned
 
 
-def ways_within(planned: Planned, budget: Budget, share: Fraction) -> list[tuple[Planned, Candidate]]:
+def ways_within(planned: Planned, filter_: Filter, share: Fraction) -> list[tuple[Planned, Candidate]]:
     """For each kind of noise that makes sense the question at the epsilon that takes this share."""
-    noises, rule = possible_noises(planned, budget.filter), budget.filter.currency
+    noises, rule = possible_noises(planned, filter_), filter_.currency
     if not isinstance(rule, PureSum):
         # Along a curve, Laplace noise has 1.77 times the error of Gaussian noise for the same part.
         noises = [noise for noise in noises if MECHANISMS[noise].needs_delta] or noises
-    return [_priced(noise, planned, budget, share) for noise in noises]
+    asked = [(_priced(planned, noise, filter_, share), noise) for noise in noises]
+    return [(one, candidate(one, noise, filter_)) for one, noise in asked]
 
 
-def _priced(noise: str, planned: Planned, budget: Budget, share: Fraction) -> tuple[Planned, Candidate]:
+@once_per_node
+def _priced(planned: Planned, noise: str, filter_: Filter, share: Fraction) -> Planned:
     """Each measure and each statistic has the same part, beside what is asked about bounding."""
     measures, statistics = asked_count(planned), statistic_count(planned)
     beside = share * beside_part(planned)
-    rule, part = budget.filter.currency, (share - beside) / max(1, measures + statistics)
-    added = rule if MECHANISMS[noise].needs_delta else PureSum(budget.filter.epsilon, budget.filter.reserved_delta)
+    rule, part = filter_.currency, (share - beside) / max(1, measures + statistics)
+    added = rule if MECHANISMS[noise].needs_delta else PureSum(filter_.epsilon, filter_.reserved_delta)
     drawn = _statistic_epsilon(planned, rule, part)
     epsilon = added.epsilon_of(part * measures + beside) + drawn * statistics
-    asked = replace(planned, request=replace(planned.request, epsilon=epsilon, statistic_epsilon=drawn))
-    return asked, candidate(noise, asked, budget)
+    return replace(planned, request=replace(planned.request, epsilon=epsilon, statistic_epsilon=drawn))
 
 
 def _statistic_epsilon(planned: Planned, rule: Currency, part: Fraction) -> Fraction:

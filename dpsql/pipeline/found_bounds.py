@@ -22,7 +22,7 @@ from dpsql.intervals import for_all
 from dpsql.mechanisms.clipping import Ladder, Setting, Sides, Wish, best_bounds
 from dpsql.pipeline.allocate import SELECTING
 from dpsql.pipeline.calibrate_noise import with_noise
-from dpsql.pipeline.candidates import candidate
+from dpsql.pipeline.candidates import candidate_within
 from dpsql.pipeline.infer_sensitivity import infer_sensitivity
 from dpsql.pipeline.plan_query import plan_query
 from dpsql.pipeline.seeking import Found, read_again, with_found
@@ -102,7 +102,7 @@ def made_again(calibrated: Calibrated, number: int, found: Found, public: Public
     price = replace(calibrated.request, statistic_epsilon=calibrated.statistic_epsilon)
     planned = plan_query(infer_sensitivity(replace(tracked, request=price, releases=tuple(releases)), public), public)
     totals = [chosen.part(place) * SHY for place in range(len(releases))]
-    again = candidate(chosen.mechanism, planned, chosen.budget, totals)
+    again = candidate_within(planned, chosen.mechanism, chosen.filter, totals)
     return with_noise(planned, again, calibrated.reason, public.schema.dataset, calibrated.reserved)
 
 

@@ -82,6 +82,8 @@ def _ready(
     release: CalibratedRelease, drawn: Mapping[int, Columns | None], calibrated: Calibrated, environment: Environment
 ) -> CalibratedRelease:
     """The release with the rows of all answers that it reads."""
+    if not release.planned.adaptive:
+        return release
     adaptive = tuple(
         replace(part, table=_filled(part, drawn, calibrated, environment)) for part in release.planned.adaptive
     )

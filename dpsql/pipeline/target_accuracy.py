@@ -19,7 +19,7 @@ from dpsql.aggregates.estimate import Linear, Ratio
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.intervals import for_all, half_width
 from dpsql.pipeline.allocate import aimed
-from dpsql.pipeline.candidates import Candidate, candidate, noisy_columns
+from dpsql.pipeline.candidates import Candidate, candidate_within, noisy_columns, share_of
 from dpsql.pipeline.fingerprint import subject_of
 from dpsql.pipeline.possible_noises import possible_noises
 from dpsql.pipeline.query_request import refuse_options
@@ -27,7 +27,7 @@ from dpsql.pipeline.stored_answers import from_text
 from dpsql.result import LEVEL
 
 if TYPE_CHECKING:
-    from dpsql.accounting.budget import Budget
+    from dpsql.accounting.filters import Filter
     from dpsql.aggregates.release import Release
     from dpsql.pipeline.output import Output
     from dpsql.pipeline.plan_query import Planned
@@ -66,29 +66,29 @@ def ways_to_meet(planned: Planned, public: PublicEnvironment) -> list[tuple[Plan
         raise ProgrammingError(
             f"no column of the answer is noisy, so {accuracy} says nothing", hint=f"leave accuracy= out, {PRICE}"
         )
-    searched = [_least(noise, planned, targets, budget) for noise in possible_noises(planned, budget.filter)]
-    found = [way for way in searched if way is not None]
+    searched = [_least(noise, planned, targets, budget.filter) for noise in possible_noises(planned, budget.filter)]
+    found = [(*way, share_of(way[1].loss, budget)) for way in searched if way is not None]
     if not found:
         raise ProgrammingError(
             f"{accuracy} would take an epsilon of more than {float(_epsilon(STEPS)):,.0f}",
             hint="ask for a wider accuracy=",
         )
-    found.sort(key=lambda way: (not way[1].fits, way[1].share))
+    found.sort(key=lambda way: (not way[2].fits, way[2].part))
     reason = f"the least cost for {accuracy} in every row"
     if len(found) > 1:
-        (_, best), (_, other), *_ = found
-        reason += f": takes {best.share:.2g} of the session, {other.mechanism} {other.share:.2g}"
-    return [(asked, way, reason) for asked, way in found]
+        (_, _, best), (_, other, its), *_ = found
+        reason += f": takes {best.part:.2g} of the session, {other.mechanism} {its.part:.2g}"
+    return [(asked, way, reason) for asked, way, _ in found]
 
 
-def _least(noise: str, planned: Planned, targets: list[Target], budget: Budget) -> tuple[Planned, Candidate] | None:
+def _least(noise: str, planned: Planned, targets: list[Target], filter_: Filter) -> tuple[Planned, Candidate] | None:
     """With one kind of noise: the question at the least epsilon that meets all targets, and its noise."""
     widths = ((target.estimate, target.release, target.width) for target in targets)
     aims = aimed(planned, widths) if planned.request.weights is None else []
 
     def tried(step: int) -> tuple[Planned, Candidate]:
         asked = replace(planned, request=replace(planned.request, epsilon=_epsilon(step)))
-        return asked, candidate(noise, asked, budget, aims=aims)
+        return asked, candidate_within(asked, noise, filter_, aims=aims)
 
     def met(step: int) -> bool:
         _, way = tried(step)

@@ -1,13 +1,16 @@
 """docs/proofs/gaussian_dp.md, executed: against fifty-digit arithmetic and against dp-accounting."""
 
 import math
+from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 
 import dp_accounting
 import mpmath
 import pytest
 
-from dpsql.accounting.gaussian_dp import delta_at, epsilon_at, mu_for, mu_of_pure
+from dpsql.accounting import gaussian_dp
+from dpsql.accounting.gaussian_dp import TOLERANCE, delta_at, epsilon_at, mu_for, mu_of_pure
 
 EPSILONS = ["1e-9", "0.001", "0.1", "1", "3", "10", "100", "1e6"]
 DELTAS = ["0.3", "1e-3", "1e-6", "1e-10", "1e-30", "1e-200"]
@@ -37,6 +40,27 @@ def test_mu_is_safe_and_nearly_the_largest(epsilon, delta):
     mu = mu_for(Fraction(epsilon), Fraction(delta))
     assert true_delta(float(mu), epsilon) <= mpmath.mpf(delta)
     assert true_delta(float(mu) * (1 + 1e-12), epsilon) > mpmath.mpf(delta)
+
+
+def halved(part: Callable[[float], Decimal], inside: float, outside: float) -> float:
+    """Halving that computes every point."""
+    while abs(outside - inside) > TOLERANCE * inside:
+        middle = (inside + outside) / 2
+        if middle in (inside, outside):
+            break
+        inside, outside = (middle, outside) if part(middle) <= 1 else (inside, middle)
+    return inside
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_what_need_not_be_computed_is_not_found_otherwise(epsilon, delta, monkeypatch):
+    epsilon, delta = Fraction(epsilon), Fraction(delta)
+    mu = float(mu_for(epsilon, delta)) / 3
+    found = mu_for(epsilon, delta), epsilon_at(mu, delta), mu_of_pure(epsilon)
+    monkeypatch.setattr(gaussian_dp, "_edge", halved)
+    again = mu_for.__wrapped__(epsilon, delta), epsilon_at.__wrapped__(mu, delta), mu_of_pure.__wrapped__(epsilon)
+    assert found == again
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-10])

@@ -787,6 +787,23 @@ def test_the_demo_is_a_command_too(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     assert run("demo").out == "the demo\n"
 
 
+def test_the_process_says_all_and_ends_with_its_code(tmp_path: Path) -> None:
+    """It ends at once, after what others left to be done at the end."""
+    code = "import atexit; atexit.register(lambda: print('at the end')); import dpsql.cli.app as it; it.main()"
+
+    def ended(*arguments: str) -> tuple[int, str, str]:
+        found = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=tmp_path)
+        return found.returncode, found.stdout, found.stderr
+
+    number, said, complaint = ended("--version")
+    assert (number, said.splitlines()[-1], complaint) == (0, "at the end", "")
+    assert said.startswith("dpsql ")
+    number, said, complaint = ended("check", "no_such_file.yaml")
+    assert (number, said) == (1, "at the end\n")
+    assert "no_such_file.yaml" in complaint
+    assert ended("--no-such-option")[0] == 2
+
+
 def test_importing_dpsql_loads_no_part_of_the_command() -> None:
     code = "import sys, dpsql; print({'typer', 'rich', 'prompt_toolkit', 'sqlalchemy'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"

@@ -19,7 +19,7 @@ from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.audit.neighbours import moved_too_far, wrong_shape
 from dpsql.audit.synthesize import answer, made_up_worlds
 from dpsql.errors import Error
-from dpsql.explanation import explain_calibrated
+from dpsql.explanation import explain_release
 from dpsql.mechanisms.clipping import Ladder, Setting, Sides, Wish, best_bounds
 from dpsql.pipeline.calibrate_noise import CalibratedRelease
 from dpsql.pipeline.found_bounds import made_again
@@ -221,7 +221,7 @@ def test_neighbours_stay_within_what_is_claimed_for_bounds_that_were_found(sql: 
         calibrated = compile_question(connection.session.request(sql, (), epsilon=1), public)
         clips = tuple((value, (Fraction(0), Fraction(8))) for value, _ in calibrated.releases[0].planned.seeking.values)
         made = made_again(calibrated, 0, Found(2, 2, clips), public)
-        claims = explain_calibrated(made, made.cost).releases
+        claims = [explain_release(release) for release in made.releases]
     assert len(claims) > 2
     for claim in claims:
         for world in worlds:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -174,6 +175,32 @@ def test_the_account_is_seen_as_it_stands(conn: dpsql.Connection) -> None:
     assert conn.explain(sql, epsilon=1).remaining.epsilon < before - 40
     with pytest.raises(dpsql.BudgetExhausted):
         conn.execute(sql, epsilon=99)
+
+
+@pytest.mark.parametrize("composition", ["mixed", "auto", "gdp", "zcdp", "basic"])
+@pytest.mark.parametrize("options", [{}, {"epsilon": 0.5}, {"accuracy": 40}], ids=str)
+def test_noise_is_chosen_for_the_account_as_it_stands(
+    raw: duckdb.DuckDBPyConnection, composition: str, options: dict[str, Any]
+) -> None:
+    """What is kept of a plan follows from its price. Which noise still fits, and what it takes, is seen each time."""
+    sql = "SELECT region, COUNT(*) AS n, SUM(amount) AS s FROM orders GROUP BY region"
+    if "accuracy" in options:
+        sql = "SELECT price, COUNT(*) AS n FROM orders GROUP BY price"
+    seen = set()
+    with dpsql.connect(raw, schema=SCHEMA, epsilon=3, delta=1e-6, composition=composition) as session:
+        for mechanism in ("laplace", "gaussian", "laplace", "laplace", "gaussian"):
+
+            def outcome(plans: PlanCache) -> object:
+                public = replace(session.session.environment.public(), plans=plans)
+                found = compile_question(session.session.request(sql, None, **options), public)
+                return str(found), found.reserved, found.event, [vars(part) for part in found.releases]
+
+            kept, cold = (outcome(plans) for plans in (session.session.environment.plans, PlanCache()))
+            assert repr(kept) == repr(cold)
+            seen.add(str(kept))
+            with suppress(dpsql.BudgetExhausted):
+                session.execute("SELECT COUNT(*) FROM orders", epsilon=0.9, mechanism=mechanism, fresh=True)
+    assert len(seen) > 1 or composition != "mixed" or not options
 
 
 def test_few_and_short_questions_are_kept(conn: dpsql.Connection) -> None:

@@ -37,8 +37,8 @@ class Book:
         analyst_tally = self.analyst_tally(record.analyst).after(record)
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         entry = Entry(**vars(record), number=number + 1, time=now, tally=tally, analyst_tally=analyst_tally)
-        sealed = entry.sealed(previous)
-        self.connection.execute(INSERT, sealed.to_row())
+        sealed, row = entry.sealed(previous)
+        self.connection.execute(INSERT, row)
         if record.state == "charged":
             self.connection.execute("INSERT INTO open_charges VALUES (?, ?)", (sealed.number, record.analyst))
         elif record.charge is not None:

@@ -87,8 +87,11 @@ class Entry(Record):
         seen = {name: getattr(self, name) for name in SHOWN}
         return {name: float(value) if isinstance(value, Fraction) else value for name, value in seen.items()}
 
-    def sealed(self, previous: str) -> Entry:
-        return replace(self, hash=seal(previous, self.to_row()))
+    def sealed(self, previous: str) -> tuple[Entry, tuple[object, ...]]:
+        """Also as a row, which takes a while to write."""
+        row = self.to_row()
+        sealed = replace(self, hash=seal(previous, row))
+        return sealed, (*row[:-1], sealed.hash)
 
 
 COLUMNS = tuple(field.name for field in fields(Entry))

@@ -9,6 +9,7 @@ import json
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.exact import Amount, from_text, rounded_up, shortened, to_text
@@ -75,12 +76,14 @@ class Tally:
         described = {"queries": self.queries, "totals": self.totals.to_texts()} | amounts
         return json.dumps(described, sort_keys=True, separators=(",", ":"))
 
-    @classmethod
-    def from_json(cls, text: str) -> Tally:
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def from_json(text: str) -> Tally:
+        """A question reads the same sums several times."""
         described = json.loads(text)
         queries, totals = described.pop("queries"), described.pop("totals")
         amounts = {name: from_text(amount) for name, amount in described.items()}
-        return cls(queries, PrivacyLoss.from_texts(totals), **amounts)
+        return Tally(queries, PrivacyLoss.from_texts(totals), **amounts)
 
 
 def _drift(epsilon: Fraction) -> Amount:

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -22,7 +23,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import duckdb
 import numpy as np
 
-from dpsql.engines.duckdb.catalog import Place, current_place, definitions, found_tables, places_of
+from dpsql.engines.duckdb.catalog import (
+    Place,
+    current_place,
+    definitions,
+    found_tables,
+    places_of,
+    prepare_definitions,
+)
 from dpsql.engines.duckdb.copies import copy_table
 from dpsql.engines.duckdb.declared_tables import check_table, declared_columns, is_present
 from dpsql.engines.duckdb.files import files_of, names_files, table_name
@@ -173,18 +181,24 @@ class DuckDBEngine:
                 except BaseException as problem:  # told to whoever waits
                     answer.set_exception(problem)
 
-        with ThreadPoolExecutor(max_workers=1) as pool:
-            pool.submit(int).result()  # the thread is there before anything is asked of it
-            try:
-                pool.submit(ask)
-                return answer.result()
-            except KeyboardInterrupt:
-                answer.cancel()  # what has not begun yet never will
-                ended = pool.submit(int)
-                while not ended.done():
-                    self._connection.interrupt()
-                    wait([ended], timeout=0.1)
-                raise
+        pool = self._asking
+        try:
+            pool.submit(ask)
+            return answer.result()
+        except KeyboardInterrupt:
+            answer.cancel()  # what has not begun yet never will
+            ended = pool.submit(int)
+            while not ended.done():
+                self._connection.interrupt()
+                wait([ended], timeout=0.1)
+            raise
+
+    @cached_property
+    def _asking(self) -> ThreadPoolExecutor:
+        """The thread that asks. It is there before anything is asked of it, and goes when the engine goes."""
+        pool = ThreadPoolExecutor(max_workers=1)
+        pool.submit(int).result()
+        return pool
 
     def _run(self, sql: str, *, paid: bool) -> Mapping[str, np.ndarray]:
         # One connection, one query at a time: temporary tables are seen by the connection alone.
@@ -205,6 +219,8 @@ class DuckDBEngine:
         self._waiting = ()
 
     def close(self) -> None:
+        if "_asking" in vars(self):
+            self._asking.shutdown()
         self._connection.close()
         self._forget()
 
@@ -238,6 +254,8 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
     try:
         fix_meaning(connection)
         places = places_of(schema, place)
+        for where in {where for where, _ in places.values()}:
+            prepare_definitions(connection, where)
         created = at_places(definitions, connection, places)
         declared = {}
         for name, found in at_places(found_tables, connection, places).items():

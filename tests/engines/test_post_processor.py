@@ -1,0 +1,78 @@
+"""The database above the releases: answers that are made again find their views, and none of the rows before."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from dpsql.engines.post_processor import MOST_CURSORS, Lasting, PostProcessor
+from dpsql.engines.public import PostProcessingTable
+from dpsql.errors import ProgrammingError
+
+TABLE = PostProcessingTable(
+    "_release_0", {"k": "VARCHAR", "m": "BIGINT"}, {"k": ("VARCHAR", "k"), "a": ("BIGINT", "2 * m")}
+)
+
+
+@pytest.fixture
+def processor() -> PostProcessor:
+    return PostProcessor()
+
+
+def columns(*numbers: int | None) -> dict[str, np.ndarray]:
+    values = np.ma.masked_array([number or 0 for number in numbers], mask=[number is None for number in numbers])
+    return {"k": np.array([f"k{place}" for place in range(len(numbers))], dtype=object), "m": values}
+
+
+def asked(processor: PostProcessor, sql: str, *numbers: int | None) -> list[tuple[object, ...]]:
+    return processor.run(sql, [TABLE], [columns(*numbers)]).rows
+
+
+def test_each_answer_is_made_of_its_own_rows(processor: PostProcessor) -> None:
+    by_key = "SELECT k, a FROM _release_0 ORDER BY k"
+    assert asked(processor, by_key, 1, 2) == [("k0", 2), ("k1", 4)]
+    assert asked(processor, by_key, 3, None, 5) == [("k0", 6), ("k1", None), ("k2", 10)]
+    assert asked(processor, "SELECT sum(a) FROM _release_0", 7) == [(14,)]
+    assert asked(processor, by_key) == []
+
+
+def test_no_rows_are_kept(processor: PostProcessor) -> None:
+    given = columns(1, 2, 3)
+    dead = [weakref.ref(column) for column in given.values()]
+    processor.run("SELECT sum(a) FROM _release_0", [TABLE], [given])
+    del given
+    gc.collect()
+    assert [reference() for reference in dead] == [None, None]
+
+
+def test_a_mistake_does_not_stay(processor: PostProcessor) -> None:
+    assert asked(processor, "SELECT a FROM _release_0", 1) == [(2,)]
+    with pytest.raises(ProgrammingError):
+        asked(processor, "SELECT error('no') FROM _release_0", 1)
+    assert asked(processor, "SELECT a FROM _release_0", 4) == [(8,)]
+
+
+def test_a_table_without_rows_and_one_that_lasts_stand_beside_others(processor: PostProcessor) -> None:
+    empty = PostProcessingTable("_release_1", {"x": "BIGINT"}, {"x": ("BIGINT", "x")})
+    towns = PostProcessingTable("towns", {"town": "VARCHAR"}, {"town": ("VARCHAR", "town")})
+    both = PostProcessingTable("towns", {"town": "VARCHAR", "n": "BIGINT"}, {"n": ("BIGINT", "n")})
+    stored = {"town": np.array(["Ayr", "Bath"], dtype=object), "n": np.array([1, 2])}
+    lasting = Lasting(lambda names: {name: stored[name] for name in names})
+    counts = "SELECT (SELECT count(*) FROM _release_0), (SELECT count(*) FROM _release_1), (SELECT count(*) FROM towns)"
+    for rows in (1, 2, 3):
+        data = [columns(*range(rows)), None, lasting]
+        assert processor.run(counts, [TABLE, empty, towns], data).rows == [(rows, 0, 2)]
+    assert processor.run("SELECT sum(n) FROM towns", [both], [lasting]).rows == [(3,)]
+    assert processor.run("SELECT max(town) FROM towns", [towns], [lasting]).rows == [("Bath",)]
+
+
+def test_few_are_kept(processor: PostProcessor) -> None:
+    for number in range(MOST_CURSORS + 3):
+        table = PostProcessingTable("_release_0", TABLE.stored, {"a": ("BIGINT", f"m + {number}")})
+        assert processor.run("SELECT a FROM _release_0", [table], [columns(1)]).rows == [(1 + number,)]
+    assert len(processor._cursors) == MOST_CURSORS
+    assert asked(processor, "SELECT a FROM _release_0", 1) == [(2,)]
+    processor.close()
