@@ -294,8 +294,10 @@ def test_a_small_choice_costs_little_more_than_its_variance_where_enough_is_left
         assert (two > values_of(kept + 0.95 * float(cost), log_c)).any()
 
 
-def test_a_price_below_the_variance_would_break_the_promise(monkeypatch):
+def test_a_price_below_the_variance_would_break_the_promise(monkeypatch, request):
     monkeypatch.setattr("dpsql.accounting.privacy_loss.SMOOTHED", Fraction(9, 10))
+    privacy_loss.cache_clear()
+    request.addfinalizer(privacy_loss.cache_clear)
     a_filter = FILTERS["gdp"](Fraction(1), Fraction(1, 50))
     leak = ApproximateRelease(Fraction(0), a_filter.reserved_delta)
     assert best_attack(a_filter.admits, [PureRelease(Fraction(1, 20)), leak], 1.0) > 1.2 * a_filter.delta
