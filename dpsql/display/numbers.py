@@ -59,6 +59,8 @@ def with_error(value: object, ends: Ends | None) -> tuple[str, str]:
     (('6', '[0, 120]'), ('2.5', '± ∞'), ('1e+300', '± 1e+300'))
     >>> with_error(60.91, (50.95, 70.87)), with_error(1.09694, (-math.inf, math.inf)), with_error(9.32105, UNKNOWN)
     (('61', '± 10'), ('1.1', '± ∞'), ('9.3', '± ?'))
+    >>> with_error(25.0, (25.0, 25.0))
+    ('25', '± 0')
     """
     if ends is None or not isinstance(value, int | float | Decimal):
         return plain(value), ""
@@ -69,7 +71,7 @@ def with_error(value: object, ends: Ends | None) -> tuple[str, str]:
     whole = isinstance(value, int) and half.is_integer()
     # Rounded before its digits are counted: 9.96 is 10, and not 10.0.
     digits = 0 if whole else max(0, 1 - math.floor(math.log10(float(f"{half:.1e}")))) if half else 6
-    shown = f"{value:,}" if isinstance(value, int) else _written(middle, digits)
+    shown = f"{value:,}" if isinstance(value, int) else _written(middle, digits) if half else f"{middle:,.6g}"
     if abs(middle - low - half) > OFF_CENTRE * half:
         return shown, f"[{_written(low, digits)}, {_written(high, digits)}]"
     return shown, f"± {_written(half, digits) if half else 0}"

@@ -10,6 +10,7 @@ import re
 import threading
 from collections.abc import Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -106,9 +107,9 @@ class Kept:
 
 
 class PostProcessor:
-    def __init__(self, connection: duckdb.DuckDBPyConnection | None = None) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._connection = connection or _locked_connection()
+        self._connection = _locked_connection()
         self._described: dict[tuple[str, ...], tuple[tuple[str, str], ...]] = {}
         self._kept: dict[str, Kept] = {}
         self._cursors: dict[tuple[str, ...], duckdb.DuckDBPyConnection] = {}
@@ -134,14 +135,12 @@ class PostProcessor:
         return self._with_empty([], sql)
 
     def still_open(self) -> PostProcessor:
-        """The same database, with the lasting tables that it has by now, for as long as somebody holds it."""
-        another = PostProcessor(self._connection.cursor())
-        another._kept = dict(self._kept)
-        return another
+        """The same database, for as long as somebody holds it."""
+        return copy(self)
 
     def close(self) -> None:
-        for connection in (*self._cursors.values(), self._connection):
-            connection.close()
+        """The memory is given back with the last answer whose errors may still be asked for."""
+        del self._connection, self._cursors
 
     def _with_empty(self, tables: Sequence[PostProcessingTable], sql: str) -> list[tuple[Any, ...]]:
         # A cursor has temporary tables and views of its own, so that questions do not meet.

@@ -184,6 +184,12 @@ def _fitting(diagnosis: Diagnosis, units: Sequence[int]) -> Iterator[str]:
         yield f"{option}={fitting} would count all {diagnosis.what} of {NEARLY_ALL:.0%} of the units"
 
 
+def lost_note(outputs: Sequence[Output]) -> Iterator[str]:
+    names = [f'"{output.name}"' for output in outputs if output.lost]
+    if names:
+        yield f"{', '.join(names)}: how far off {'it' if len(names) == 1 else 'they'} may be is not known"
+
+
 def choice_note(columns: Sequence[ResultColumn]) -> Iterator[str]:
     rows = max((column.chosen_from for column in columns), default=1)
     if rows > 1:

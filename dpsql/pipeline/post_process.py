@@ -21,6 +21,7 @@ from dpsql.pipeline.notes import (
     diagnosis_notes,
     drawn_notes,
     found_notes,
+    lost_note,
     mostly_noise,
     share_notes,
 )
@@ -91,6 +92,7 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
         *share_notes(calibrated.outputs, calibrated.releases),
         *drawn_notes(calibrated.outputs, calibrated.releases),
         *diagnosis_notes(calibrated.releases, estimated.columns),
+        *lost_note(calibrated.outputs),
         *choice_note(columns),
         *map(str, faint),
     )

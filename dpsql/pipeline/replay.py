@@ -99,7 +99,8 @@ class Replay:
 
 
 def _bytes(part: Released) -> bytes:
-    return b"".join(np.ma.getdata(values).tobytes() for values in part.columns.values() if values.dtype.kind == "i")
+    names = sorted(name for name in part.release.noises if name in part.columns)
+    return b"".join(np.ma.getdata(part.columns[name]).astype(np.int64).tobytes() for name in names)
 
 
 def _answers(part: Released, followed: Followed) -> list[str]:

@@ -224,10 +224,23 @@ class Walk:
                 made = replace(made, replica=f"{name}{MARK}")
                 added.append(_renamed(noise.replica(item), made.replica))
             columns.append((name, made))
+        for join in self._values(added, tables):
+            select.append("joins", join)
         select.set("expressions", [*select.expressions, *self._numbered(added)])
         chosen = noise.chosen or noise.reads(select.args.get("having"), select.args.get("qualify"))
         chosen |= distinct is not None and not is_compared
         return Rows(tuple(columns), chosen, any(rows.sorted for rows in sources.values())).cut(select, noise)
+
+    def _values(self, added: Sequence[exp.Expr], tables: Mapping[str, Rows]) -> Iterator[exp.Join]:
+        """Subqueries in replicas, as rows to join: read once, where each replica would have read its own."""
+        for number, query in enumerate([query for item in added for query in _queries(item)]):
+            name, select = f"_value{number}", copied(query).unnest()
+            select.set("expressions", [_renamed(select.expressions[0].unalias(), name)])
+            self.query(select, tables, None, (0,))
+            select.set("expressions", select.expressions[1:])
+            query.replace(exp.column(exp.to_identifier(f"{name}{MARK}", quoted=True), name))
+            rows = exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(name)))
+            yield exp.Join(this=rows, side="LEFT", on=exp.true())
 
     def _numbered(self, added: Sequence[exp.Expr]) -> list[exp.Expr]:
         """All replicas as one piece of text: they differ by their numbers alone."""
@@ -275,6 +288,8 @@ class Noise:
     """Whether rows meet in groups by what is noisy."""
     windows: bool = False
     """Whether a window that has a name is noisy."""
+    aggregates: bool = False
+    """Whether rows are aggregated."""
 
     def over_rows_of(self, select: exp.Select) -> Noise:
         noise = self._with_aliases(select)
@@ -285,6 +300,7 @@ class Noise:
             chosen=chosen or grouped or noise.reads(select.args.get("where")),
             grouped=grouped,
             windows=noise.reads(*(select.args.get("windows") or [])),
+            aggregates=select.args.get("group") is not None or any(map(_aggregates, select.expressions)),
         )
 
     def reads(self, *parts: exp.Expr | None) -> bool:
@@ -306,22 +322,12 @@ class Noise:
 
     def replica(self, item: exp.Expr) -> exp.Expr:
         """The same over one replica of everything that is noisy in it."""
-        tree = exp.Paren(this=copied(item.unalias()))
-        own = list(_own(tree))
-        for column in (part for part in own if isinstance(part, exp.Column)):
+        tree = copied(item.unalias())
+        for column in [part for part in _own(tree) if isinstance(part, exp.Column)]:
             made = self.scope.made_of(column)
             if made.kind is Kind.NOISY:
                 column.set("this", exp.to_identifier(made.replica, quoted=True))
-        for query in (part for part in own if isinstance(part, exp.Query)):
-            if self._subquery(query).kind is Kind.NOISY:
-                select = copied(query).unnest()
-                assert isinstance(select, exp.Select)
-                Walk().query(select, self.tables, self.scope)
-                select.set("expressions", select.expressions[-1:])
-                query.replace(exp.Subquery(this=select))
-        found = tree.this
-        assert isinstance(found, exp.Expr)
-        return found
+        return tree
 
     def _with_aliases(self, select: exp.Select) -> Noise:
         """A name may also stand for a column of the same SELECT, which may be made of such names itself."""
@@ -359,6 +365,14 @@ class Noise:
         using = (exp.column(part.name) for join in joins for part in join.args.get("using") or [])
         return self.reads(*(join.args.get("on") for join in joins), *using)
 
+    def _is_pulled(self, query: exp.Query) -> bool:
+        """Whether its value is the same for all rows, and can stand beside them."""
+        try:
+            rows = Walk().query(copied(query), self.tables)
+        except NotFollowed:
+            return False
+        return not self.aggregates and isinstance(query.unnest(), exp.Select) and len(rows.columns) == 1
+
     def _parts(self, node: exp.Expr) -> Iterator[Made]:
         for part in _own(node):
             if isinstance(part, exp.Column) and not part.is_star:
@@ -378,6 +392,8 @@ class Noise:
         return rows.columns[0][1] if is_value and is_one and not rows.chosen else LOST
 
     def _is_followed(self, item: exp.Expr) -> bool:
+        if not all(map(self._is_pulled, _queries(item))):
+            return False
         for node in nodes(item):
             if isinstance(node, NOT_FOLLOWED):
                 return False
@@ -388,6 +404,16 @@ class Noise:
             if isinstance(node, exp.Filter) and self.reads(node.expression):
                 return False
         return True
+
+
+def _aggregates(item: exp.Expr) -> bool:
+    """Whether it has an aggregate that is not over a window."""
+    found = (node for node in _own(item) if isinstance(node, exp.AggFunc))
+    return any(not isinstance(node.find_ancestor(exp.Window, exp.Select), exp.Window) for node in found)
+
+
+def _queries(node: exp.Expr) -> list[exp.Query]:
+    return [part for part in _own(node) if isinstance(part, exp.Query)]
 
 
 def _ordering(window: exp.Window) -> list[exp.Expr | None]:
