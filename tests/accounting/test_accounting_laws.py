@@ -59,6 +59,10 @@ class LawsOfEvents:
         assert len({privacy_loss(Composed(order)) for order in permutations(events)}) == 1
         assert len({privacy_loss(Parallel(order)) for order in permutations(events)}) == 1
 
+    def test_what_is_smoothed_never_costs_more(self):
+        for event in (self.event, self.louder):
+            assert privacy_loss(event).smoothed <= privacy_loss(event).mu_squared
+
     def test_more_noise_never_costs_more(self):
         assert privacy_loss(self.louder) <= privacy_loss(self.event)
 
