@@ -81,11 +81,7 @@ def interval(
     if isinstance(estimate, Linear):
         width = _linear(estimate, noises, level)
         return value - width, value + width
-    low, high = _fieller(estimate, measures, noises, level)
-    return (
-        low if estimate.low is None else max(low, float(estimate.low)),
-        high if estimate.high is None else min(high, float(estimate.high)),
-    )
+    return _in_range(*_fieller(estimate, measures, noises, level), estimate.low, estimate.high)
 
 
 def ends(
@@ -140,6 +136,18 @@ def _around(
     return interval(estimate, math.nan, measures, noises, level) if answered else None
 
 
+def _in_range(
+    low: float, high: float, least: Fraction | float | None, most: Fraction | float | None
+) -> tuple[float, float]:
+    """Cut to the range of the answer. What lies beside the range keeps its width, and begins at the range's end."""
+    start, end = -math.inf if least is None else float(least), math.inf if most is None else float(most)
+    if high < start:
+        low, high = start, start + (high - low)
+    elif low > end:
+        low, high = end - (high - low), end
+    return max(low, start), min(high, end)
+
+
 def _reported(estimate: Reported, measures: Mapping[str, float], level: float) -> float:
     """Coins of many people and perhaps some noise."""
     quantile = _quantile(level, measures[estimate.kurtosis])
@@ -173,7 +181,7 @@ def _smooth(
     width = _nearly_normal(tangent, noises, level)
     if not width or bend > STRAIGHT * width:
         return None
-    return max(estimate.low, middle - width - bend), min(estimate.high, middle + width + bend)
+    return _in_range(middle - width - bend, middle + width + bend, estimate.low, estimate.high)
 
 
 def _nearly_normal(linear: Linear, noises: NoisyColumns, level: float) -> float:

@@ -23,8 +23,8 @@ from dpsql.cli.schemas import check, init
 from dpsql.errors import Error
 
 INTERRUPTED = 130
-BETWEEN_COLLECTIONS = 100_000
-"""A command loads more objects than that, and none of them is garbage: looking for some took a twelfth of its time."""
+BETWEEN_COLLECTIONS = 300_000
+"""A command loads half as many objects, and none of them is garbage: looking for some took a twelfth of its time."""
 # Plain help and plain tracebacks: the same on every terminal, and in docs/cli.md.
 app = typer.Typer(
     name="dpsql",

@@ -113,6 +113,20 @@ def test_a_quotient_of_what_has_next_to_no_noise_is_itself(above: int, below: in
     assert found == pytest.approx((above / below, above / below), rel=1e-6 if scale < Fraction(1, 5) else 1, abs=1e-2)
 
 
+@pytest.mark.parametrize(
+    ("total", "low", "high"),
+    [(-6000, 0.0, 1.87), (1500, 1.25, 1.8), (9000, 0.23, 3.0)],
+    ids=["below", "within", "above"],
+)
+def test_an_average_that_noise_moved_out_of_its_range_has_an_interval_in_it_too(
+    total: int, low: float, high: float
+) -> None:
+    """As wide as it was: what is shown is the end of the range, and not because that is sure."""
+    average = Ratio(Linear((("s", Fraction(1)),)), Linear((("n", Fraction(1)),)), Fraction(0), Fraction(3))
+    noises: dict[str, Any] = {name: (LaplaceNoise(Fraction(50)), 1) for name in ("s", "n")}
+    assert list(ends(average, [{"s": total, "n": 1000}], noises, 0.95)) == [pytest.approx((low, high), abs=0.05)]
+
+
 def test_many_rows_need_few_quantiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Averages of two thousand groups, each at another place of the range."""
     computed = []
