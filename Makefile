@@ -70,9 +70,11 @@ MEASURE = rm -f build/bench/.failed; for file in $(1); do $(call BENCH,$$file); 
 	$(BIN)/python benchmarks/write_results.py; \
 	! rm build/bench/.failed 2>/dev/null || { echo "a goal was missed, or a benchmark failed: see above"; exit 1; }
 ON_SERVERS := benchmarks/bench_servers.py benchmarks/bench_cluster.py
+# Some of them alone:  make bench BENCHES=benchmarks/bench_tpch.py
+BENCHES ?= $(filter-out $(ON_SERVERS),$(wildcard benchmarks/bench_*.py))
 
 bench: setup  ## run the benchmarks on DuckDB and write benchmarks/RESULTS.md; fails if one of them missed its goal
-	@$(call MEASURE,$(filter-out $(ON_SERVERS),$(wildcard benchmarks/bench_*.py)))
+	@$(call MEASURE,$(BENCHES))
 
 bench-engines: engines  ## the benchmarks on PostgreSQL and Spark
 	@$(call MEASURE,$(ON_SERVERS))
