@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
     Columns = Mapping[str, np.ndarray]
 
+ANSWER_KEPT = "the answer is kept: ask again when the table can be read, and it is free"
+CHARGE_STANDS = "ask again when the table can be read; the charge stands, since a part of the question was answered"
+
 
 def run_rounds(charged: Charged, environment: Environment) -> Noisy:
     """Every release with its noise."""
@@ -102,23 +105,20 @@ def _filled(
         for number in part.releases
         for columns in (drawn[number],)
     ]
-    data += [read_public(table, environment) for table in part.public]
+    data += [read_public(table, environment, CHARGE_STANDS) for table in part.public]
     rows = environment.post_processor.run(part.post_processing, tables, data).rows
     return replace(part.table, rows=known_rows(rows, [kind for _, kind in part.table.columns]))
 
 
-def read_public(table: PublicTable, environment: Environment) -> Columns | Lasting:
+def read_public(table: PublicTable, environment: Environment, way_out: str = ANSWER_KEPT) -> Columns | Lasting:
     """Its columns, or how to read them if the post-processing has no copy of them yet."""
     if environment.engine.rows_stay:
-        return Lasting(lambda names: _read(replace(table, read=tuple(names)), environment))
-    return _read(table, environment)
+        return Lasting(lambda names: _read(replace(table, read=tuple(names)), environment, way_out))
+    return _read(table, environment, way_out)
 
 
-def _read(table: PublicTable, environment: Environment) -> Columns:
+def _read(table: PublicTable, environment: Environment, way_out: str) -> Columns:
     try:
-        return environment.engine.run(table.sql)
+        return environment.engine.run_public(table.sql)
     except Exception as problem:
-        raise OperationalError(
-            f'the public table "{table.name}" cannot be read',
-            hint="the answer is kept: ask again when the table can be read, and it is free",
-        ) from problem
+        raise OperationalError(f'the public table "{table.name}" cannot be read', hint=way_out) from problem

@@ -164,15 +164,17 @@ def test_entries_are_never_changed(url: str) -> None:
             connection.execute(change.format(name))
 
 
+VERSION_1 = (
+    "ALTER TABLE entries DROP CONSTRAINT entries_state_check",
+    "ALTER TABLE entries ADD CONSTRAINT entries_state_check CHECK (state <> 'retried')",
+    "UPDATE about SET version = 1",
+)
+"""It knew no questions that are asked once more."""
+
+
 def test_a_ledger_of_version_1_is_taken_over(url: str) -> None:
-    """It knew no questions that are asked once more."""
     Ledger.open(url, dataset="shop", epsilon=1).close()
-    tampered(
-        url,
-        "ALTER TABLE entries DROP CONSTRAINT entries_state_check",
-        "ALTER TABLE entries ADD CONSTRAINT entries_state_check CHECK (state <> 'retried')",
-        "UPDATE about SET version = 1",
-    )
+    tampered(url, *VERSION_1)
     ledger = Ledger.open(url, dataset="shop")
     asked = ledger.charge(PureRelease(Fraction("0.1")), sql="q", fingerprint="f", epsilon="0.1")
     assert ledger.may_retry(asked)
@@ -213,7 +215,8 @@ def test_a_role_needs_no_more_than_the_page_grants(url: str) -> None:
         connection.execute(
             f"GRANT USAGE ON SCHEMA shop_ledger{grants}".replace("shop_ledger", name).replace("dpsql", role)
         )
-    ledger = Ledger.open(url.replace("://owner@", f"://{role}@"), dataset="shop")
+    as_role = url.replace("://owner@", f"://{role}@")
+    ledger = Ledger.open(as_role, dataset="shop")
     charge(ledger)
     assert ledger.keep([])
     assert ledger.verify().entries == 3
@@ -221,6 +224,10 @@ def test_a_role_needs_no_more_than_the_page_grants(url: str) -> None:
         for change in ("UPDATE {}.entries SET epsilon = '0'", "DELETE FROM {}.entries"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
                 connection.execute(change.format(name))
+    ledger.close()
+    tampered(url, *VERSION_1)
+    with pytest.raises(dpsql.LedgerError, match="written by an older dpsql, and this role may not change its tables"):
+        Ledger.open(as_role, dataset="shop")
 
 
 def test_no_password_is_told() -> None:

@@ -287,7 +287,13 @@ def _make_tables(connection: psycopg.Connection, url: str) -> None:
             connection.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(schema)))
             connection.execute(TABLES)
         elif version < SCHEMA_VERSION:
-            connection.execute(FROM_VERSION_1)
+            try:
+                connection.execute(FROM_VERSION_1)
+            except errors.InsufficientPrivilege:
+                raise LedgerError(
+                    f'the ledger "{schema}" was written by an older dpsql, and this role may not change its tables',
+                    hint="whoever made the schema opens it once with this version:  dpsql ledger show  does",
+                ) from None
 
 
 def _version(connection: psycopg.Connection, url: str) -> int | None:
