@@ -26,6 +26,7 @@ from dpsql.mechanisms.noise import LARGEST_STD
 from dpsql.pipeline.candidates import (
     Candidate,
     NoisyMeasure,
+    SessionShare,
     candidate,
     measure_count,
     measures_epsilon,
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from dpsql.aggregates.final import Test
     from dpsql.aggregates.release import Drawn, Release
     from dpsql.intervals import NoisyColumns
-    from dpsql.pipeline.candidates import SessionShare
     from dpsql.pipeline.counted_reports import CountedReports
     from dpsql.pipeline.output import Output
     from dpsql.pipeline.plan_query import Planned, PlannedRelease, PublicTable
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
     Way = tuple[Planned, Candidate, SessionShare]
 
+ALL = SessionShare(1.0, fits=True)
 PASSING = 0.98
 """Of the noise in a test; half of what is outside makes it fail."""
 MOST_WORK = 1 << 25
@@ -217,7 +218,8 @@ def _ways(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Ca
         found = [(planned, candidate(planned, noise, budget.filter)) for noise in noises]
     else:
         found = ways_within(planned, budget.filter, share)
-    ways: list[Way] = [(asked, noise, share_of(noise.loss, budget)) for asked, noise in found]
+    # Where there is one way only, nobody needs to know what it takes.
+    ways: list[Way] = [(asked, noise, share_of(noise.loss, budget) if found[1:] else ALL) for asked, noise in found]
     # What still fits comes first. Then error weighed by what it costs the session: variance times share.
     ways.sort(key=lambda way: (not way[2].fits, way[1].spread + math.log(max(way[2].part, 1e-300))))
     return [(asked, noise, _reason(way, ways, budget)) for way in ways for asked, noise, _ in (way,)]
