@@ -201,6 +201,10 @@ def _collected(reports: Reports) -> tuple[str, ...]:
 def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     if isinstance(output.estimate, Reported):
         return ExplainedColumn(output.name, None, "estimated from randomised reports: see intervals()")
+    if output.replica:
+        return ExplainedColumn(output.name, None, "its error depends on the answer: see intervals()")
+    if output.lost:
+        return ExplainedColumn(output.name, None, "its error is not known")
     if output.estimate is None or output.release is None:
         return ExplainedColumn(output.name, None, "")
     release = calibrated.releases[output.release]

@@ -51,7 +51,7 @@ TRUSTED = 2
 """The second replica from either end is the last of which the level is known."""
 FAR = 3
 """The farthest replica is no farther than so many half-widths."""
-CROWDED = 1.1
+CROWDED = 1.2
 """The outermost replica is farther than the ends by less than this only where a function has a fold or a bound."""
 LOPSIDED = 1.5
 """Two sides that differ by less are taken to be the same: the longer one."""

@@ -74,7 +74,7 @@ def demo(
         print(save_shop(save))
 
 
-app.command()(init)
+app.command(context_settings={"allow_extra_args": True})(init)
 app.command()(check)
 app.command()(audit)
 app.command()(practice)

@@ -8,6 +8,7 @@ import typer
 from dpsql.cli.errors import FAILED
 from dpsql.cli.options import Form
 from dpsql.cli.output import publish
+from dpsql.errors import ProgrammingError
 
 Data = Annotated[
     str,
@@ -34,13 +35,20 @@ LookAtData = Annotated[
 MaybeDatabase = Annotated[str | None, typer.Argument(metavar="[DB]", help="The data that it should fit.")]
 
 
-def init(data: Data, out: Out = None, unit: Units = None, yes: Yes = False, form: Form = None) -> None:
+def init(
+    context: typer.Context, data: Data, out: Out = None, unit: Units = None, yes: Yes = False, form: Form = None
+) -> None:
     """Begin a schema from the tables and types of a file; asks for units and bounds.
 
     No value is shown. How a CSV file is written is guessed from its rows, as its types are.
     """
     from dpsql.cli.begin_schema import begin_schema  # late: it loads the engine, and --help does not wait for it
 
+    if context.args:
+        raise ProgrammingError(
+            f"a schema describes one source of data, and here are {1 + len(context.args)}",
+            hint=f"make the files tables of one database: CREATE TABLE a AS FROM '{data}' in DuckDB; then init that",
+        )
     publish(begin_schema(data, out, unit or [], asks=not yes and form is None), form)
 
 

@@ -379,6 +379,17 @@ def test_init_asks(run: Run, csv_folder: Path, monkeypatch: pytest.MonkeyPatch) 
     assert [table.columns[name].bounds for name in ("age", "spent", "joined")] == [(0, 120), (0, 100), None]
 
 
+def test_several_files_are_tables_of_one_database(run: Run, csv_folder: Path) -> None:
+    (csv_folder / "more.csv").write_text("person,paid\np1,3\n")
+    refused = run("init", "visits.csv", "more.csv")
+    assert refused.code == 1
+    assert "CREATE TABLE a AS FROM 'visits.csv'" in refused.err
+    with duckdb.connect("both.duckdb") as database:
+        database.execute("CREATE TABLE a AS FROM 'visits.csv'; CREATE TABLE b AS FROM 'more.csv'")
+    run("init", "both.duckdb", "--unit", "person", "--yes")
+    assert set(load_schema(csv_folder / "both.yaml").tables) == {"a", "b"}
+
+
 def test_init_leaves_to_the_owner_what_only_he_knows(run: Run, csv_folder: Path) -> None:
     begun = json.loads(run("init", "visits.csv", "--json").out)
     assert begun["schema"] == "visits.yaml"

@@ -182,7 +182,7 @@ def test_computed_columns(rows: int, sql: str, mechanism: str, epsilon: float) -
     ((shown, share),) = shares(rows, f"{sql} ORDER BY k", ["c0"], mechanism=mechanism, epsilon=epsilon)
     print(f"{rows:4} {mechanism:9} {epsilon:4} {sql:90} shown {shown:.3f} held {share:.4f}")
     assert shown * (1 - share) < 0.065
-    assert share > 0.935 or shown < 0.5
+    assert share > 0.935 or shown < 0.9
 
 
 @pytest.mark.long
