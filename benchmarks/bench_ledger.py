@@ -1,4 +1,9 @@
-"""How long a durable charge takes, and looking at a long ledger. Exits with 1 when a goal is missed."""
+"""How long a durable charge takes, and looking at a long ledger.
+
+    python benchmarks/bench_ledger.py
+
+Ends with code 1 when a goal is missed.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Writes benchmarks/RESULTS.md: what the benchmarks printed when they last ran, and on what.
 
-python benchmarks/write_results.py
+    python benchmarks/write_results.py
+
+What was not run again stays as it is.
 """
 
 from __future__ import annotations
@@ -24,12 +26,15 @@ one run, taken in turn; the times themselves depend on the machine.
 
 
 def main() -> None:
-    parts = [HEAD.format(os.cpu_count(), platform.system(), platform.python_version(), duckdb.__version__)]
-    for path in sorted(PRINTED.glob("*.txt")):
-        source = next((ROOT / "benchmarks").glob(f"{path.stem}.py")).read_text(encoding="utf-8")
+    before = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else ""
+    sections = {part.partition("\n")[0]: part for part in before.split("\n## ")[1:]}
+    for path in PRINTED.glob("*.txt"):
+        source = (ROOT / "benchmarks" / f"{path.stem}.py").read_text(encoding="utf-8")
         title = source.removeprefix('"""').partition("\n\n")[0].replace("\n", " ")
-        parts.append(f"## {path.stem}\n\n{title}\n\n```text\n{path.read_text(encoding='utf-8').rstrip()}\n```\n")
-    RESULTS.write_text("\n".join(parts), encoding="utf-8")
+        printed = path.read_text(encoding="utf-8").rstrip()
+        sections[path.stem] = f"{path.stem}\n\n{title}\n\n```text\n{printed}\n```\n"
+    head = HEAD.format(os.cpu_count(), platform.system(), platform.python_version(), duckdb.__version__)
+    RESULTS.write_text("\n## ".join([head, *map(sections.__getitem__, sorted(sections))]), encoding="utf-8")
     print(RESULTS.relative_to(ROOT))
 
 
