@@ -21,6 +21,7 @@ from typing import Any
 import duckdb
 import pytest
 import yaml
+from hypothesis import settings
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
@@ -37,6 +38,10 @@ CASES = Path(__file__).parent / "cases"
 # Many tests start processes of their own: what one of them has compiled the next one finds.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+
+# Machines are shared: no example fails for being slow.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 CASE_FILES = case_files()
 

@@ -318,7 +318,7 @@ def test_auto_takes_the_better_of_two_rules():
     st.lists(st.fractions(min_value=Fraction(1, 1000), max_value=2, max_denominator=1000), min_size=1, max_size=6),
     st.randoms(),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_sums_do_not_depend_on_the_order_of_queries(epsilons, shuffler):
     events = [PureRelease(epsilon) for epsilon in epsilons]
     expected = privacy_loss(Composed(tuple(events)))

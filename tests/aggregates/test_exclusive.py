@@ -86,7 +86,7 @@ visits = st.lists(
 
 
 @pytest.mark.parametrize("sql", SHAPES.values(), ids=SHAPES)
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(rows=visits)
 def test_nobody_moves_a_bundle_further_than_one_of_its_cases(
     sql: str, raw: duckdb.DuckDBPyConnection, session: dpsql.Connection, rows: list[tuple[Any, ...]]

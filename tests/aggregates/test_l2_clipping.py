@@ -83,7 +83,7 @@ visits = st.lists(
 
 
 @pytest.mark.parametrize("sql", SHAPES.values(), ids=list(SHAPES))
-@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(rows=visits)
 def test_nobody_moves_a_column_further_in_l2(
     sql: str, raw: duckdb.DuckDBPyConnection, session: dpsql.Connection, rows: list[tuple[Any, ...]]

@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dpsql
@@ -352,7 +352,6 @@ def test_scaled_sums_stay_within_their_bound(values: list[int], rows: int, centr
     assert counted == min(count, rows) <= CountRows().linf(rows)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(-2 * MOST, 2 * MOST), max_size=12),
     st.integers(1, 5),

@@ -84,7 +84,7 @@ def defined_score(choice: QuantileChoice, data: list[int], c: int) -> int:
     st.sampled_from(AIMS),
     st.sampled_from([Fraction(1), Fraction(20), Fraction(40), Fraction(200)]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_window_gives_the_scores_of_the_definition(data: list[int], aim: Aim, epsilon: Fraction) -> None:
     """Epsilons so large that K is small, and rows are left out."""
     choice = QuantileChoice(aim, epsilon, 1, 0, 9)

@@ -215,7 +215,7 @@ JOINT = {
 
 
 @pytest.mark.parametrize("sql", JOINT.values(), ids=list(JOINT))
-@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     rows=st.lists(
         st.tuples(

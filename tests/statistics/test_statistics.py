@@ -166,7 +166,7 @@ rows_of_few = st.lists(
 )
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(rows=rows_of_few, fraction=st.sampled_from(["0.5", "0.25", "1"]), sampled=st.sampled_from([1, 2, 64]))
 def test_groups_with_their_own_ranks(rows: list[tuple[str | None, int | None]], fraction: str, sampled: int) -> None:
     """Public groups are all there, empty ones too; a text that is not declared is NULL, which is one of them."""

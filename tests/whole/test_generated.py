@@ -703,7 +703,6 @@ def ask_many(part: int, examples: int, phases: list[Phase]) -> Counter[str]:
         max_examples=examples,
         derandomize=not BY_HAND,
         database=None,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=phases,
         report_multiple_bugs=False,

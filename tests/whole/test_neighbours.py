@@ -111,7 +111,7 @@ def session(raw: duckdb.DuckDBPyConnection, small_shop_schema: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("sql", SHAPES)
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(rows=orders)
 def test_hypothetical_neighbours(sql: str, raw: Any, session: dpsql.Connection, rows: list[tuple[Any, ...]]) -> None:
     raw.execute("DELETE FROM orders")
