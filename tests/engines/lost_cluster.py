@@ -79,7 +79,7 @@ def session(folder: Path) -> Any:
 
 def executors() -> list[int]:
     """Those below this process."""
-    listed = subprocess.check_output(["ps", "-eo", "pid,ppid,args"], text=True).splitlines()[1:]
+    listed = subprocess.check_output(["ps", "-ewwo", "pid,ppid,args"], text=True).splitlines()[1:]
     processes = [line.split(None, 2) for line in listed]
     below = {os.getpid()}
     for _ in range(5):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -229,6 +230,22 @@ def test_a_failure_is_sealed_and_the_next_question_works(url: str, execute: Call
         assert caught.value.__cause__ is None
         connection.session.environment = setting
         assert connection.execute("SELECT COUNT(*) FROM people").fetchall()
+
+
+def test_people_are_sorted_once_and_by_several_processes(url: str, execute: Callable[[str], Any]) -> None:
+    """As the server plans it, where starting a process costs nothing: what counts is that it may, and where."""
+    tables = {"base": {"unit": "person", "columns": {"person": {"type": "integer", "values": list(range(40))}}}}
+    execute("SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0")
+    with connect(url, tables) as connection:
+        (by_person,) = connection.explain("SELECT COUNT(*) FROM base").releases
+        (by_group,) = connection.explain("SELECT person % 40, COUNT(*) FROM base GROUP BY 1", max_groups=2).releases
+    for release in (by_person, by_group):
+        plan = "\n".join(line for (line,) in execute(f"EXPLAIN (COSTS OFF) {release.sql}"))
+        before, gathered, shared = plan.partition("Gather Merge")
+        assert gathered, plan
+        assert "Sort" in shared, plan
+        assert "GroupAggregate" in before, plan
+    assert re.search(r"Group Key: \w+\._unit, \w+\._order, \w+\._group", plan), plan
 
 
 def test_a_query_has_a_time_limit(url: str) -> None:
