@@ -33,6 +33,25 @@ DEEPEST = 3
 """Subqueries of expressions inside of each other take several times as long for each."""
 ADDING_UP = (exp.Sum, exp.Avg, exp.Count, exp.AnyValue, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue)
 """Aggregates that add rows up or take one by its place; others choose among rows by their values."""
+SUMS = (exp.Sum, exp.Avg, exp.Count)
+EVEN = (
+    *(
+        exp.Alias,
+        exp.Column,
+        exp.Paren,
+        exp.Neg,
+        exp.Add,
+        exp.Sub,
+        exp.Mul,
+        exp.Div,
+        exp.Sqrt,
+        exp.Ln,
+        exp.Exp,
+        exp.Pow,
+    ),
+    *(exp.Abs, exp.Greatest, exp.Coalesce, exp.AggFunc, exp.Window, exp.Order, exp.Ordered, exp.Filter, exp.Query),
+)
+"""What makes no steps of noise; all else may turn a little of it into much, or into nothing."""
 NOT_FOLLOWED = (exp.Anonymous, exp.Rand, exp.Lambda, exp.Columns, exp.WithinGroup, exp.Distinct)
 
 
@@ -54,6 +73,8 @@ class Made:
     replica: str = ""
     by_row: bool = False
     """Whether only what is made of one row can be replayed, since rows share noise."""
+    stepped: bool = False
+    """Whether it goes in steps. Those of many rows may all err to one side: added up, no replica tells."""
 
     @property
     def lost(self) -> Made:
@@ -318,7 +339,7 @@ class Noise:
         by_row = any(made.by_row for made in found)
         if self.grouped or (by_row and (across or self.joined)) or not self._is_followed(item):
             return LOST
-        return Made(Kind.NOISY, by_row=by_row)
+        return Made(Kind.NOISY, by_row=by_row, stepped=self._is_stepped(item))
 
     def replica(self, item: exp.Expr) -> exp.Expr:
         """The same over one replica of everything that is noisy in it."""
@@ -403,7 +424,13 @@ class Noise:
                 return False
             if isinstance(node, exp.Filter) and self.reads(node.expression):
                 return False
-        return True
+        return not any(self._is_stepped(node) for node in _own(item) if isinstance(node, SUMS))
+
+    def _is_stepped(self, node: exp.Expr) -> bool:
+        """A CASE goes in steps where its condition does."""
+        others = (part for part in _own(node) if not isinstance(part, EVEN))
+        steps = [part.this if isinstance(part, exp.Case | exp.If) else part for part in others]
+        return self.reads(*steps) or any(made.stepped for made in self._parts(node))
 
 
 def _aggregates(item: exp.Expr) -> bool:
@@ -422,7 +449,7 @@ def _ordering(window: exp.Window) -> list[exp.Expr | None]:
 
 def _either(one: Made, other: Made) -> Made:
     worst = max(one, other, key=lambda made: made.kind)
-    return replace(worst, replica=one.replica or worst.replica, by_row=one.by_row or other.by_row)
+    return Made(worst.kind, one.replica or worst.replica, one.by_row or other.by_row, one.stepped or other.stepped)
 
 
 def _own(node: exp.Expr) -> Iterator[exp.Expr]:
