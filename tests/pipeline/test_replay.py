@@ -262,3 +262,10 @@ def test_steps_of_many_groups_are_not_added_up(flag: str) -> None:
     months = "(SELECT month, COUNT(*) AS n FROM v GROUP BY month)"
     assert "± ?" in str(asked(f"SELECT SUM({flag}) AS c FROM {months}"))
     assert "± ?" in str(asked(f"SELECT AVG(flag) OVER () AS c FROM (SELECT CAST({flag} AS INT) AS flag FROM {months})"))
+
+
+@pytest.mark.parametrize("flag", ["n = 1500", "n BETWEEN 1499 AND 1501", "n > 1499 AND n < 1501"])
+def test_a_place_that_noise_hardly_ever_meets_is_not_known_to_be_elsewhere(flag: str) -> None:
+    """All months have 1500 rows, next to no noisy number and next to no replica is that."""
+    months = "(SELECT month, COUNT(*) AS n FROM v GROUP BY month)"
+    assert "± ?" in str(asked(f"SELECT month, CASE WHEN {flag} THEN 1 ELSE 0 END AS c FROM {months}", 0.01))

@@ -37,6 +37,10 @@ CASES = {
     "SELECT n - m, n / m, k + 1, 2 FROM r": "nnpp",
     "SELECT n AS a, a * 2 AS b, b - 1 AS c FROM r": "nnn",
     "SELECT CASE WHEN n > 5 THEN 1 ELSE 0 END FROM r": "n",
+    "SELECT CASE WHEN k = 5 AND n > 5 THEN m ELSE 0 END, CASE k WHEN 5 THEN n END FROM r": "nn",
+    # places that noise hardly ever meets
+    "SELECT CASE WHEN n = 5 THEN 1 ELSE 0 END, CAST(n <> 5 AS INT), CAST(n IN (5, 6) AS INT) FROM r": "lll",
+    "SELECT CASE n WHEN 5 THEN 1 END, IF(n BETWEEN 4 AND 6, 1, 0), IF(n > 4 AND n < 6, 1, 0) FROM r": "lll",
     "SELECT median, ROUND(median), n + median FROM r": "lll",
     "SELECT n * RANDOM() FROM r": "l",
     "SELECT unheard_of(n), unheard_of(k) FROM r": "lp",
