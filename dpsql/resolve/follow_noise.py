@@ -33,27 +33,16 @@ DEEPEST = 3
 """Subqueries of expressions inside of each other take several times as long for each."""
 ADDING_UP = (exp.Sum, exp.Avg, exp.Count, exp.AnyValue, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue)
 """Aggregates that add rows up or take one by its place; others choose among rows by their values."""
+EXTREMES = (exp.Greatest, exp.Least)
+"""The largest of many noisy values is likely to be too large; of two, replicas tell."""
 LIMITS = (exp.GT, exp.GTE, exp.LT, exp.LTE)
 """Tests of noise whose outcome only rises or only falls with it."""
 SUMS = (exp.Sum, exp.Avg, exp.Count)
 EVEN = (
-    *(
-        exp.Alias,
-        exp.Column,
-        exp.Paren,
-        exp.Neg,
-        exp.Add,
-        exp.Sub,
-        exp.Mul,
-        exp.Div,
-        exp.Sqrt,
-        exp.Ln,
-        exp.Exp,
-        exp.Pow,
-    ),
-    *(exp.Abs, exp.Greatest, exp.Coalesce, exp.AggFunc, exp.Window, exp.Order, exp.Ordered, exp.Filter, exp.Query),
+    *(exp.Alias, exp.Column, exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Sqrt, exp.Ln, exp.Exp),
+    *(exp.Pow, exp.Coalesce, exp.AggFunc, exp.Window, exp.Filter, exp.Query),
 )
-"""What makes no steps of noise; all else may turn a little of it into much, or into nothing."""
+"""What makes neither steps nor kinks of noise; all else may turn a little of it into much, or into nothing."""
 NOT_FOLLOWED = (exp.Anonymous, exp.Rand, exp.Lambda, exp.Columns, exp.WithinGroup, exp.Distinct)
 
 
@@ -76,7 +65,7 @@ class Made:
     by_row: bool = False
     """Whether only what is made of one row can be replayed, since rows share noise."""
     stepped: bool = False
-    """Whether it goes in steps. Those of many rows may all err to one side: added up, no replica tells."""
+    """Whether it has steps or kinks. Those of many rows may all err to one side: added up, no replica tells."""
 
     @property
     def lost(self) -> Made:
@@ -427,6 +416,8 @@ class Noise:
             if isinstance(node, exp.Filter) and self.reads(node.expression):
                 return False
         own = list(_own(item))
+        if sum(self.reads(part) for node in own if isinstance(node, EXTREMES) for part in node.iter_expressions()) > 2:
+            return False
         return self._has_one_limit(own) and not any(isinstance(node, SUMS) and self._is_stepped(node) for node in own)
 
     def _has_one_limit(self, own: Sequence[exp.Expr]) -> bool:
