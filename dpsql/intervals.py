@@ -123,6 +123,14 @@ def replayed(value: float, replicas: NDArray[np.float64], level: float) -> tuple
     return value - max(low, 0.0), value + max(high, 0.0)
 
 
+def around_all(intervals: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:
+    """Rows that look the same may have different errors. What holds each of their intervals holds for whichever."""
+    known = [found for found in intervals if found is not None]
+    if not known or len(known) < len(intervals):
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
+
+
 def _around(
     estimate: Linear | Ratio, measures: Mapping[str, int], noises: NoisyColumns, level: float
 ) -> tuple[float, float] | None:

@@ -11,7 +11,7 @@ from dpsql.display import numbers
 from dpsql.display.table import MOST_ROWS, Cell, table
 from dpsql.engines.cells import plain_numbers
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.intervals import NoisyColumns, for_all, half_width, interval, replayed
+from dpsql.intervals import NoisyColumns, around_all, for_all, half_width, interval, replayed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -90,8 +90,8 @@ class ResultColumn:
     """Where rows were chosen by their noise, so many there were: intervals hold for all of them at once."""
     levels: tuple[NoisyColumns, ...] = field(default=(), repr=False)
     """The noise in each level, where groups and totals stand below each other."""
-    replicas: Callable[[tuple[Any, ...]], NDArray[np.float64] | None] | None = field(default=None, repr=False)
-    """Of a computed column what it became in a row when noise was drawn again."""
+    replicas: Callable[[tuple[Any, ...]], list[NDArray[np.float64]]] | None = field(default=None, repr=False)
+    """Of a computed column what it became in a row when noise was drawn again, and in others that look the same."""
     lost: bool = False
     """Whether it is noisy, and nothing is known of its error."""
 
@@ -110,8 +110,8 @@ class ResultColumn:
         if value is None:
             return None
         if self.replicas is not None:
-            found = self.replicas(row)
-            return None if found is None else replayed(float(value), found, for_all(level, self.chosen_from))
+            level = for_all(level, self.chosen_from)
+            return around_all([replayed(float(value), found, level) for found in self.replicas(row)])
         if self.estimate is None:
             return None
         measures = {name: row[position] for name, position in self.hidden.items()}

@@ -60,17 +60,16 @@ class Replay:
     public: Sequence[tuple[PostProcessingTable, Columns | Lasting]]
     post_processor: PostProcessor
 
-    def replicas(self, column: str, row: tuple[Any, ...]) -> NDArray[np.float64] | None:
-        """Those of one cell, which is found by its row; None where they could not be computed."""
-        found = self._by_row.get(repr(row[: len(self.outputs)]))
-        return None if found is None else found[self._places[column]]
+    def replicas(self, column: str, row: tuple[Any, ...]) -> list[NDArray[np.float64]]:
+        """Those of one cell, which is found by its row, and of all that look the same; none that cannot be computed."""
+        return [found[self._places[column]] for found in self._by_row.get(repr(row[: len(self.outputs)]), [])]
 
     @cached_property
     def _places(self) -> dict[str, int]:
         return {output.name: place for place, output in enumerate(out for out in self.outputs if out.replica)}
 
     @cached_property
-    def _by_row(self) -> dict[str, NDArray[np.float64]]:
+    def _by_row(self) -> dict[str, list[NDArray[np.float64]]]:
         """By what the row shows, the replicas of its computed columns."""
         if sum(part.rows * len(_answers(part, self.followed)) for part in self.released) * REPLICAS > MOST_NUMBERS:
             return {}
@@ -79,7 +78,7 @@ class Replay:
         except ProgrammingError:  # what DuckDB cannot compute of some replica has no error that is known
             return {}
 
-    def _run(self) -> dict[str, NDArray[np.float64]]:
+    def _run(self) -> dict[str, list[NDArray[np.float64]]]:
         source = RepeatableRandomness(b"".join(_bytes(part) for part in self.released))
         private = [_with_replicas(part, self.followed, source, self.post_processor) for part in self.released]
         tables, data = zip(*private, *self.public, strict=True)
@@ -92,9 +91,9 @@ class Replay:
         ]
         numbers = ", ".join(f"TRY_CAST({name} AS DOUBLE)" for name in replicas)
         sql = f"SELECT {', '.join(shown)}, [{numbers}] FROM ({self.followed.sql(REPLICAS)})"
-        found: dict[str, NDArray[np.float64]] = {}
+        found: dict[str, list[NDArray[np.float64]]] = {}
         for *row, cells in self.post_processor.run(sql, tables, data).rows:
-            found[repr(tuple(row))] = np.array(cells, dtype=np.float64).reshape(-1, REPLICAS)
+            found.setdefault(repr(tuple(row)), []).append(np.array(cells, dtype=np.float64).reshape(-1, REPLICAS))
         return found
 
 

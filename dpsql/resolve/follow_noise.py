@@ -33,6 +33,16 @@ DEEPEST = 3
 """Subqueries of expressions inside of each other take several times as long for each."""
 ADDING_UP = (exp.Sum, exp.Avg, exp.Count, exp.AnyValue, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue)
 """Aggregates that add rows up or take one by its place; others choose among rows by their values."""
+EXTREMES = (exp.Greatest, exp.Least)
+"""The largest of many noisy values is likely to be too large; of two, replicas tell."""
+LIMITS = (exp.GT, exp.GTE, exp.LT, exp.LTE)
+"""Tests of noise whose outcome only rises or only falls with it."""
+SUMS = (exp.Sum, exp.Avg, exp.Count)
+EVEN = (
+    *(exp.Alias, exp.Column, exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Sqrt, exp.Ln, exp.Exp),
+    *(exp.Pow, exp.Coalesce, exp.AggFunc, exp.Window, exp.Filter, exp.Query),
+)
+"""What makes neither steps nor kinks of noise; all else may turn a little of it into much, or into nothing."""
 NOT_FOLLOWED = (exp.Anonymous, exp.Rand, exp.Lambda, exp.Columns, exp.WithinGroup, exp.Distinct)
 
 
@@ -54,6 +64,8 @@ class Made:
     replica: str = ""
     by_row: bool = False
     """Whether only what is made of one row can be replayed, since rows share noise."""
+    stepped: bool = False
+    """Whether it has steps or kinks. Those of many rows may all err to one side: added up, no replica tells."""
 
     @property
     def lost(self) -> Made:
@@ -318,7 +330,7 @@ class Noise:
         by_row = any(made.by_row for made in found)
         if self.grouped or (by_row and (across or self.joined)) or not self._is_followed(item):
             return LOST
-        return Made(Kind.NOISY, by_row=by_row)
+        return Made(Kind.NOISY, by_row=by_row, stepped=self._is_stepped(item))
 
     def replica(self, item: exp.Expr) -> exp.Expr:
         """The same over one replica of everything that is noisy in it."""
@@ -403,7 +415,22 @@ class Noise:
                 return False
             if isinstance(node, exp.Filter) and self.reads(node.expression):
                 return False
-        return True
+        own = list(_own(item))
+        if sum(self.reads(part) for node in own if isinstance(node, EXTREMES) for part in node.iter_expressions()) > 2:
+            return False
+        return self._has_one_limit(own) and not any(isinstance(node, SUMS) and self._is_stepped(node) for node in own)
+
+    def _has_one_limit(self, own: Sequence[exp.Expr]) -> bool:
+        """At most. What is true of few numbers (n = 5) is true of next to no replica, whatever holds without noise."""
+        tests = [node for node in own if isinstance(node, exp.Predicate) and self.reads(node)]
+        compared = [node.this for node in own if isinstance(node, exp.Case)]
+        return len(tests) <= 1 and all(isinstance(node, LIMITS) for node in tests) and not self.reads(*compared)
+
+    def _is_stepped(self, node: exp.Expr) -> bool:
+        """A CASE goes in steps where its condition does."""
+        others = (part for part in _own(node) if not isinstance(part, EVEN))
+        steps = [part.this if isinstance(part, exp.Case | exp.If) else part for part in others]
+        return self.reads(*steps) or any(made.stepped for made in self._parts(node))
 
 
 def _aggregates(item: exp.Expr) -> bool:
@@ -422,7 +449,7 @@ def _ordering(window: exp.Window) -> list[exp.Expr | None]:
 
 def _either(one: Made, other: Made) -> Made:
     worst = max(one, other, key=lambda made: made.kind)
-    return replace(worst, replica=one.replica or worst.replica, by_row=one.by_row or other.by_row)
+    return Made(worst.kind, one.replica or worst.replica, one.by_row or other.by_row, one.stepped or other.stepped)
 
 
 def _own(node: exp.Expr) -> Iterator[exp.Expr]:

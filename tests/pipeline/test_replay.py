@@ -238,3 +238,34 @@ def test_every_door_shows_them() -> None:
     assert str(result).count("±") == 6
     assert result._repr_html_().count('class="dp-bar"') == 6
     assert list(result.intervals()) == ["region", "n", "n_low", "n_high", "twice", "twice_low", "twice_high"]
+
+
+@pytest.mark.parametrize("first", ["COUNT(*)", "SUM(x)"])
+def test_rows_that_look_the_same_have_an_interval_that_holds_for_each(first: str) -> None:
+    """The count is surely 0 here, the sum may as well be 1 or -1."""
+    ((total,),) = opened()[1].execute("SELECT SUM(x) FROM v").fetchall()
+    parts = {"COUNT(*)": "n / 1e9", "SUM(x)": f"(n - {total}) / 100"}
+    rows = [
+        f"SELECT CAST({parts[a]} AS INT) AS c FROM (SELECT {a} AS n FROM v)" for a in sorted(parts, key=first.__ne__)
+    ]
+    answers = (cells(asked(" UNION ALL ".join(rows), mechanism="laplace")) for _ in range(50))
+    same = next(found for found in answers if {value for value, _, _ in found} == {0.0})
+    assert len(same) == 2
+    assert all(low <= -1 and high >= 1 for _, low, high in same)
+
+
+@pytest.mark.parametrize(
+    "flag", ["CASE WHEN n > 1500.5 THEN 1 ELSE 0 END", "SIGN(n - 1500.5)", "ROUND(n / 3000)", "n > 1500.5"]
+)
+def test_steps_of_many_groups_are_not_added_up(flag: str) -> None:
+    """About every other group is above the limit by its noise, without noise none is; replicas are as wrong."""
+    months = "(SELECT month, COUNT(*) AS n FROM v GROUP BY month)"
+    assert "± ?" in str(asked(f"SELECT SUM({flag}) AS c FROM {months}"))
+    assert "± ?" in str(asked(f"SELECT AVG(flag) OVER () AS c FROM (SELECT CAST({flag} AS INT) AS flag FROM {months})"))
+
+
+@pytest.mark.parametrize("flag", ["n = 1500", "n BETWEEN 1499 AND 1501", "n > 1499 AND n < 1501"])
+def test_a_place_that_noise_hardly_ever_meets_is_not_known_to_be_elsewhere(flag: str) -> None:
+    """All months have 1500 rows, next to no noisy number and next to no replica is that."""
+    months = "(SELECT month, COUNT(*) AS n FROM v GROUP BY month)"
+    assert "± ?" in str(asked(f"SELECT month, CASE WHEN {flag} THEN 1 ELSE 0 END AS c FROM {months}", 0.01))

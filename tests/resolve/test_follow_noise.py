@@ -37,6 +37,11 @@ CASES = {
     "SELECT n - m, n / m, k + 1, 2 FROM r": "nnpp",
     "SELECT n AS a, a * 2 AS b, b - 1 AS c FROM r": "nnn",
     "SELECT CASE WHEN n > 5 THEN 1 ELSE 0 END FROM r": "n",
+    "SELECT CASE WHEN k = 5 AND n > 5 THEN m ELSE 0 END, CASE k WHEN 5 THEN n END FROM r": "nn",
+    # places that noise hardly ever meets
+    "SELECT CASE WHEN n = 5 THEN 1 ELSE 0 END, CAST(n <> 5 AS INT), CAST(n IN (5, 6) AS INT) FROM r": "lll",
+    "SELECT CASE n WHEN 5 THEN 1 END, IF(n BETWEEN 4 AND 6, 1, 0), IF(n > 4 AND n < 6, 1, 0) FROM r": "lll",
+    "SELECT GREATEST(n, m), LEAST(n, m, k), GREATEST(n, m, n + 1), LEAST(n, LEAST(m, n / 2)) FROM r": "nnll",
     "SELECT median, ROUND(median), n + median FROM r": "lll",
     "SELECT n * RANDOM() FROM r": "l",
     "SELECT unheard_of(n), unheard_of(k) FROM r": "lp",
@@ -52,6 +57,14 @@ CASES = {
     "SELECT n, COUNT(*) FROM r GROUP BY n": "ll!",
     "SELECT n > 5, COUNT(*) FROM r GROUP BY 1": "ll!",
     "SELECT n > 5 AS big, COUNT(*) FROM r GROUP BY ALL": "ll!",
+    # steps and kinks of many rows, which may all err to one side
+    "SELECT SUM(CASE WHEN n > 5 THEN 1 ELSE 0 END), AVG(ROUND(n, -3)), COUNT(NULLIF(n, 0)) FROM r": "lll",
+    "SELECT SUM(SIGN(n)) OVER (), SUM(LEAST(n, 1)) OVER (), LAG(ROUND(n)) OVER (ORDER BY k) FROM r": "lln",
+    "SELECT SUM(c), SUM(d) FROM (SELECT n > 5 AS c, n * 2 AS d FROM r)": "ln",
+    "SELECT SUM(c) FROM (SELECT ROUND(n) AS c FROM r UNION ALL SELECT m FROM r)": "l",
+    "SELECT SUM(ABS(n)), SUM(GREATEST(n, 0)), ABS(SUM(n)), GREATEST(AVG(n), 0) FROM r": "llnn",
+    "SELECT SUM(m - n * 2 + n / 3), SUM(SQRT(n) + n * m), ROUND(SUM(n) / 12), SUM(n) > 5 FROM r": "nnnn",
+    "SELECT SUM(CASE WHEN k > 5 THEN n ELSE 0 END), SUM(CASE n WHEN 5 THEN 1 END) FROM r": "nl",
     # joins and subqueries
     "SELECT k, n / people FROM r JOIN p USING (k)": "pn",
     "SELECT a.n - b.n FROM r AS a JOIN r AS b ON a.k = b.k + 1": "n",
