@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping
-from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 import duckdb
 
@@ -21,7 +21,7 @@ from dpsql.engines.duckdb.lock import lock
 from dpsql.errors import ProgrammingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     import numpy as np
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     Columns = Mapping[str, np.ndarray]
     Data: TypeAlias = "Columns | Lasting | None"
+
+Asked = ParamSpec("Asked")
+Found = TypeVar("Found")
 
 # The analyst's own SQL runs here, so nothing outside this memory may be reached.
 # Given when the database is made, settings hold for every cursor of it.
@@ -39,14 +42,10 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
     "allow_community_extensions": False,
 }
-
-
 MOST_KEPT = 128
 """Descriptions that are kept."""
 MOST_CURSORS = 16
 NO_COLUMN = '"NULL" INTEGER'
-
-
 ORDINARY = "that part is ordinary DuckDB SQL over the groups and the noisy values"
 SAID = (
     (r'Referenced column "(.*?)" not found', r'there is no column "\1"', "use the names that the query below gives"),
@@ -106,6 +105,20 @@ class Kept:
     rows: int
 
 
+def _in_plain_words(method: Callable[Asked, Found]) -> Callable[Asked, Found]:
+    """What the engine says is no context of what dpsql says: it is raised when the other is over."""
+
+    @wraps(method)
+    def spoken(*args: Asked.args, **kwargs: Asked.kwargs) -> Found:
+        try:
+            return method(*args, **kwargs)
+        except duckdb.Error as error:
+            problem = _complaint(error)
+        raise problem
+
+    return spoken
+
+
 class PostProcessor:
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -142,9 +155,10 @@ class PostProcessor:
         """The memory is given back with the last answer whose errors may still be asked for."""
         del self._connection, self._cursors
 
+    @_in_plain_words
     def _with_empty(self, tables: Sequence[PostProcessingTable], sql: str) -> list[tuple[Any, ...]]:
         # A cursor has temporary tables and views of its own, so that questions do not meet.
-        with self._lock, _in_plain_words(), self._connection.cursor() as cursor:
+        with self._lock, self._connection.cursor() as cursor:
             for table in tables:
                 cursor.execute(_empty(table))
             return cursor.execute(sql).fetchall()
@@ -153,10 +167,11 @@ class PostProcessor:
         """How many rows a lasting table has, which was read."""
         return self._kept[table].rows
 
+    @_in_plain_words
     def run(self, sql: str, tables: Sequence[PostProcessingTable], data: Sequence[Data]) -> PostProcessed:
         """The post-processing over the tables filled with these columns; None leaves a table empty."""
         filled = list(zip(tables, data, strict=True))
-        with self._lock, _in_plain_words():
+        with self._lock:
             asked = tuple(_empty(table) if columns is None else self._view(table, columns) for table, columns in filled)
             raw = {_raw(table): columns for table, columns in filled if isinstance(columns, Mapping)}
             known = self._cursors.pop(asked, None)
@@ -222,14 +237,6 @@ def _typed(table: PostProcessingTable) -> str:
 
 def _raw(table: PostProcessingTable) -> str:
     return f"_raw{table.name}"
-
-
-@contextmanager
-def _in_plain_words() -> Iterator[None]:
-    try:
-        yield
-    except duckdb.Error as error:
-        raise _complaint(error) from None
 
 
 def _complaint(error: duckdb.Error) -> ProgrammingError:

@@ -108,8 +108,8 @@ def test_rows_that_stay_are_copied_once(tmp_path: Path) -> None:
     with dpsql.connect(path, schema=SCHEMA, epsilon=1) as conn:
         read = []
         engine = conn.session.environment.engine
-        run = engine.run
-        engine.run = lambda sql: read.append(sql) or run(sql)  # type: ignore[method-assign]
+        run = engine.run_public
+        engine.run_public = lambda sql: read.append(sql) or run(sql)  # type: ignore[method-assign]
         assert [conn.execute(sql).fetchall() for sql in questions for _ in range(2)] == [
             answer for answer in expected for _ in range(2)
         ]
