@@ -12,7 +12,7 @@ from dpsql.engine_sql.tree import Cast, Constant, Derived, Field, Fold, Named, O
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
-    from dpsql.engine_sql.tree import Query
+    from dpsql.engine_sql.tree import Query, Source, Term
 
 ORDER = "_order"
 
@@ -20,22 +20,37 @@ ORDER = "_order"
 def in_sorted_order(select: Select) -> Select:
     """Groups of a unit that were ranked by a hash lie in its order. Grouped by it too, which changes nothing since it
     follows from unit and keys, they need not be sorted or hashed once more."""
-    match select:
-        case Select(group_by=(unit, *keys), source=Derived(Select(source=Derived(Select() as ranked)) as kept)):
-            for column in ranked.columns:
-                match column.value:
-                    case Over(Fold("dense_rank"), (owner,), (Ordered(hashed), *others)) if owner == unit:
-                        if [part.value for part in others] == keys:
-                            return _also_by(Named(hashed, ORDER), select, kept, ranked)
-    return select
+    by = select.group_by
+    if not by or (rows := _with_order(select.source, by)) is None:
+        return select
+    return replace(select, source=rows, group_by=(by[0], Field(ORDER), *by[1:]))
 
 
-def _also_by(order: Named, select: Select, kept: Select, ranked: Select) -> Select:
-    unit, *keys = select.group_by
-    field = Field(order.name)
-    ranked = replace(ranked, columns=(*ranked.columns, order))
-    kept = replace(kept, columns=(*kept.columns, Named(field, order.name)), source=_instead(kept, ranked))
-    return replace(select, source=_instead(select, kept), group_by=(unit, field, *keys))
+def _with_order(source: Source | None, by: tuple[Term, ...]) -> Derived | None:
+    """The same rows with the hash that their groups were ranked by, here or below."""
+    match source:
+        case Derived(Select(group_by=(), distinct=False) as rows):
+            below = _with_order(rows.source, by) if _passes_on(rows, by) else None
+            order: Term | None = Field(ORDER) if below is not None else _rank_order(rows, by)
+            if order is not None:
+                columns = (*rows.columns, Named(order, ORDER))
+                return replace(source, query=replace(rows, columns=columns, source=below or rows.source))
+    return None
+
+
+def _rank_order(rows: Select, by: tuple[Term, ...]) -> Term | None:
+    for column in rows.columns:
+        match column.value:
+            case Over(Fold("dense_rank"), owner, (Ordered(hashed), *keys)):
+                if (*owner, *(key.value for key in keys)) == by:
+                    return hashed
+    return None
+
+
+def _passes_on(rows: Select, by: tuple[Term, ...]) -> bool:
+    """Whether what is grouped by is what it is below."""
+    same = {own.name for own in rows.columns if isinstance(own.value, Field) and own.value.name == own.name}
+    return all(isinstance(part, Field) and part.name in same for part in by)
 
 
 def _instead(select: Select, below: Select) -> Derived:
