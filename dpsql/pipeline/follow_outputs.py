@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Formula, Linear, Ratio
-from dpsql.resolve.follow_noise import LOST, MARK, PLAIN, Kind, Made, Rows, follow_noise
+from dpsql.resolve.follow_noise import follow_noise
+from dpsql.resolve.noise_in_columns import LOST, MARK, PLAIN, Kind, Made, Rows
 from dpsql.result import NUMBERS
 
 if TYPE_CHECKING:

@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from dpsql.relation.adaptive_subquery import AdaptiveTable
     from dpsql.relation.relation import Scan
     from dpsql.relation.reports import Reports
-    from dpsql.resolve.follow_noise import Followed, Rows
+    from dpsql.resolve.follow_noise import Followed
+    from dpsql.resolve.noise_in_columns import Rows
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from dpsql.aggregates.release import LEVEL as TOTALS
 from dpsql.engines.quoting import quoted
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.replicas import REPLICAS, redrawn
-from dpsql.resolve.follow_noise import MARK, Kind
+from dpsql.resolve.noise_in_columns import MARK, Kind
 from dpsql.sampling import RepeatableRandomness
 
 if TYPE_CHECKING:
