@@ -11,7 +11,8 @@ from dpsql.display import numbers
 from dpsql.display.table import MOST_ROWS, Cell, table
 from dpsql.engines.cells import plain_numbers
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.intervals import NoisyColumns, for_all, half_width, interval, replayed
+from dpsql.intervals import NoisyColumns, for_all, half_width, interval
+from dpsql.mechanisms.replayed_interval import replayed_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -111,7 +112,7 @@ class ResultColumn:
             return None
         if self.replicas is not None:
             found = self.replicas(row)
-            return None if found is None else replayed(float(value), found, for_all(level, self.chosen_from))
+            return None if found is None else replayed_interval(float(value), found, for_all(level, self.chosen_from))
         if self.estimate is None:
             return None
         measures = {name: row[position] for name, position in self.hidden.items()}
