@@ -120,7 +120,7 @@ class ResultColumn:
         return interval(self.estimate, float(value), measures, noises, for_all(level, self.chosen_from))
 
     def shown_ends(self, row: tuple[Any, ...], value: Any) -> numbers.Ends | None:
-        """At 95 %. A variance in a small group has an error too, which is only not known, and so have others."""
+        """At 95 %; UNKNOWN where there is an error that is not known, as of a variance in a small group."""
         unknown = isinstance(self.estimate, Smooth) or self.replicas is not None or self.lost
         return self.interval(row, value, LEVEL) or (numbers.UNKNOWN if unknown and value is not None else None)
 

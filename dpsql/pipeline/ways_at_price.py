@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dpsql.pipeline.candidates import Candidate, SessionShare, candidate, measure_count, share_of
+from dpsql.pipeline.candidates import SessionShare, candidate, measure_count, share_of
 from dpsql.pipeline.default_share import ways_within
 from dpsql.pipeline.possible_noises import possible_noises
 
 if TYPE_CHECKING:
     from dpsql.accounting.budget import Budget
+    from dpsql.pipeline.candidates import Candidate
     from dpsql.pipeline.plan_query import Planned
     from dpsql.pipeline.public_environment import PublicEnvironment
 
@@ -20,7 +21,6 @@ ALL = SessionShare(1.0, fits=True)
 
 
 def ways_at_price(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Candidate, str]]:
-    """The kinds of noise at the price that was named, the best first."""
     budget, share = public.budget, planned.request.share
     if share is None:
         noises = possible_noises(planned, budget.filter)
@@ -33,7 +33,7 @@ def ways_at_price(planned: Planned, public: PublicEnvironment) -> list[tuple[Pla
     ]
     # What still fits comes first. Then error weighed by what it costs the session: variance times share.
     ways.sort(key=lambda way: (not way[2].fits, way[1].spread + math.log(max(way[2].part, 1e-300))))
-    return [(asked, noise, _reason(way, ways, budget)) for way in ways for asked, noise, _ in (way,)]
+    return [(*way[:2], _reason(way, ways, budget)) for way in ways]
 
 
 def _reason(best: Way, ways: list[Way], budget: Budget) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.expressions.parser_tree import copied
-from dpsql.resolve.noise_in_columns import LOST, MARK, PLAIN, Kind, Made, NotFollowed, Rows, Scope
+from dpsql.resolve.noise_in_columns import LOST, MARK, PLAIN, Kind, Made, NotFollowed, Rows, Scope, numbered
 from dpsql.resolve.noise_in_expressions import NoiseInExpressions, queries_in
 from dpsql.resolve.syntax import written
 
@@ -150,8 +150,7 @@ class Walk:
         if self.replicas is None or not added:
             return list(added)
         texts = [written(item) for item in added]
-        numbered = (text.replace(MARK, f"~{number}") for text in texts for number in range(self.replicas))
-        return [exp.Var(this=", ".join(numbered))]
+        return [exp.Var(this=", ".join(numbered(text, number) for text in texts for number in range(self.replicas)))]
 
     def _sources(self, select: exp.Select, tables: Mapping[str, Rows], outer: Scope | None) -> dict[str, Rows]:
         if select.args.get("laterals") or select.args.get("pivots"):

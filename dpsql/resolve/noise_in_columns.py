@@ -15,6 +15,14 @@ MARK = "~#~"
 """Where the number of a replica stands in its name."""
 
 
+def numbered(text: str, number: int) -> str:
+    """
+    >>> numbered('"n~#~" * 2', 7)
+    '"n~7" * 2'
+    """
+    return text.replace(MARK, f"~{number}")
+
+
 class NotFollowed(Exception):
     """A clause whose columns are not known here."""
 
