@@ -16,7 +16,8 @@ MARK = "~#~"
 
 
 def numbered(text: str, number: int) -> str:
-    """
+    """The name of one replica, or SQL over it.
+
     >>> numbered('"n~#~" * 2', 7)
     '"n~7" * 2'
     """
