@@ -14,16 +14,12 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from dpsql.aggregates.estimate import Linear, Ratio, Reported, Smooth, WithError
 from dpsql.mechanisms import spread
 from dpsql.mechanisms.noise import Noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
 
 NoisyColumns: TypeAlias = Mapping[str, tuple[Noise | spread.Combined, int]]
 """By measure its noise, and how many of the column's units one step of the noise is."""
@@ -43,18 +39,6 @@ TINY = 1e-9
 """The least first step towards an end."""
 NOTHING = 1e-300
 """Less than this and more than 0 is nothing that anybody could ask for."""
-
-
-ASIDE = 0.12
-"""Replicas are half on either side of a value, up to this part of them."""
-TRUSTED = 2
-"""The second replica from either end is the last of which the level is known."""
-FAR = 3
-"""The farthest replica is no farther than so many half-widths."""
-CROWDED = 1.2
-"""The outermost replica is farther than the ends by less than this only where a function has a fold or a bound."""
-LOPSIDED = 1.5
-"""Two sides that differ by less are taken to be the same: the longer one."""
 
 
 def for_all(level: float, rows: int) -> float:
@@ -94,41 +78,6 @@ def ends(
         # What a test refused is None.
         measures = {name: value for name in used if (value := row.get(name)) is not None}
         yield _around(estimate, measures, noises, level) if known and len(measures) == len(used) else None
-
-
-def replayed(value: float, replicas: NDArray[np.float64], level: float) -> tuple[float, float] | None:
-    """Around a value that was computed from noisy ones, by what it became when their noise was drawn again.
-
-    None where one row's noise does not tell: replicas that lie to one side of the value (the largest of many), that
-    are NULL or far away (a quotient whose divisor may be 0).
-    """
-    ordered, number = np.sort(replicas), len(replicas)
-    aside = max(int(np.sum(ordered < value)), int(np.sum(ordered > value)))
-    if not np.isfinite(ordered).all() or aside > (0.5 + ASIDE) * number:
-        return None
-    known = min(level, 1 - 2 * TRUSTED / (number + 1))
-    place = math.floor((1 - known) / 2 * (number + 1) + CLOSE)
-    first, last = value - ordered[0], ordered[-1] - value
-    low, high = value - ordered[place - 1], ordered[-place] - value
-    if max(first, last) > FAR * max(low, high) > 0:
-        return None
-    low = 2 * first - low if low < first < CROWDED * low else low
-    high = 2 * last - high if high < last < CROWDED * high else high
-    if level > known:
-        # The tails of noise fall at least exponentially, so those of several noises added up do.
-        stretch = math.log(1 - level) / math.log(1 - known)
-        low, high = max(stretch * low, first), max(stretch * high, last)
-    if max(low, high) <= LOPSIDED * min(low, high):
-        low = high = max(low, high)
-    return value - max(low, 0.0), value + max(high, 0.0)
-
-
-def around_all(intervals: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:
-    """Rows that look the same may have different errors. What holds each of their intervals holds for whichever."""
-    known = [found for found in intervals if found is not None]
-    if not known or len(known) < len(intervals):
-        return None
-    return min(low for low, _ in known), max(high for _, high in known)
 
 
 def _around(

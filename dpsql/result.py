@@ -11,7 +11,8 @@ from dpsql.display import numbers
 from dpsql.display.table import MOST_ROWS, Cell, table
 from dpsql.engines.cells import plain_numbers
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.intervals import NoisyColumns, around_all, for_all, half_width, interval, replayed
+from dpsql.intervals import NoisyColumns, for_all, half_width, interval
+from dpsql.mechanisms.replayed_interval import around_all, replayed_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -111,7 +112,7 @@ class ResultColumn:
             return None
         if self.replicas is not None:
             level = for_all(level, self.chosen_from)
-            return around_all([replayed(float(value), found, level) for found in self.replicas(row)])
+            return around_all([replayed_interval(float(value), found, level) for found in self.replicas(row)])
         if self.estimate is None:
             return None
         measures = {name: row[position] for name, position in self.hidden.items()}
@@ -119,7 +120,7 @@ class ResultColumn:
         return interval(self.estimate, float(value), measures, noises, for_all(level, self.chosen_from))
 
     def shown_ends(self, row: tuple[Any, ...], value: Any) -> numbers.Ends | None:
-        """At 95 %. A variance in a small group has an error too, which is only not known, and so have others."""
+        """At 95 %; UNKNOWN where there is an error that is not known, as of a variance in a small group."""
         unknown = isinstance(self.estimate, Smooth) or self.replicas is not None or self.lost
         return self.interval(row, value, LEVEL) or (numbers.UNKNOWN if unknown and value is not None else None)
 

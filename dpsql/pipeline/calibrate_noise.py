@@ -7,7 +7,6 @@ one. A statistic has a mechanism of its own. All are rows of statistics/mechanis
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -26,20 +25,16 @@ from dpsql.mechanisms.noise import LARGEST_STD
 from dpsql.pipeline.candidates import (
     Candidate,
     NoisyMeasure,
-    SessionShare,
-    candidate,
     measure_count,
     measures_epsilon,
     noisy_columns,
     reserved_delta,
-    share_of,
     statistic_epsilon,
 )
-from dpsql.pipeline.default_share import ways_within
 from dpsql.pipeline.fingerprint import fingerprint_of, ladders_of, subject_of
-from dpsql.pipeline.possible_noises import possible_noises
 from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.pipeline.target_accuracy import ways_to_meet
+from dpsql.pipeline.ways_at_price import ways_at_price
 from dpsql.relation.once import once_per_node
 from dpsql.statistics.draw import Refund, Terms
 from dpsql.statistics.mechanism_table import draw_for, mechanism_for
@@ -47,7 +42,6 @@ from dpsql.statistics.mechanism_table import draw_for, mechanism_for
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from dpsql.accounting.budget import Budget
     from dpsql.aggregates.final import Test
     from dpsql.aggregates.release import Drawn, Release
     from dpsql.intervals import NoisyColumns
@@ -60,9 +54,6 @@ if TYPE_CHECKING:
     from dpsql.resolve.follow_noise import Followed
     from dpsql.statistics.draw import Draw
 
-    Way = tuple[Planned, Candidate, SessionShare]
-
-ALL = SessionShare(1.0, fits=True)
 PASSING = 0.98
 """Of the noise in a test; half of what is outside makes it fail."""
 MOST_WORK = 1 << 25
@@ -201,28 +192,13 @@ class Calibrated:
 
 def calibrate_noise(planned: Planned, public: PublicEnvironment) -> Calibrated:
     """The way in which this very question was answered before, so that it can be recalled; or else the best."""
-    found = _ways(planned, public) if planned.request.accuracy is None else ways_to_meet(planned, public)
+    found = ways_at_price(planned, public) if planned.request.accuracy is None else ways_to_meet(planned, public)
     ways = [
         with_noise(asked, way, reason, public.schema.dataset, reserved_delta(asked, way, public.budget))
         for asked, way, reason in found
     ]
     # Where there is one way only, nobody needs to know whether it was answered before.
     return next((way for way in ways if len(ways) > 1 and _answered(way, public.answers)), ways[0])
-
-
-def _ways(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Candidate, str]]:
-    """The kinds of noise at the price that was named, the best first."""
-    budget, share = public.budget, planned.request.share
-    if share is None:
-        noises = possible_noises(planned, budget.filter)
-        found = [(planned, candidate(planned, noise, budget.filter)) for noise in noises]
-    else:
-        found = ways_within(planned, budget.filter, share)
-    # Where there is one way only, nobody needs to know what it takes.
-    ways: list[Way] = [(asked, noise, share_of(noise.loss, budget) if found[1:] else ALL) for asked, noise in found]
-    # What still fits comes first. Then error weighed by what it costs the session: variance times share.
-    ways.sort(key=lambda way: (not way[2].fits, way[1].spread + math.log(max(way[2].part, 1e-300))))
-    return [(asked, noise, _reason(way, ways, budget)) for way in ways for asked, noise, _ in (way,)]
 
 
 def _answered(way: Calibrated, answers: GivenAnswers) -> bool:
@@ -352,21 +328,3 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
             hint="ask for fewer groups, name a larger epsilon, or count fewer rows of one unit: max_rows_per_group=1",
         )
     return drawn, draw
-
-
-def _reason(best: Way, ways: list[Way], budget: Budget) -> str:
-    planned, noise, share = best
-    if not planned.releases:
-        return "nothing is read of people but what is public"
-    if planned.request.mechanism is not None:
-        return "as asked for"
-    if not measure_count(planned):
-        return "the answer is chosen, since no fixed noise fits it"
-    if len(ways) == 1:
-        return "the least error for a part of the session" if budget.filter.delta else "the session has no delta"
-    _, other, its_share = next(way for way in ways if way is not best)
-    times = math.exp((other.spread - noise.spread) / 2)
-    more = max(times, 1 / times)
-    error = f"{more:.2g} times {'less' if times >= 1 else 'more'} error" if more >= 1.05 else "about as much error"
-    part = f"takes {share.part:.2g} of the session instead of {its_share.part:.2g}"
-    return f"{error} {'as' if more < 1.05 else 'than'} {other.mechanism}, and {part}"

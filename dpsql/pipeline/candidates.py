@@ -110,8 +110,8 @@ def candidate_within(
     totals: Sequence[Fraction] | None = None,
     aims: Sequence[Wanted] = (),
 ) -> Candidate:
-    """The same; `totals` is what each release has of the budget, where that is settled; `aims` are columns whose errors
-    are."""
+    """The same, where it is settled what each release has of the budget (`totals`), or how far off columns may be
+    (`aims`)."""
     kind = ADDITIVE[mechanism]
     if not kind.by_l2 and is_scaled(planned):
         raise ValueError("what is bounded in L2 alone has Gaussian noise")

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Formula, Linear, Ratio
-from dpsql.resolve.follow_noise import LOST, MARK, PLAIN, Kind, Made, Rows, follow_noise
+from dpsql.resolve.follow_noise import follow_noise
+from dpsql.resolve.noise_in_columns import LOST, MARK, PLAIN, Kind, Made, Rows
 from dpsql.result import NUMBERS
 
 if TYPE_CHECKING:
@@ -52,9 +53,14 @@ def _with_error(output: Output, kind: str, made: Made, *, chosen: bool) -> Outpu
     return replace(output, is_key=is_key, replica=made.replica, lost=is_lost, chosen=output.chosen or chosen)
 
 
-def reported_rows(columns: Iterable[str], *, are_answers: bool = True) -> Rows:
-    """Of a public table, or of answers that were estimated from randomised reports: what is made of those is lost."""
-    return Rows(tuple((name, LOST if are_answers and _is_answer(name) else PLAIN) for name in columns))
+def plain_rows(columns: Iterable[str]) -> Rows:
+    """Of a public table."""
+    return Rows(tuple((name, PLAIN) for name in columns))
+
+
+def reported_rows(columns: Iterable[str]) -> Rows:
+    """Of answers that were estimated from randomised reports: what is computed from those is lost."""
+    return Rows(tuple((name, LOST if name.startswith("_a") else PLAIN) for name in columns))
 
 
 def noisy_rows(columns: Iterable[str], release: Release) -> Rows:
@@ -65,10 +71,6 @@ def noisy_rows(columns: Iterable[str], release: Release) -> Rows:
         for number, answer in enumerate(release.answers)
     }
     return Rows(tuple((name, made.get(name, PLAIN)) for name in columns))
-
-
-def _is_answer(name: str) -> bool:
-    return name.startswith("_a")
 
 
 def _is_of(answer: Answer, measures: set[str]) -> bool:

@@ -30,7 +30,7 @@ from dpsql.engines.quoting import quoted
 from dpsql.errors import Unsupported
 from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.pipeline.counted_reports import CountedReports, estimates_table
-from dpsql.pipeline.follow_outputs import follow_outputs, noisy_rows, reported_rows
+from dpsql.pipeline.follow_outputs import follow_outputs, noisy_rows, plain_rows, reported_rows
 from dpsql.pipeline.output import Output
 from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.pipeline.seeking import NOTHING_FOUND, NOTHING_SOUGHT, Found, Seeking
@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from dpsql.relation.adaptive_subquery import AdaptiveTable
     from dpsql.relation.relation import Scan
     from dpsql.relation.reports import Reports
-    from dpsql.resolve.follow_noise import Followed, Rows
+    from dpsql.resolve.follow_noise import Followed
+    from dpsql.resolve.noise_in_columns import Rows
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,7 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
     tables = [release.post_processing_table for release in releases] + [table.post_processing_table for table in read]
     described = public.post_processor.describe(sql, tables)
     outputs = outputs or tuple(Output(name, None, None) for name, _ in described)
-    outputs, followed = follow_outputs(above, outputs, described, _followed_tables(releases, read))
+    outputs, followed = follow_outputs(above, outputs, described, _noise_in_tables(releases, read))
     return Planned(
         request=measured.request,
         releases=releases,
@@ -243,13 +244,13 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
     )
 
 
-def _followed_tables(
+def _noise_in_tables(
     releases: Sequence[PlannedRelease], public: Sequence[PublicTable | CountedReports]
 ) -> dict[str, Rows]:
-    """Where noise comes from."""
-    tables = {table.name.lower(): table.post_processing_table.columns for table in public}
-    counted = [table.name for table in public if isinstance(table, CountedReports)]
-    found = {name: reported_rows(columns, are_answers=name in counted) for name, columns in tables.items()}
+    found: dict[str, Rows] = {}
+    for table in public:
+        rows_of = reported_rows if isinstance(table, CountedReports) else plain_rows
+        found[table.name.lower()] = rows_of(table.post_processing_table.columns)
     for release in releases:
         columns = release.post_processing_table.columns
         is_reported = release.reports is not None

@@ -18,7 +18,7 @@ from dpsql.aggregates.release import LEVEL as TOTALS
 from dpsql.engines.quoting import quoted
 from dpsql.errors import ProgrammingError
 from dpsql.mechanisms.replicas import REPLICAS, redrawn
-from dpsql.resolve.follow_noise import MARK, Kind
+from dpsql.resolve.noise_in_columns import Kind, numbered
 from dpsql.sampling import RepeatableRandomness
 
 if TYPE_CHECKING:
@@ -79,12 +79,12 @@ class Replay:
             return {}
 
     def _run(self) -> dict[str, list[NDArray[np.float64]]]:
-        source = RepeatableRandomness(b"".join(_bytes(part) for part in self.released))
+        source = RepeatableRandomness(b"".join(_seed(part) for part in self.released))
         private = [_with_replicas(part, self.followed, source, self.post_processor) for part in self.released]
         tables, data = zip(*private, *self.public, strict=True)
         shown = [quoted(output.name) for output in self.outputs]
         replicas = [
-            quoted(output.replica.replace(MARK, f"~{number}"))
+            quoted(numbered(output.replica, number))
             for output in self.outputs
             if output.replica
             for number in range(REPLICAS)
@@ -97,41 +97,53 @@ class Replay:
         return found
 
 
-def _bytes(part: Released) -> bytes:
+def _seed(part: Released) -> bytes:
+    """The noisy numbers themselves, so that the same answer has the same error bars."""
     names = sorted(name for name in part.release.noises if name in part.columns)
     return b"".join(np.ma.getdata(part.columns[name]).astype(np.int64).tobytes() for name in names)
 
 
-def _answers(part: Released, followed: Followed) -> list[str]:
+def _answers(part: Released, followed: Followed) -> dict[str, str]:
+    """Those that are noisy, each with the name of its replicas."""
     rows = followed.tables[part.release.planned.name]
-    return [name for name, made in rows.columns if made.kind is Kind.NOISY]
+    return {name: made.replica for name, made in rows.columns if made.kind is Kind.NOISY}
 
 
 def _with_replicas(
     part: Released, followed: Followed, source: RepeatableRandomness, post_processor: PostProcessor
 ) -> tuple[PostProcessingTable, Columns]:
     """The release's table with replicas of its answers beside them."""
-    table, names = part.release.planned.post_processing_table, _answers(part, followed)
-    made = {name: table.columns[name] for name in names}
-    drawn, keys = _redrawn(part, source), part.release.planned.release.key_names
+    table, answers = part.release.planned.post_processing_table, _answers(part, followed)
+    drawn = _answered_again(part, list(answers), source, post_processor)
+    wide = {
+        numbered(replica, number): (table.columns[name][0], values)
+        for (name, replica), column in zip(answers.items(), drawn, strict=True)
+        for number, values in enumerate(column)
+    }
+    columns = {name: (kind, f"TRY_CAST({quoted(name)} AS {kind})") for name, (kind, _) in wide.items()}
+    stored = {**table.stored, **dict.fromkeys(wide, "DOUBLE")}
+    values = {name: values for name, (_, values) in wide.items()}
+    return replace(table, stored=stored, columns={**table.columns, **columns}), {**part.columns, **values}
+
+
+def _answered_again(
+    part: Released, names: Sequence[str], source: RepeatableRandomness, post_processor: PostProcessor
+) -> list[np.ndarray]:
+    """What the answers become of measures whose noise is drawn again: a row for each replica."""
+    table, keys = part.release.planned.post_processing_table, part.release.planned.release.key_names
+    drawn = _redrawn(part, source)
     stacked = {
         name: drawn[name].ravel() if name in drawn else np.tile(part.columns[name], REPLICAS)
         for name in table.stored
         if name not in keys
     }
-    slim = replace(table, stored={name: table.stored[name] for name in stacked}, columns=made)
+    stored = {name: table.stored[name] for name in stacked}
+    columns = {name: table.columns[name] for name in names}
     answers = ", ".join(f"CAST({quoted(name)} AS DOUBLE)" for name in names)
-    found = post_processor.run(f"SELECT {answers} FROM {quoted(table.name)}", [slim], [stacked]).cells.columns
+    sql, slim = f"SELECT {answers} FROM {quoted(table.name)}", replace(table, stored=stored, columns=columns)
+    found = post_processor.run(sql, [slim], [stacked]).cells.columns
     assert found is not None
-    wide = {
-        f"{name}~{number}": values
-        for name, column in zip(names, found, strict=True)
-        for number, values in enumerate(column.reshape(REPLICAS, part.rows))
-    }
-    kinds = {f"{name}~{number}": table.columns[name][0] for name in names for number in range(REPLICAS)}
-    columns = {name: (kind, f"TRY_CAST({quoted(name)} AS {kind})") for name, kind in kinds.items()}
-    stored = {**table.stored, **dict.fromkeys(wide, "DOUBLE")}
-    return replace(table, stored=stored, columns={**table.columns, **columns}), {**part.columns, **wide}
+    return [column.reshape(REPLICAS, part.rows) for column in found]
 
 
 def _redrawn(part: Released, source: RepeatableRandomness) -> dict[str, np.ndarray]:

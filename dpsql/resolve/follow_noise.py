@@ -14,123 +14,19 @@ docs/proofs/intervals.md.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.expressions.parser_tree import copied, nodes, nodes_of
+from dpsql.expressions.parser_tree import copied
+from dpsql.resolve.noise_in_columns import LOST, MARK, PLAIN, Kind, Made, NotFollowed, Rows, Scope, numbered
+from dpsql.resolve.noise_in_expressions import NoiseInExpressions, queries_in
 from dpsql.resolve.syntax import written
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-
-MARK = "~#~"
-"""Where the number of a replica stands in its name."""
-DEEPEST = 3
-"""Subqueries of expressions inside of each other take several times as long for each."""
-ADDING_UP = (exp.Sum, exp.Avg, exp.Count, exp.AnyValue, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue)
-"""Aggregates that add rows up or take one by its place; others choose among rows by their values."""
-EXTREMES = (exp.Greatest, exp.Least)
-"""The largest of many noisy values is likely to be too large; of two, replicas tell."""
-LIMITS = (exp.GT, exp.GTE, exp.LT, exp.LTE)
-"""Tests of noise whose outcome only rises or only falls with it."""
-SUMS = (exp.Sum, exp.Avg, exp.Count)
-EVEN = (
-    *(exp.Alias, exp.Column, exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Sqrt, exp.Ln, exp.Exp),
-    *(exp.Pow, exp.Coalesce, exp.AggFunc, exp.Window, exp.Filter, exp.Query),
-)
-"""What makes neither steps nor kinks of noise; all else may turn a little of it into much, or into nothing."""
-NOT_FOLLOWED = (exp.Anonymous, exp.Rand, exp.Lambda, exp.Columns, exp.WithinGroup, exp.Distinct)
-
-
-class NotFollowed(Exception):
-    """A clause whose columns are not known here."""
-
-
-class Kind(IntEnum):
-    PLAIN = 0
-    NOISY = 1
-    LOST = 2
-
-
-@dataclass(frozen=True)
-class Made:
-    """What a column is made of: nothing noisy, noise that is replayed under the name `replica`, or lost noise."""
-
-    kind: Kind = Kind.PLAIN
-    replica: str = ""
-    by_row: bool = False
-    """Whether only what is made of one row can be replayed, since rows share noise."""
-    stepped: bool = False
-    """Whether it has steps or kinks. Those of many rows may all err to one side: added up, no replica tells."""
-
-    @property
-    def lost(self) -> Made:
-        return LOST if self.kind else PLAIN
-
-
-PLAIN = Made()
-LOST = Made(Kind.LOST)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """What a query gives: its columns in order, by name; whether noise chose or sorted its rows."""
-
-    columns: tuple[tuple[str, Made], ...]
-    chosen: bool = False
-    sorted: bool = False
-
-    def named(self, name: str) -> Made | None:
-        found = [made for own, made in self.columns if own.lower() == name.lower()]
-        return found[0] if len(found) == 1 else LOST if found else None
-
-    def renamed(self, alias: exp.Expr | None) -> Rows:
-        names = [] if alias is None else [part.name for part in alias.args.get("columns") or []]
-        columns = [(new, made) for new, (_, made) in zip(names, self.columns, strict=False)]
-        return replace(self, columns=(*columns, *self.columns[len(columns) :]))
-
-    def cut(self, node: exp.Expr, noise: Noise) -> Rows:
-        """By ORDER BY and LIMIT, where a name or a number is a column of the answer first."""
-        order = node.args.get("order")
-        by_noise = order is not None and any(self._by_noise(item.this, noise) for item in order.expressions)
-        is_sorted = by_noise or (order is None and self.sorted)
-        is_cut = any(node.args.get(part) is not None for part in ("limit", "offset", "fetch"))
-        return replace(self, chosen=self.chosen or (is_cut and is_sorted), sorted=is_sorted)
-
-    def _by_noise(self, by: exp.Expr, noise: Noise) -> bool:
-        if isinstance(by, exp.Literal) and by.is_int and 1 <= int(by.this) <= len(self.columns):
-            return bool(self.columns[int(by.this) - 1][1].kind)
-        named = self.named(by.name) if isinstance(by, exp.Column) and not by.table else None
-        return noise.reads(by) if named is None else bool(named.kind)
-
-
-@dataclass(frozen=True)
-class Scope:
-    """The names that an expression may read."""
-
-    sources: Mapping[str, Rows] = field(default_factory=dict)
-    aliases: Mapping[str, Made] = field(default_factory=dict)
-    outer: Scope | None = None
-
-    @property
-    def depth(self) -> int:
-        return 0 if self.outer is None else 1 + self.outer.depth
-
-    def made_of(self, column: exp.Column) -> Made:
-        name, table = column.name, column.table.lower()
-        sources = [rows for own, rows in self.sources.items() if not table or own == table]
-        found = {made for rows in sources if (made := rows.named(name)) is not None}
-        if found:
-            return found.pop() if len(found) == 1 else LOST
-        if not table and name.lower() in self.aliases:
-            return self.aliases[name.lower()]
-        if self.outer is None:
-            raise NotFollowed(name)
-        return self.outer.made_of(column)
 
 
 @dataclass(frozen=True)
@@ -156,9 +52,14 @@ class Followed:
 def follow_noise(query: exp.Query, tables: Mapping[str, Rows]) -> Followed | None:
     """None where the query has clauses that are not followed; `tables` are the releases and the public ones."""
     try:
-        return Followed(query, tables, Walk().query(copied(query), tables))
+        return Followed(query, tables, _rows_of(tables, query))
     except NotFollowed:
         return None
+
+
+def _rows_of(tables: Mapping[str, Rows], query: exp.Query, outer: Scope | None = None) -> Rows:
+    """What a query gives. No replicas are written into it."""
+    return Walk().query(copied(query), tables, outer)
 
 
 @dataclass(frozen=True)
@@ -214,38 +115,28 @@ class Walk:
         if not kept:
             both = [(name, made.lost) for name, made in both]
         chosen = left.chosen or right.chosen or (not kept and any(made.kind for _, made in both))
-        return Rows(tuple(both), chosen).cut(node, Noise(tables, Scope()))
+        return NoiseInExpressions(partial(_rows_of, tables), Scope()).cut(Rows(tuple(both), chosen), node)
 
     def _select(
         self, select: exp.Select, tables: Mapping[str, Rows], outer: Scope | None, places: Collection[int] | None
     ) -> Rows:
         sources = self._sources(select, tables, outer)
-        noise = Noise(tables, Scope(sources, {}, outer), joined=len(sources) > 1).over_rows_of(select)
+        scope = Scope(sources, {}, outer)
+        noise = NoiseInExpressions(partial(_rows_of, tables), scope, joined=len(sources) > 1).over_rows_of(select)
         distinct = select.args.get("distinct")
         is_compared = distinct is not None and distinct.args.get("on") is None
-        columns: list[tuple[str, Made]] = []
-        added: list[exp.Expr] = []
-        for place, item in enumerate(select.expressions):
-            if item.is_star:
-                columns += _all_columns(item, sources, is_compared or places is not None)
-                continue
-            name, made = item.alias_or_name or f"_column{place}", noise.made(item)
-            if is_compared:
-                made = made.lost
-            if made.kind is Kind.NOISY if places is None else place in places:
-                made = replace(made, replica=f"{name}{MARK}")
-                added.append(_renamed(noise.replica(item), made.replica))
-            columns.append((name, made))
-        for join in self._values(added, tables):
+        columns, added = _columns(select, noise, places, is_compared)
+        for join in self._pulled(added, tables):
             select.append("joins", join)
         select.set("expressions", [*select.expressions, *self._numbered(added)])
         chosen = noise.chosen or noise.reads(select.args.get("having"), select.args.get("qualify"))
         chosen |= distinct is not None and not is_compared
-        return Rows(tuple(columns), chosen, any(rows.sorted for rows in sources.values())).cut(select, noise)
+        is_sorted = any(rows.sorted for rows in sources.values())
+        return noise.cut(Rows(tuple(columns), chosen, is_sorted), select)
 
-    def _values(self, added: Sequence[exp.Expr], tables: Mapping[str, Rows]) -> Iterator[exp.Join]:
+    def _pulled(self, added: Sequence[exp.Expr], tables: Mapping[str, Rows]) -> Iterator[exp.Join]:
         """Subqueries in replicas, as rows to join: read once, where each replica would have read its own."""
-        for number, query in enumerate([query for item in added for query in _queries(item)]):
+        for number, query in enumerate([query for item in added for query in queries_in(item)]):
             name, select = f"_value{number}", copied(query).unnest()
             select.set("expressions", [_renamed(select.expressions[0].unalias(), name)])
             self.query(select, tables, None, (0,))
@@ -259,8 +150,7 @@ class Walk:
         if self.replicas is None or not added:
             return list(added)
         texts = [written(item) for item in added]
-        numbered = (text.replace(MARK, f"~{number}") for text in texts for number in range(self.replicas))
-        return [exp.Var(this=", ".join(numbered))]
+        return [exp.Var(this=", ".join(numbered(text, number) for text in texts for number in range(self.replicas)))]
 
     def _sources(self, select: exp.Select, tables: Mapping[str, Rows], outer: Scope | None) -> dict[str, Rows]:
         if select.args.get("laterals") or select.args.get("pivots"):
@@ -268,12 +158,11 @@ class Walk:
         clause = select.args.get("from_")
         found = [clause.this] if clause is not None else []
         found += [join.this for join in select.args.get("joins") or []]
-        return {
-            (source.alias_or_name or f"_source{place}").lower(): self._source(source, tables, outer).renamed(
-                source.args.get("alias")
-            )
-            for place, source in enumerate(found)
-        }
+        rows: dict[str, Rows] = {}
+        for place, source in enumerate(found):
+            name = source.alias_or_name or f"_source{place}"
+            rows[name.lower()] = self._source(source, tables, outer).renamed(source.args.get("alias"))
+        return rows
 
     def _source(self, source: exp.Expr, tables: Mapping[str, Rows], outer: Scope | None) -> Rows:
         if source.args.get("pivots") or source.args.get("sample"):
@@ -287,186 +176,40 @@ class Walk:
         raise NotFollowed(source.key)
 
 
-@dataclass(frozen=True)
-class Noise:
-    """Noise in the expressions of one SELECT."""
-
-    tables: Mapping[str, Rows]
-    scope: Scope
-    joined: bool = False
-    chosen: bool = False
-    """Whether noise chose the rows over which aggregates and windows go."""
-    grouped: bool = False
-    """Whether rows meet in groups by what is noisy."""
-    windows: bool = False
-    """Whether a window that has a name is noisy."""
-    aggregates: bool = False
-    """Whether rows are aggregated."""
-
-    def over_rows_of(self, select: exp.Select) -> Noise:
-        noise = self._with_aliases(select)
-        chosen = any(rows.chosen for rows in self.scope.sources.values()) or noise._joins(select)
-        grouped = noise._groups(select)
-        return replace(
-            noise,
-            chosen=chosen or grouped or noise.reads(select.args.get("where")),
-            grouped=grouped,
-            windows=noise.reads(*(select.args.get("windows") or [])),
-            aggregates=select.args.get("group") is not None or any(map(_aggregates, select.expressions)),
-        )
-
-    def reads(self, *parts: exp.Expr | None) -> bool:
-        """Whether what is noisy has a say."""
-        return any(made.kind for part in parts if part is not None for made in self._parts(part))
-
-    def made(self, item: exp.Expr) -> Made:
-        found = list(self._parts(item))
-        across = any(True for _ in nodes_of(item, exp.AggFunc, exp.Window))
-        if across and self.chosen:
-            return LOST
-        kind = max((made.kind for made in found), default=Kind.PLAIN)
-        if kind is not Kind.NOISY:
-            return Made(kind)
-        by_row = any(made.by_row for made in found)
-        if self.grouped or (by_row and (across or self.joined)) or not self._is_followed(item):
-            return LOST
-        return Made(Kind.NOISY, by_row=by_row, stepped=self._is_stepped(item))
-
-    def replica(self, item: exp.Expr) -> exp.Expr:
-        """The same over one replica of everything that is noisy in it."""
-        tree = copied(item.unalias())
-        for column in [part for part in _own(tree) if isinstance(part, exp.Column)]:
-            made = self.scope.made_of(column)
-            if made.kind is Kind.NOISY:
-                column.set("this", exp.to_identifier(made.replica, quoted=True))
-        return tree
-
-    def _with_aliases(self, select: exp.Select) -> Noise:
-        """A name may also stand for a column of the same SELECT, which may be made of such names itself."""
-        noise = self
-        for _ in select.expressions:
-            known = noise._aliases(select)
-            if known == noise.scope.aliases:
-                break
-            noise = replace(noise, scope=replace(self.scope, aliases=known))
-        return noise
-
-    def _aliases(self, select: exp.Select) -> dict[str, Made]:
-        found: dict[str, Made] = {}
-        for item in select.expressions:
-            with suppress(NotFollowed):  # it reads an alias that is not known yet
-                if item.alias:
-                    found[item.alias.lower()] = replace(self.made(item), replica=f"{item.alias}{MARK}")
-        return found
-
-    def _groups(self, select: exp.Select) -> bool:
-        group, items = select.args.get("group"), select.expressions
-        if group is None:
-            return False
-        keys = [item for item in items if not item.find(exp.AggFunc)] if group.args.get("all") else []
-        for part in group.expressions:
-            is_place = isinstance(part, exp.Literal) and part.is_int and 1 <= int(part.this) <= len(items)
-            keys.append(items[int(part.this) - 1] if is_place else part)
-        return self.reads(*keys)
-
-    def _joins(self, select: exp.Select) -> bool:
-        """Whether rows meet by what is noisy."""
-        joins = select.args.get("joins") or []
-        if any(join.method for join in joins):
-            return any(made.kind for rows in self.scope.sources.values() for _, made in rows.columns)
-        using = (exp.column(part.name) for join in joins for part in join.args.get("using") or [])
-        return self.reads(*(join.args.get("on") for join in joins), *using)
-
-    def _is_pulled(self, query: exp.Query) -> bool:
-        """Whether its value is the same for all rows, and can stand beside them."""
-        try:
-            rows = Walk().query(copied(query), self.tables)
-        except NotFollowed:
-            return False
-        return not self.aggregates and isinstance(query.unnest(), exp.Select) and len(rows.columns) == 1
-
-    def _parts(self, node: exp.Expr) -> Iterator[Made]:
-        for part in _own(node):
-            if isinstance(part, exp.Column) and not part.is_star:
-                yield self.scope.made_of(part)
-            elif isinstance(part, exp.Query):
-                yield self._subquery(part)
-
-    def _subquery(self, query: exp.Query) -> Made:
-        """Of its one value; where noise chooses, or tests, there is nothing to replay."""
-        if self.scope.depth == DEEPEST:
-            raise NotFollowed("subqueries")
-        rows = Walk().query(copied(query), self.tables, self.scope)
-        if not rows.chosen and not any(made.kind for _, made in rows.columns):
-            return PLAIN
-        is_value = isinstance(query, exp.Subquery) and not isinstance(query.parent, exp.In | exp.Exists)
-        is_one = isinstance(query.unnest(), exp.Select) and len(rows.columns) == 1
-        return rows.columns[0][1] if is_value and is_one and not rows.chosen else LOST
-
-    def _is_followed(self, item: exp.Expr) -> bool:
-        if not all(map(self._is_pulled, _queries(item))):
-            return False
-        for node in nodes(item):
-            if isinstance(node, NOT_FOLLOWED):
-                return False
-            if isinstance(node, exp.AggFunc) and not isinstance(node, ADDING_UP):
-                return False
-            if isinstance(node, exp.Window) and (self.windows or self.reads(*_ordering(node))):
-                return False
-            if isinstance(node, exp.Filter) and self.reads(node.expression):
-                return False
-        own = list(_own(item))
-        if sum(self.reads(part) for node in own if isinstance(node, EXTREMES) for part in node.iter_expressions()) > 2:
-            return False
-        return self._has_one_limit(own) and not any(isinstance(node, SUMS) and self._is_stepped(node) for node in own)
-
-    def _has_one_limit(self, own: Sequence[exp.Expr]) -> bool:
-        """At most. What is true of few numbers (n = 5) is true of next to no replica, whatever holds without noise."""
-        tests = [node for node in own if isinstance(node, exp.Predicate) and self.reads(node)]
-        compared = [node.this for node in own if isinstance(node, exp.Case)]
-        return len(tests) <= 1 and all(isinstance(node, LIMITS) for node in tests) and not self.reads(*compared)
-
-    def _is_stepped(self, node: exp.Expr) -> bool:
-        """A CASE goes in steps where its condition does."""
-        others = (part for part in _own(node) if not isinstance(part, EVEN))
-        steps = [part.this if isinstance(part, exp.Case | exp.If) else part for part in others]
-        return self.reads(*steps) or any(made.stepped for made in self._parts(node))
-
-
-def _aggregates(item: exp.Expr) -> bool:
-    """Whether it has an aggregate that is not over a window."""
-    found = (node for node in _own(item) if isinstance(node, exp.AggFunc))
-    return any(not isinstance(node.find_ancestor(exp.Window, exp.Select), exp.Window) for node in found)
-
-
-def _queries(node: exp.Expr) -> list[exp.Query]:
-    return [part for part in _own(node) if isinstance(part, exp.Query)]
-
-
-def _ordering(window: exp.Window) -> list[exp.Expr | None]:
-    return [*(window.args.get("partition_by") or []), window.args.get("order")]
-
-
 def _either(one: Made, other: Made) -> Made:
+    """Of a column whose rows come from both sides; replicas are called as on the left."""
     worst = max(one, other, key=lambda made: made.kind)
     return Made(worst.kind, one.replica or worst.replica, one.by_row or other.by_row, one.stepped or other.stepped)
 
 
-def _own(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The nodes of an expression, without what is inside of its subqueries."""
-    yield node
-    for child in () if isinstance(node, exp.Query) else node.iter_expressions():
-        yield from _own(child)
+def _columns(
+    select: exp.Select, noise: NoiseInExpressions, places: Collection[int] | None, is_compared: bool
+) -> tuple[list[tuple[str, Made]], list[exp.Expr]]:
+    """What a SELECT gives, and the replicas that are to stand beside it."""
+    columns: list[tuple[str, Made]] = []
+    added: list[exp.Expr] = []
+    for place, item in enumerate(select.expressions):
+        if item.is_star:
+            columns += _all_columns(item, noise.scope.sources, is_compared or places is not None)
+            continue
+        name, made = item.alias_or_name or f"_column{place}", noise.made(item)
+        if is_compared:
+            made = made.lost
+        if made.kind is Kind.NOISY if places is None else place in places:
+            made = replace(made, replica=f"{name}{MARK}")
+            added.append(_renamed(noise.replica(item), made.replica))
+        columns.append((name, made))
+    return columns, added
 
 
-def _all_columns(item: exp.Expr, sources: Mapping[str, Rows], is_compared: bool) -> list[tuple[str, Made]]:
+def _all_columns(item: exp.Expr, sources: Mapping[str, Rows], by_place: bool) -> list[tuple[str, Made]]:
     """What a star stands for: replicas come with it."""
     star, table = item.find(exp.Star), item.args.get("table")
     if star is None or any(star.args.values()) or (table is not None and table.name.lower() not in sources):
         raise NotFollowed("*")
     chosen = sources.values() if table is None else [sources[table.name.lower()]]
     columns = [column for rows in chosen for column in rows.columns]
-    if is_compared and any(made.kind for _, made in columns):
+    if by_place and any(made.kind for _, made in columns):
         raise NotFollowed("*")
     return columns
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp, parse_one
 
-from dpsql.resolve.follow_noise import LOST, MARK, PLAIN, Kind, Made, Rows, follow_noise
+from dpsql.resolve.follow_noise import follow_noise
+from dpsql.resolve.noise_in_columns import LOST, MARK, PLAIN, Kind, Made, Rows
 
 TABLES = {
     "r": Rows(

@@ -66,6 +66,7 @@ RUNS = {"run_rounds": ("execute_query", "add_noise")}
 # Files of pipeline/ that are a part of one stage.
 PARTS_OF_STAGES = {
     "target_accuracy": "calibrate_noise",
+    "ways_at_price": "calibrate_noise",
     "possible_noises": "calibrate_noise",
     "candidates": "calibrate_noise",
     "allocate": "calibrate_noise",
