@@ -12,6 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.cli.reports import ask
+from dpsql.result import UNKNOWN_NOTE
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,20 @@ def test_a_few_large_groups_among_empty_ones_are_no_noise() -> None:
 def test_a_spread_without_a_known_error_does_not_look_exact(shop: dpsql.Connection) -> None:
     cursor = shop.execute("SELECT region, STDDEV(amount) AS spread FROM orders GROUP BY region", epsilon=0.01)
     unknown = cursor.intervals()["spread_low"].isna() & cursor.intervals()["spread"].notna()
-    assert str(cursor).count("± ?") == (cursor._repr_html_() or "").count("± ?") == unknown.sum()
+    for shown in (str(cursor), cursor._repr_html_() or ""):
+        assert shown.replace(UNKNOWN_NOTE, "").count("± ?") == unknown.sum()
+        assert shown.count(UNKNOWN_NOTE) == unknown.any()
+
+
+def test_an_error_that_is_not_known_is_explained_once(shop: dpsql.Connection) -> None:
+    change = "SELECT region, COUNT(*) / LAG(COUNT(*)) OVER (ORDER BY region) AS c FROM orders {} GROUP BY region"
+    nobody = change.format("WHERE amount < 0")
+    assert str(shop.execute(nobody, epsilon=0.01)).count(UNKNOWN_NOTE) == 1
+    assert UNKNOWN_NOTE in ask(shop, nobody, epsilon=0.01).document["notes"]
+    assert UNKNOWN_NOTE not in str(shop.execute(change.format(""), epsilon=3))
+    # A column of which no error is known has a note of its own.
+    largest = "SELECT MAX(n) AS m FROM (SELECT region, COUNT(*) AS n FROM orders GROUP BY region)"
+    assert UNKNOWN_NOTE not in str(shop.execute(largest, epsilon=1))
 
 
 def test_the_better_price_is_one(shop: dpsql.Connection) -> None:
