@@ -16,6 +16,7 @@ from dpsql.expressions.readable import readable
 from dpsql.intervals import for_all, half_width
 from dpsql.pipeline.allocate import SEEKING
 from dpsql.pipeline.counted_reports import CountedReports
+from dpsql.pipeline.notes import constant_note
 from dpsql.pipeline.reconcile_totals import levels_noises
 from dpsql.pipeline.seeking import readable_clipped
 from dpsql.result import LEVEL
@@ -179,7 +180,7 @@ def explain_calibrated(calibrated: Calibrated, share: float, after: Cost) -> Exp
         releases=tuple(explain_release(release) for release in calibrated.releases),
         post_processing=calibrated.post_processing,
         reports=tuple(_reports(calibrated)),
-        notes=calibrated.request.notes,
+        notes=(*calibrated.request.notes, *constant_note(calibrated.releases)),
     )
 
 

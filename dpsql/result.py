@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 TIMES = ("DATE", "TIMESTAMP")
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL")
+UNKNOWN_NOTE = "± ?: how far off it may be is not known, as where noise is about as large as what it is computed from"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,25 +204,37 @@ class Result:
         frame = pd.DataFrame({position: values for position, (_, values) in enumerate(data)})
         return frame.set_axis([name for name, _ in data], axis="columns")
 
+    def cells_with_ends(self, rows: int | None = None) -> list[list[tuple[Any, numbers.Ends | None]]]:
+        """So many rows, each value with the ends of its interval."""
+        return [
+            [(value, column.shown_ends(row, value)) for value, column in zip(row, self.columns, strict=False)]
+            for row in self.full_rows[:rows]
+        ]
+
+    def notes_below(self, rows: list[list[tuple[Any, numbers.Ends | None]]]) -> tuple[str, ...]:
+        """The notes, and what `± ?` means where it stands in these rows; of lost columns a note speaks already."""
+        unknown = any(
+            ends is numbers.UNKNOWN and not column.lost
+            for row in rows
+            for (_, ends), column in zip(row, self.columns, strict=True)
+        )
+        return (*self.notes, UNKNOWN_NOTE) if unknown else self.notes
+
     def __str__(self) -> str:
         """Each value with its error; of many rows the first."""
-        lines = [self.names]
-        for row in self.full_rows[:MOST_ROWS]:
-            cells = zip(row, self.columns, strict=False)
-            lines.append([with_error(value, column.shown_ends(row, value)) for value, column in cells])
+        rows = self.cells_with_ends(MOST_ROWS)
+        lines = [self.names, *([with_error(*cell) for cell in row] for row in rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         more = [f"... {len(self.full_rows):,} rows in all"] if len(self.full_rows) > MOST_ROWS else []
-        return "\n".join([*("  ".join(map(str.rjust, line, widths)) for line in lines), *more, *self.notes])
+        return "\n".join([*("  ".join(map(str.rjust, line, widths)) for line in lines), *more, *self.notes_below(rows)])
 
     def _repr_html_(self) -> str:
-        rows = [
-            [
-                Cell(value, column.shown_ends(row, value), column.name in self.faint)
-                for value, column in zip(row, self.columns, strict=False)
-            ]
-            for row in self.full_rows[:MOST_ROWS]
+        rows = self.cells_with_ends(MOST_ROWS)
+        cells = [
+            [Cell(*cell, column.name in self.faint) for cell, column in zip(row, self.columns, strict=True)]
+            for row in rows
         ]
-        return table(self.names, rows, len(self.full_rows), [*self.receipt.lines(), *self.notes])
+        return table(self.names, cells, len(self.full_rows), [*self.receipt.lines(), *self.notes_below(rows)])
 
 
 def with_error(value: Any, ends: tuple[float, float] | None) -> str:

@@ -44,10 +44,9 @@ def answered(result: Result, budget: Budget) -> Report:
         [column.interval(row, value, LEVEL) for value, column in zip(row, result.columns, strict=False)]
         for row in result.full_rows
     ]
-    cells = [
-        [with_error(value, column.shown_ends(row, value)) for value, column in zip(row, result.columns, strict=False)]
-        for row in result.full_rows
-    ]
+    rows = result.cells_with_ends()
+    cells = [[with_error(*cell) for cell in row] for row in rows]
+    notes = result.notes_below(rows)
     noisy = [column.is_noisy for column in result.columns]
     names = [name for column in result.columns for name in _with_ends(column.name, column.is_noisy)]
     document = {
@@ -63,7 +62,7 @@ def answered(result: Result, budget: Budget) -> Report:
             "refused": result.receipt.refused,
             "entry": result.receipt.number,
         },
-        "notes": result.notes,
+        "notes": notes,
         "remaining": budget.remaining,
     }
     return Report(
@@ -71,7 +70,7 @@ def answered(result: Result, budget: Budget) -> Report:
         names,
         [list(_flat(row, pairs, noisy)) for row, pairs in zip(result.rows, ends, strict=True)],
         table(result.names, cells, numbers=map(_is_number, result.columns)),
-        "\n".join((paid(result.receipt, budget), *result.notes)),
+        "\n".join((paid(result.receipt, budget), *notes)),
     )
 
 

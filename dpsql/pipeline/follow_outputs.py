@@ -31,11 +31,17 @@ def follow_outputs(
         return tuple(outputs), None
     followed = follow_noise(query, tables)
     names = [output.name.lower() for output in outputs]
-    if followed is None or len(set(names)) < len(names):
+    if followed is None:
         return tuple(replace(output, lost=_is_open(output, kind)) for output, kind in pairs), None
+    columns = followed.made(names)
+    if len(set(names)) < len(names):
+        # Replicas are found by name; what is not noisy needs none.
+        columns = [
+            made if made.kind is Kind.PLAIN and names.count(name) == 1 else LOST
+            for name, made in zip(names, columns, strict=True)
+        ]
     found = tuple(
-        _with_error(*pair, made, chosen=followed.rows.chosen)
-        for pair, made in zip(pairs, followed.made(names), strict=True)
+        _with_error(*pair, made, chosen=followed.rows.chosen) for pair, made in zip(pairs, columns, strict=True)
     )
     return found, followed if any(output.replica for output in found) else None
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.aggregates.estimate import Linear, Ratio
-from dpsql.aggregates.measure import CountUnits, CountUnitsWith, CountValues, OverDistinct, read_by
+from dpsql.aggregates.measure import CountUnits, CountUnitsWith, CountValues, OverDistinct, SumValues, read_by
 from dpsql.aggregates.readable import readable_statistic
 from dpsql.aggregates.statistic import Matched
 from dpsql.display.numbers import several
@@ -69,7 +69,9 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
         what, (low, high) = readable_clipped(argument), map(readable_value, range_of(ends))
         yield f"{what} counts within [{low}, {high}], by max_rows_per_group; LEAST({what}, ...) sets another bound"
     if calibrated.threshold is not None:
-        yield f"groups of fewer than about {calibrated.threshold:,} units are not shown"
+        # Totals by ROLLUP are measured, and of everybody.
+        over = "" if release.levels else ", and what is computed over the groups leaves them out"
+        yield f"groups of fewer than about {calibrated.threshold:,} units are not shown{over}"
 
 
 def _bounds_rows(release: Release) -> bool:
@@ -96,6 +98,12 @@ def _at_most(number: int, what: str, where: str = "") -> str:
     return f"at most {number:,} {what}{' of one unit counts' if number == 1 else 's of one unit count'}{where}"
 
 
+def constant_note(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
+    """A release that reads a noisy answer has the error of its own noise alone."""
+    if any(part.releases for release in releases for part in release.planned.adaptive):
+        yield "± takes the noisy answer of the inner question as exact: what its noise changes is not in ±"
+
+
 def share_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]) -> Iterator[str]:
     """Of a unit with more rows than may count, those with a value fill their count as all rows fill theirs."""
     for output in outputs:
@@ -107,12 +115,21 @@ def share_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]
         if sides[0] != sides[1] and _bounds_rows(release) and _counts_values(release, sides[0] | sides[1]):
             why = "its counts are bounded separately"
             more = f"one unit has more than {several(release.rows, 'row', 'rows')}"
-            yield f'"{output.name}" is skewed where {more}, since {why}; AVG(condition) is not'
+            instead = next(_summed(release, sides[0]), "condition")
+            yield f'"{output.name}" is skewed where {more}, since {why}; AVG({instead}) is not'
 
 
 def _counts_values(release: Release, columns: Collection[str]) -> bool:
     measures = (part.measure for part in release.measures if part.column in columns)
     return any(not isinstance(part, OverDistinct) and isinstance(read_by(part), CountValues) for part in measures)
+
+
+def _summed(release: Release, columns: Collection[str]) -> Iterator[str]:
+    """What is added up in these columns."""
+    for part in release.measures:
+        summed = None if isinstance(part.measure, OverDistinct) else read_by(part.measure)
+        if part.column in columns and isinstance(summed, SumValues):
+            yield readable_clipped(summed.argument)
 
 
 def found_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
@@ -187,7 +204,9 @@ def _fitting(diagnosis: Diagnosis, units: Sequence[int]) -> Iterator[str]:
 def lost_note(outputs: Sequence[Output]) -> Iterator[str]:
     names = [f'"{output.name}"' for output in outputs if output.lost]
     if names:
-        yield f"{', '.join(names)}: how far off {'it' if len(names) == 1 else 'they'} may be is not known"
+        twice = len({output.name.lower() for output in outputs}) < len(outputs)
+        why = ", since columns have the same name: rename them with AS" if twice else ""
+        yield f"{', '.join(names)}: how far off {'it' if len(names) == 1 else 'they'} may be is not known{why}"
 
 
 def choice_note(columns: Sequence[ResultColumn]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from dpsql.intervals import ends
 from dpsql.pipeline.notes import (
     bounding_notes,
     choice_note,
+    constant_note,
     diagnosis_notes,
     drawn_notes,
     found_notes,
@@ -89,6 +90,7 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
         *calibrated.request.notes,
         *receipt.bounds,
         *bounding_notes(calibrated.releases),
+        *constant_note(calibrated.releases),
         *share_notes(calibrated.outputs, calibrated.releases),
         *drawn_notes(calibrated.outputs, calibrated.releases),
         *diagnosis_notes(calibrated.releases, estimated.columns),

@@ -12,6 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.cli.reports import ask
+from dpsql.result import UNKNOWN_NOTE
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,15 @@ from dpsql.cli.reports import ask
                 "at most 2 rows of one unit count",
                 '"share" is skewed where one unit has more than 2 rows, since its counts are bounded separately; '
                 "AVG(condition) is not",
+            ),
+        ),
+        (
+            "SELECT SUM(amount) / COUNT_IF(amount > 5) AS each FROM orders",
+            {},
+            (
+                "at most 2 rows of one unit count",
+                '"each" is skewed where one unit has more than 2 rows, since its counts are bounded separately; '
+                "AVG(amount) is not",
             ),
         ),
         # Also where counts lean on the number of people, and all of them are scaled.
@@ -90,9 +100,56 @@ def test_one_row_for_each_person_leaves_nothing_out(shop_schema: Any) -> None:
 def test_groups_that_are_not_shown_are_said(shop: dpsql.Connection) -> None:
     cursor = shop.execute("SELECT note, COUNT(*) FROM orders GROUP BY note", epsilon=3)
     (release,) = shop.explain("SELECT note, COUNT(*) FROM orders GROUP BY note", epsilon=3).releases
-    assert f"groups of fewer than about {release.threshold} units are not shown" in cursor.notes
+    hidden = f"groups of fewer than about {release.threshold} units are not shown"
+    assert f"{hidden}, and what is computed over the groups leaves them out" in cursor.notes
     cursor = shop.execute("SELECT note, COUNT(*) FROM orders GROUP BY note", epsilon=3, max_rows_per_group=1)
     assert "at most 1 row of one unit counts in a group" in cursor.notes
+
+
+def test_totals_that_are_measured_leave_no_group_out(shop: dpsql.Connection) -> None:
+    notes = shop.execute("SELECT note, COUNT(*) FROM orders GROUP BY ROLLUP (note)", epsilon=3).notes
+    assert any(note.endswith("units are not shown") for note in notes)
+
+
+def test_columns_of_one_name_are_to_be_renamed(shop: dpsql.Connection) -> None:
+    """The error of none is known, but keys have none."""
+    counts, totals = (f"(SELECT items, {what} AS n FROM orders GROUP BY items)" for what in ("COUNT(*)", "SUM(amount)"))
+    joined = f"FROM {counts} AS a JOIN {totals} AS b USING (items)"
+    cursor = shop.execute(f"SELECT a.items, a.n, b.n {joined}", epsilon=3)
+    same = '"n", "n": how far off they may be is not known, since columns have the same name: rename them with AS'
+    assert same in cursor.notes
+    assert [column.is_noisy for column in cursor.result.columns] == [False, True, True]
+    renamed = shop.execute(f"SELECT a.items, a.n, b.n AS total {joined}", epsilon=3)
+    assert not any("not known" in note for note in renamed.notes)
+    # A star may give a name twice, too.
+    star = shop.execute(f"SELECT * FROM {counts} AS a, {totals} AS b WHERE a.items = b.items", epsilon=3)
+    assert [column.is_noisy for column in star.result.columns][1::2] == [True, True]
+
+
+EXACT = "± takes the noisy answer of the inner question as exact: what its noise changes is not in ±"
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_said"),
+    [
+        ("SELECT COUNT(*) FROM orders WHERE amount > (SELECT AVG(amount) FROM orders)", True),
+        ("SELECT SUM(CASE WHEN amount > (SELECT AVG(amount) FROM orders) THEN 1 ELSE 0 END) FROM orders", True),
+        (
+            "SELECT COUNT(*) FROM orders WHERE region IN "
+            "(SELECT region FROM orders GROUP BY region ORDER BY COUNT(*) DESC LIMIT 2)",
+            True,
+        ),
+        ("SELECT COUNT(*) FROM orders, (SELECT AVG(amount) AS mean FROM orders) WHERE amount > mean", True),
+        # What is known already has no noise, and an answer that stands beside others has its own error.
+        ("SELECT COUNT(*) FROM orders WHERE amount > (SELECT 3)", False),
+        ("SELECT COUNT(*) FROM orders JOIN (VALUES ('north')) AS v(r) ON region = r", False),
+        ("SELECT COUNT(*), (SELECT AVG(amount) FROM orders) FROM orders", False),
+    ],
+)
+def test_a_noisy_constant_is_said(shop: dpsql.Connection, sql: str, is_said: bool) -> None:
+    assert (EXACT in shop.execute(sql, epsilon=1).notes) is is_said
+    assert (EXACT in shop.execute(sql, epsilon=1).notes) is is_said  # recalled
+    assert (EXACT in shop.explain(sql, epsilon=1).notes) is is_said
 
 
 def test_a_column_that_is_mostly_noise_is_faint(shop: dpsql.Connection) -> None:
@@ -120,7 +177,20 @@ def test_a_few_large_groups_among_empty_ones_are_no_noise() -> None:
 def test_a_spread_without_a_known_error_does_not_look_exact(shop: dpsql.Connection) -> None:
     cursor = shop.execute("SELECT region, STDDEV(amount) AS spread FROM orders GROUP BY region", epsilon=0.01)
     unknown = cursor.intervals()["spread_low"].isna() & cursor.intervals()["spread"].notna()
-    assert str(cursor).count("± ?") == (cursor._repr_html_() or "").count("± ?") == unknown.sum()
+    for shown in (str(cursor), cursor._repr_html_() or ""):
+        assert shown.replace(UNKNOWN_NOTE, "").count("± ?") == unknown.sum()
+        assert shown.count(UNKNOWN_NOTE) == unknown.any()
+
+
+def test_an_error_that_is_not_known_is_explained_once(shop: dpsql.Connection) -> None:
+    change = "SELECT region, COUNT(*) / LAG(COUNT(*)) OVER (ORDER BY region) AS c FROM orders {} GROUP BY region"
+    nobody = change.format("WHERE amount < 0")
+    assert str(shop.execute(nobody, epsilon=0.01)).count(UNKNOWN_NOTE) == 1
+    assert UNKNOWN_NOTE in ask(shop, nobody, epsilon=0.01).document["notes"]
+    assert UNKNOWN_NOTE not in str(shop.execute(change.format(""), epsilon=3))
+    # A column of which no error is known has a note of its own.
+    largest = "SELECT MAX(n) AS m FROM (SELECT region, COUNT(*) AS n FROM orders GROUP BY region)"
+    assert UNKNOWN_NOTE not in str(shop.execute(largest, epsilon=1))
 
 
 def test_the_better_price_is_one(shop: dpsql.Connection) -> None:
