@@ -43,6 +43,10 @@ SHAPES = (
     "SELECT k, n / people AS c FROM (SELECT {key} AS k, {a} AS n FROM v GROUP BY {key}) CROSS JOIN pop",
     "SELECT COUNT(*) AS groups, AVG(n) AS c FROM (SELECT {key} AS k, {a} AS n FROM v GROUP BY {key})",
     "SELECT {key} AS k, {a} AS n, n + 1 AS c FROM v GROUP BY {key} ORDER BY n DESC LIMIT 2",
+    "SELECT k, n * 2 AS c, middle FROM (SELECT {key} AS k, {a} AS n FROM v GROUP BY {key})"
+    " JOIN (SELECT {key} AS k, MEDIAN(x) AS middle FROM v GROUP BY {key}) USING (k)",
+    "SELECT (SELECT {a} FROM v WHERE {key} = {value}) AS c",
+    "SELECT (SELECT {a} FROM v) / (SELECT COUNT(*) FROM v WHERE x < 50) AS c UNION ALL SELECT {a} FROM v",
 )
 BY_REGION = "(SELECT region, COUNT(*) AS n, AVG(x) AS a FROM v GROUP BY region)"
 
