@@ -33,6 +33,14 @@ TIMES = ("DATE", "TIMESTAMP")
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL")
 
 
+def is_number(kind: str) -> bool:
+    """
+    >>> is_number("DECIMAL(18,2)"), is_number("BIGINT[]"), is_number("VARCHAR")
+    (True, False, False)
+    """
+    return kind.startswith(NUMBERS) and not kind.endswith("]")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
     """What was charged, and for what."""
@@ -94,7 +102,7 @@ class ResultColumn:
     replicas: Callable[[tuple[Any, ...]], list[NDArray[np.float64]]] | None = field(default=None, repr=False)
     """Of a computed column what it became in a row when noise was drawn again, and in others that look the same."""
     lost: bool = False
-    """Whether it is noisy, and nothing is known of its error."""
+    """Whether it is a noisy number, and nothing is known of its error."""
 
     @property
     def is_noisy(self) -> bool:
