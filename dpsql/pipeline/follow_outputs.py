@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
 from dpsql.aggregates.estimate import Formula, Linear, Ratio
 from dpsql.resolve.follow_noise import follow_noise
 from dpsql.resolve.noise_in_columns import LOST, MARK, PLAIN, Kind, Made, Rows
@@ -14,6 +12,8 @@ from dpsql.result import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from sqlglot import exp
 
     from dpsql.aggregates.final import Answer
     from dpsql.aggregates.release import Release
@@ -35,10 +35,8 @@ def follow_outputs(
         # Which of the texts are keys is not known then.
         return tuple(replace(output, lost=_is_open(output) and is_number(kind)) for output, kind in pairs), None
     found = tuple(
-        output
-        if _is_drawn(output, kind, query, place)
-        else _with_error(output, kind, made, chosen=followed.rows.chosen)
-        for place, ((output, kind), made) in enumerate(zip(pairs, followed.made(names), strict=True))
+        _with_error(*pair, made, chosen=followed.rows.chosen)
+        for pair, made in zip(pairs, followed.made(names), strict=True)
     )
     return found, followed if any(output.replica for output in found) else None
 
@@ -48,20 +46,12 @@ def _is_open(output: Output) -> bool:
     return output.estimate is None and not output.is_key
 
 
-def _is_drawn(output: Output, kind: str, query: exp.Query, place: int) -> bool:
-    """Whether it is a MODE, or a MEDIAN of dates, as it was released: a note says how far off it is in rows."""
-    if output.release is None or is_number(kind):
-        return False
-    item = query.selects[place].unalias()
-    return isinstance(item, exp.Column) and item.name.startswith("_a")
-
-
 def _with_error(output: Output, kind: str, made: Made, *, chosen: bool) -> Output:
     is_key = made.kind is Kind.PLAIN if output.is_key is None else output.is_key
     if not _is_open(output) or made.kind is Kind.PLAIN:
         return replace(output, is_key=is_key)
     if not is_number(kind):  # a text, a date, a test: there is no interval of those
-        return replace(output, is_key=is_key, lost=True)
+        return replace(output, is_key=is_key, lost=not output.is_answer)
     is_lost = made.kind is Kind.LOST
     return replace(output, is_key=is_key, replica=made.replica, lost=is_lost, chosen=output.chosen or chosen)
 
