@@ -34,6 +34,14 @@ NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLO
 UNKNOWN_NOTE = "± ?: how far off it may be is not known, as where noise is about as large as what it is computed from"
 
 
+def is_number(kind: str) -> bool:
+    """
+    >>> is_number("DECIMAL(18,2)"), is_number("BIGINT[]"), is_number("VARCHAR")
+    (True, False, False)
+    """
+    return kind.startswith(NUMBERS) and not kind.endswith("]")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
     """What was charged, and for what."""
@@ -95,7 +103,7 @@ class ResultColumn:
     replicas: Callable[[tuple[Any, ...]], list[NDArray[np.float64]]] | None = field(default=None, repr=False)
     """Of a computed column what it became in a row when noise was drawn again, and in others that look the same."""
     lost: bool = False
-    """Whether it is noisy, and nothing is known of its error."""
+    """Whether it is a noisy number, and nothing is known of its error."""
 
     @property
     def is_noisy(self) -> bool:

@@ -51,14 +51,15 @@ def number(value: object) -> float:
 def with_error(value: object, ends: Ends | None) -> tuple[str, str]:
     """The value and its error, to two digits of the error; the interval itself where the value is not its middle.
 
-    Where the error is infinite, or not known (NaN), the value has two digits, not to seem better than others.
+    Where the error is infinite the value has two digits, not to seem better than others; where it is not known (NaN),
+    no digit is known to be wrong.
 
     >>> with_error(1204, (1180.0, 1228.0)), with_error(40.59298669, (40.314794, 40.870705)), with_error("north", None)
     (('1,204', '± 24'), ('40.59', '± 0.28'), ('north', ''))
     >>> with_error(6.25, (0.0, 120.0)), with_error(2.5, (-math.inf, math.inf)), with_error(1e300, (0.0, 2e300))
     (('6', '[0, 120]'), ('2.5', '± ∞'), ('1e+300', '± 1e+300'))
     >>> with_error(60.91, (50.95, 70.87)), with_error(1.09694, (-math.inf, math.inf)), with_error(9.32105, UNKNOWN)
-    (('61', '± 10'), ('1.1', '± ∞'), ('9.3', '± ?'))
+    (('61', '± 10'), ('1.1', '± ∞'), ('9.32105', '± ?'))
     >>> with_error(25.0, (25.0, 25.0))
     ('25', '± 0')
     """
@@ -66,8 +67,10 @@ def with_error(value: object, ends: Ends | None) -> tuple[str, str]:
         return plain(value), ""
     low, high = ends
     half, middle = high / 2 - low / 2, float(value)
-    if not math.isfinite(half):
-        return significant(middle, 2), "± ∞" if math.isinf(half) else "" if math.isnan(middle) else "± ?"
+    if math.isnan(half):
+        return significant(middle, 6), "" if math.isnan(middle) else "± ?"
+    if math.isinf(half):
+        return significant(middle, 2), "± ∞"
     whole = isinstance(value, int) and half.is_integer()
     # Rounded before its digits are counted: 9.96 is 10, and not 10.0.
     digits = 0 if whole else max(0, 1 - math.floor(math.log10(float(f"{half:.1e}")))) if half else 6

@@ -21,6 +21,8 @@ TRUSTED = 2
 """The second replica from either end is the last of which the level is known."""
 FAR = 3
 """The farthest replica is no farther than so many half-widths."""
+NEAR = 1e-9
+"""Or than this part of the value: no divisor is near 0 then, whatever the shape of so little noise."""
 CROWDED = 1.2
 """The outermost replica is farther than the ends by less than this only where a function has a fold or a bound."""
 LOPSIDED = 1.5
@@ -41,7 +43,7 @@ def replayed_interval(value: float, replicas: NDArray[np.float64], level: float)
     place = math.floor((1 - known) / 2 * (number + 1) + ROUNDING)
     first, last = value - ordered[0], ordered[-1] - value
     low, high = value - ordered[place - 1], ordered[-place] - value
-    if max(first, last) > FAR * max(low, high) > 0:
+    if max(first, last) > max(FAR * max(low, high), NEAR * abs(value)) and max(low, high) > 0:
         return None
     # The tails of noise fall at least exponentially, so those of several noises added up do.
     stretch = math.log(1 - level) / math.log(1 - known) if level > known else 1.0

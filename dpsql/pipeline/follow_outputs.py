@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.estimate import Formula, Linear, Ratio
 from dpsql.resolve.follow_noise import follow_noise
 from dpsql.resolve.noise_in_columns import LOST, MARK, PLAIN, Kind, Made, Rows
-from dpsql.result import NUMBERS
+from dpsql.result import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,34 +27,34 @@ def follow_outputs(
     """The outputs, those without an estimate with the name of their replicas or with the word that they are lost."""
     pairs = list(zip(outputs, (kind for _, kind in described), strict=False))
     is_noisy = any(made.kind for rows in tables.values() for _, made in rows.columns)
-    if not is_noisy or not any(_is_open(*pair) for pair in pairs):
+    if not is_noisy or not any(map(_is_open, outputs)):
         return tuple(outputs), None
     followed = follow_noise(query, tables)
     names = [output.name.lower() for output in outputs]
     if followed is None:
-        return tuple(replace(output, lost=_is_open(output, kind)) for output, kind in pairs), None
+        # Which of the texts are keys is not known then.
+        return tuple(replace(output, lost=_is_open(output) and is_number(kind)) for output, kind in pairs), None
     columns = followed.made(names)
     if len(set(names)) < len(names):
         # Replicas are found by name; what is not noisy needs none.
-        columns = [
-            made if made.kind is Kind.PLAIN and names.count(name) == 1 else LOST
-            for name, made in zip(names, columns, strict=True)
-        ]
+        columns = [made.lost for made in columns]
     found = tuple(
         _with_error(*pair, made, chosen=followed.rows.chosen) for pair, made in zip(pairs, columns, strict=True)
     )
     return found, followed if any(output.replica for output in found) else None
 
 
-def _is_open(output: Output, kind: str) -> bool:
+def _is_open(output: Output) -> bool:
     """Whether its error has yet to be found."""
-    return output.estimate is None and not output.is_key and kind.startswith(NUMBERS)
+    return output.estimate is None and not output.is_key
 
 
 def _with_error(output: Output, kind: str, made: Made, *, chosen: bool) -> Output:
     is_key = made.kind is Kind.PLAIN if output.is_key is None else output.is_key
-    if not _is_open(output, kind) or made.kind is Kind.PLAIN:
+    if not _is_open(output) or made.kind is Kind.PLAIN:
         return replace(output, is_key=is_key)
+    if not is_number(kind):  # a text, a date, a test: there is no interval of those
+        return replace(output, is_key=is_key, lost=not output.is_answer)
     is_lost = made.kind is Kind.LOST
     return replace(output, is_key=is_key, replica=made.replica, lost=is_lost, chosen=output.chosen or chosen)
 

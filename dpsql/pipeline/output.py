@@ -26,3 +26,5 @@ class Output:
     """The name of its replicas, where its error is found by replaying the post-processing."""
     lost: bool = False
     """Whether it is noisy, and nothing is known of its error."""
+    is_answer: bool = False
+    """Whether it is an aggregate as it was released: of a MODE, or a MEDIAN of dates, a note says the error in rows."""

@@ -395,9 +395,15 @@ def _with_hidden(
                 sides = estimate.parts if isinstance(estimate, Smooth) else (estimate.above, estimate.below)
                 wanted = (*always, *dict.fromkeys(part for side in sides for part, _ in side.weights))
         hidden = tuple((part, positions.setdefault(part, len(items) + len(positions))) for part in wanted)
-        outputs.append(Output(item.alias_or_name, estimate, number, hidden, is_made_of(item, keys), chosen))
+        is_key, is_answer = is_made_of(item, keys), _is_answer(item)
+        outputs.append(Output(item.alias_or_name, estimate, number, hidden, is_key, chosen, is_answer=is_answer))
     post_processing.set("expressions", [*items, *map(_hidden, positions)])
     return tuple(outputs)
+
+
+def _is_answer(item: exp.Expr) -> bool:
+    column = item.unalias()
+    return isinstance(column, exp.Column) and column.name.startswith("_a")
 
 
 def _hidden(part: str) -> exp.Alias:

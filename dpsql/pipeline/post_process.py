@@ -27,7 +27,7 @@ from dpsql.pipeline.notes import (
     share_notes,
 )
 from dpsql.pipeline.replay import Released, Replay
-from dpsql.result import LEVEL, Receipt, Result, ResultColumn
+from dpsql.result import LEVEL, Receipt, Result, ResultColumn, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
             is_key=output.is_key,
             chosen_from=_chosen_from(output, estimated, environment),
             replicas=None if replay is None or not output.replica else partial(replay.replicas, output.name),
-            lost=output.lost,
+            lost=output.lost and is_number(kind),
         )
         for name, kind, output in zip(finished.names[:visible], finished.types, calibrated.outputs, strict=False)
     )

@@ -130,6 +130,8 @@ def _answered_again(
     part: Released, names: Sequence[str], source: RepeatableRandomness, post_processor: PostProcessor
 ) -> list[np.ndarray]:
     """What the answers become of measures whose noise is drawn again: a row for each replica."""
+    if not names:
+        return []
     table, keys = part.release.planned.post_processing_table, part.release.planned.release.key_names
     drawn = _redrawn(part, source)
     stacked = {

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dpsql.display.numbers import Ends, number, plain
 from dpsql.errors import ProgrammingError
-from dpsql.result import LEVEL, NUMBERS, TIMES, with_error
+from dpsql.result import LEVEL, TIMES, is_number, with_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,7 +107,7 @@ def _is_key(column: ResultColumn) -> bool:
 
 
 def _is_number(column: ResultColumn) -> bool:
-    return column.type.startswith(NUMBERS)
+    return is_number(column.type)
 
 
 def _kind(columns: Sequence[ResultColumn], places: Sequence[Row]) -> Kind:

@@ -28,6 +28,9 @@ from dpsql.resolve.syntax import written
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+ONE_ROW = "(SELECT 1) AS _one_row"
+"""What a SELECT without FROM reads."""
+
 
 @dataclass(frozen=True)
 class Followed:
@@ -126,7 +129,10 @@ class Walk:
         distinct = select.args.get("distinct")
         is_compared = distinct is not None and distinct.args.get("on") is None
         columns, added = _columns(select, noise, places, is_compared)
-        for join in self._pulled(added, tables):
+        joins = list(self._pulled(added, tables))
+        if joins and select.args.get("from_") is None:
+            select.from_(ONE_ROW, copy=False)
+        for join in joins:
             select.append("joins", join)
         select.set("expressions", [*select.expressions, *self._numbered(added)])
         chosen = noise.chosen or noise.reads(select.args.get("having"), select.args.get("qualify"))

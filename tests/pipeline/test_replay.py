@@ -43,6 +43,10 @@ SHAPES = (
     "SELECT k, n / people AS c FROM (SELECT {key} AS k, {a} AS n FROM v GROUP BY {key}) CROSS JOIN pop",
     "SELECT COUNT(*) AS groups, AVG(n) AS c FROM (SELECT {key} AS k, {a} AS n FROM v GROUP BY {key})",
     "SELECT {key} AS k, {a} AS n, n + 1 AS c FROM v GROUP BY {key} ORDER BY n DESC LIMIT 2",
+    "SELECT k, n * 2 AS c, middle FROM (SELECT {key} AS k, {a} AS n FROM v GROUP BY {key})"
+    " JOIN (SELECT {key} AS k, MEDIAN(x) AS middle FROM v GROUP BY {key}) USING (k)",
+    "SELECT (SELECT {a} FROM v WHERE {key} = {value}) AS c",
+    "SELECT (SELECT {a} FROM v) / (SELECT COUNT(*) FROM v WHERE x < 50) AS c UNION ALL SELECT {a} FROM v",
 )
 BY_REGION = "(SELECT region, COUNT(*) AS n, AVG(x) AS a FROM v GROUP BY region)"
 
@@ -176,6 +180,39 @@ def test_where_nothing_is_known_it_says_so(item: str) -> None:
     assert str(result).splitlines()[1].strip().endswith("± ?")
     assert '"c": how far off it may be is not known' in result.notes
     assert result.intervals()["c_low"].isna().all()
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "n > 1990",
+        "n || ' riders'",
+        "CASE WHEN n > 1990 THEN 'large' ELSE 'small' END",
+        "DATE '2020-01-01' + CAST(n AS INTEGER)",
+        "[n, 2]",
+        "MAX(region) OVER (ORDER BY n)",
+    ],
+)
+def test_what_is_no_number_is_named_and_has_no_mark(item: str) -> None:
+    for sql in (f"SELECT region, {item} AS c FROM {BY_REGION}", f"SELECT {item} AS c, region FROM {BY_REGION}"):
+        result = asked(sql)
+        assert '"c": how far off it may be is not known' in result.notes
+        assert "±" not in str(result)
+        assert sorted(result.intervals().columns) == ["c", "region"]
+
+
+def test_texts_that_noise_chose_are_named_and_keys_are_not() -> None:
+    chosen = asked(f"SELECT ARG_MAX(region, n) AS top, MIN(region) AS first FROM {BY_REGION} WHERE n > 10")
+    assert '"top", "first": how far off they may be is not known' in chosen.notes
+    for sql in (
+        f"SELECT region, UPPER(region) || '!' AS loud, 'x' AS mark FROM {BY_REGION} WHERE n > 10",
+        "SELECT DISTINCT town FROM v",
+        "SELECT region, COUNT(*) AS n FROM v GROUP BY region UNION SELECT 'all', COUNT(*) FROM v ORDER BY region",
+        f"SELECT * EXCLUDE (n, a) FROM {BY_REGION}",
+        "SELECT MODE(region) AS m FROM v",  # a note of its own says how many rows it may be off
+    ):
+        named = [note for note in asked(sql).notes if note.endswith("is not known")]
+        assert named == [note for note in named if note.startswith('"n":')]
 
 
 def test_a_number_of_groups_that_noise_chose_is_not_sure() -> None:

@@ -140,6 +140,17 @@ def test_a_subquery_is_read_once_for_all_replicas() -> None:
     )
 
 
+def test_subqueries_without_from_stand_beside_one_row() -> None:
+    query = parse_one("SELECT (SELECT SUM(n) FROM r) AS c", dialect="duckdb")
+    assert isinstance(query, exp.Query)
+    followed = follow_noise(query, TABLES)
+    assert followed is not None
+    assert followed.sql(1) == (
+        'SELECT (SELECT SUM(n) FROM r) AS c, _value0."_value0~0" AS "c~0" FROM (SELECT 1) AS _one_row '
+        'LEFT JOIN (SELECT SUM("n~0") AS "_value0~0" FROM r) AS _value0 ON TRUE'
+    )
+
+
 def test_many_unions_take_no_longer_than_they_are_long() -> None:
     query = parse_one(" UNION ALL ".join(["SELECT k, n FROM r"] * 40), dialect="duckdb")
     assert isinstance(query, exp.Query)
