@@ -17,7 +17,7 @@ Found = TypeVar("Found")
 
 
 def once_per_node(find: Callable[[Node, *Given], Found]) -> Callable[[Node, *Given], Found]:
-    key = f"_{find.__name__}"
+    key = f"{find.__module__}.{find.__name__}"
 
     @wraps(find)
     def found(node: Node, *given: *Given) -> Found:

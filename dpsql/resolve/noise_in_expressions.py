@@ -25,6 +25,8 @@ EXTREMES = (exp.Greatest, exp.Least)
 LIMITS = (exp.GT, exp.GTE, exp.LT, exp.LTE)
 """Tests of noise whose outcome only rises or only falls with it."""
 SUMS = (exp.Sum, exp.Avg, exp.Count)
+STEEP = (exp.Sqrt, exp.Ln, exp.Pow)
+"""What makes much of a little noise near zero, where steps and kinks tend to be."""
 EVEN = (
     *(exp.Alias, exp.Column, exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Sqrt, exp.Ln, exp.Exp),
     *(exp.Pow, exp.Coalesce, exp.AggFunc, exp.Window, exp.Filter, exp.Query),
@@ -181,7 +183,8 @@ class NoiseInExpressions:
         own = list(_own(item))
         if sum(self.reads(part) for node in own if isinstance(node, EXTREMES) for part in node.iter_expressions()) > 2:
             return False
-        return self._has_one_limit(own) and not any(isinstance(node, SUMS) and self._is_stepped(node) for node in own)
+        from_steps = any(isinstance(node, (*SUMS, *STEEP)) and self._is_stepped(node) for node in own)
+        return self._has_one_limit(own) and not from_steps
 
     def _has_one_limit(self, own: Sequence[exp.Expr]) -> bool:
         """At most. What is true of few numbers (n = 5) is true of next to no replica, whatever holds without noise."""

@@ -151,7 +151,7 @@ OF_GROUPS = (
     "ABS(COUNT(*) - 500)",
     "GREATEST(COUNT(*) - 500, 0)",
     "COALESCE(AVG(x), 0)",
-    "SQRT(ABS(COUNT(*)))",
+    "SQRT(COUNT(*) + 1000)",
     "COUNT(*) * COUNT(*)",
     "ROUND(STDDEV(x), 3)",
     "LAG(COUNT(*)) OVER (ORDER BY k)",

@@ -37,7 +37,7 @@ SHAPES = (
     "SELECT {key}, {a} - LAG({a}) OVER (ORDER BY {key}) AS c FROM v GROUP BY {key}",
     "SELECT {key}, 100.0 * {a} / SUM({a}) OVER () AS c FROM v GROUP BY {key}",
     "SELECT {key}, ({a}) / (SELECT COUNT(*) FROM v) AS c FROM v GROUP BY {key}",
-    "SELECT {key}, SQRT(ABS({a})) * 2 AS c FROM v GROUP BY {key}",
+    "SELECT {key}, SQRT({a} * {a} + 1) * 2 AS c FROM v GROUP BY {key}",
     "SELECT a.k, a.n - b.n AS c FROM (SELECT {key} AS k, {a} AS n FROM v GROUP BY {key}) AS a"
     " JOIN (SELECT {key} AS k, {a} AS n FROM v WHERE x < 50 GROUP BY {key}) AS b USING (k)",
     "SELECT k, n / people AS c FROM (SELECT {key} AS k, {a} AS n FROM v GROUP BY {key}) CROSS JOIN pop",

@@ -64,6 +64,7 @@ CASES = {
     "SELECT SUM(c), SUM(d) FROM (SELECT n > 5 AS c, n * 2 AS d FROM r)": "ln",
     "SELECT SUM(c) FROM (SELECT ROUND(n) AS c FROM r UNION ALL SELECT m FROM r)": "l",
     "SELECT SUM(ABS(n)), SUM(GREATEST(n, 0)), ABS(SUM(n)), GREATEST(AVG(n), 0) FROM r": "llnn",
+    "SELECT SQRT(ABS(n)), LN(GREATEST(n, 1)), SQRT(n + 5), ABS(SQRT(n)) FROM r": "llnn",
     "SELECT SUM(m - n * 2 + n / 3), SUM(SQRT(n) + n * m), ROUND(SUM(n) / 12), SUM(n) > 5 FROM r": "nnnn",
     "SELECT SUM(CASE WHEN k > 5 THEN n ELSE 0 END), SUM(CASE n WHEN 5 THEN 1 END) FROM r": "nl",
     # joins and subqueries
