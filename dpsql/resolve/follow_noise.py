@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.expressions.parser_tree import copied
-from dpsql.resolve.noise_in_columns import LOST, MARK, PLAIN, Kind, Made, NotFollowed, Rows, Scope, numbered
+from dpsql.expressions.parser_tree import copied, nodes_of
+from dpsql.resolve.noise_in_columns import LOST, MARK, PLAIN, SIGN, Kind, Made, NotFollowed, Rows, Scope, numbered
 from dpsql.resolve.noise_in_expressions import NoiseInExpressions, queries_in
 from dpsql.resolve.syntax import written
 
@@ -54,6 +54,8 @@ class Followed:
 
 def follow_noise(query: exp.Query, tables: Mapping[str, Rows]) -> Followed | None:
     """None where the query has clauses that are not followed; `tables` are the releases and the public ones."""
+    if any(SIGN in node.name for node in nodes_of(query, exp.Identifier, exp.Literal)):
+        return None  # it could be taken for the name of a replica
     try:
         return Followed(query, tables, _rows_of(tables, query))
     except NotFollowed:

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
     from sqlglot import exp
 
-MARK = "~#~"
+SIGN = "~"
+"""In the name of every replica, and in no other."""
+MARK = f"{SIGN}#{SIGN}"
 """Where the number of a replica stands in its name."""
 
 
@@ -21,7 +23,7 @@ def numbered(text: str, number: int) -> str:
     >>> numbered('"n~#~" * 2', 7)
     '"n~7" * 2'
     """
-    return text.replace(MARK, f"~{number}")
+    return text.replace(MARK, f"{SIGN}{number}")
 
 
 class NotFollowed(Exception):

@@ -67,6 +67,8 @@ CASES = {
     "SELECT SQRT(ABS(n)), LN(GREATEST(n, 1)), SQRT(n + 5), ABS(SQRT(n)) FROM r": "llnn",
     "SELECT SUM(m - n * 2 + n / 3), SUM(SQRT(n) + n * m), ROUND(SUM(n) / 12), SUM(n) > 5 FROM r": "nnnn",
     "SELECT SUM(CASE WHEN k > 5 THEN n ELSE 0 END), SUM(CASE n WHEN 5 THEN 1 END) FROM r": "nl",
+    """SELECT n AS "n~1", n * 2 AS n FROM r""": None,
+    "SELECT n * 2, '~#~' FROM r": None,
     # joins and subqueries
     "SELECT k, n / people FROM r JOIN p USING (k)": "pn",
     "SELECT a.n - b.n FROM r AS a JOIN r AS b ON a.k = b.k + 1": "n",
