@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.statistic import Matched
-from dpsql.engine_sql.build import BELOW, UNIT, all_of, cast, fields, integer, select, test
+from dpsql.engine_sql.build import BELOW, all_of, cast, fields, integer, select, test
 from dpsql.engine_sql.tree import Derived, Field, Fold, Joined, Named, Ordered, Over, Select, Short, Table
 from dpsql.relation.domain import Domain
 from dpsql.relation.write_domain import domain_sql
@@ -48,8 +48,8 @@ def numbered_groups(release: Release) -> Query:
     return select([*fields(names), number], domain_sql(release.domain, names))
 
 
-def with_number(rows: Select, release: Release, values: Iterable[str]) -> Select:
+def with_number(rows: Query, release: Release, names: Iterable[str]) -> Select:
     """The same rows with the number of their group in place of its keys; other keys are of no group."""
     meets = [test("=", Field(name, BELOW), Field(name, GROUPS)) for name in release.key_names]
-    shown = fields([UNIT, GROUP, *values])
+    shown = fields([GROUP, *names])
     return Select(tuple(shown), Joined("INNER", Derived(rows, BELOW), Table(GROUPS), all_of(meets)))

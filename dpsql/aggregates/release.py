@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import OneOf, Scaled
@@ -11,7 +12,6 @@ from dpsql.aggregates.statistic import Quantile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from fractions import Fraction
 
     from dpsql.aggregates.final import Answer
     from dpsql.aggregates.measure import Measure
@@ -35,10 +35,14 @@ class Bounded:
     measure: Measure
     l0: int
     linf: int
+    groups: int
+    """All groups together one unit moves, in L1 and in L2, no further than so many groups by `each`; in L2 alone, if it
+    is scaled."""
+    each: int
     level: int = 0
     """Of which level of totals it is."""
     sums: int = 1
-    """Over so many groups of its level one unit may spread linf, an equal part of it for each."""
+    """So many parts `each` is the sum of, which may be spread over as many groups."""
 
     @property
     def place(self) -> tuple[tuple[int, int], int] | None:
@@ -53,9 +57,9 @@ class Bounded:
         return *bundle, case
 
     @property
-    def groups(self) -> int:
-        """In L2 a unit moves no more than so many groups by linf; in L1 too, unless what it adds to them is scaled."""
-        return self.measure.groups if isinstance(self.measure, Scaled) else self.l0
+    def times_alone(self) -> Fraction:
+        """What all of a unit may do to one group, beside `each`."""
+        return Fraction(self.linf, self.each) if self.each else Fraction(1)
 
     @property
     def is_scaled(self) -> bool:
@@ -65,12 +69,11 @@ class Bounded:
     @property
     def l1(self) -> int:
         """By the inequality of Cauchy and Schwarz, where it is scaled."""
-        most = self.l0 if self.l0 == self.groups else math.isqrt(self.l0 * self.groups) + 1
-        return most * self.linf
+        return (math.isqrt(self.l0 * self.groups) + 1 if self.is_scaled else self.groups) * self.each
 
     @property
     def l2(self) -> float:
-        return math.sqrt(self.groups) * self.linf
+        return math.sqrt(self.groups) * self.each
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,17 @@ def levels_of(
 def _summed(measures: tuple[Bounded, ...], number: int, groups: int) -> tuple[Bounded, ...]:
     """All groups of one unit may be in one of the level."""
     return tuple(
-        Bounded(f"{part.column}_{number}", part.measure, 1, groups * part.linf, number + 1, groups) for part in measures
+        replace(
+            part,
+            column=f"{part.column}_{number}",
+            l0=1,
+            linf=groups * part.each,
+            groups=1,
+            each=groups * part.each,
+            level=number + 1,
+            sums=groups * part.sums,
+        )
+        for part in measures
     )
 
 
@@ -143,6 +156,9 @@ class Release:
     groups: int
     """One unit reaches at most so many groups, each with at most `rows` rows."""
     rows: int
+    few_rows: int | None
+    """Units with no more rows, in all, count in full, wherever these are (few_rows.py); None where rows are not
+    counted for that."""
     rows_per_unit: int | None
     """How many rows a unit can have at most, if the schema is right and says so."""
     measures: tuple[Bounded, ...]

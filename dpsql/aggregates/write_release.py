@@ -34,6 +34,7 @@ from dpsql.aggregates.measure import (
 )
 from dpsql.aggregates.number_groups import GROUP, GROUPS, are_numbered, number_type, numbered_groups, with_number
 from dpsql.aggregates.write_bundles import cases_of_rows, values_of_bundles
+from dpsql.aggregates.write_few_rows import MANY, OWN, sums_beside_few, with_many
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
 from dpsql.engine_sql.build import (
     SALT,
@@ -86,8 +87,6 @@ GROUP_RANK = "_rank"
 VALUE_RANK = "_value_rank"
 REACHED = "_reached"
 """In how many groups a unit is."""
-OWN, MANY, NUMBER = "_own", "_many", "_number"
-"""The rows before they are ranked, the units with more of them than groups may count, and how many a unit has."""
 MANY_GROUPS = 16
 """Where so many groups may count, most units have no more rows than that: these need no ranks, and the rest are few."""
 
@@ -102,6 +101,25 @@ def release_sql(release: Release) -> Query:
     if plain or not branches:
         branches.insert(0, writer.sums(plain))
     return writer.together(branches)
+
+
+@dataclass(frozen=True)
+class Summed:
+    """Measures that are sums of what units add, the column with the values of each, and what these columns read."""
+
+    measures: list[tuple[str, ByUnit]]
+    columns: Mapping[str, str]
+    values: Mapping[str, Input]
+
+    @property
+    def partials(self) -> list[Named]:
+        """What is computed of a unit's rows in a group."""
+        return [part for name, measure in self.measures for part in measure.partial(name, self.columns.get(name, name))]
+
+    @property
+    def totals(self) -> list[Named]:
+        """The sums over units."""
+        return [Named(saturated(total(Field(name))), name) for name, _ in self.measures]
 
 
 @dataclass(frozen=True)
@@ -145,22 +163,46 @@ class Writer:
         inputs = {name: part for name, measure in measures if (part := read_by(measure)) is not None}
         columns = self.value_columns(inputs, [name for name, part in measures if isinstance(part, OneOf)])
         values = {name: part for name, part in inputs.items() if columns[name] == name}
-        ranked = release.ranked and not any(isinstance(part, Scaled) for _, part in measures)
-        rows = self.value_rows(values, first_groups=ranked and release.ranked_by_row)
+        summed = Summed(measures, columns, values)
+        rows = self.value_rows(values)
         if release.one_row_per_unit:
-            totals = [Named(saturated(row_total(columns.get(name, name), part)), name) for name, part in measures]
-            seen = [*self.key_names, *values]
-            return self.by_keys(totals, with_columns(rows, seen, list(cases_of_rows(measures))))
+            return self.sums_of_rows(summed, rows)
+        if release.few_rows is not None:
+            return sums_beside_few(self, summed, rows, release.few_rows)
+        return self.sums_of_units(summed, self.in_groups(rows, [UNIT, *values]))
+
+    def sums_of_rows(self, summed: Summed, rows: Query) -> Query:
+        """Of one row per unit the centre can be taken from the whole sum."""
+        clamped = [Named(part.input(self.stored(name, part)), name) for name, part in summed.values.items()]
+        seen = [*self.key_names, *summed.values]
+        counted = with_columns(select([*self.shown_keys, *clamped], rows), seen, list(cases_of_rows(summed.measures)))
+        values_of = summed.columns.get
+        totals = [Named(saturated(row_total(values_of(name, name), part)), name) for name, part in summed.measures]
+        return self.by_keys(totals, counted)
+
+    def sums_of_units(self, summed: Summed, rows: Query) -> Query:
+        release, measures = self.release, summed.measures
+        ranked = release.ranked and not any(isinstance(part, Scaled) for _, part in measures)
+        if ranked and release.ranked_by_row:
+            # Before they are clamped: what is left out needs none of it.
+            rows = self.of_first_groups(rows, [UNIT, *self.key_names, *summed.values])
         kept = [Named(part.bounded(name, release.rows), name) for name, part in measures]
         ranks = [self.group_rank("row_number")] if ranked and not release.ranked_by_row else []
-        bounded = select([*self.shown_keys, *kept, *ranks], self.by_unit(measures, columns, rows))
-        totals = [Named(saturated(total(Field(name))), name) for name, _ in measures]
-        return self.by_keys(totals, bounded, self.is_first(GROUP_RANK, release.groups) if ranks else None)
+        bounded = select([*self.shown_keys, *kept, *ranks], self.by_unit(summed, rows))
+        return self.by_keys(summed.totals, bounded, self.in_first_groups if ranks else None)
 
-    def by_unit(self, measures: list[tuple[str, ByUnit]], columns: Mapping[str, str], rows: Query) -> Query:
+    def clamped(self, values: Mapping[str, Input]) -> list[Named]:
+        """Values as they are summed, each counted from its centre."""
+        return [Named(_centred(part, self.stored(name, part)), name) for name, part in values.items()]
+
+    def stored(self, name: str, part: Input) -> Field:
+        return Field(name, kind=part.argument.type)
+
+    def by_unit(self, summed: Summed, rows: Query) -> Query:
         """For every unit and group its counts and sums, and what else they are bounded by."""
-        partials = [partial for name, part in measures for partial in part.partial(name, columns.get(name, name))]
-        by_unit = select([*fields([UNIT]), *self.shown_keys, *partials], rows, group_by=[self.unit, *self.keys])
+        measures, partials = summed.measures, summed.partials
+        clamped = select([*fields([UNIT]), *self.shown_keys, *self.clamped(summed.values)], rows)
+        by_unit = select([*fields([UNIT]), *self.shown_keys, *partials], clamped, group_by=[self.unit, *self.keys])
         seen = [UNIT, *self.key_names, *(partial.name for partial in partials)]
         bundled = with_columns(by_unit, seen, list(values_of_bundles(measures)))
         scaled = next((part for _, part in measures if isinstance(part, Scaled)), None)
@@ -186,20 +228,15 @@ class Writer:
         properties = self.release.knowledge.properties_of(argument)
         return not isinstance(argument.type, Double) or (properties.low is not None and properties.high is not None)
 
-    def value_rows(self, inputs: Mapping[str, Input], *, first_groups: bool) -> Query:
-        """_unit, the keys and the values that are counted or summed, for every row, or those of each unit's groups."""
+    def value_rows(self, inputs: Mapping[str, Input]) -> Query:
+        """_unit, the keys and the values that are counted or summed, as they are before they are clamped."""
         release, parts = self.release, inputs.values()
         known = release.knowledge.properties
         clamped = [part.argument for part in parts if isinstance(part, SumValues) and part.clamps(known)]
         others = names_read(*release.aggregate.keys, *(part.argument for part in parts if part.argument not in clamped))
         # What is computed is a column first: where it is clamped it is read several times.
         values = [Named(emit(part.argument, known), name) for name, part in inputs.items()]
-        rows = self.rows(values, [part.argument for part in parts], names_read(*clamped) - others)
-        if first_groups:
-            # Before they are clamped: what is left out needs none of it.
-            rows = self.of_first_groups(rows, [UNIT, *self.key_names, *inputs])
-        written = [Named(self.value(part, Field(name, kind=part.argument.type)), name) for name, part in inputs.items()]
-        return select([*fields([UNIT]), *self.shown_keys, *written], rows)
+        return self.rows(values, [part.argument for part in parts], names_read(*clamped) - others)
 
     def of_first_groups(self, rows: Query, names: list[str]) -> Query:
         """The rows of each unit's groups that count."""
@@ -207,24 +244,16 @@ class Writer:
 
         def ranked(rows: Query) -> Query:
             ranks = select([*columns, self.group_rank("dense_rank")], rows)
-            return select(columns, ranks, self.is_first(GROUP_RANK, release.groups))
+            return select(columns, ranks, self.in_first_groups)
 
         if release.groups < MANY_GROUPS:
             return ranked(rows)
-        numbers = Select((*fields([UNIT]), Named(count(), NUMBER)), Table(OWN), group_by=(Field(UNIT),))
-        many = select(fields([UNIT]), numbers, test(">", Field(NUMBER), integer(release.groups)))
         has_many = Exists(Select((), Table(MANY), test("=", Field(UNIT, MANY), Field(UNIT, OWN))))
         few_rows, many_rows = (
             Select(tuple(columns), Table(OWN), condition) for condition in (test("not", has_many), has_many)
         )
-        parts = (Part(OWN, rows), Part(MANY, many))
-        return With(parts, SetOperation("UNION ALL", few_rows, ranked(many_rows)))
-
-    def value(self, part: Input, argument: Term) -> Term:
-        """Of one row per unit the centre can be taken from the whole sum."""
-        if isinstance(part, SumValues) and not self.release.one_row_per_unit:
-            return part.centred(argument)
-        return part.input(argument)
+        both = SetOperation("UNION ALL", few_rows, ranked(many_rows))
+        return With(with_many(rows, release.groups), both)
 
     def rows(self, values: list[Named], reading: list[Expression], stored: Collection[str] = ()) -> Query:
         """_unit, the keys and these values, for every row. `stored` is what these values are clamped from."""
@@ -236,8 +265,11 @@ class Writer:
         looked_up = self.numbered or not release.ranked
         listed = as_stored(aggregate.source, self.listed_keys, "looked up later" if looked_up else "others left out")
         source = as_stored(listed, stored, "clamped later")
-        rows = select([*fields([UNIT]), *keys, *values], relation_sql(source, used))
-        return with_number(rows, release, [value.name for value in values]) if self.numbered else rows
+        return select([*fields([UNIT]), *keys, *values], relation_sql(source, used))
+
+    def in_groups(self, rows: Query, names: list[str]) -> Query:
+        """The same rows with the numbers of their groups, where these have some, and columns of these names."""
+        return with_number(rows, self.release, names) if self.numbered else rows
 
     @property
     def listed_keys(self) -> list[str]:
@@ -262,6 +294,10 @@ class Writer:
     def hashed(self, parts: Sequence[Term]) -> Term:
         return apply("keyed hash", Blank(SALT), self.unit, *parts)
 
+    @property
+    def in_first_groups(self) -> Term:
+        return self.is_first(GROUP_RANK, self.release.groups)
+
     def is_first(self, rank: str, most: int) -> Term:
         return test("between", Field(rank), integer(1), integer(most))
 
@@ -280,7 +316,7 @@ class Writer:
         unclamped = names_read(argument) - names_read(*release.aggregate.keys) if stored else set()
         if (unclamped and isinstance(argument.type, Double)) or not self.is_finite(argument):
             written = finite(written)
-        rows = self.rows([Named(written, VALUE)], [argument], unclamped)
+        rows = self.in_groups(self.rows([Named(written, VALUE)], [argument], unclamped), [UNIT, VALUE])
         if release.one_row_per_unit:
             return rows
         kept = [*fields([UNIT]), *self.shown_keys, *fields([VALUE])]
@@ -292,7 +328,7 @@ class Writer:
         if release.ranked:
             # All rows of a group have the same rank here, and the same as on the other branches.
             ranks.append(self.group_rank("dense_rank"))
-            first.append(self.is_first(GROUP_RANK, release.groups))
+            first.append(self.in_first_groups)
         own = replace(select(kept, rows), distinct=True) if distinct else rows
         return select(kept, select([*kept, *ranks], own), all_of(first))
 
@@ -353,6 +389,10 @@ class Writer:
 
     def same_keys(self, left: str, right: str) -> Term:
         return all_of([test("same", Field(name, left), Field(name, right)) for name in self.key_names])
+
+
+def _centred(part: Input, value: Term) -> Term:
+    return part.centred(value) if isinstance(part, SumValues) else part.input(value)
 
 
 def row_total(column: str, measure: ByUnit) -> Term:

@@ -272,6 +272,8 @@ class Part:
 
     name: str
     query: Query
+    again: bool = False
+    """Whether it is better made again by each of them than kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +317,12 @@ Query: TypeAlias = Select | SetOperation | Values | Series | With | AroundRank
 def tables_read(query: Query) -> set[str]:
     """The names of all tables that stand in a query, at any depth."""
     return {part.name for part in _everything(query) if isinstance(part, Table)}
+
+
+def is_one_scan(query: Query) -> bool:
+    """Whether it looks at the rows of one table, each by itself."""
+    more = Joined | SetOperation | With | Fold | Exists | Scalar
+    return len(tables_read(query)) == 1 and not any(isinstance(part, more) for part in _everything(query))
 
 
 def _everything(node: object) -> Iterator[object]:

@@ -7,11 +7,11 @@ A mechanism that is epsilon-DP for each measure by itself says what noise that i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from dpsql.accounting.events import Composed, Event, Free, PureRelease, Repeated
+from dpsql.accounting.events import Composed, Event, Free, Parallel, PureRelease, Repeated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,19 +50,24 @@ class Share:
     place: Place | None = None
     """Where it is one of several of which a unit brings no more to all cases together than to one."""
     box: Box = Box()
+    times_alone: Fraction = Fraction(1)
+    """All groups together a unit may move, in L1, instead by so many times what it may move one of them."""
 
 
 def joint_shares(shares: Sequence[Share]) -> list[Share]:
     """Those that add up: a bundle has the part of its largest case. docs/proofs/exclusive.md."""
     cases: dict[tuple[int, int], dict[int, Fraction]] = {}
-    groups: dict[tuple[int, int], int] = {}
+    of_bundle: dict[tuple[int, int], Share] = {}
     for share in shares:
         if share.place is not None:
             bundle, case = share.place
-            parts, groups[bundle] = cases.setdefault(bundle, {}), share.groups
+            parts, of_bundle[bundle] = cases.setdefault(bundle, {}), share
             parts[case] = parts.get(case, Fraction(0)) + share.part
     alone = [share for share in shares if share.place is None]
-    return [*alone, *(Share(groups[bundle], max(parts.values())) for bundle, parts in cases.items())]
+    return [
+        *alone,
+        *(replace(of_bundle[bundle], part=max(parts.values()), place=None) for bundle, parts in cases.items()),
+    ]
 
 
 def joint_part(shares: Sequence[Share]) -> Fraction:
@@ -145,9 +150,14 @@ class PureMechanism(AdditiveMechanism):
         return Dose(noise, Free(), Fraction(0)) if self.boxed else Dose(noise, self._event(whole, share), epsilon)
 
     def _event(self, whole: Fraction, share: Share) -> Event:
-        """Every group has noise of its own, so that curves count what each of them loses."""
+        """Every group has noise of its own, so that curves count what each of them loses.
+
+        Or, for other units, what all of them lose together: a unit is of one kind or of the other (few_rows.md).
+        """
         groups = max(1, share.groups)
-        return Repeated((self.event(whole * share.part / groups),), Fraction(groups))
+        each = whole * share.part / groups
+        in_groups = Repeated((self.event(each),), Fraction(groups))
+        return in_groups if share.times_alone <= 1 else Parallel((in_groups, self.event(each * share.times_alone)))
 
     def epsilon_at(self, precision: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
         return precision

@@ -69,10 +69,10 @@ def allocated(
 
     With aims, columns in units of the errors that were asked for, the largest of these is made least.
     """
-    # One unit's effect on all groups is l0 linf in L1, for Laplace noise, and sqrt(l0) linf in L2, for Gaussian.
+    # In L1, for Laplace noise, one unit moves groups * each in all; in L2, for Gaussian, sqrt(groups) * each.
     falloff = kind.falloff
     moved = {
-        (number, part.column): float(part.groups) ** falloff * float(part.linf) ** 2 * kind.width(box.dimension)
+        (number, part.column): float(part.groups) ** falloff * float(part.each) ** 2 * kind.width(box.dimension)
         for number, one in enumerate(planned.releases)
         if not is_beside(one)
         for part, box in zip(one.release.noised, boxes_of(one.release.noised), strict=True)

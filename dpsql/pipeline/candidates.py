@@ -157,7 +157,7 @@ def _calibrated(
 
 def _shares(bounds: Sequence[Bounded], parts: Sequence[Fraction], kind: AdditiveMechanism) -> list[Share]:
     measures = zip(bounds, parts, places_of(bounds, kind), boxes_of(bounds), strict=True)
-    return [Share(bounded.groups, part, place, box) for bounded, part, place, box in measures]
+    return [Share(bounded.groups, part, place, box, bounded.times_alone) for bounded, part, place, box in measures]
 
 
 def _in_proportion(
@@ -175,9 +175,9 @@ def _spread(columns: Sequence[Wanted], measures: Sequence[Sequence[NoisyMeasure]
 
 
 def _noisy(bounded: Bounded, dose: Dose, planned: Planned) -> NoisyMeasure:
-    fine = dose.noise(bounded.linf)
+    fine = dose.noise(bounded.each)
     shift = _shift(bounded, fine.std, planned)
-    noise = dose.noise(coarse(bounded.linf, shift, bounded.sums)) if shift else fine
+    noise = dose.noise(coarse(bounded.each, shift, bounded.sums)) if shift else fine
     return NoisyMeasure(bounded, noise, shift, Refund(dose.alone, dose.epsilon))
 
 
@@ -187,12 +187,12 @@ def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
         return 0  # rounding would move each measure of a bundle by itself
     if std < FINEST_STD or any(bounded.column in release.release.selecting for release in planned.releases):
         return 0
-    return max(0, min(int(math.log2(std / FINEST_STD)), (bounded.linf // bounded.sums).bit_length() - KEPT_BITS))
+    return max(0, min(int(math.log2(std / FINEST_STD)), (bounded.each // bounded.sums).bit_length() - KEPT_BITS))
 
 
-def coarse(linf: int, shift: int, sums: int = 1) -> int:
-    """|S - S'| <= linf implies |q - q'| <= this for q = (S + 2^(shift-1)) >> shift; each of several sums is rounded."""
-    return sums * -(-(linf // sums) >> shift)
+def coarse(each: int, shift: int, sums: int = 1) -> int:
+    """|S - S'| <= each implies |q - q'| <= this for q = (S + 2^(shift-1)) >> shift; each of several sums is rounded."""
+    return sums * -(-(each // sums) >> shift)
 
 
 def _drawing(planned: Planned) -> Event:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.clip import check_proposal
 from dpsql.aggregates.columns import Columns
 from dpsql.aggregates.cross_unit import matched
+from dpsql.aggregates.few_rows import few_rows
 from dpsql.aggregates.final import Answer, Context
 from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, OverDistinct, Scaled
 from dpsql.aggregates.one_of import exclusive_values
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from dpsql.pipeline.public_environment import PublicEnvironment
     from dpsql.pipeline.query_request import QueryRequest
     from dpsql.pipeline.track_units import Tracked, TrackedRelease
+    from dpsql.relation.domain import Domain, ListedKeys
     from dpsql.relation.relation import Aggregate, AggregateCall, CrossUnitJoin, Relation, Scan
     from dpsql.resolve.adaptive_subqueries import AdaptiveSubquery
 
@@ -200,9 +202,9 @@ def _release(
     partition_selection: str | None,
 ) -> Release:
     rows = columns.rows
+    few = _few_rows(release, request, groups, columns)
     measures = tuple(
-        Bounded(column, measure, measure.all_groups if isinstance(measure, Scaled) else groups, measure.linf(rows))
-        for measure, column in columns.measures.items()
+        _bounded(column, measure, (groups, rows), few, release.domain) for measure, column in columns.measures.items()
     )
     return Release(
         aggregate=release.aggregate,
@@ -212,6 +214,7 @@ def _release(
         one_row_per_unit=release.one_row_per_unit,
         groups=groups,
         rows=rows,
+        few_rows=few,
         rows_per_unit=release.rows_per_unit[0] if release.across is None else None,
         measures=measures,
         levels=levels_of(release.aggregate.totals, len(release.aggregate.keys), measures, groups),
@@ -220,6 +223,31 @@ def _release(
         partition_selection=partition_selection,
         min_units=request.min_units,
     )
+
+
+def _few_rows(release: TrackedRelease, request: QueryRequest, groups: int, columns: Columns) -> int | None:
+    """How many rows of a unit are few, where its groups are public and it may have several of them."""
+    aggregate = release.aggregate
+    if not aggregate.grouped or release.domain is None or release.one_row_per_unit or release.across is not None:
+        return None
+    # What is said to be left out is what more rows or groups than are named do to a unit.
+    if request.diagnose or request.min_units is not None or aggregate.reports is not None:
+        return None
+    return few_rows(groups, columns.rows, columns.measures)
+
+
+def _bounded(
+    column: str, measure: Measure, bounds: tuple[int, int], few: int | None, domain: Domain | ListedKeys | None
+) -> Bounded:
+    groups, rows = bounds
+    each = measure.linf(rows)
+    if isinstance(measure, Scaled):
+        return Bounded(column, measure, measure.all_groups, each, measure.groups, each)
+    if few is None:
+        return Bounded(column, measure, groups, each, groups, each)
+    assert domain is not None
+    # All of few rows may be in one group, or each in one of its own.
+    return Bounded(column, measure, min(domain.size, max(groups, few)), measure.linf(few), groups, each, sums=rows)
 
 
 def _matched(release: TrackedRelease, across: CrossUnitJoin, request: QueryRequest) -> Release:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -331,9 +332,7 @@ class PostgreSQL(ServedRenderer):
 
     def part(self, part: Part) -> str:
         """A list that is short to make is made anew by each process that reads it."""
-        if place_among_all(part.query) is None:
-            return super().part(part)
-        return f"{self.quoted(part.name)} AS NOT MATERIALIZED ({self.query(part.query)})"
+        return super().part(part if place_among_all(part.query) is None else replace(part, again=True))
 
     def select(self, select: Select) -> str:
         """Fenced off where a column takes long to compute: the planner would do it wherever the column is read."""

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         Operand,
         Ordered,
         Over,
+        Part,
         Query,
         Series,
         Term,
@@ -348,6 +349,10 @@ class Spark(ServedRenderer):
         return f"CAST({over} AS BIGINT)" if window.fold.name in SHORT_PLACES else over
 
     # -- queries ------------------------------------------------------------------------------------------------------
+
+    def part(self, part: Part) -> str:
+        """It keeps none of them, and has no words for it."""
+        return super().part(replace(part, again=False))
 
     def select(self, select: Select) -> str:
         """Listed values that differ are not made different by one more shuffle. What is sorted is the result, which
