@@ -94,6 +94,8 @@ class ExplainedRelease:
     threshold: int | None
     max_groups: int
     max_rows_per_group: int
+    few_rows: int | None
+    """Units with no more rows in all count in full; None where rows are not counted for that."""
     one_row_per_unit: bool
     rows_per_unit: int | None
     """How many rows the schema and public rows let a unit have, where that is known."""
@@ -256,6 +258,7 @@ def explain_release(release: CalibratedRelease) -> ExplainedRelease:
         threshold=release.threshold,
         max_groups=plan.groups,
         max_rows_per_group=plan.rows,
+        few_rows=plan.few_rows,
         one_row_per_unit=plan.one_row_per_unit,
         rows_per_unit=plan.rows_per_unit,
         pairs=any(isinstance(drawn.statistic, Matched) for drawn in plan.statistics),
@@ -362,9 +365,13 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
     else:
         groups = "found" if FOUND_GROUPS in release.found else several(release.max_groups, "group", "groups")
         rows = "found" if FOUND_ROWS in release.found else several(release.max_rows_per_group, "row", "rows")
-        yield "bounds", f"{groups} per unit, {rows} per group"
+        few = (
+            "" if release.few_rows is None or release.found else f", for units with more than {release.few_rows:,} rows"
+        )
+        yield "bounds", f"{groups} per unit, {rows} per group{few}"
         most = release.rows_per_unit or 0
-        if most > release.max_rows_per_group or (release.keys and most > release.max_groups):
+        cut = most > release.max_rows_per_group or (release.keys and most > release.max_groups)
+        if cut and most > (release.few_rows or 0):
             yield "cut", f"the join gives a unit up to {most} rows: those beyond the bounds do not count"
     if release.found:
         yield "found", f"by the query itself, for {float(SEEKING):.0%} of its cost: {', '.join(release.found)}"

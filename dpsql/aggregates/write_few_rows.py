@@ -28,7 +28,7 @@ def with_many(rows: Query, few: int) -> tuple[Part, Part]:
     """The rows, and the units that have more than a few of them."""
     numbers = Select((*fields([UNIT]), Named(count(), NUMBER)), Table(OWN), group_by=(Field(UNIT),))
     many = select(fields([UNIT]), numbers, test(">", Field(NUMBER), integer(few)))
-    return Part(OWN, rows, again=is_one_scan(rows)), Part(MANY, many)
+    return Part(OWN, rows, kept=False if is_one_scan(rows) else None), Part(MANY, many)
 
 
 def sums_beside_few(writer: Writer, summed: Summed, rows: Query, few: int) -> Query:

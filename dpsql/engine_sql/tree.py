@@ -272,8 +272,8 @@ class Part:
 
     name: str
     query: Query
-    again: bool = False
-    """Whether it is better made again by each of them than kept."""
+    kept: bool | None = None
+    """Whether its rows are kept, or made again by each of them; None where an engine knows best."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,8 @@ class Renderer(ABC):
         assert_never(query)
 
     def part(self, part: Part) -> str:
-        return f"{self.quoted(part.name)} AS{' NOT MATERIALIZED' if part.again else ''} ({self.query(part.query)})"
+        kept = {None: "", True: "MATERIALIZED ", False: "NOT MATERIALIZED "}[part.kept]
+        return f"{self.quoted(part.name)} AS {kept}({self.query(part.query)})"
 
     def values(self, values: Values) -> str:
         names = ", ".join(map(self.quoted, values.names))

@@ -60,11 +60,12 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
     if not release.one_row_per_unit and not pairs:
         most = math.inf if release.rows_per_unit is None else release.rows_per_unit
         where = " in a group" if release.aggregate.grouped else ""
+        few = "" if release.few_rows is None else f", if it has more than {release.few_rows:,} rows in all"
         if _bounds_rows(release) and not _counts_units_alone(release):
-            yield _at_most(release.rows, "row", where)
-        if release.ranked and most > release.groups:
+            yield _at_most(release.rows, "row", where) + few
+        if release.ranked and most > max(release.groups, release.few_rows or 0):
             scaled = any(part.is_scaled for part in release.measures)
-            yield _scaled(release.groups) if scaled else _at_most(release.groups, "group")
+            yield _scaled(release.groups) if scaled else _at_most(release.groups, "group") + few
     for argument, ends in release.presumed:
         what, (low, high) = readable_clipped(argument), map(readable_value, range_of(ends))
         yield f"{what} counts within [{low}, {high}], by max_rows_per_group; LEAST({what}, ...) sets another bound"
@@ -76,7 +77,8 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
 
 def _bounds_rows(release: Release) -> bool:
     """Whether a unit may have more rows than count."""
-    return not release.one_row_per_unit and (release.rows_per_unit is None or release.rows_per_unit > release.rows)
+    most = max(release.rows, release.few_rows or 0)
+    return not release.one_row_per_unit and (release.rows_per_unit is None or release.rows_per_unit > most)
 
 
 def _counts_units_alone(release: Release) -> bool:
@@ -114,7 +116,7 @@ def share_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]
         sides = [{name for name, _ in side.weights} for side in (output.estimate.above, output.estimate.below)]
         if sides[0] != sides[1] and _bounds_rows(release) and _counts_values(release, sides[0] | sides[1]):
             why = "its counts are bounded separately"
-            more = f"one unit has more than {several(release.rows, 'row', 'rows')}"
+            more = f"one unit has more than {several(max(release.rows, release.few_rows or 0), 'row', 'rows')}"
             instead = next(_summed(release, sides[0]), "condition")
             yield f'"{output.name}" is skewed where {more}, since {why}; AVG({instead}) is not'
 

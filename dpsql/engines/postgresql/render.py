@@ -332,7 +332,7 @@ class PostgreSQL(ServedRenderer):
 
     def part(self, part: Part) -> str:
         """A list that is short to make is made anew by each process that reads it."""
-        return super().part(part if place_among_all(part.query) is None else replace(part, again=True))
+        return super().part(part if place_among_all(part.query) is None else replace(part, kept=False))
 
     def select(self, select: Select) -> str:
         """Fenced off where a column takes long to compute: the planner would do it wherever the column is read."""

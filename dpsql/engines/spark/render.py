@@ -352,7 +352,7 @@ class Spark(ServedRenderer):
 
     def part(self, part: Part) -> str:
         """It keeps none of them, and has no words for it."""
-        return super().part(replace(part, again=False))
+        return super().part(replace(part, kept=None))
 
     def select(self, select: Select) -> str:
         """Listed values that differ are not made different by one more shuffle. What is sorted is the result, which

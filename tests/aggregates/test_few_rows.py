@@ -1,0 +1,185 @@
+"""Units with few rows count in full, wherever these are. docs/proofs/few_rows.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dpsql
+from dpsql.accounting.events import Parallel, PureRelease, Repeated
+from dpsql.accounting.privacy_loss import privacy_loss
+from dpsql.aggregates import few_rows
+from dpsql.aggregates.measure import CountRows, CountUnits
+from dpsql.audit.neighbours import moved_too_far, wrong_shape
+from dpsql.mechanisms.additive import Allowance, Share
+from dpsql.mechanisms.k_norm import KNormMechanism
+from dpsql.mechanisms.laplace import LaplaceMechanism
+from dpsql.pipeline.candidates import coarse
+
+WARDS = list("abcdefgh")
+
+
+def schema(groups: int, rows: int) -> Any:
+    return {
+        "dataset": "wards",
+        "contribution": {"max_groups": groups, "max_rows_per_group": rows},
+        "tables": {
+            "visits": {
+                "unit": "person",
+                "columns": {
+                    "person": "integer",
+                    "ward": {"type": "text", "values": WARDS},
+                    "kind": {"type": "text", "values": ["x", "y"]},
+                    "cost": {"type": "double", "bounds": [0, 100]},
+                    "days": {"type": "integer", "bounds": [-3, 7]},
+                },
+            },
+            "people": {
+                "unit": "id",
+                "unique": True,
+                "columns": {"id": "integer", "town": {"type": "text", "values": ["u", "v"]}},
+            },
+        },
+    }
+
+
+SHAPES = {
+    "count": "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward",
+    "sums": "SELECT ward, COUNT(*) AS n, SUM(cost) AS s, SUM(days) AS d FROM visits GROUP BY ward",
+    "averages": "SELECT ward, AVG(cost) AS a, COUNT(days) AS n FROM visits GROUP BY ward",
+    "two keys": "SELECT ward, kind, COUNT(*) AS n, SUM(cost) AS s FROM visits GROUP BY ward, kind",
+    "computed keys": "SELECT CASE WHEN ward < 'd' THEN 'low' ELSE ward END AS w, COUNT(*) AS n FROM visits GROUP BY w",
+    "joined": "SELECT town, COUNT(*) AS n, SUM(days) AS d FROM visits JOIN people ON person = id GROUP BY town",
+    "totals": "SELECT ward, kind, COUNT(*) AS n FROM visits GROUP BY ROLLUP (ward, kind)",
+    "a median beside": "SELECT ward, COUNT(*) AS n, MEDIAN(cost) AS m FROM visits GROUP BY ward",
+}
+BOUNDS = [(2, 2), (3, 1), (8, 1), (1, 3), (8, 3)]
+
+
+@pytest.fixture(autouse=True)
+def always_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few_rows, "LEAST", 1)
+
+
+@pytest.fixture(scope="module")
+def raw() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute("""
+            SET threads = 1;
+            CREATE TABLE visits (person BIGINT, ward VARCHAR, kind VARCHAR, cost DOUBLE, days BIGINT);
+            CREATE TABLE people (id BIGINT PRIMARY KEY, town VARCHAR);
+            INSERT INTO people VALUES (1, 'u'), (2, 'v'), (3, 'v')""")
+        yield connection
+
+
+def fill(raw: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]]) -> None:
+    raw.execute("DELETE FROM visits")
+    if rows:
+        raw.executemany("INSERT INTO visits VALUES (?, ?, ?, ?, ?)", rows)
+
+
+def session(raw: duckdb.DuckDBPyConnection, groups: int, rows: int) -> dpsql.Connection:
+    options: Any = {"epsilon": 1e13, "delta": 1e-6, "query_epsilon": 1e9, "ledger": ":memory:"}
+    return dpsql.connect(raw, schema=schema(groups, rows), **options)
+
+
+visits = st.lists(
+    st.tuples(
+        st.integers(1, 3),
+        st.one_of(st.none(), st.sampled_from([*WARDS, "elsewhere"])),
+        st.sampled_from(["x", "y"]),
+        st.one_of(st.none(), st.floats()),
+        st.one_of(st.none(), st.integers(-10, 10)),
+    ),
+    max_size=30,
+)
+
+
+@pytest.mark.parametrize(("groups", "rows"), BOUNDS)
+def test_few_is_the_most_that_noise_hides(groups: int, rows: int) -> None:
+    few = few_rows.few_rows(groups, rows, [CountRows()])
+    assert few is not None
+    assert few**2 <= groups * rows**2 < (few + 1) ** 2
+
+
+def test_people_are_not_counted_by_their_rows() -> None:
+    assert few_rows.few_rows(3, 5, [CountRows(), CountUnits()]) is None
+    assert few_rows.few_rows(3, 5, [CountRows(most=2)]) is None
+    assert few_rows.few_rows(3, 5, []) is None
+
+
+@pytest.mark.parametrize("sql", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize(("groups", "rows"), BOUNDS)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(found=visits)
+def test_nobody_moves_further(
+    raw: duckdb.DuckDBPyConnection, sql: str, groups: int, rows: int, found: list[tuple[Any, ...]]
+) -> None:
+    with session(raw, groups, rows) as connection:
+        (release,) = connection.explain(sql).releases
+
+    def asked(kept: list[tuple[Any, ...]]) -> Any:
+        fill(raw, kept)
+        cursor = raw.execute(release.sql)
+        assert cursor.description is not None
+        return [(name, str(kind)) for name, kind, *_ in cursor.description], cursor.fetchall()
+
+    whole = asked(found)
+    assert not list(wrong_shape(release, [whole]))
+    for person in (1, 2, 3):
+        assert not list(moved_too_far(release, whole, asked([row for row in found if row[0] != person])))
+
+
+def test_who_has_few_rows_counts_in_full(raw: duckdb.DuckDBPyConnection) -> None:
+    """Six rows are few where 3 groups of 4 rows count: 6^2 <= 3 * 4^2. Eight are not: 3 wards of theirs count."""
+    of_few = [(1, "a", "x", 1.0, 1)] * 5 + [(1, "b", "x", 2.0, 1)]
+    of_many = [(2, ward, "y", 4.0, 1) for ward in WARDS]
+    fill(raw, [*of_few, *of_many])
+    with session(raw, 3, 4) as connection:
+        question = "SELECT ward, COUNT(*) AS n, SUM(cost) AS s FROM visits WHERE kind = ? GROUP BY ward ORDER BY ward"
+        few = connection.execute(question, ["x"]).fetchall()
+        many = connection.execute(question, ["y"]).fetchall()
+    assert [row[1] for row in few] == [5, 1, 0, 0, 0, 0, 0, 0]
+    assert [row[2] for row in few] == pytest.approx([5, 2, 0, 0, 0, 0, 0, 0], abs=1e-3)
+    assert sorted(row[1] for row in many) == [0] * 5 + [1] * 3
+
+
+def test_undeclared_keys_are_rows_too(raw: duckdb.DuckDBPyConnection) -> None:
+    """A unit has many rows whatever their groups are."""
+    fill(raw, [(1, "a", "x", 1.0, 1)] * 4 + [(1, "elsewhere", "x", 1.0, 1)] * 4)
+    with session(raw, 1, 4) as connection:
+        answer = connection.execute("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward ORDER BY ward").fetchall()
+    assert answer[0] == ("a", 4)
+
+
+@pytest.mark.parametrize("kind", [LaplaceMechanism(), KNormMechanism()], ids=["laplace", "knorm"])
+def test_pure_noise_costs_the_dearer_of_two(kind: Any) -> None:
+    """A unit moves 3 groups by 10 rows, or has 17 rows wherever they are."""
+    allowance = Allowance(Fraction(3, 10), Fraction(0), None)  # type: ignore[arg-type]
+    _, event = kind.calibrate(allowance, [Share(3, Fraction(1), times_alone=Fraction(17, 10))])
+    (share,) = event.events
+    assert isinstance(share, Parallel)
+    in_groups, alone = Repeated((PureRelease(Fraction(1, 10)),), Fraction(3)), PureRelease(Fraction(17, 100))
+    for name in ("epsilon", "rho", "mu_squared", "smoothed", "headroom"):
+        dearer = max(getattr(privacy_loss(part), name) for part in (in_groups, alone))
+        assert getattr(privacy_loss(event), name) == dearer
+
+
+@given(st.lists(st.integers(0, 9), max_size=8), st.integers(1, 1 << 20), st.integers(0, 12), st.randoms())
+def test_rounded_sums_move_no_further(counts: list[int], most: int, shift: int, random: Any) -> None:
+    """One unit's rows in each group, each with a value of at most `most`, beside sums of whatever size."""
+    rows, moved = sum(counts), []
+    for number in counts:
+        others = random.randrange(-(2**40), 2**40)
+        own = sum(random.randint(-most, most) for _ in range(number))
+        rounded = [(value + (1 << shift >> 1)) >> shift for value in (others, others + own)]
+        moved.append(abs(rounded[1] - rounded[0]))
+    assert sum(moved) <= coarse(rows * most, shift, max(rows, 1))
+    assert math.hypot(*moved) <= coarse(rows * most, shift, max(rows, 1)) + 1e-9
