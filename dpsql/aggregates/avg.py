@@ -21,7 +21,7 @@ from dpsql.aggregates.statistic import Average, Grid
 from dpsql.aggregates.sum import over_distinct, summed
 from dpsql.errors import Unsupported
 from dpsql.expressions.casts import cast_to
-from dpsql.expressions.fixed_point import LARGEST_BITS, ROW_BITS
+from dpsql.expressions.fixed_point import GRID_BITS, LARGEST_BITS
 from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.tree import Call
 from dpsql.schema.types import Double
@@ -39,7 +39,7 @@ def avg(call: AggregateCall, context: Context) -> Answer:
     if Average in context.drawn and not call.distinct:
         width, largest = measure.high - measure.low, max(abs(measure.low), abs(measure.high))
         # Fine enough for an average, and every point of the grid fits into 64 bits.
-        finer = 1 << max(0, min(ROW_BITS - width.bit_length(), LARGEST_BITS - largest.bit_length()))
+        finer = 1 << max(0, min(GRID_BITS - width.bit_length(), LARGEST_BITS - largest.bit_length()))
         grid = Grid(measure.quantum / finer, measure.low * finer, measure.high * finer)
         return Answer(Linear(((context.drawn_as(Average(argument, grid, finer)), grid.quantum),)), Double())
     count = count_linear(call, context)

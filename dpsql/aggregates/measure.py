@@ -17,14 +17,18 @@ from fractions import Fraction
 from math import isqrt
 from typing import TYPE_CHECKING, TypeAlias
 
-from dpsql.engine_sql.build import WIDE, apply, count, integer, test, total, when, wide
+from dpsql.engine_sql.build import SHORT, WIDE, apply, count, integer, short_total, test, total, when, wide
 from dpsql.engine_sql.tree import Case, Field, Named
-from dpsql.expressions.fixed_point import clamps_column, in_fixed_point
+from dpsql.expressions.fixed_point import LONG, ROW_BITS, clamps_column, in_fixed_point
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
-    from dpsql.engine_sql.tree import Term
+    from dpsql.engine_sql.tree import Short, Term, Wide
     from dpsql.expressions.tree import Expression, Known
+
+
+MOST_ROWS = 2**20
+"""Where no more rows count, sums of 32-bit values are scaled in 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -126,13 +130,22 @@ class SumValues:
 
     def input(self, argument: Term) -> Term:
         """One row's value as a whole number of quanta; NULL, NaN and infinity are no values."""
-        fixed_point = in_fixed_point(argument, self.argument.type, self.quantum, self.low, self.high)
-        return apply("coalesce", fixed_point, integer(0), kind=Integer()) if self.null_is_zero else fixed_point
+        return self._in_quanta(argument, LONG)
 
     def centred(self, argument: Term) -> Term:
-        """The same, counted from the centre."""
-        value = self.input(argument)
-        return apply("-", value, integer(self.centre), kind=Integer()) if self.centre else value
+        """The same, counted from the centre, in as few bits as it needs."""
+        value = self._in_quanta(argument, self.kind)
+        return apply("-", value, integer(self.centre), kind=self.kind) if self.centre else value
+
+    def _in_quanta(self, argument: Term, kind: Integer | Short) -> Term:
+        fixed_point = in_fixed_point(argument, self.argument.type, self.quantum, self.low, self.high, kind)
+        return apply("coalesce", fixed_point, integer(0), kind=kind) if self.null_is_zero else fixed_point
+
+    @property
+    def kind(self) -> Integer | Short:
+        """Of a value that is counted from the centre, and of one that is not yet."""
+        ends = (self.low, self.high, self.low - self.centre, self.high - self.centre)
+        return SHORT if max(map(abs, ends)) <= 2**ROW_BITS else LONG
 
     def sum_centred(self, values: Term) -> Term:
         """The sum of values that are not counted from the centre yet, as it is if they are: so many centres less."""
@@ -147,20 +160,28 @@ class SumValues:
 
     def partial(self, name: str, values: str) -> list[Named]:
         return [
-            Named(total(Field(values)), name),
+            Named(short_total(Field(values)) if self.kind == SHORT else total(Field(values)), name),
             # NULL counts as 0 there: the rows are counted anyway.
             Named(count() if self.null_is_zero else count(Field(values)), f"{name}_count"),
         ]
 
     def kept(self, name: str, rows: int) -> Term:
-        """The expectation of keeping `rows` random rows, without the randomness; rounded half away from zero."""
+        """The expectation of keeping `rows` random rows, without the randomness; rounded half away from zero.
+
+        S rows / n, by the whole part of S / n and the rest, so that 32-bit values need no more than 64 bits.
+        """
         rows = 1 if self.mean else rows
-        summed, values = Field(name, kind=WIDE), Field(f"{name}_count", kind=Integer())
-        half = when(test(">=", summed, integer(0)), values, apply("negate", values, kind=Integer()))
-        doubled = apply("+", apply("*", summed, integer(2 * rows), kind=WIDE), half, kind=WIDE)
+        kind: Integer | Wide = LONG if self.kind == SHORT and rows <= MOST_ROWS else WIDE
+        summed = Field(name, kind=LONG) if kind == LONG else wide(Field(name))
+        values = Field(f"{name}_count", kind=LONG)
         # An engine may divide before it asks for the count; of zero rows there is no sum to be scaled.
-        divisor = apply("*", integer(2), apply("greatest", values, integer(1), kind=Integer()), kind=Integer())
-        return when(test("<=", values, integer(rows)), summed, apply("//", doubled, divisor, kind=WIDE))
+        number = apply("greatest", values, integer(1), kind=LONG)
+        whole, rest = (apply(part, summed, number, kind=kind) for part in ("//", "%"))
+        half = when(test(">=", summed, integer(0)), values, apply("negate", values, kind=LONG))
+        doubled = apply("+", apply("*", rest, integer(2 * rows), kind=kind), half, kind=kind)
+        rounded = apply("//", doubled, apply("*", integer(2), number, kind=LONG), kind=kind)
+        scaled = apply("+", apply("*", whole, integer(rows), kind=kind), rounded, kind=kind)
+        return when(test("<=", values, integer(rows)), summed, scaled)
 
     def bounded(self, name: str, rows: int) -> Term:
         kept = self.kept(name, rows)

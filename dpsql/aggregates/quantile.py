@@ -1,6 +1,6 @@
 """MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MIN and MAX: a point of a public grid over the declared range.
 
-MIN and MAX are the quantiles 0 and 1. Numbers keep the grid of their sums; a date is a whole number of days, a
+MIN and MAX are the quantiles 0 and 1. Doubles have a finer grid than their sums; a date is a whole number of days, a
 timestamp of microseconds. docs/proofs/exponential.md.
 """
 
@@ -18,7 +18,7 @@ from dpsql.aggregates.statistic import Grid, Quantile
 from dpsql.aggregates.sum import finite_range
 from dpsql.aggregates.unbounded import unbounded
 from dpsql.errors import Unsupported
-from dpsql.expressions.fixed_point import from_fixed_point, quantum_for
+from dpsql.expressions.fixed_point import GRID_BITS, from_fixed_point, quantum_for
 from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.properties import midnight
 from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Timestamp
@@ -73,7 +73,7 @@ def grid_of(call: AggregateCall, value: Expression, context: Context) -> Grid:
     if isinstance(properties.type, Date | Timestamp):
         return Grid(Fraction(1), *_days_or_microseconds(call, value, properties, context.known))
     low, high = finite_range(call, value, properties, context.known)
-    quantum = quantum_for(value.type, low, high)
+    quantum = quantum_for(value.type, low, high, GRID_BITS)
     if quantum is None:
         raise unbounded(call, value, context.known)
     if properties.whole:

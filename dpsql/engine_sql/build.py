@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.tree import Apply, Case, Cast, Constant, Derived, Field, Fold, Named, Select, TryCast, Wide
+from dpsql.engine_sql.tree import Apply, Case, Cast, Constant, Derived, Field, Fold, Named, Select, Short, TryCast, Wide
 from dpsql.schema.types import Boolean, Double, Integer
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ NULL = Constant(None)
 BOOLEAN = Boolean()
 TRUE = Constant(True, BOOLEAN)
 WIDE = Wide()
+SHORT = Short(32)
 
 
 def apply(operation: str, *arguments: Term, kind: Known = None) -> Apply:
@@ -111,6 +112,11 @@ def count(*values: Term) -> Fold:
 
 def total(value: Term) -> Fold:
     return Fold("sum", (value,), kind=WIDE)
+
+
+def short_total(value: Term) -> Fold:
+    """Of 32-bit numbers that surely are few enough for a sum of 64 bits."""
+    return Fold("sum", (value,), kind=Integer())
 
 
 @lru_cache(maxsize=4096)

@@ -23,12 +23,12 @@ OPERATIONS: dict[str, str] = {
     # Arithmetic, in its kind.
     **dict.fromkeys(
         ("+", "-", "*"),
-        "doubles: nearest even, infinite where too large, zero where too small; wide and decimal: exact, of operands"
-        " whose result fits; of 64-bit integers never",
+        "doubles: nearest even, infinite where too large, zero where too small; whole numbers and decimals: exact, of"
+        " operands whose result fits into the kind, which of 64 bits is to be proven",
     ),
     **dict.fromkeys(("try +", "try -", "try *"), "decimals: exact, NULL where the result does not fit into its kind"),
     "/": "doubles: nearest even; the divisor is not zero",
-    "//": "whole numbers, cut off towards zero; the divisor is not zero",
+    "//": "whole numbers, cut off towards zero; the divisor is not zero, and of 64 bits not -1",
     "%": "the remainder of //, with the sign of the dividend; also of decimals",
     "double %": "the remainder of a division of doubles, exact, with the sign of the dividend; the divisor is not zero",
     "negate": "doubles and decimals",
@@ -81,7 +81,8 @@ OPERATIONS: dict[str, str] = {
 }
 FOLDS: dict[str, str] = {
     "count": "rows, or values that are not NULL",
-    "sum": "of whole numbers in 128 bits, of decimals exactly; NULL over nothing",
+    "sum": "of whole numbers in 128 bits, of decimals exactly; NULL over nothing. Where its kind is a 64-bit integer:"
+    " of 32-bit ones that surely are too few to leave it",
     **dict.fromkeys(("min", "max"), "texts by code points"),
     **dict.fromkeys(("bool_or", "bool_and"), "of conditions that are not NULL"),
     "collect": "values as a list, in the order that is given",

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import NULL
-from dpsql.engine_sql.tree import Apply, Constant, TryCast
+from dpsql.engine_sql.tree import Apply, Constant, Short, TryCast
 from dpsql.engines.kinds import kind_of
 from dpsql.engines.ranges import Ranges, magnitude
 from dpsql.engines.render import Renderer
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Case, Known, Select, Term
     from dpsql.engines.ranges import Range
 
-FITS = 2.0**62
-"""Whole doubles of less are 64-bit integers, and so are their neighbours."""
+
+def fits(kind: Integer | Short) -> float:
+    """Whole doubles of less are such integers, and so are their neighbours."""
+    return 2.0 ** ((kind.bits if isinstance(kind, Short) else 64) - 2)
 
 
 class RangedRenderer(Renderer):
@@ -72,8 +74,8 @@ class RangedRenderer(Renderer):
         return super().case(case)
 
     def rounded_within(self, cast: TryCast) -> Term | None:
-        """The double whose halves are to be rounded away from zero, where the result surely fits into 64 bits."""
+        """The double whose halves are to be rounded away from zero, where the result surely fits."""
         match cast:
-            case TryCast(Apply("round", (value,)), Integer()) if self.most(value) < FITS:
+            case TryCast(Apply("round", (value,)), Integer() | Short() as kind) if self.most(value) <= fits(kind):
                 return value if isinstance(self.kind_of(value), Double) else None
         return None

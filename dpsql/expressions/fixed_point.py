@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import WIDE, apply, cast, clamp, double, finite_clamp, in_64_bits, integer, wide
-from dpsql.engine_sql.tree import Constant, Field, TryCast
+from dpsql.engine_sql.tree import Constant, Field, Short, TryCast
 from dpsql.expressions.decimals import SHORT
 from dpsql.expressions.ranges import power_above
 from dpsql.expressions.tree import Column
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from dpsql.expressions.tree import Expression, Known
     from dpsql.schema.types import ColumnType
 
-ROW_BITS = 34
-"""A value is rounded to this many bits of its range, so that 2^28 of the largest still fit below 2^62."""
+LONG = Integer()
+ROW_BITS = 30
+"""What is summed is rounded to this many bits of its range: it fits into 32 bits, and the sum of 2^32 into 64."""
+GRID_BITS = 34
+"""What is shown as it is, a quantile, is rounded to this many."""
 EXACT_BITS = 40
 """Integers and decimals of up to so many bits are summed as they are, wider ones are rounded like doubles."""
 NARROWEST = Fraction(1, 2**60)
@@ -30,22 +33,24 @@ WIDEST_DOUBLE = 2**1000
 """Beyond it a bound that is rounded outwards could leave the doubles."""
 
 
-def in_fixed_point(value: Term, kind: ColumnType, quantum: Fraction, low: int, high: int) -> Term:
-    """The value clamped to [low, high] quanta; NULL, NaN and infinity are no values."""
+def in_fixed_point(
+    value: Term, kind: ColumnType, quantum: Fraction, low: int, high: int, into: Integer | Short = LONG
+) -> Term:
+    """The value clamped to [low, high] quanta, which fit `into` such numbers; NULL, NaN and infinity are no values."""
     match kind:
         case Double():
             clamped = finite_clamp(value, double(low * quantum), double(high * quantum))
-            return _rounded(apply("*", clamped, double(1 / quantum), kind=kind))
+            return _rounded(apply("*", clamped, double(1 / quantum), kind=kind), into)
         case Decimal() if quantum * 10**kind.scale == 1:
             clamped = clamp(value, Constant(low * quantum, kind), Constant(high * quantum, kind))
             digits, factor = len(str(max(abs(low), abs(high)))), Decimal(kind.scale + 1, 0)
             if max(digits, kind.scale) + factor.precision > SHORT:
                 # So few quanta (EXACT_BITS) that doubles are off by far less than half of one: rounding makes it exact.
-                return _rounded(apply("*", cast(clamped, Double()), double(10**kind.scale), kind=Double()))
+                return _rounded(apply("*", cast(clamped, Double()), double(10**kind.scale), kind=Double()), into)
             # A cast that has nothing to try keeps what an engine knows of the column's extremes.
-            return cast(_product(clamped, kind, max(digits, kind.scale), Constant(10**kind.scale, factor)), Integer())
+            return cast(_product(clamped, kind, max(digits, kind.scale), Constant(10**kind.scale, factor)), into)
         case Decimal():
-            return in_fixed_point(cast(value, Double()), Double(), quantum, low, high)
+            return in_fixed_point(cast(value, Double()), Double(), quantum, low, high, into)
         case Date():
             return clamp(apply("epoch days", value, kind=Integer()), integer(low), integer(high))
         case Timestamp():
@@ -54,10 +59,10 @@ def in_fixed_point(value: Term, kind: ColumnType, quantum: Fraction, low: int, h
             step = int(quantum)
             clamped = clamp(value, integer(low * step), integer(high * step))
             if step == 1:
-                return clamped
+                return clamped if into == LONG else cast(clamped, into)
             # x >> b rounds down; half a quantum more makes it round to the nearest.
             raised = apply("+", wide(clamped), integer(step // 2), kind=WIDE)
-            return in_64_bits(apply(">>", raised, integer(step.bit_length() - 1), kind=WIDE))
+            return TryCast(apply(">>", raised, integer(step.bit_length() - 1), kind=WIDE), into)
 
 
 def clamps_column(argument: Expression, known: Known, quantum: Fraction, low: int, high: int) -> bool:
@@ -82,8 +87,8 @@ def _product(value: Term, kind: Decimal, digits: int, factor: Constant) -> Term:
     return apply("*", value, factor, kind=Decimal(kind.precision + factor.kind.precision, kind.scale))
 
 
-def _rounded(number: Term) -> Term:
-    return in_64_bits(apply("round", number, kind=Double()))
+def _rounded(number: Term, into: Integer | Short) -> Term:
+    return TryCast(apply("round", number, kind=Double()), into)
 
 
 def saturated(total: Term) -> Term:
@@ -97,7 +102,7 @@ def from_fixed_point(name: str, kind: Date | Timestamp) -> Term:
     return apply(f"from epoch {'days' if isinstance(kind, Date) else 'microseconds'}", Field(name), kind=kind)
 
 
-def quantum_for(kind: ColumnType, low: Fraction, high: Fraction) -> Fraction | None:
+def quantum_for(kind: ColumnType, low: Fraction, high: Fraction, row_bits: int = ROW_BITS) -> Fraction | None:
     """The value of one unit of a sum over [low, high]; None if the range is too wide to be summed exactly."""
     largest = max(abs(low), abs(high), NARROWEST)
     if largest > WIDEST_DOUBLE:
@@ -106,5 +111,5 @@ def quantum_for(kind: ColumnType, low: Fraction, high: Fraction) -> Fraction | N
         finest = Fraction(1, 10**kind.scale) if isinstance(kind, Decimal) else Fraction(1)
         if largest / finest <= 2**EXACT_BITS:
             return finest
-    bits = power_above(largest) - ROW_BITS
+    bits = power_above(largest) - row_bits
     return Fraction(1 << max(bits, 0), 1 << max(-bits, 0))

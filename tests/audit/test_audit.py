@@ -145,7 +145,7 @@ def leave_out_the_clamps(patch: pytest.MonkeyPatch) -> None:
     from dpsql.expressions.fixed_point import in_fixed_point
     from dpsql.relation import write_scan
 
-    def unclamped(value: Any, kind: Any, quantum: Fraction, low: int, high: int) -> Any:
+    def unclamped(value: Any, kind: Any, quantum: Fraction, low: int, high: int, into: Any) -> Any:
         return in_fixed_point(value, kind, quantum, -(2**62), 2**62)
 
     patch.setattr(measure, "in_fixed_point", unclamped)

@@ -25,6 +25,7 @@ from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.aggregates.measure import CountRows, SumValues
 from dpsql.aggregates.reference import with_reference
 from dpsql.aggregates.table import WORDS
+from dpsql.engine_sql.build import SHORT
 from dpsql.engines.duckdb.render import render_term
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Column
@@ -337,13 +338,16 @@ MOST = 2**20
     st.lists(st.integers(-1, MOST), min_size=0, max_size=12),
     st.integers(1, 5),
     st.sampled_from([0, MOST // 2, 7]),
+    st.sampled_from([1, MOST]),
 )
-def test_scaled_sums_stay_within_their_bound(values: list[int], rows: int, centre: int) -> None:
+def test_scaled_sums_stay_within_their_bound(values: list[int], rows: int, centre: int, times: int) -> None:
     """The SQL of `bounded` for one unit in one group: at most r c, and within 1/2 of the exact S r / n."""
-    measure = SumValues(argument=Column("x", Integer()), quantum=Fraction(1), low=0, high=MOST, centre=centre)
-    held = [min(max(value, 0), MOST) - centre for value in values]
+    most = MOST * times
+    measure = SumValues(argument=Column("x", Integer()), quantum=Fraction(1), low=0, high=most, centre=centre)
+    held = [min(max(value * times, 0), most) - centre for value in values]
     total, count = sum(held), len(held)
-    partial = f"SELECT CAST({total if held else 'NULL'} AS HUGEINT) AS m, {count} AS m_count, {count} AS n"
+    kind = "BIGINT" if measure.kind == SHORT else "HUGEINT"
+    partial = f"SELECT CAST({total if held else 'NULL'} AS {kind}) AS m, {count} AS m_count, {count} AS n"
     both = (measure.bounded("m", rows), CountRows().bounded("n", rows))
     columns = ", ".join(map(render_term, both))
     summed, counted = DATABASE.execute(f"SELECT {columns} FROM ({partial})").fetchone() or (None, None)

@@ -14,13 +14,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from typing import Any, Protocol
 
 import duckdb
 import pytest
 
+from dpsql.aggregates.measure import SumValues
 from dpsql.engine_sql.build import (
     NULL,
+    SHORT,
     WIDE,
     apply,
     cast,
@@ -31,6 +34,7 @@ from dpsql.engine_sql.build import (
     finite_clamp,
     integer,
     select,
+    short_total,
     total,
 )
 from dpsql.engine_sql.operations import FOLDS, OPERATIONS
@@ -69,6 +73,7 @@ from dpsql.engines.render import Renderer
 from dpsql.engines.spark.connection import SETTINGS
 from dpsql.engines.spark.render import Spark
 from dpsql.errors import Unsupported
+from dpsql.expressions.tree import Column
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
 LONG = 2**63 - 1
@@ -616,12 +621,12 @@ def test_casts_that_may_not_fit_give_null(source: str, target: str, engine: Engi
             assert found == whole_in_64_bits(value), value
 
 
-def whole_in_64_bits(value: Any) -> int | None:
+def whole_in_64_bits(value: Any, most: int = LONG) -> int | None:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     half = decimal.ROUND_HALF_UP if isinstance(value, decimal.Decimal) else decimal.ROUND_HALF_EVEN
     rounded = int(exact(value).to_integral_value(half))
-    return rounded if -LONG - 1 <= rounded <= LONG else None
+    return rounded if -most - 1 <= rounded <= most else None
 
 
 CONSTANTS: list[tuple[Any, Kind]] = [
@@ -694,10 +699,9 @@ def test_what_is_clamped_twice_is_clamped_and_rounded_the_same(bounds: tuple[flo
         for place, value in enumerate((field("x"), product))
     ]
     quanta = [
-        Named(
-            TryCast(apply("round", apply("*", column.value, double(TENTH), kind=Double()), kind=Double()), Integer()), n
-        )
-        for n, column in zip(("whole0", "whole1"), once_more, strict=True)
+        Named(TryCast(apply("round", apply("*", column.value, double(TENTH), kind=Double()), kind=Double()), kind), n)
+        for column, names in zip(once_more, (("long0", "short0"), ("long1", "short1")), strict=True)
+        for n, kind in zip(names, (Integer(), Short(32)), strict=True)
     ]
     below = Select((*raw, *held), Table("two_x"))
     names = [*fields(["raw", "raw2"]), *once_more, *quanta]
@@ -706,7 +710,9 @@ def test_what_is_clamped_twice_is_clamped_and_rounded_the_same(bounds: tuple[flo
         multiplied = None if clamped is None or other is None else clamped_to(clamped * (1 - other), *bounds)
         wanted = [clamped, multiplied]
         wanted += [
-            None if value is None else whole_in_64_bits(half_away(value * 0.1)) for value in (clamped, multiplied)
+            None if value is None else whole(half_away(value * 0.1))
+            for value in (clamped, multiplied)
+            for whole in (whole_in_64_bits, partial(whole_in_64_bits, most=2**31 - 1))
         ]
         assert all(map(equal, found, wanted)), (x, x2, found, wanted)
 
@@ -771,6 +777,39 @@ def test_sums_are_exact_however_large_the_numbers(most: int, engine: Engine) -> 
     sums = select([Named(total(value), "t"), Named(some, "s")], below)
     assert engine.rows(engine.renderer().query(sums)) == [(whole, part)]
     assert {found for found, number in engine.rows(engine.renderer().query(windowed)) if number is not None} == {whole}
+
+
+def test_short_numbers_are_summed_in_64_bits(engine: Engine) -> None:
+    most = 2**30
+    short = Named(cast(clamp(N, integer(-most), integer(most)), SHORT), "v")
+    sums = select([Named(short_total(Field("v")), "t")], Select((short,), Table("one_i")))
+    assert engine.rows(engine.renderer().query(sums)) == [
+        (sum(min(max(number, -most), most) for number in EXTREME["i"] if number is not None),)
+    ]
+    nothing = select([Named(short_total(Field("v")), "t")], Select((short,), Table("one_i"), apply("is null", N)))
+    assert engine.rows(engine.renderer().query(nothing)) == [(None,)]
+
+
+ROWS_OF_A_UNIT = (0, 1, 11, 2**32, 2**33 - 1)
+
+
+@pytest.mark.parametrize("rows", [1, 10, 2**20, 2**20 + 1, 2**31 - 1])
+@pytest.mark.parametrize("most", [2**30, 2**40], ids=["short", "long"])
+def test_sums_of_a_unit_are_scaled_exactly(most: int, rows: int, engine: Engine) -> None:
+    """However many rows it has, of those that docs/proofs/bounding.md speaks of, and however large its values are."""
+    measure = SumValues(argument=Column("x", Integer()), quantum=Fraction(1), low=-most, high=most, centre=0)
+    sums = [
+        (sign * max(number * most - less, 0) if number else None, number)
+        for number in ROWS_OF_A_UNIT
+        for sign in (1, -1)
+        for less in (0, 1, number // 2 + 1)
+    ]
+    kind = Integer() if most == 2**30 else Decimal(38, 0)
+    partials = Values(("m", "m_count"), (kind, Integer()), tuple(sums))
+    scaled = select([*fields(["m", "m_count"]), Named(measure.bounded("m", rows), "b")], partials)
+    for summed, number, found in engine.rows(engine.renderer().query(scaled)):
+        wanted = Fraction(0) if not number else Fraction(int(summed)) * min(Fraction(rows, number), 1)
+        assert found == int(abs(wanted) + Fraction(1, 2)) * (1 if wanted >= 0 else -1), (summed, number)
 
 
 @pytest.mark.parametrize("name", PLACES)

@@ -161,11 +161,11 @@ def test_every_stage_says_what_it_found(shop: dpsql.Connection) -> None:
     ]
     assert stages["infer_sensitivity"].splitlines() == [
         "release 0        bounds   groups of a unit: 3, rows in each: 2",
-        "                 measure  m0 = sum of amount clamped to [0, 500], in units of 1/33554432, centred",
+        "                 measure  m0 = sum of amount clamped to [0, 500], in units of 1/2097152, centred",
         "                          one unit moves a group by 500, all groups together by 1500",
         "                 measure  m1 = units",
         "                          one unit moves a group by 1, all groups together by 3",
-        "                 answer   SUM(amount) = 1/33554432 * m0 + 500 * m1",
+        "                 answer   SUM(amount) = 1/2097152 * m0 + 500 * m1",
         "                 groups   selected by m1",
     ]
     explained = shop.explain("SELECT note, SUM(amount) AS total FROM orders WHERE items > 3 GROUP BY note", epsilon=0.5)

@@ -56,7 +56,6 @@ SPELLED: dict[str, Callable[..., str]] = {
     **STANDARD,
     "is finite": lambda value: f"(abs({value}) < {doubles.INFINITE})",
     "is nan": lambda value: f"({value} = float8 'NaN')",
-    "//": lambda left, right: f"div(CAST({left} AS NUMERIC), CAST({right} AS NUMERIC))",
     "by code points": by_code_points,
     "bytes": lambda text: f"CAST(octet_length({text}) AS BIGINT)",
     "length": lambda text: f"CAST(length({text}) AS BIGINT)",
@@ -172,6 +171,10 @@ class PostgreSQL(ServedRenderer):
         if operation in REPEATED:
             return self.once(arguments, REPEATED[operation])
         match operation, node.arguments:
+            case "//", _ if isinstance(node.kind, Integer):
+                return _infix("/", arguments)
+            case "//", _:
+                return f"div({', '.join(f'CAST({part} AS NUMERIC)' for part in arguments)})"
             case "keyed hash", (_, *parts):
                 return self.hashed(arguments, [self.kind_of(part) for part in parts])
             case ">>", (_, Constant(int(bits))):
@@ -295,7 +298,7 @@ class PostgreSQL(ServedRenderer):
             return f"CAST(NULL AS {type_name(cast.kind)})"
         if (value := self.rounded_within(cast)) is not None:
             whole = doubles.rounded_up if self.range_of(value)[0] >= 0 else doubles.rounded
-            return f"CAST({self.once([self.term(value)], whole)} AS BIGINT)"
+            return f"CAST({self.once([self.term(value)], whole)} AS {type_name(cast.kind)})"
         return try_cast(self.term(cast.value), self.kind_of(cast.value), cast.kind, self.once)
 
     def let(self, let: Let) -> str:

@@ -219,6 +219,8 @@ class Spark(ServedRenderer):
             assert isinstance(bits.value, int)
             power = str(2**bits.value)
             return self.once(arguments[:1], lambda value: _quotient(f"({value} - pmod({value}, {power}))", power))
+        if isinstance(node.kind, Integer):
+            return f"({arguments[0]} div {arguments[1]})"
         short = [_in_64_bits(part) for part in node.arguments]
         if all(short):
             left, right = (self.term(part) for part in short if part is not None)
@@ -278,7 +280,7 @@ class Spark(ServedRenderer):
         if (double := self.rounded_within(cast)) is not None:
             # The engine's own cast cuts off.
             raised = doubles.above if self.range_of(double)[0] >= 0 else doubles.away_from_zero
-            return f"CAST({self.once([self.term(double)], raised)} AS BIGINT)"
+            return f"CAST({self.once([self.term(double)], raised)} AS {type_name(cast.kind)})"
         if isinstance(cast.kind, Integer) and isinstance(value, Apply) and value.operation in TRIED:
             short = [_in_64_bits(part) for part in value.arguments]
             if all(short):
@@ -303,7 +305,7 @@ class Spark(ServedRenderer):
     def fold(self, fold: Fold) -> str:
         if fold.name == "collect":
             return self.collected(fold)
-        if fold.name == "sum" and not fold.distinct:
+        if fold.name == "sum" and not fold.distinct and not isinstance(fold.kind, Integer):
             return self.total(fold)
         return self.folded(fold)
 
@@ -322,7 +324,7 @@ class Spark(ServedRenderer):
 
     def folded(self, fold: Fold) -> str:
         name, arguments = fold.name, [self.term(argument) for argument in fold.arguments]
-        if name == "sum":
+        if name == "sum" and not isinstance(fold.kind, Integer):
             kind = self.kind_of(fold.arguments[0])
             scale = kind.scale if isinstance(kind, Decimal) else 0
             arguments = [f"CAST({arguments[0]} AS DECIMAL(38, {scale}))"]
