@@ -40,6 +40,7 @@ from dpsql.engine_sql.build import (
     UNIT,
     all_of,
     apply,
+    cast,
     count,
     fields,
     finite,
@@ -260,7 +261,9 @@ class Writer:
         return Field(UNIT, kind=next(scan.unit.type for scan in scans if scan.unit is not None))
 
     def hashed(self, parts: Sequence[Term]) -> Term:
-        return apply("keyed hash", Blank(SALT), self.unit, *parts)
+        """Units hash alike wherever they come from: one engine keeps a number as short as its column is."""
+        unit = cast(self.unit, Integer()) if isinstance(self.unit.kind, Integer) else self.unit
+        return apply("keyed hash", Blank(SALT), unit, *parts)
 
     def is_first(self, rank: str, most: int) -> Term:
         return test("between", Field(rank), integer(1), integer(most))
