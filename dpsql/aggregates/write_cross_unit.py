@@ -8,8 +8,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import CountRows, CountValues, SumValues
-from dpsql.engine_sql.build import UNIT, all_of, count, fields, select, test, total
-from dpsql.engine_sql.tree import Derived, Field, Fold, Joined, Named, Ordered, Over, Part, Scalar, Select, Table, With
+from dpsql.engine_sql.build import SALT, UNIT, all_of, apply, count, fields, select, test, total
+from dpsql.engine_sql.tree import (
+    Blank,
+    Derived,
+    Field,
+    Fold,
+    Joined,
+    Named,
+    Ordered,
+    Over,
+    Part,
+    Scalar,
+    Select,
+    Table,
+    With,
+)
 from dpsql.expressions.emit import emit
 from dpsql.expressions.fixed_point import saturated
 from dpsql.expressions.tree import names_read
@@ -59,8 +73,9 @@ def _bounded(writer: Writer, side: Relation, rows: int, statistic: Matched) -> Q
     below, columns = relation_sql(side, names), [Field(name) for name in names]
     if one_row_per_unit(side):
         return below
-    order = tuple(map(Ordered, (writer.hashed(columns), *columns)))
-    place = Named(Over(Fold("row_number"), (Field(UNIT),), order), PLACE)
+    unit = Field(UNIT)  # of this side's own type
+    hashed = apply("keyed hash", Blank(SALT), unit, *columns)
+    place = Named(Over(Fold("row_number"), (unit,), (Ordered(hashed), *map(Ordered, columns))), PLACE)
     return select(fields(names), select([*fields(names), place], below), writer.is_first(PLACE, rows))
 
 

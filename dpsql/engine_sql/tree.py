@@ -99,6 +99,8 @@ class Stored:
     name: str
     table: str
     kind: ColumnType
+    only_compared: bool = False
+    """Whether its width does not matter, since it is compared and passed on and nothing is computed from it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ def _with_unit(table: str, path: tuple[UnitHop, ...], unit: Unit) -> tuple[Sourc
     """FROM a table, and the expression that gives each row's unit: its own column, or that of the row it refers to."""
     rows = Table(table, ROWS)
     if not path:
-        return rows, _typed(unit.column, unit.type)
+        return rows, _typed(unit.column, unit.type, only_compared=True)
     hop, *rest = path
     meets = test("=", _typed(hop.column, hop.type), Field(KEY, OWNERS))
     return Joined("INNER", rows, Derived(_owners(hop, tuple(rest), unit), OWNERS), meets), Field(UNIT, OWNERS)
@@ -93,13 +93,13 @@ def _owners(hop: UnitHop, rest: tuple[UnitHop, ...], unit: Unit) -> Select:
     return Select((Named(key, KEY), Named(Fold("min", (owner,)), UNIT)), source, known, (key,))
 
 
-def _typed(column: str, kind: ColumnType) -> Term:
+def _typed(column: str, kind: ColumnType, *, only_compared: bool = False) -> Term:
     """The column as its declared type, NULL where it does not fit.
 
     A collation of the column would make one group of several spellings, shown as one person's: texts are equal if they
     are spelled alike.
     """
-    typed = Stored(column, ROWS, kind)
+    typed = Stored(column, ROWS, kind, only_compared)
     if not isinstance(kind, Text):
         return typed
     return _spelled(when(_is_short(column), typed))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.engines.duckdb.types import declared_type, fits, is_total, read_as, valid_text
+from dpsql.engines.duckdb.types import SHORTER, declared_type, fits, is_total, read_as, valid_text
 from dpsql.engines.quoting import quoted
 from dpsql.errors import SchemaError
 from dpsql.schema.types import Integer
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from dpsql.schema.column import Column
     from dpsql.schema.table import Table
-    from dpsql.schema.types import ColumnType
 
 DELIMITER = (
     "each line of the file is one field, as it is read now: if its fields are separated by something else than a "
@@ -110,15 +109,19 @@ def is_present(column: Column, found: Found) -> bool:
 
 
 def declared_columns(table: Table, found: Found, *, copied: bool) -> str:
-    """The declared columns as a SELECT list; what is copied is stored as its declared type and as valid text."""
+    """The declared columns as a SELECT list; what is copied is stored as its declared type and as valid text.
+
+    A unit that is a shorter whole number stays one.
+    """
     return ", ".join(
-        f"{_read(found, found.column(column.name) or column.name, column.stored_type, copied)} AS {quoted(column.name)}"
-        for column in table.columns.values()
+        f"{_read(found, table, column, copied)} AS {quoted(column.name)}" for column in table.columns.values()
     )
 
 
-def _read(found: Found, own: str, declared: ColumnType, copied: bool) -> str:
+def _read(found: Found, table: Table, column: Column, copied: bool) -> str:
+    own, declared = found.column(column.name) or column.name, column.stored_type
     sql, stored = quoted(own), found.columns[own]
-    if stored == "VARCHAR" and not copied:
+    is_short_unit = column.name == table.unit_column and isinstance(declared, Integer) and stored in SHORTER
+    if is_short_unit or (stored == "VARCHAR" and not copied):
         return sql
     return read_as(valid_text(sql) if stored == "VARCHAR" else sql, stored, declared)

@@ -173,7 +173,11 @@ class DuckDB(Renderer):
         return f"TRY_CAST({self.term(cast.value)} AS {self.type_name(cast.kind)})"
 
     def stored(self, column: Stored) -> str:
-        return f"TRY_CAST({self.quoted(column.table)}.{self.quoted(column.name)} AS {engine_type(column.kind)})"
+        """A unit may be a narrower whole number than is declared (declared_tables.py): it is sorted faster."""
+        name = f"{self.quoted(column.table)}.{self.quoted(column.name)}"
+        if column.only_compared and isinstance(column.kind, Integer):
+            return name
+        return f"TRY_CAST({name} AS {engine_type(column.kind)})"
 
     def case(self, case: Case) -> str:
         """A clamp ends with its value, which is NULL there. Behind ELSE NULL the engine would no longer know a column's

@@ -28,6 +28,8 @@ KINDS: dict[str, ColumnType] = {
 INTEGERS = {sign + size for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")}
 # Those that 64 bits hold, and how many digits they have.
 DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10}
+SHORTER = {"TINYINT", "SMALLINT", "INTEGER"}
+"""Whole numbers that a declared one holds, and that take less room."""
 # Which of the engine's types can stand for a declared one without losing what it holds.
 FITTING: dict[type, set[str]] = {
     Integer: INTEGERS,
