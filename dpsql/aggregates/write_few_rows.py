@@ -12,12 +12,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import SumValues
-from dpsql.engine_sql.build import UNIT, WIDE, any_of, apply, count, fields, integer, select, test, when
+from dpsql.engine_sql.build import (
+    UNIT,
+    WIDE,
+    any_of,
+    apply,
+    cast,
+    count,
+    fields,
+    in_64_bits,
+    integer,
+    select,
+    test,
+    total,
+    when,
+)
 from dpsql.engine_sql.tree import Field, Joined, Named, Part, Select, Table, With, is_one_scan
-from dpsql.schema.types import Integer
+from dpsql.expressions.fixed_point import LONG
 
 if TYPE_CHECKING:
-    from dpsql.aggregates.measure import ByUnit
     from dpsql.aggregates.write_release import Summed, Writer
     from dpsql.engine_sql.tree import Query, Term
 
@@ -32,20 +45,28 @@ def with_many(rows: Query, few: int) -> tuple[Part, Part]:
 
 
 def sums_beside_few(writer: Writer, summed: Summed, rows: Query, few: int) -> Query:
-    release, keys, partials = writer.release, writer.release.key_names, summed.partials
-    marked = select([*fields([UNIT, *keys]), *writer.clamped(summed.values)], _marked([*keys, *summed.values]))
-    by = [writer.unit, *(Field(name, kind=kind) for name, kind in release.keys)]
-    found = select([*fields([UNIT, *keys]), *partials], marked, group_by=by)
-    numbered = writer.in_groups(found, [UNIT, *(partial.name for partial in partials)])
+    release, names = writer.release, [name for name, _ in summed.measures]
+    partials = _partials(writer, summed)
+    seen = [UNIT, *(partial.name for partial in partials)]
+    found = writer.in_groups(_by_unit(writer, summed, partials), seen)
+    short = [Named(in_64_bits(Field(_all(name), kind=WIDE)), name) for name in names if _all(name) in seen]
+    of_units = select([*writer.shown_keys, *fields(seen), *short], found)
     is_few = test("is null", writer.unit)
     kept = [
-        Named(when(is_few, _uncut(name, part), part.bounded(name, release.rows)), name)
+        Named(when(is_few, _uncut(name, seen), part.bounded(name, release.rows)), name)
         for name, part in summed.measures
     ]
     ranks = [writer.group_rank("row_number")] if release.ranked else []
-    bounded = select([*fields([UNIT]), *writer.shown_keys, *kept, *ranks], numbered)
+    bounded = select([*fields([UNIT]), *writer.shown_keys, *kept, *ranks], of_units)
     counts = any_of([is_few, writer.in_first_groups]) if ranks else None
     return With(with_many(rows, few), writer.by_keys(summed.totals, bounded, counts))
+
+
+def _by_unit(writer: Writer, summed: Summed, partials: list[Named]) -> Query:
+    keys = writer.release.keys
+    names = [UNIT, *(name for name, _ in keys)]
+    clamped = select([*fields(names), *writer.clamped(summed.values)], _marked([*names[1:], *summed.values]))
+    return select([*fields(names), *partials], clamped, group_by=[writer.unit, *(Field(n, kind=k) for n, k in keys)])
 
 
 def _marked(names: list[str]) -> Query:
@@ -55,8 +76,24 @@ def _marked(names: list[str]) -> Query:
     return Select(tuple(columns), Joined("LEFT", Table(OWN), Table(MANY), same))
 
 
-def _uncut(name: str, measure: ByUnit) -> Term:
+def _partials(writer: Writer, summed: Summed) -> list[Named]:
+    """Sums over many units need more bits than one over the rows of a single one, and have names of their own."""
+    found = []
+    for name, part in summed.measures:
+        values = summed.columns.get(name, name)
+        first, *others = part.partial(name, values)
+        if isinstance(part, SumValues):
+            first = Named(total(cast(Field(values, kind=part.kind), LONG)), _all(name))
+        found += [first, *others]
+    return found
+
+
+def _uncut(name: str, seen: list[str]) -> Term:
     """The partial as it is; a sum of no values is 0."""
-    if isinstance(measure, SumValues):
-        return apply("coalesce", Field(name, kind=WIDE), integer(0), kind=WIDE)
-    return Field(name, kind=Integer())
+    if _all(name) not in seen:
+        return Field(name, kind=LONG)
+    return apply("coalesce", Field(_all(name), kind=WIDE), integer(0), kind=WIDE)
+
+
+def _all(name: str) -> str:
+    return f"{name}_all"
