@@ -96,6 +96,8 @@ class ExplainedRelease:
     max_rows_per_group: int
     few_rows: int | None
     """Units with no more rows in all count in full; None where rows are not counted for that."""
+    in_parts: bool
+    """Whether each row of a unit with more counts for a part."""
     one_row_per_unit: bool
     rows_per_unit: int | None
     """How many rows the schema and public rows let a unit have, where that is known."""
@@ -259,6 +261,7 @@ def explain_release(release: CalibratedRelease) -> ExplainedRelease:
         max_groups=plan.groups,
         max_rows_per_group=plan.rows,
         few_rows=plan.few_rows,
+        in_parts=plan.in_parts,
         one_row_per_unit=plan.one_row_per_unit,
         rows_per_unit=plan.rows_per_unit,
         pairs=any(isinstance(drawn.statistic, Matched) for drawn in plan.statistics),
@@ -356,6 +359,16 @@ def _cost_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
         yield "if refused", f"by every test, the cost is epsilon {explanation.cost_if_refused.epsilon:.6g}"
 
 
+def _beyond_few(release: ExplainedRelease) -> str:
+    """Whom the bounds are for, and what becomes of them."""
+    if release.few_rows is None or release.found:
+        return ""
+    few = several(release.few_rows, "row", "rows")
+    return (
+        f": {few} in all, of more each counts for a part" if release.in_parts else f", for units with more than {few}"
+    )
+
+
 def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
     yield "unit", release.unit
     if release.one_row_per_unit:
@@ -365,10 +378,7 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
     else:
         groups = "found" if FOUND_GROUPS in release.found else several(release.max_groups, "group", "groups")
         rows = "found" if FOUND_ROWS in release.found else several(release.max_rows_per_group, "row", "rows")
-        few = (
-            "" if release.few_rows is None or release.found else f", for units with more than {release.few_rows:,} rows"
-        )
-        yield "bounds", f"{groups} per unit, {rows} per group{few}"
+        yield "bounds", f"{groups} per unit, {rows} per group{_beyond_few(release)}"
         most = release.rows_per_unit or 0
         cut = most > release.max_rows_per_group or (release.keys and most > release.max_groups)
         if cut and most > (release.few_rows or 0):

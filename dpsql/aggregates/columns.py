@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.estimate import Linear
+from dpsql.aggregates.few_rows import parted
 from dpsql.aggregates.from_middle import from_middle
 from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, OverDistinct
 from dpsql.aggregates.one_of import one_of, scaled
@@ -34,6 +35,8 @@ class Columns:
     """Values that exclude each other."""
     scaled_to: tuple[int, int] | None = None
     """To how many groups units are scaled, and how many groups there are."""
+    parted_to: int | None = None
+    """How many rows of a unit count in full, where each of more counts for a part."""
     measures: dict[Measure, str] = field(default_factory=dict)
     statistics: dict[Statistic, str] = field(default_factory=dict)
 
@@ -52,6 +55,9 @@ class Columns:
         return Linear(tuple(self._weighed(part, weight) for part, weight in parts))
 
     def _weighed(self, part: Measure, weight: Fraction) -> tuple[str, Fraction]:
+        if self.parted_to is not None:
+            of_rows = parted(part, self.parted_to, self.rows)
+            return self.column_of(of_rows), weight / of_rows.finer
         if self.scaled_to is None or isinstance(part, OverDistinct):
             return self.column_of(part), weight
         on_grid = scaled(part, *self.scaled_to, self.rows)

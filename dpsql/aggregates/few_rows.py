@@ -1,7 +1,8 @@
 """Units with few rows count in full, wherever these are: neither ranked nor summed by group. docs/proofs/few_rows.md.
 
 Noise hides what `groups` groups of `rows` rows can do: in L1 as much as groups * rows rows, in L2 as much as
-sqrt(groups) * rows. A unit with no more rows than that, in all, can do no more, however they are spread.
+sqrt(groups) * rows. A unit with no more rows than that, in all, can do no more, however they are spread. Where the L1
+norm is all that matters, every row of a unit with more counts for a part, and none is left out.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 from math import isqrt
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.measure import CountRows, CountValues, SumValues
+from dpsql.aggregates.measure import CountRows, CountValues, Parted, SumValues
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from dpsql.aggregates.measure import Measure
 
+FINE_BITS = 20
+"""What a unit may add has so many bits at least, where parts of values are kept."""
 LEAST = 16
 """Where so many rows are few, most units have no more, and the time to count them is well spent."""
 
@@ -24,10 +27,16 @@ def few_rows(groups: int, rows: int, measures: Collection[Measure]) -> int | Non
     """How many rows are few, the largest number with few^2 <= groups * rows^2; None if that is not worth it, or if
     rows are not all that is measured."""
     few = isqrt(groups * rows * rows)
-    return few if few >= LEAST and measures and all(map(_adds_up, measures)) else None
+    return few if few >= LEAST and measures and all(map(adds_up, measures)) else None
 
 
-def _adds_up(measure: Measure) -> bool:
+def parted(measure: Measure, most: int, rows: int) -> Parted:
+    """The measure on a grid that is fine enough for parts of it."""
+    assert isinstance(measure, CountRows | CountValues | SumValues)
+    return Parted(measure, most, 1 << max(0, FINE_BITS - measure.linf(rows).bit_length()))
+
+
+def adds_up(measure: Measure) -> bool:
     """Whether a unit adds to a group what its rows there add, each by itself, as long as none is cut."""
     match measure:
         case CountRows(most=most) | CountValues(most=most):

@@ -367,6 +367,21 @@ STEP = Fraction(17, 16)
 
 
 @dataclass(frozen=True)
+class Parted:
+    """What rows add, each of them in full if its unit has at most `most` rows in all, and else for the part most / n of
+    n rows, cut off towards zero on a finer grid. docs/proofs/few_rows.md.
+    """
+
+    inner: CountRows | CountValues | SumValues
+    most: int
+    finer: int
+    """How many of the column's units are one of the inner measure's."""
+
+    def linf(self, rows: int) -> int:
+        return self.finer * self.inner.linf(rows)
+
+
+@dataclass(frozen=True)
 class OverDistinct:
     """A count or sum over the distinct values of `base` in a group, of which a unit may bring at most `rows`.
 
@@ -384,14 +399,14 @@ ByUnit: TypeAlias = (
     CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Centred | UnitsBeyond | OneOf | Scaled
 )
 """Measures that are sums of what each unit contributes."""
-Measure: TypeAlias = ByUnit | OverDistinct
+Measure: TypeAlias = ByUnit | Parted | OverDistinct
 Input: TypeAlias = CountUnitsWith | CountValues | SumValues
 """Those that read a value of every row."""
 
 
-def read_by(measure: ByUnit) -> Input | None:
+def read_by(measure: ByUnit | Parted) -> Input | None:
     """The part of a measure that reads a value of every row, if it does."""
-    if isinstance(measure, Scaled):
+    if isinstance(measure, Scaled | Parted):
         return read_by(measure.inner)
     part = measure.inner if isinstance(measure, UnitsBeyond | Centred | OneOf) else measure
     return part if isinstance(part, CountUnitsWith | CountValues | SumValues) else None

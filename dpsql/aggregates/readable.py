@@ -15,6 +15,7 @@ from dpsql.aggregates.measure import (
     CountValues,
     OneOf,
     OverDistinct,
+    Parted,
     Scaled,
     SumValues,
     UnitsBeyond,
@@ -57,6 +58,8 @@ def readable_measure(measure: Measure) -> str:
             return f"{readable_measure(inner)}, centred"
         case OneOf(inner):
             return f"exclusive: {readable_measure(inner)}"
+        case Parted(inner):
+            return f"in parts: {readable_measure(inner)}"
         case Scaled(inner):
             return f"scaled: {readable_measure(inner)}"
         case UnitsBeyond(inner):
@@ -67,7 +70,7 @@ def readable_measure(measure: Measure) -> str:
 
 def quantum_of(measure: Measure, rows: int) -> Fraction:
     """What one unit of the measure's column is worth, where one unit may bring so many rows to a group."""
-    if isinstance(measure, Scaled):
+    if isinstance(measure, Scaled | Parted):
         return quantum_of(measure.inner, rows) / measure.finer
     inner = measure.inner if isinstance(measure, OverDistinct | Centred | OneOf) else measure
     worth = inner.quantum if isinstance(inner, SumValues) else Fraction(1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.measure import OneOf, Scaled
+from dpsql.aggregates.measure import OneOf, Parted, Scaled
 from dpsql.aggregates.statistic import Quantile
 
 if TYPE_CHECKING:
@@ -94,32 +94,20 @@ LEVEL = "_level"
 """The column that says of which level a row is."""
 
 
-def levels_of(
-    totals: Sequence[tuple[int, ...]], keys: int, measures: tuple[Bounded, ...], groups: int
-) -> tuple[Level, ...]:
+def levels_of(totals: Sequence[tuple[int, ...]], keys: int, measures: tuple[Bounded, ...]) -> tuple[Level, ...]:
     """Each set of keys once."""
     found = dict.fromkeys(tuple(sorted(kept)) for kept in totals)
     return tuple(
-        Level(kept, measures if len(kept) == keys else _summed(measures, number, groups))
+        Level(kept, measures if len(kept) == keys else tuple(_summed(part, number) for part in measures))
         for number, kept in enumerate(found)
     )
 
 
-def _summed(measures: tuple[Bounded, ...], number: int, groups: int) -> tuple[Bounded, ...]:
+def _summed(part: Bounded, number: int) -> Bounded:
     """All groups of one unit may be in one of the level."""
-    return tuple(
-        replace(
-            part,
-            column=f"{part.column}_{number}",
-            l0=1,
-            linf=groups * part.each,
-            groups=1,
-            each=groups * part.each,
-            level=number + 1,
-            sums=groups * part.sums,
-        )
-        for part in measures
-    )
+    moved, sums = part.groups * part.each, part.groups * part.sums
+    column = f"{part.column}_{number}"
+    return replace(part, column=column, l0=1, linf=moved, groups=1, each=moved, level=number + 1, sums=sums)
 
 
 @dataclass(frozen=True)
@@ -204,8 +192,13 @@ class Release:
     @property
     def ranked(self) -> bool:
         """Whether a unit could reach more groups than may count, so that some have to be dropped."""
-        all_reached = self.domain is not None and self.domain.size <= self.groups
+        all_reached = self.in_parts or (self.domain is not None and self.domain.size <= self.groups)
         return self.aggregate.grouped and not self.one_row_per_unit and not all_reached
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether rows of units with more than a few of them count for a part, all of them."""
+        return any(isinstance(part.measure, Parted) for part in self.measures)
 
     @property
     def ranked_by_row(self) -> bool:

@@ -4,14 +4,15 @@
     _many  the units that have more than a few of them
 
 Rows keep the unit that they are joined to, so that partials are of a unit with many rows and a group or, with NULL in
-the unit's place, of all other units and a group. The former are ranked and cut, the latter are what they are.
+the unit's place, of all other units and a group. The former are ranked and cut, the latter are what they are. Or else
+each row of a unit with many of them counts for a part, and there are no partials.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.measure import SumValues
+from dpsql.aggregates.measure import CountValues, Parted, SumValues
 from dpsql.engine_sql.build import (
     UNIT,
     WIDE,
@@ -28,7 +29,7 @@ from dpsql.engine_sql.build import (
     when,
 )
 from dpsql.engine_sql.tree import Field, Joined, Named, Part, Select, Table, With, is_one_scan
-from dpsql.expressions.fixed_point import LONG
+from dpsql.expressions.fixed_point import LARGEST_BITS, LONG
 
 if TYPE_CHECKING:
     from dpsql.aggregates.write_release import Summed, Writer
@@ -40,7 +41,7 @@ OWN, MANY, NUMBER = "_own", "_many", "_number"
 def with_many(rows: Query, few: int) -> tuple[Part, Part]:
     """The rows, and the units that have more than a few of them."""
     numbers = Select((*fields([UNIT]), Named(count(), NUMBER)), Table(OWN), group_by=(Field(UNIT),))
-    many = select(fields([UNIT]), numbers, test(">", Field(NUMBER), integer(few)))
+    many = select(fields([UNIT, NUMBER]), numbers, test(">", Field(NUMBER), integer(few)))
     return Part(OWN, rows, kept=False if is_one_scan(rows) else None), Part(MANY, many)
 
 
@@ -62,17 +63,40 @@ def sums_beside_few(writer: Writer, summed: Summed, rows: Query, few: int) -> Qu
     return With(with_many(rows, few), writer.by_keys(summed.totals, bounded, counts))
 
 
+def sums_of_parts(writer: Writer) -> Query:
+    measures = {part.column: part.measure for part in writer.release.measures if isinstance(part.measure, Parted)}
+    (few,) = {part.most for part in measures.values()}
+    summed = writer.summed([(name, part.inner) for name, part in measures.items()])
+    keys = writer.release.key_names
+    rows = _joined(Named(Field(NUMBER, MANY), NUMBER), [*keys, *summed.values])
+    clamped = select([*fields([NUMBER, *keys]), *writer.clamped(summed.values)], rows)
+    parts = [Named(_part(part, summed.columns.get(name, name)), name) for name, part in measures.items()]
+    counted = select([*writer.shown_keys, *parts], clamped)
+    return With(with_many(writer.value_rows(summed.values), few), writer.by_keys(summed.totals, counted))
+
+
+def _part(measure: Parted, values: str) -> Term:
+    """What one row adds; NULL, a part of nothing, if it has no value."""
+    inner, number = measure.inner, Field(NUMBER, kind=LONG)
+    kind = LONG if measure.linf(measure.most).bit_length() < LARGEST_BITS else WIDE
+    value = cast(Field(values, kind=inner.kind), kind) if isinstance(inner, SumValues) else integer(1)
+    whole, most = (apply("*", value, integer(times * measure.finer), kind=kind) for times in (1, measure.most))
+    added = when(test("is null", number), whole, apply("//", most, number, kind=kind))
+    return when(test("is not null", Field(values)), added) if isinstance(inner, CountValues) else added
+
+
 def _by_unit(writer: Writer, summed: Summed, partials: list[Named]) -> Query:
     keys = writer.release.keys
     names = [UNIT, *(name for name, _ in keys)]
-    clamped = select([*fields(names), *writer.clamped(summed.values)], _marked([*names[1:], *summed.values]))
+    rows = _joined(Named(Field(UNIT, MANY), UNIT), [*names[1:], *summed.values])
+    clamped = select([*fields(names), *writer.clamped(summed.values)], rows)
     return select([*fields(names), *partials], clamped, group_by=[writer.unit, *(Field(n, kind=k) for n, k in keys)])
 
 
-def _marked(names: list[str]) -> Query:
-    """The rows, with the unit of those alone that have many."""
+def _joined(of_many: Named, names: list[str]) -> Query:
+    """The rows, and what is NULL but for those of units that have many."""
     same = test("=", Field(UNIT, OWN), Field(UNIT, MANY))
-    columns = [Named(Field(UNIT, MANY), UNIT), *(Named(Field(name, OWN), name) for name in names)]
+    columns = [of_many, *(Named(Field(name, OWN), name) for name in names)]
     return Select(tuple(columns), Joined("LEFT", Table(OWN), Table(MANY), same))
 
 

@@ -27,6 +27,7 @@ from dpsql.aggregates.measure import (
     CountValues,
     OneOf,
     OverDistinct,
+    Parted,
     Scaled,
     SumValues,
     UnitsBeyond,
@@ -34,7 +35,7 @@ from dpsql.aggregates.measure import (
 )
 from dpsql.aggregates.number_groups import GROUP, GROUPS, are_numbered, number_type, numbered_groups, with_number
 from dpsql.aggregates.write_bundles import cases_of_rows, values_of_bundles
-from dpsql.aggregates.write_few_rows import MANY, OWN, sums_beside_few, with_many
+from dpsql.aggregates.write_few_rows import MANY, OWN, sums_beside_few, sums_of_parts, with_many
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
 from dpsql.engine_sql.build import (
     SALT,
@@ -99,7 +100,9 @@ def release_sql(release: Release) -> Query:
     plain, distinct = writer.by_unit_measures(), writer.distinct_bases()
     branches = [writer.over_distinct(base) for base in distinct]
     branches += [profile_sql(writer, drawn) for drawn in release.statistics]
-    if plain or not branches:
+    if release.in_parts:
+        branches.insert(0, sums_of_parts(writer))
+    elif plain or not branches:
         branches.insert(0, writer.sums(plain))
     return writer.together(branches)
 
@@ -150,7 +153,7 @@ class Writer:
         return [
             (bounded.column, bounded.measure)
             for bounded in self.release.measures
-            if not isinstance(bounded.measure, OverDistinct)
+            if not isinstance(bounded.measure, OverDistinct | Parted)
         ]
 
     def distinct_bases(self) -> list[Expression]:
@@ -160,17 +163,18 @@ class Writer:
     # -- sums of what each unit contributes ---------------------------------------------------------------------------
 
     def sums(self, measures: list[tuple[str, ByUnit]]) -> Query:
-        release = self.release
-        inputs = {name: part for name, measure in measures if (part := read_by(measure)) is not None}
-        columns = self.value_columns(inputs, [name for name, part in measures if isinstance(part, OneOf)])
-        values = {name: part for name, part in inputs.items() if columns[name] == name}
-        summed = Summed(measures, columns, values)
-        rows = self.value_rows(values)
+        release, summed = self.release, self.summed(measures)
+        rows = self.value_rows(summed.values)
         if release.one_row_per_unit:
             return self.sums_of_rows(summed, rows)
         if release.few_rows is not None:
             return sums_beside_few(self, summed, rows, release.few_rows)
-        return self.sums_of_units(summed, self.in_groups(rows, [UNIT, *values]))
+        return self.sums_of_units(summed, self.in_groups(rows, [UNIT, *summed.values]))
+
+    def summed(self, measures: list[tuple[str, ByUnit]]) -> Summed:
+        inputs = {name: part for name, measure in measures if (part := read_by(measure)) is not None}
+        columns = self.value_columns(inputs, [name for name, part in measures if isinstance(part, OneOf)])
+        return Summed(measures, columns, {name: part for name, part in inputs.items() if columns[name] == name})
 
     def sums_of_rows(self, summed: Summed, rows: Query) -> Query:
         """Of one row per unit the centre can be taken from the whole sum."""

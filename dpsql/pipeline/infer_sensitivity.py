@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.clip import check_proposal
 from dpsql.aggregates.columns import Columns
 from dpsql.aggregates.cross_unit import matched
-from dpsql.aggregates.few_rows import few_rows
+from dpsql.aggregates.few_rows import adds_up, few_rows
 from dpsql.aggregates.final import Answer, Context
-from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, OverDistinct, Scaled
+from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, OverDistinct, Parted, Scaled
 from dpsql.aggregates.one_of import exclusive_values
 from dpsql.aggregates.readable import quantum_of, readable_answer, readable_measure, readable_statistic
 from dpsql.aggregates.release import Bounded, Drawn, Release, levels_of
@@ -66,14 +66,14 @@ class Measured:
 
 def infer_sensitivity(tracked: Tracked, public: PublicEnvironment) -> Measured:
     releases = tuple(
-        _measure(release, tracked.request.by_clause(release.aggregate.clause)) for release in tracked.releases
+        _measure(release, tracked.request.by_clause(release.aggregate.clause), public) for release in tracked.releases
     )
     _check_mechanism(tracked.request, releases)
     _check_clauses(tracked.request, releases)
     return Measured(tracked.request, releases, tracked.public, tracked.adaptive, tracked.post_processing, tracked)
 
 
-def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
+def _measure(release: TrackedRelease, request: QueryRequest, public: PublicEnvironment) -> Release:
     if release.aggregate.is_beside:
         request = replace(request, propose=None, min_units=None, scaled=False)
     if release.across is not None:
@@ -88,6 +88,9 @@ def _measure(release: TrackedRelease, request: QueryRequest) -> Release:
     _check_least_units(release, request, groups)
     selecting = release.domain is None or request.min_units is not None
     columns = _beside_each_other(alone, request, _scaled_to(release, request, groups), selecting=selecting)
+    in_l1 = groups == 1 or not (public.budget.filter.delta if request.delta is None else request.delta)
+    if in_l1 and not columns.exclusive and columns.scaled_to is None and _may_part(release, request, alone):
+        columns = replace(columns, parted_to=groups * rows)
     answers = asked.answers(columns, frozenset(measure for measure in alone.measures if is_count(measure)))
     for answer, call in zip(answers, release.aggregate.calls, strict=True):
         check_proposal(answer, columns.measures, rows, call)
@@ -217,7 +220,7 @@ def _release(
         few_rows=few,
         rows_per_unit=release.rows_per_unit[0] if release.across is None else None,
         measures=measures,
-        levels=levels_of(release.aggregate.totals, len(release.aggregate.keys), measures, groups),
+        levels=levels_of(release.aggregate.totals, len(release.aggregate.keys), measures),
         statistics=tuple(Drawn(column, statistic) for statistic, column in columns.statistics.items()),
         answers=answers,
         partition_selection=partition_selection,
@@ -225,15 +228,26 @@ def _release(
     )
 
 
+def _may_part(release: TrackedRelease, request: QueryRequest, alone: Columns) -> bool:
+    """Whether all that is measured is of rows, each by itself: where the L1 norm is all that matters, none has to be
+    left out."""
+    return _tells_rows(release, request) and not alone.statistics and all(map(adds_up, alone.measures))
+
+
 def _few_rows(release: TrackedRelease, request: QueryRequest, groups: int, columns: Columns) -> int | None:
-    """How many rows of a unit are few, where its groups are public and it may have several of them."""
+    """How many rows of a unit are few."""
+    if columns.parted_to is not None or not _tells_rows(release, request):
+        return columns.parted_to
+    return few_rows(groups, columns.rows, columns.measures)
+
+
+def _tells_rows(release: TrackedRelease, request: QueryRequest) -> bool:
+    """Whether units may be told apart by how many rows they have, wherever: where groups are public."""
     aggregate = release.aggregate
     if not aggregate.grouped or release.domain is None or release.one_row_per_unit or release.across is not None:
-        return None
+        return False
     # What is said to be left out is what more rows or groups than are named do to a unit.
-    if request.diagnose or request.min_units is not None or aggregate.reports is not None:
-        return None
-    return few_rows(groups, columns.rows, columns.measures)
+    return not request.diagnose and request.min_units is None and aggregate.reports is None
 
 
 def _bounded(
@@ -246,6 +260,10 @@ def _bounded(
     if few is None:
         return Bounded(column, measure, groups, each, groups, each)
     assert domain is not None
+    if isinstance(measure, Parted):
+        # Wherever they are, all rows of a unit do no more than if they were in one group; in whatever parts.
+        whole = measure.linf(few)
+        return Bounded(column, measure, domain.size, whole, 1, whole, sums=max(1, whole))
     # All of few rows may be in one group, or each in one of its own.
     return Bounded(column, measure, min(domain.size, max(groups, few)), measure.linf(few), groups, each, sums=rows)
 

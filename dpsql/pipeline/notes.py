@@ -61,7 +61,9 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
         most = math.inf if release.rows_per_unit is None else release.rows_per_unit
         where = " in a group" if release.aggregate.grouped else ""
         few = "" if release.few_rows is None else f", if it has more than {release.few_rows:,} rows in all"
-        if _bounds_rows(release) and not _counts_units_alone(release):
+        if _bounds_rows(release) and release.in_parts:
+            yield _in_parts(release.few_rows or 0)
+        elif _bounds_rows(release) and not _counts_units_alone(release):
             yield _at_most(release.rows, "row", where) + few
         if release.ranked and most > max(release.groups, release.few_rows or 0):
             scaled = any(part.is_scaled for part in release.measures)
@@ -86,6 +88,10 @@ def _counts_units_alone(release: Release) -> bool:
     # Where one row of a unit counts, COUNT(*) is measured as a number of units too.
     asked_for = not release.statistics and all(call.distinct for call in release.aggregate.calls)
     return asked_for and all(isinstance(part.measure, CountUnits | CountUnitsWith) for part in release.measures)
+
+
+def _in_parts(most: int) -> str:
+    return f"each row of a unit with n > {most:,} of them counts for {most:,} / n"
 
 
 def _scaled(groups: int) -> str:
@@ -113,6 +119,8 @@ def share_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]
         if not isinstance(output.estimate, Ratio) or output.estimate.low is not None or output.release is None:
             continue
         release = releases[output.release].planned.release
+        if release.in_parts:
+            continue  # all columns count the same parts of the same rows
         sides = [{name for name, _ in side.weights} for side in (output.estimate.above, output.estimate.below)]
         if sides[0] != sides[1] and _bounds_rows(release) and _counts_values(release, sides[0] | sides[1]):
             why = "its counts are bounded separately"
