@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -85,8 +86,8 @@ def fill(raw: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]]) -> None:
         raw.executemany("INSERT INTO visits VALUES (?, ?, ?, ?, ?)", rows)
 
 
-def session(raw: duckdb.DuckDBPyConnection, groups: int, rows: int) -> dpsql.Connection:
-    options: Any = {"epsilon": 1e13, "delta": 1e-6, "query_epsilon": 1e9, "ledger": ":memory:"}
+def session(raw: duckdb.DuckDBPyConnection, groups: int, rows: int, delta: float = 1e-6) -> dpsql.Connection:
+    options: Any = {"epsilon": 1e13, "delta": delta, "query_epsilon": 1e9, "ledger": ":memory:"}
     return dpsql.connect(raw, schema=schema(groups, rows), **options)
 
 
@@ -122,9 +123,28 @@ def test_people_are_not_counted_by_their_rows() -> None:
 def test_nobody_moves_further(
     raw: duckdb.DuckDBPyConnection, sql: str, groups: int, rows: int, found: list[tuple[Any, ...]]
 ) -> None:
-    with session(raw, groups, rows) as connection:
-        (release,) = connection.explain(sql).releases
+    check_neighbours(raw, explained(raw, sql, groups, rows, 1e-6), found)
 
+
+@pytest.mark.parametrize("sql", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize(("groups", "rows"), [(1, 1), (2, 2), (8, 1)])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(found=visits)
+def test_nobody_moves_further_in_parts(
+    raw: duckdb.DuckDBPyConnection, sql: str, groups: int, rows: int, found: list[tuple[Any, ...]]
+) -> None:
+    check_neighbours(raw, explained(raw, sql, groups, rows, 0), found)
+
+
+@cache
+def explained(raw: duckdb.DuckDBPyConnection, sql: str, groups: int, rows: int, delta: float) -> Any:
+    """The release, once for all rows that it is asked of."""
+    with session(raw, groups, rows, delta) as connection:
+        (release,) = connection.explain(sql).releases
+        return release
+
+
+def check_neighbours(raw: duckdb.DuckDBPyConnection, release: Any, found: list[tuple[Any, ...]]) -> None:
     def asked(kept: list[tuple[Any, ...]]) -> Any:
         fill(raw, kept)
         cursor = raw.execute(release.sql)
@@ -152,11 +172,31 @@ def test_who_has_few_rows_counts_in_full(raw: duckdb.DuckDBPyConnection) -> None
 
 
 def test_undeclared_keys_are_rows_too(raw: duckdb.DuckDBPyConnection) -> None:
-    """A unit has many rows whatever their groups are."""
+    """A unit has many rows whatever their groups are: 4 of 8 count, and half of them are nowhere."""
     fill(raw, [(1, "a", "x", 1.0, 1)] * 4 + [(1, "elsewhere", "x", 1.0, 1)] * 4)
     with session(raw, 1, 4) as connection:
         answer = connection.execute("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward ORDER BY ward").fetchall()
-    assert answer[0] == ("a", 4)
+    assert answer[0] == ("a", 2)
+
+
+def test_every_row_counts_for_a_part(raw: duckdb.DuckDBPyConnection) -> None:
+    """Of 8 rows 2 groups of 2 count: each row for a half. NULL is no value in any part; averages are weighted means."""
+    fill(raw, [(1, ward, "x", 10.0 * place, None) for place, ward in enumerate(WARDS)] + [(2, "a", "x", 30.0, 1)])
+    question = "SELECT ward, COUNT(*) AS n, SUM(cost) AS s, COUNT(days) AS d, AVG(cost) AS a FROM visits GROUP BY ward"
+    with session(raw, 2, 2, delta=0) as connection:
+        cursor = connection.execute(f"{question} ORDER BY ward")
+        answer = cursor.fetchall()
+        assert "each row of a unit with n > 4 of them counts for 4 / n" in cursor.notes
+    assert [row[2] for row in answer] == pytest.approx([30, 5, 10, 15, 20, 25, 30, 35], abs=1e-3)
+    assert [row[3] for row in answer] == [1, 0, 0, 0, 0, 0, 0, 0]
+    assert [row[4] for row in answer][:3] == pytest.approx([20, 10, 20], abs=1e-3)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=9), st.integers(1, 5), st.integers(1, 5))
+def test_parts_leave_no_less(counts: list[int], groups: int, rows: int) -> None:
+    """However many rows a unit has in each group, and even if its best groups were the ones to count."""
+    by_groups = sum(sorted((min(number, rows) for number in counts), reverse=True)[:groups])
+    assert by_groups <= min(sum(counts), groups * rows)
 
 
 @pytest.mark.parametrize("kind", [LaplaceMechanism(), KNormMechanism()], ids=["laplace", "knorm"])
