@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MANY = 10_000
+MANY = 1_000
 FOUND = "_found"
 """Beside the columns."""
 BYTES = np.dtype("<i8")
