@@ -389,7 +389,8 @@ class Cursor:
         return rows[0] if rows else None
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        rows = self._rows()[self._position :][: self.arraysize if size is None else size]
+        last = self._position + (self.arraysize if size is None else size)
+        rows = self._rows()[self._position : last]
         self._position += len(rows)
         return rows
 

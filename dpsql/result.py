@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dpsql.aggregates.estimate import Smooth
@@ -150,10 +151,9 @@ class Result:
         """Rows with hidden measures behind the visible columns."""
         return self.cells.rows
 
-    @property
+    @cached_property
     def rows(self) -> list[tuple[Any, ...]]:
-        width = len(self.columns)
-        return [row[:width] for row in self.full_rows]
+        return self.cells.of_first(len(self.columns))
 
     @property
     def names(self) -> list[str]:

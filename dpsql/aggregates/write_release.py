@@ -75,7 +75,7 @@ from dpsql.relation.as_stored import as_stored, listed_keys
 from dpsql.relation.units import scans_of
 from dpsql.relation.write import relation_sql
 from dpsql.relation.write_domain import domain_sql
-from dpsql.schema.types import Double, Integer, Text
+from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -206,13 +206,8 @@ class Writer:
     def by_unit(self, summed: Summed, rows: Query) -> Query:
         """For every unit and group its counts and sums, and what else they are bounded by."""
         measures, partials = summed.measures, summed.partials
-        keys, apart, ranks = self.shown_keys, self.keys, []
-        if self.told_by_rank:
-            # Texts with one hash have one rank, and so are one group: a unit has no more of them than ranks.
-            keys = [Named(Fold("min", (key,)), key.name) for key in self.keys]
-            apart, ranks = [Field(GROUP_RANK)], fields([GROUP_RANK])
-        clamped = select([*fields([UNIT]), *self.shown_keys, *ranks, *self.clamped(summed.values)], rows)
-        by_unit = select([*fields([UNIT]), *keys, *partials], clamped, group_by=[self.unit, *apart])
+        clamped = select([*fields([UNIT]), *self.shown_keys, *self.clamped(summed.values)], rows)
+        by_unit = select([*fields([UNIT]), *self.shown_keys, *partials], clamped, group_by=[self.unit, *self.keys])
         seen = [UNIT, *self.key_names, *(partial.name for partial in partials)]
         bundled = with_columns(by_unit, seen, list(values_of_bundles(measures)))
         scaled = next((part for _, part in measures if isinstance(part, Scaled)), None)
@@ -254,8 +249,7 @@ class Writer:
 
         def ranked(rows: Query) -> Query:
             ranks = select([*columns, self.group_rank("dense_rank")], rows)
-            kept = fields([GROUP_RANK]) if self.told_by_rank else []
-            return select([*columns, *kept], ranks, self.in_first_groups)
+            return select(columns, ranks, self.in_first_groups)
 
         if release.groups < MANY_GROUPS:
             return ranked(rows)
@@ -294,27 +288,8 @@ class Writer:
 
     def group_rank(self, rank: str) -> Named:
         """The order in which a unit's groups count: by a keyed hash."""
-        order = (self.hashed(self.keys), *(() if self.told_by_rank else self.keys))
+        order = (self.hashed(self.keys), *self.keys)
         return Named(Over(Fold(rank), (self.unit,), tuple(map(Ordered, order))), GROUP_RANK)
-
-    @cached_property
-    def told_by_rank(self) -> bool:
-        """Whether the groups of a unit are told apart by their ranks, where sorting by a text as well takes longer.
-
-        For one text alone: several keys, each the least of its own, could make a group that is another rank's too. And
-        for sums alone: other branches would have to know two texts with one hash as one group, too.
-        """
-        release = self.release
-        return (
-            release.ranked_by_row
-            and release.few_rows is None
-            and [type(kind) for _, kind in release.keys] == [Text]
-            and not self.numbered
-            and release.groups < MANY_GROUPS
-            and release.aggregate.reports is None
-            and not release.statistics
-            and not any(isinstance(part.measure, OverDistinct | Scaled) for part in release.measures)
-        )
 
     @cached_property
     def unit(self) -> Field:

@@ -30,7 +30,13 @@ class Cells:
     def rows(self) -> list[Row]:
         if isinstance(self.given, list):
             return self.given
-        return list(zip(*(column.tolist() for column in self.given), strict=True))
+        return self.of_first(len(self.given))
+
+    def of_first(self, columns: int) -> list[Row]:
+        """Rows of the first columns alone."""
+        if isinstance(self.given, list):
+            return [row[:columns] for row in self.given]
+        return list(zip(*(column.tolist() for column in self.given[:columns]), strict=True))
 
     def numbers(self, position: int) -> np.ndarray:
         """One column as doubles, without NULL."""

@@ -63,6 +63,10 @@ class EnginePublicRows:
     _engine: Engine
     _schema: Schema
 
+    @property
+    def stay(self) -> bool:
+        return self._engine.rows_stay
+
     def number(self, query: Query, lists: Sequence[AdaptiveTable]) -> int:
         public = {table.name for table in self._schema.tables.values() if table.is_public}
         if not tables_read(query) <= public | {table.name for table in lists}:

@@ -2,9 +2,9 @@
 
 A literal decides bounds, public groups and notes, so another literal is another question. Up to plan_query everything
 follows from the request, the declaration and the database's guarantees, which stay as they are in a session; unless the
-question asked for what may be another tomorrow, public rows or the value of a constant expression: then it is planned
-anew each time. The account has no part in a plan, which is made without a look at it: calibrate_noise sees it as it
-stands.
+question asked for what may be another tomorrow, public rows that somebody can change or the value of a constant
+expression: then it is planned anew each time. The account has no part in a plan, which is made without a look at it:
+calibrate_noise sees it as it stands.
 """
 
 from __future__ import annotations
@@ -102,8 +102,13 @@ class WatchedRows:
     _rows: PublicRows
     _asked: list[object]
 
+    @property
+    def stay(self) -> bool:
+        return self._rows.stay
+
     def number(self, query: Query, lists: Sequence[AdaptiveTable]) -> int:
-        self._asked.append(query)
+        if not self.stay:
+            self._asked.append(query)
         return self._rows.number(query, lists)
 
 

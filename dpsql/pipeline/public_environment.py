@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 class PublicRows(Protocol):
     """Rows that belong to nobody."""
 
+    @property
+    def stay(self) -> bool:
+        """Whether nobody changes them while the connection is open."""
+
     def number(self, query: Query, lists: Sequence[AdaptiveTable]) -> int:
         """The number `n` that a query gives which reads nothing but public tables and these lists.
 
