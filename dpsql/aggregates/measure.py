@@ -170,8 +170,7 @@ class SumValues:
 
         S rows / n, by the whole part of S / n and the rest, so that 32-bit values need no more than 64 bits.
         """
-        rows = 1 if self.mean else rows
-        kind: Integer | Wide = LONG if self.kind == SHORT and rows <= MOST_ROWS else WIDE
+        kind, rows = self._kept_kind(rows), 1 if self.mean else rows
         summed = Field(name, kind=LONG) if kind == LONG else wide(Field(name))
         values = Field(f"{name}_count", kind=LONG)
         # An engine may divide before it asks for the count; of zero rows there is no sum to be scaled.
@@ -183,11 +182,15 @@ class SumValues:
         scaled = apply("+", apply("*", whole, integer(rows), kind=kind), rounded, kind=kind)
         return when(test("<=", values, integer(rows)), summed, scaled)
 
+    def _kept_kind(self, rows: int) -> Integer | Wide:
+        return LONG if self.kind == SHORT and rows <= MOST_ROWS else WIDE
+
     def bounded(self, name: str, rows: int) -> Term:
         kept = self.kept(name, rows)
-        if self.group is not None:
-            kept = when(test(">", Field(f"{name}_count"), integer(0)), self.clamped(kept, rows))
-        return apply("coalesce", kept, integer(0), kind=WIDE)
+        if self.group is None:
+            return apply("coalesce", kept, integer(0), kind=self._kept_kind(rows))
+        held = when(test(">", Field(f"{name}_count"), integer(0)), self.clamped(kept, rows))
+        return apply("coalesce", held, integer(0), kind=WIDE)
 
     def clamped(self, summed: Term, rows: int) -> Term:
         """A total that is not NULL, moved into the bounds of the group."""
@@ -266,7 +269,13 @@ class Centred:
         return self.inner.partial(name, values)
 
     def bounded(self, name: str, rows: int) -> Term:
-        return self.moved(self.inner.bounded(name, rows), integer(1), rows)
+        """What one unit adds fits into 64 bits together with the middle of it, if it does so itself."""
+        summed = self.inner.bounded(name, rows)
+        if summed.kind != LONG:
+            return self.moved(summed, integer(1), rows)
+        times = self.times(rows)
+        multiplied = summed if times == 1 else apply("*", summed, integer(times), kind=LONG)
+        return apply("-", multiplied, integer(self.middle(rows)), kind=LONG)
 
     def moved(self, summed: Term, units: Term, rows: int) -> Term:
         """What so many units add together, counted from the middle."""
