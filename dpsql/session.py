@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 from dpsql.accounting.ledger.file import MEMORY
 from dpsql.accounting.ledger.ledger import Ledger
 from dpsql.accounting.privacy_loss import privacy_loss
-from dpsql.batch import Plan, PlannedQuery, plan_batch, weigh
 from dpsql.completeness import check_complete
 from dpsql.engines.opened import has_own_ledger, open_engine
 from dpsql.engines.post_processor import PostProcessor
 from dpsql.errors import InterfaceError, LedgerError, ProgrammingError
-from dpsql.explanation import Explanation, explain_calibrated
 from dpsql.pipeline import stages as pipeline
 from dpsql.pipeline.candidates import share_of
 from dpsql.pipeline.environment import Environment
@@ -35,7 +33,6 @@ from dpsql.pipeline.query_request import (
     query_delta,
     weights_named,
 )
-from dpsql.pipeline.trace import Trace, trace_question
 from dpsql.resolve.other_words import dialect_named
 from dpsql.schema import load_schema
 from dpsql.source import did_you_mean
@@ -43,6 +40,9 @@ from dpsql.source import did_you_mean
 if TYPE_CHECKING:
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.ledger.ledger import OnFailure
+    from dpsql.batch import Plan
+    from dpsql.explanation import Explanation
+    from dpsql.pipeline.trace import Trace
     from dpsql.result import Result
     from dpsql.schema import Schema
 
@@ -121,6 +121,8 @@ class Session:
         return pipeline.run(self.request(sql, parameters, **options), self.environment)
 
     def explain(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Explanation:
+        from dpsql.explanation import explain_calibrated  # late, as below: a question that is asked needs none of it
+
         request, public = self.request(sql, parameters, **options), self.environment.public()
         calibrated = pipeline.compile_question(request, public)
         after = public.budget.filter.remaining(public.budget.tally.totals + privacy_loss(calibrated.event))
@@ -128,9 +130,14 @@ class Session:
         return explain_calibrated(calibrated, share.part, after)
 
     def trace(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Trace:
+        from dpsql.pipeline.trace import trace_question
+
         return trace_question(self.request(sql, parameters, **options), self.environment.public())
 
     def plan(self, queries: object, weights: object, epsilon: object, delta: object) -> Plan:
+        from dpsql.batch import Plan, PlannedQuery, plan_batch, weigh
+        from dpsql.explanation import explain_calibrated
+
         questions = [self.request(*query) for query in planned_queries(queries)]
         public = self.environment.public()
         budget = public.budget

@@ -152,11 +152,11 @@ class Gdp(Filter):
     def rules(self) -> tuple[Rule, ...]:
         return self._gaussian_rules if self.delta else (self.currency,)
 
-    @property
+    @cached_property
     def _gaussian_sum(self) -> GaussianSum:
         return GaussianSum(self.epsilon, self.curve_delta, self.reserved_delta)
 
-    @property
+    @cached_property
     def _gaussian_rules(self) -> tuple[Rule, ...]:
         """Both are read at the same delta: one bound holds for what either of them admits."""
         return self._gaussian_sum, SmoothedSum(self.epsilon, self.curve_delta, self.reserved_delta)

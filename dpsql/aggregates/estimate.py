@@ -37,14 +37,25 @@ class Linear:
             merged[name] = merged[name] + weight if name in merged else weight
         kept = tuple((name, weight) for name, weight in merged.items() if weight)
         is_whole = self.is_whole and not added.weights
-        return Linear(kept, self.constant + added.constant, self.rounding + added.rounding, is_whole)
+        return Linear(kept, _plus(self.constant, added.constant), _plus(self.rounding, added.rounding), is_whole)
 
     def times(self, factor: Fraction) -> Linear:
         if factor == 1:
             return self
         weights = ((name, factor * weight) for name, weight in self.weights) if factor else ()
         is_whole = self.is_whole and factor == -1
-        return Linear(tuple(weights), factor * self.constant, abs(factor) * self.rounding, is_whole)
+        return Linear(tuple(weights), _times(factor, self.constant), _times(abs(factor), self.rounding), is_whole)
+
+
+# Most constants are 0, and to compute with fractions takes longer than to see that.
+
+
+def _plus(left: Fraction, right: Fraction) -> Fraction:
+    return left + right if right else left
+
+
+def _times(factor: Fraction, value: Fraction) -> Fraction:
+    return factor * value if value else value
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _run(list(arguments))
         return
     gc.set_threshold(BETWEEN_COLLECTIONS)
+    # Else pydantic reads what every installed package says of itself, in search of plugins: they are none of ours.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     code: object = 0
     try:
         _run(sys.argv[1:])

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+# rich.progress is loaded by what draws with it: what is piped into a program does not wait for it.
 PATIENCE = 1.0
 """Seconds before a query shows that it is still running."""
 UNLIMITED = 100_000
@@ -94,6 +94,8 @@ def _plain(value: Any) -> Any:
 @contextmanager
 def counting(what: str, total: int) -> Iterator[Callable[[], None]]:
     """On a terminal, a bar that grows with every call of what is given."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -104,6 +106,8 @@ def counting(what: str, total: int) -> Iterator[Callable[[], None]]:
 @contextmanager
 def counting_rows(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """On a terminal, a bar that grows by as many rows as it is told; one that only moves where the total is unknown."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -123,6 +127,8 @@ def waiting(what: str) -> Iterator[None]:
     if not console.is_terminal:
         yield
         return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     progress = Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console)
     progress.live.transient = True
     progress.add_task(what, total=None)

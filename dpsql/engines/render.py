@@ -109,11 +109,11 @@ class Renderer(ABC):
 
     def term(self, value: Term) -> str:
         match value:
-            case Field(name, table):
-                return self.quoted(name) if table is None else f"{self.quoted(table)}.{self.quoted(name)}"
             case Apply(operation, arguments):
                 assert operation in OPERATIONS, operation
                 return self.apply(operation, [self.term(argument) for argument in arguments], value)
+            case Field(name, table):
+                return self.quoted(name) if table is None else f"{self.quoted(table)}.{self.quoted(name)}"
             case Constant():
                 return self.constant(value)
             case Operand():

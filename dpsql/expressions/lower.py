@@ -119,7 +119,7 @@ def place_of(node: exp.Expr, source: str) -> Place | None:
     marks = [meta for part in nodes(node) if (meta := part._meta) is not None and meta.get("start") is not None]
     if not marks:
         return _only_place(node, source)
-    return Place(source, min(mark["start"] for mark in marks), max(mark["end"] for mark in marks))
+    return Place(source, min([mark["start"] for mark in marks]), max([mark["end"] for mark in marks]))
 
 
 def _only_place(node: exp.Expr, source: str) -> Place | None:

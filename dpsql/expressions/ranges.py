@@ -98,17 +98,16 @@ def _steps(value: Exact, towards: float) -> Exact:
 
 def double_below(value: Exact) -> Exact | None:
     """The largest double that is not above the value; None beyond the doubles."""
-    if isinstance(value, int) and abs(value) <= 2**53:
+    if value.denominator == 1 and abs(value.numerator) <= 2**53:
         return value
     try:
         nearest = float(value)
     except OverflowError:
         return None
-    if nearest > value:
-        nearest = math.nextafter(nearest, -math.inf)
-    if not math.isfinite(nearest):
-        return None
-    return value if nearest == value else Fraction(nearest)
+    if nearest == value:
+        return value
+    below = math.nextafter(nearest, -math.inf) if nearest > value else nearest
+    return Fraction(below) if math.isfinite(below) else None
 
 
 def double_above(value: Exact) -> Exact | None:

@@ -29,8 +29,7 @@ def read_qualified(tree: exp.Expr, place: tuple[str, str], tables: Collection[st
     for node in nodes:
         qualified = node.args.get("db") is not None
         dotted = not qualified and isinstance(node, exp.Table) and "." in node.name
-        lost = isinstance(node, exp.Column) and not _is_read(node, declared)
-        if dotted or (qualified and (lost or not _is_there(node, place, declared))):
+        if dotted or (qualified and not _is_known(node, place, declared)):
             raise _unknown(node, tables, text)
     for node in nodes:
         if node.args.get("db") is None:
@@ -77,6 +76,11 @@ def is_qualified(table: exp.Expr) -> bool:
 
 def _own_name(node: exp.Expr) -> str:
     return f"{node.table}.{node.name}" if isinstance(node, exp.Column) else node.name
+
+
+def _is_known(node: exp.Expr, place: tuple[str, str], declared: set[str]) -> bool:
+    is_lost = isinstance(node, exp.Column) and not _is_read(node, declared)
+    return not is_lost and _is_there(node, place, declared)
 
 
 def _is_there(node: exp.Expr, place: tuple[str, str], declared: set[str]) -> bool:

@@ -254,9 +254,7 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
     try:
         fix_meaning(connection)
         places = places_of(schema, place)
-        for where in {where for where, _ in places.values()}:
-            prepare_definitions(connection, where)
-        created = at_places(definitions, connection, places)
+        created = _created(connection, places) if shared else {}
         declared = {}
         for name, found in at_places(found_tables, connection, places).items():
             table, (where, _) = schema.table(name), places[name]
@@ -283,6 +281,15 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
         raise
     connection.close()
     raise problem
+
+
+def _created(
+    connection: duckdb.DuckDBPyConnection, places: Mapping[str, tuple[Place, str]]
+) -> dict[str, tuple[str, int] | None]:
+    """What the declared tables were created with, before anything else is asked about them."""
+    for where in {where for where, _ in places.values()}:
+        prepare_definitions(connection, where)
+    return at_places(definitions, connection, places)
 
 
 def at_places(

@@ -38,7 +38,7 @@ def fix_meaning(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("SET search_path = 'system.main'")
     found = dict(connection.execute("SELECT name, lower(value) FROM duckdb_settings()").fetchall())
     differing = [name for name, accepted in MEANING.items() if name in found and found[name] not in accepted]
-    locked = is_set(connection, "lock_configuration")
+    locked = found["lock_configuration"] == "true"
     if differing and locked:
         wanted = "; ".join(f"SET {name} = '{MEANING[name][0]}'" for name in differing)
         raise SchemaError(
