@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import CountValues, Parted, SumValues
+from dpsql.aggregates.summed import summed_by, value_rows
 from dpsql.engine_sql.build import (
     UNIT,
     WIDE,
@@ -32,7 +33,8 @@ from dpsql.engine_sql.tree import Field, Joined, Named, Part, Select, Table, Wit
 from dpsql.expressions.fixed_point import LARGEST_BITS, LONG
 
 if TYPE_CHECKING:
-    from dpsql.aggregates.write_release import Summed, Writer
+    from dpsql.aggregates.summed import Summed
+    from dpsql.aggregates.write_release import Writer
     from dpsql.engine_sql.tree import Query, Term
 
 OWN, MANY, NUMBER = "_own", "_many", "_number"
@@ -66,13 +68,13 @@ def sums_beside_few(writer: Writer, summed: Summed, rows: Query, few: int) -> Qu
 def sums_of_parts(writer: Writer) -> Query:
     measures = {part.column: part.measure for part in writer.release.measures if isinstance(part.measure, Parted)}
     (few,) = {part.most for part in measures.values()}
-    summed = writer.summed([(name, part.inner) for name, part in measures.items()])
+    summed = summed_by(writer, [(name, part.inner) for name, part in measures.items()])
     keys = writer.release.key_names
     rows = _joined(Named(Field(NUMBER, MANY), NUMBER), [*keys, *summed.values])
-    clamped = select([*fields([NUMBER, *keys]), *writer.clamped(summed.values)], rows)
-    parts = [Named(_part(part, summed.columns.get(name, name)), name) for name, part in measures.items()]
+    clamped = select([*fields([NUMBER, *keys]), *summed.clamped], rows)
+    parts = [Named(_part(part, summed.values_of(name)), name) for name, part in measures.items()]
     counted = select([*writer.shown_keys, *parts], clamped)
-    return With(with_many(writer.value_rows(summed.values), few), writer.by_keys(summed.totals, counted))
+    return With(with_many(value_rows(writer, summed), few), writer.by_keys(summed.totals, counted))
 
 
 def _part(measure: Parted, values: str) -> Term:
@@ -89,7 +91,7 @@ def _by_unit(writer: Writer, summed: Summed, partials: list[Named]) -> Query:
     keys = writer.release.keys
     names = [UNIT, *(name for name, _ in keys)]
     rows = _joined(Named(Field(UNIT, MANY), UNIT), [*names[1:], *summed.values])
-    clamped = select([*fields(names), *writer.clamped(summed.values)], rows)
+    clamped = select([*fields(names), *summed.clamped], rows)
     return select([*fields(names), *partials], clamped, group_by=[writer.unit, *(Field(n, kind=k) for n, k in keys)])
 
 
@@ -104,7 +106,7 @@ def _partials(writer: Writer, summed: Summed) -> list[Named]:
     """Sums over many units need more bits than one over the rows of a single one, and have names of their own."""
     found = []
     for name, part in summed.measures:
-        values = summed.columns.get(name, name)
+        values = summed.values_of(name)
         first, *others = part.partial(name, values)
         if isinstance(part, SumValues):
             first = Named(total(cast(Field(values, kind=part.kind), LONG)), _all(name))

@@ -6,10 +6,10 @@
     released  the sum over units
 
 joined to the list of public groups, so that every one of them is returned, even when empty. Groups are ranked by a
-keyed hash, on the rows or on the partials; public ones have numbers (number_groups.py). Where no unit has two rows,
-`rows` is summed directly. Counts and sums over distinct values, and the profiles of statistics, are taken on branches
-of their own, from each unit's first `rows` values in its first groups. Nothing that the analyst wrote passes through as
-text.
+keyed hash, on the rows or on the partials (write_sums.py); public ones have numbers (number_groups.py). Where no unit
+has two rows, `rows` is summed directly. Counts and sums over distinct values, and the profiles of statistics, are taken
+on branches of their own, from each unit's first `rows` values in its first groups. Nothing that the analyst wrote
+passes through as text.
 """
 
 from __future__ import annotations
@@ -19,24 +19,14 @@ from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import (
-    SCALE,
-    Centred,
-    CountRows,
-    CountUnits,
-    CountUnitsWith,
     CountValues,
-    OneOf,
     OverDistinct,
     Parted,
-    Scaled,
-    SumValues,
-    UnitsBeyond,
-    read_by,
 )
 from dpsql.aggregates.number_groups import GROUP, GROUPS, are_numbered, number_type, numbered_groups, with_number
-from dpsql.aggregates.write_bundles import cases_of_rows, values_of_bundles
-from dpsql.aggregates.write_few_rows import MANY, OWN, sums_beside_few, sums_of_parts, with_many
+from dpsql.aggregates.write_few_rows import sums_of_parts
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
+from dpsql.aggregates.write_sums import sums_sql
 from dpsql.engine_sql.build import (
     SALT,
     UNIT,
@@ -49,13 +39,10 @@ from dpsql.engine_sql.build import (
     integer,
     select,
     test,
-    total,
-    when,
 )
 from dpsql.engine_sql.tree import (
     Blank,
     Derived,
-    Exists,
     Field,
     Fold,
     Joined,
@@ -64,7 +51,6 @@ from dpsql.engine_sql.tree import (
     Over,
     Part,
     Select,
-    SetOperation,
     Table,
     With,
 )
@@ -78,19 +64,15 @@ from dpsql.relation.write_domain import domain_sql
 from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
-    from dpsql.aggregates.measure import ByUnit, Input
+    from dpsql.aggregates.measure import ByUnit
     from dpsql.aggregates.release import Release
     from dpsql.engine_sql.tree import Query, Source, Term
     from dpsql.expressions.tree import Expression
 
 GROUP_RANK = "_rank"
 VALUE_RANK = "_value_rank"
-REACHED = "_reached"
-"""In how many groups a unit is."""
-MANY_GROUPS = 16
-"""Where so many groups may count, most units have no more rows than that: these need no ranks, and the rest are few."""
 
 
 def release_sql(release: Release) -> Query:
@@ -103,27 +85,8 @@ def release_sql(release: Release) -> Query:
     if release.in_parts:
         branches.insert(0, sums_of_parts(writer))
     elif plain or not branches:
-        branches.insert(0, writer.sums(plain))
+        branches.insert(0, sums_sql(writer, plain))
     return writer.together(branches)
-
-
-@dataclass(frozen=True)
-class Summed:
-    """Measures that are sums of what units add, the column with the values of each, and what these columns read."""
-
-    measures: list[tuple[str, ByUnit]]
-    columns: Mapping[str, str]
-    values: Mapping[str, Input]
-
-    @property
-    def partials(self) -> list[Named]:
-        """What is computed of a unit's rows in a group."""
-        return [part for name, measure in self.measures for part in measure.partial(name, self.columns.get(name, name))]
-
-    @property
-    def totals(self) -> list[Named]:
-        """The sums over units."""
-        return [Named(saturated(total(Field(name))), name) for name, _ in self.measures]
 
 
 @dataclass(frozen=True)
@@ -160,105 +123,12 @@ class Writer:
         bases = [part.measure.base for part in self.release.measures if isinstance(part.measure, OverDistinct)]
         return list(dict.fromkeys(bases))
 
-    # -- sums of what each unit contributes ---------------------------------------------------------------------------
-
-    def sums(self, measures: list[tuple[str, ByUnit]]) -> Query:
-        release, summed = self.release, self.summed(measures)
-        rows = self.value_rows(summed.values)
-        if release.one_row_per_unit:
-            return self.sums_of_rows(summed, rows)
-        if release.few_rows is not None:
-            return sums_beside_few(self, summed, rows, release.few_rows)
-        return self.sums_of_units(summed, self.in_groups(rows, [UNIT, *summed.values]))
-
-    def summed(self, measures: list[tuple[str, ByUnit]]) -> Summed:
-        inputs = {name: part for name, measure in measures if (part := read_by(measure)) is not None}
-        columns = self.value_columns(inputs, [name for name, part in measures if isinstance(part, OneOf)])
-        return Summed(measures, columns, {name: part for name, part in inputs.items() if columns[name] == name})
-
-    def sums_of_rows(self, summed: Summed, rows: Query) -> Query:
-        """Of one row per unit the centre can be taken from the whole sum."""
-        clamped = [Named(part.input(self.stored(name, part)), name) for name, part in summed.values.items()]
-        seen = [*self.key_names, *summed.values]
-        counted = with_columns(select([*self.shown_keys, *clamped], rows), seen, list(cases_of_rows(summed.measures)))
-        values_of = summed.columns.get
-        totals = [Named(saturated(row_total(values_of(name, name), part)), name) for name, part in summed.measures]
-        return self.by_keys(totals, counted)
-
-    def sums_of_units(self, summed: Summed, rows: Query) -> Query:
-        release, measures = self.release, summed.measures
-        ranked = release.ranked and not any(isinstance(part, Scaled) for _, part in measures)
-        if ranked and release.ranked_by_row:
-            # Before they are clamped: what is left out needs none of it.
-            rows = self.of_first_groups(rows, [UNIT, *self.key_names, *summed.values])
-        kept = [Named(part.bounded(name, release.rows), name) for name, part in measures]
-        ranks = [self.group_rank("row_number")] if ranked and not release.ranked_by_row else []
-        bounded = select([*self.shown_keys, *kept, *ranks], self.by_unit(summed, rows))
-        return self.by_keys(summed.totals, bounded, self.in_first_groups if ranks else None)
-
-    def clamped(self, values: Mapping[str, Input]) -> list[Named]:
-        """Values as they are summed, each counted from its centre."""
-        return [Named(_centred(part, self.stored(name, part)), name) for name, part in values.items()]
-
-    def stored(self, name: str, part: Input) -> Field:
-        return Field(name, kind=part.argument.type)
-
-    def by_unit(self, summed: Summed, rows: Query) -> Query:
-        """For every unit and group its counts and sums, and what else they are bounded by."""
-        measures, partials = summed.measures, summed.partials
-        clamped = select([*fields([UNIT]), *self.shown_keys, *self.clamped(summed.values)], rows)
-        by_unit = select([*fields([UNIT]), *self.shown_keys, *partials], clamped, group_by=[self.unit, *self.keys])
-        seen = [UNIT, *self.key_names, *(partial.name for partial in partials)]
-        bundled = with_columns(by_unit, seen, list(values_of_bundles(measures)))
-        scaled = next((part for _, part in measures if isinstance(part, Scaled)), None)
-        if scaled is None:
-            return bundled
-        reached = with_columns(bundled, seen, [Named(Over(count(), (self.unit,)), REACHED)])
-        return with_columns(reached, seen, [Named(scaled.scale(Field(REACHED, kind=Integer())), SCALE)])
-
-    def value_columns(self, inputs: Mapping[str, Input], exclusive: Collection[str]) -> dict[str, str]:
-        """The column that has the values of each: what is counted is what is summed, if that is NULL where it is."""
-        sums = {
-            part.argument: name
-            for name, part in inputs.items()
-            if isinstance(part, SumValues) and not part.null_is_zero and self.is_finite(part.argument)
-        }
-        return {
-            name: name if isinstance(part, SumValues) or name in exclusive else sums.get(part.argument, name)
-            for name, part in inputs.items()
-        }
+    # -- rows ---------------------------------------------------------------------------------------------------------
 
     def is_finite(self, argument: Expression) -> bool:
         """Whether it is no infinity, nor NaN."""
         properties = self.release.knowledge.properties_of(argument)
         return not isinstance(argument.type, Double) or (properties.low is not None and properties.high is not None)
-
-    def value_rows(self, inputs: Mapping[str, Input]) -> Query:
-        """_unit, the keys and the values that are counted or summed, as they are before they are clamped."""
-        release, parts = self.release, inputs.values()
-        known = release.knowledge.properties
-        clamped = [part.argument for part in parts if isinstance(part, SumValues) and part.clamps(known)]
-        others = names_read(*release.aggregate.keys, *(part.argument for part in parts if part.argument not in clamped))
-        # What is computed is a column first: where it is clamped it is read several times.
-        values = [Named(emit(part.argument, known), name) for name, part in inputs.items()]
-        return self.rows(values, [part.argument for part in parts], names_read(*clamped) - others)
-
-    def of_first_groups(self, rows: Query, names: list[str]) -> Query:
-        """The rows of each unit's groups that count."""
-        release, columns = self.release, fields(names)
-
-        def ranked(rows: Query) -> Query:
-            ranks = select([*columns, self.group_rank("dense_rank")], rows)
-            return select(columns, ranks, self.in_first_groups)
-
-        if release.groups < MANY_GROUPS:
-            return ranked(rows)
-        has_many = Exists(Select((), Table(MANY), test("=", Field(UNIT, MANY), Field(UNIT, OWN))))
-        few_rows, many_rows = (
-            Select(tuple(columns), Table(OWN), condition) for condition in (test("not", has_many), has_many)
-        )
-        both = SetOperation("UNION ALL", few_rows, ranked(many_rows))
-        return With(with_many(rows, release.groups), both)
 
     def rows(self, values: list[Named], reading: list[Expression], stored: Collection[str] = ()) -> Query:
         """_unit, the keys and these values, for every row. `stored` is what these values are clamped from."""
@@ -396,36 +266,3 @@ class Writer:
 
     def same_keys(self, left: str, right: str) -> Term:
         return all_of([test("same", Field(name, left), Field(name, right)) for name in self.key_names])
-
-
-def _centred(part: Input, value: Term) -> Term:
-    return part.centred(value) if isinstance(part, SumValues) else part.input(value)
-
-
-def row_total(column: str, measure: ByUnit) -> Term:
-    match measure:
-        case CountUnits() | CountRows():
-            return count()
-        case CountUnitsWith() | CountValues():
-            return count(Field(column))
-        case SumValues():
-            value = Field(column, kind=Integer())
-            clamped = when(test("is not null", value), measure.clamped(value, 1)) if measure.group else value
-            return measure.sum_centred(clamped)
-        case Centred(inner):
-            return measure.moved(apply("coalesce", row_total(column, inner), integer(0)), count(), 1)
-        case OneOf(inner):
-            # A row counts for its first case alone, whatever an engine makes of the conditions.
-            own = when(test("=", Field(measure.case_of_row), integer(measure.case)), Field(column))
-            return count(own) if isinstance(inner, CountValues) else inner.sum_centred(own)
-        case Scaled():
-            raise AssertionError("one row is in one group, and counts in full")
-        case UnitsBeyond(SumValues()):
-            return total(measure.outside(Field(column, kind=Integer()), 1))
-        case UnitsBeyond():
-            return integer(0)  # one row is never too many
-
-
-def with_columns(below: Query, names: Sequence[str], more: list[Named]) -> Query:
-    """The same rows with columns that are computed from theirs."""
-    return select([*fields(names), *more], below) if more else below

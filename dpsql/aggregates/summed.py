@@ -1,0 +1,85 @@
+"""The measures of a release that are sums of what units add: what they read of each row, and what is made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpsql.aggregates.measure import OneOf, SumValues, read_by
+from dpsql.engine_sql.build import total
+from dpsql.engine_sql.tree import Field, Named
+from dpsql.expressions.emit import emit
+from dpsql.expressions.fixed_point import saturated
+from dpsql.expressions.tree import names_read
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from dpsql.aggregates.measure import ByUnit, Input
+    from dpsql.aggregates.write_release import Writer
+    from dpsql.engine_sql.tree import Query
+
+
+@dataclass(frozen=True)
+class Summed:
+    measures: list[tuple[str, ByUnit]]
+    columns: Mapping[str, str]
+    """The column with the values of a measure, by its name."""
+    values: Mapping[str, Input]
+    """What these columns read."""
+
+    @property
+    def stored(self) -> list[tuple[str, Input, Field]]:
+        """The values as they are before they are clamped."""
+        return [(name, part, Field(name, kind=part.argument.type)) for name, part in self.values.items()]
+
+    @property
+    def clamped(self) -> list[Named]:
+        """Values as they are summed, each counted from its centre."""
+        return [
+            Named(part.centred(value) if isinstance(part, SumValues) else part.input(value), name)
+            for name, part, value in self.stored
+        ]
+
+    @property
+    def partials(self) -> list[Named]:
+        """What is computed of a unit's rows in a group."""
+        return [part for name, measure in self.measures for part in measure.partial(name, self.values_of(name))]
+
+    def values_of(self, name: str) -> str:
+        return self.columns.get(name, name)
+
+    @property
+    def totals(self) -> list[Named]:
+        """The sums over units."""
+        return [Named(saturated(total(Field(name))), name) for name, _ in self.measures]
+
+
+def summed_by(writer: Writer, measures: list[tuple[str, ByUnit]]) -> Summed:
+    inputs = {name: part for name, measure in measures if (part := read_by(measure)) is not None}
+    columns = _value_columns(writer, inputs, [name for name, part in measures if isinstance(part, OneOf)])
+    return Summed(measures, columns, {name: part for name, part in inputs.items() if columns[name] == name})
+
+
+def _value_columns(writer: Writer, inputs: Mapping[str, Input], exclusive: Collection[str]) -> dict[str, str]:
+    """The column that has the values of each: what is counted is what is summed, if that is NULL where it is."""
+    sums = {
+        part.argument: name
+        for name, part in inputs.items()
+        if isinstance(part, SumValues) and not part.null_is_zero and writer.is_finite(part.argument)
+    }
+    return {
+        name: name if isinstance(part, SumValues) or name in exclusive else sums.get(part.argument, name)
+        for name, part in inputs.items()
+    }
+
+
+def value_rows(writer: Writer, summed: Summed) -> Query:
+    """_unit, the keys and the values that are counted or summed, as they are before they are clamped."""
+    release, parts = writer.release, summed.values.values()
+    known = release.knowledge.properties
+    clamped = [part.argument for part in parts if isinstance(part, SumValues) and part.clamps(known)]
+    others = names_read(*release.aggregate.keys, *(part.argument for part in parts if part.argument not in clamped))
+    # What is computed is a column first: where it is clamped it is read several times.
+    values = [Named(emit(part.argument, known), name) for name, part in summed.values.items()]
+    return writer.rows(values, [part.argument for part in parts], names_read(*clamped) - others)
