@@ -229,3 +229,13 @@ def test_times_are_those_of_the_last_benchmark() -> None:
     floor = re.search(r"([\d.]+ s) is what DuckDB takes", quoted)
     assert floor is not None
     assert re.search(rf"^the floor +{re.escape(floor[1])}$", results, re.MULTILINE)
+
+
+def test_every_benchmark_on_duckdb_has_its_results() -> None:
+    """A run of some of them alone leaves no gap."""
+    on_servers = re.search(r"^ON_SERVERS := (.*)$", page("Makefile"), re.MULTILINE)
+    assert on_servers is not None
+    benches = {path.stem for path in (ROOT / "benchmarks").glob("bench_*.py")} - {
+        Path(name).stem for name in on_servers[1].split()
+    }
+    assert benches <= set(re.findall(r"^## (\w+)$", page("benchmarks/RESULTS.md"), re.MULTILINE))
