@@ -73,9 +73,9 @@ class RangedRenderer(Renderer):
                     return self.term(value)
         return super().case(case)
 
-    def rounded_within(self, cast: TryCast) -> Term | None:
-        """The double whose halves are to be rounded away from zero, where the result surely fits."""
+    def surely_fits(self, cast: TryCast) -> bool:
+        """Whether it is a double between whole numbers of the kind that it is cast to."""
         match cast:
-            case TryCast(Apply("round", (value,)), Integer() | Short() as kind) if self.most(value) <= fits(kind):
-                return value if isinstance(self.kind_of(value), Double) else None
-        return None
+            case TryCast(value, Integer() | Short() as kind) if isinstance(self.kind_of(value), Double):
+                return self.most(value) <= fits(kind)
+        return False

@@ -40,13 +40,13 @@ def in_fixed_point(
     match kind:
         case Double():
             clamped = finite_clamp(value, double(low * quantum), double(high * quantum))
-            return _rounded(apply("*", clamped, double(1 / quantum), kind=kind), into)
+            return TryCast(apply("*", clamped, double(1 / quantum), kind=kind), into)
         case Decimal() if quantum * 10**kind.scale == 1:
             clamped = clamp(value, Constant(low * quantum, kind), Constant(high * quantum, kind))
             digits, factor = len(str(max(abs(low), abs(high)))), Decimal(kind.scale + 1, 0)
             if max(digits, kind.scale) + factor.precision > SHORT:
                 # So few quanta (EXACT_BITS) that doubles are off by far less than half of one: rounding makes it exact.
-                return _rounded(apply("*", cast(clamped, Double()), double(10**kind.scale), kind=Double()), into)
+                return TryCast(apply("*", cast(clamped, Double()), double(10**kind.scale), kind=Double()), into)
             # A cast that has nothing to try keeps what an engine knows of the column's extremes.
             return cast(_product(clamped, kind, max(digits, kind.scale), Constant(10**kind.scale, factor)), into)
         case Decimal():
@@ -85,10 +85,6 @@ def _product(value: Term, kind: Decimal, digits: int, factor: Constant) -> Term:
         kind = Decimal(digits, kind.scale)
         value = TryCast(value, kind)
     return apply("*", value, factor, kind=Decimal(kind.precision + factor.kind.precision, kind.scale))
-
-
-def _rounded(number: Term, into: Integer | Short) -> Term:
-    return TryCast(apply("round", number, kind=Double()), into)
 
 
 def saturated(total: Term) -> Term:

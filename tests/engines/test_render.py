@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from fractions import Fraction
-from functools import partial
 from typing import Any, Protocol
 
 import duckdb
@@ -698,10 +697,15 @@ def test_what_is_clamped_twice_is_clamped_and_rounded_the_same(bounds: tuple[flo
         Named(finite_clamp(value, double(low), double(high)), f"clamped{place}")
         for place, value in enumerate((field("x"), product))
     ]
+    tenths = [apply("*", column.value, double(TENTH), kind=Double()) for column in once_more]
     quanta = [
-        Named(TryCast(apply("round", apply("*", column.value, double(TENTH), kind=Double()), kind=Double()), kind), n)
-        for column, names in zip(once_more, (("long0", "short0"), ("long1", "short1")), strict=True)
-        for n, kind in zip(names, (Integer(), Short(32)), strict=True)
+        quantum
+        for place, tenth in enumerate(tenths)
+        for quantum in (
+            Named(TryCast(tenth, Integer()), f"long{place}"),
+            Named(TryCast(tenth, SHORT), f"short{place}"),
+            Named(TryCast(apply("round", tenth, kind=Double()), Integer()), f"away{place}"),
+        )
     ]
     below = Select((*raw, *held), Table("two_x"))
     names = [*fields(["raw", "raw2"]), *once_more, *quanta]
@@ -710,11 +714,13 @@ def test_what_is_clamped_twice_is_clamped_and_rounded_the_same(bounds: tuple[flo
         multiplied = None if clamped is None or other is None else clamped_to(clamped * (1 - other), *bounds)
         wanted = [clamped, multiplied]
         wanted += [
-            None if value is None else whole(half_away(value * 0.1))
-            for value in (clamped, multiplied)
-            for whole in (whole_in_64_bits, partial(whole_in_64_bits, most=2**31 - 1))
+            None if value is None else whole for value in (clamped, multiplied) for whole in wholes((value or 0) * 0.1)
         ]
         assert all(map(equal, found, wanted)), (x, x2, found, wanted)
+
+
+def wholes(value: float) -> tuple[int | None, ...]:
+    return whole_in_64_bits(value), whole_in_64_bits(value, most=2**31 - 1), whole_in_64_bits(half_away(value))
 
 
 def clamped_to(value: float | None, low: float, high: float) -> float | None:

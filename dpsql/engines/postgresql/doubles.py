@@ -132,11 +132,6 @@ def rounded(value: str) -> str:
     return f"trunc({value} + sign({value}) * {number(math.nextafter(0.5, 0))})"
 
 
-def rounded_up(value: str) -> str:
-    """The same of what is not below zero; it is written once."""
-    return f"trunc({value} + {number(math.nextafter(0.5, 0))})"
-
-
 def exponential(value: str) -> str:
     largest, smallest = 709.782712893384, -745.1332191019412
     return (

@@ -296,9 +296,8 @@ class PostgreSQL(ServedRenderer):
     def try_cast(self, cast: TryCast) -> str:
         if isinstance(cast.value, Constant) and cast.value.value is None:
             return f"CAST(NULL AS {type_name(cast.kind)})"
-        if (value := self.rounded_within(cast)) is not None:
-            whole = doubles.rounded_up if self.range_of(value)[0] >= 0 else doubles.rounded
-            return f"CAST({self.once([self.term(value)], whole)} AS {type_name(cast.kind)})"
+        if self.surely_fits(cast):
+            return f"CAST({self.term(cast.value)} AS {type_name(cast.kind)})"
         return try_cast(self.term(cast.value), self.kind_of(cast.value), cast.kind, self.once)
 
     def let(self, let: Let) -> str:

@@ -37,17 +37,7 @@ def ceil(value: str) -> str:
 
 def rounded(value: str) -> str:
     """Halves away from zero. NaN has the sign NaN, and zero none."""
-    return truncated(away_from_zero(value))
-
-
-def away_from_zero(value: str) -> str:
-    """What is to be cut off so that halves are rounded away from zero."""
-    return f"({value} + sign({value}) * {BELOW_HALF})"
-
-
-def above(value: str) -> str:
-    """The same of what is not below zero; it is written once."""
-    return f"({value} + {BELOW_HALF})"
+    return truncated(f"({value} + sign({value}) * {BELOW_HALF})")
 
 
 def raised(value: str, exponent: str) -> str:

@@ -277,10 +277,9 @@ class Spark(ServedRenderer):
         value = cast.value
         if isinstance(value, Constant) and value.value is None:
             return f"CAST(NULL AS {type_name(cast.kind)})"
-        if (double := self.rounded_within(cast)) is not None:
+        if self.surely_fits(cast):
             # The engine's own cast cuts off.
-            raised = doubles.above if self.range_of(double)[0] >= 0 else doubles.away_from_zero
-            return f"CAST({self.once([self.term(double)], raised)} AS {type_name(cast.kind)})"
+            return f"CAST(rint({self.term(value)}) AS {type_name(cast.kind)})"
         if isinstance(cast.kind, Integer) and isinstance(value, Apply) and value.operation in TRIED:
             short = [_in_64_bits(part) for part in value.arguments]
             if all(short):
