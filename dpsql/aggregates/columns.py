@@ -56,7 +56,7 @@ class Columns:
 
     def _weighed(self, part: Measure, weight: Fraction) -> tuple[str, Fraction]:
         if self.parted_to is not None:
-            of_rows = parted(part, self.parted_to, self.rows)
+            of_rows = parted(part, self.parted_to)
             return self.column_of(of_rows), weight / of_rows.finer
         if self.scaled_to is None or isinstance(part, OverDistinct):
             return self.column_of(part), weight

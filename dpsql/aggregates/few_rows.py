@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from dpsql.aggregates.measure import Measure
 
-FINE_BITS = 20
-"""What a unit may add has so many bits at least, where parts of values are kept."""
+FINE_BITS = 32
+"""What a unit may add has so many bits at least, where parts of rows count: of a million rows little is cut off, and
+what a billion units add to one group fits into 64 bits."""
 LEAST = 16
 """Where so many rows are few, most units have no more, and the time to count them is well spent."""
 
@@ -30,10 +31,10 @@ def few_rows(groups: int, rows: int, measures: Collection[Measure]) -> int | Non
     return few if few >= LEAST and measures and all(map(adds_up, measures)) else None
 
 
-def parted(measure: Measure, most: int, rows: int) -> Parted:
+def parted(measure: Measure, most: int) -> Parted:
     """The measure on a grid that is fine enough for parts of it."""
     assert isinstance(measure, CountRows | CountValues | SumValues)
-    return Parted(measure, most, 1 << max(0, FINE_BITS - measure.linf(rows).bit_length()))
+    return Parted(measure, most, 1 << max(0, FINE_BITS - measure.linf(most).bit_length()))
 
 
 def adds_up(measure: Measure) -> bool:

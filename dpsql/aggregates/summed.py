@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import OneOf, SumValues, read_by
-from dpsql.engine_sql.build import total
-from dpsql.engine_sql.tree import Field, Named
+from dpsql.engine_sql.build import cast, in_64_bits, total
+from dpsql.engine_sql.tree import Field, Fold, Named
 from dpsql.expressions.emit import emit
 from dpsql.expressions.fixed_point import saturated
 from dpsql.expressions.tree import names_read
+from dpsql.relation.relation import CrossUnitJoin, Join, SetOp
+from dpsql.relation.units import parts_of
+from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -27,6 +30,8 @@ class Summed:
     """The column with the values of a measure, by its name."""
     values: Mapping[str, Input]
     """What these columns read."""
+    multiplied: bool
+    """Whether a query can make more rows of one: then no number of them is too large to be thought of."""
 
     @property
     def stored(self) -> list[tuple[str, Input, Field]]:
@@ -44,7 +49,8 @@ class Summed:
     @property
     def partials(self) -> list[Named]:
         """What is computed of a unit's rows in a group."""
-        return [part for name, measure in self.measures for part in measure.partial(name, self.values_of(name))]
+        found = [part for name, measure in self.measures for part in measure.partial(name, self.values_of(name))]
+        return list(map(_for_any_number, found)) if self.multiplied else found
 
     def values_of(self, name: str) -> str:
         return self.columns.get(name, name)
@@ -58,7 +64,19 @@ class Summed:
 def summed_by(writer: Writer, measures: list[tuple[str, ByUnit]]) -> Summed:
     inputs = {name: part for name, measure in measures if (part := read_by(measure)) is not None}
     columns = _value_columns(writer, inputs, [name for name, part in measures if isinstance(part, OneOf)])
-    return Summed(measures, columns, {name: part for name, part in inputs.items() if columns[name] == name})
+    values = {name: part for name, part in inputs.items() if columns[name] == name}
+    multiplied = any(
+        isinstance(part, Join | CrossUnitJoin | SetOp) for part in parts_of(writer.release.aggregate.source)
+    )
+    return Summed(measures, columns, values, multiplied)
+
+
+def _for_any_number(partial: Named) -> Named:
+    """A sum in 64 bits may leave them, and fail, where a unit has as many rows as a query likes: it is cast instead."""
+    match partial.value:
+        case Fold("sum", (value,), kind=Integer()):
+            return Named(in_64_bits(total(cast(value, Integer()))), partial.name)
+    return partial
 
 
 def _value_columns(writer: Writer, inputs: Mapping[str, Input], exclusive: Collection[str]) -> dict[str, str]:

@@ -91,7 +91,11 @@ def _counts_units_alone(release: Release) -> bool:
 
 
 def _in_parts(most: int) -> str:
-    return f"each row of a unit with n > {most:,} of them counts for {most:,} / n"
+    """
+    >>> _in_parts(15)
+    'a unit counts for at most 15 rows: each of n > 15 for 15 / n'
+    """
+    return f"a unit counts for at most {several(most, 'row', 'rows')}: each of n > {most:,} for {most:,} / n"
 
 
 def _scaled(groups: int) -> str:

@@ -186,7 +186,7 @@ def test_every_row_counts_for_a_part(raw: duckdb.DuckDBPyConnection) -> None:
     with session(raw, 2, 2, delta=0) as connection:
         cursor = connection.execute(f"{question} ORDER BY ward")
         answer = cursor.fetchall()
-        assert "each row of a unit with n > 4 of them counts for 4 / n" in cursor.notes
+        assert "a unit counts for at most 4 rows: each of n > 4 for 4 / n" in cursor.notes
     assert [row[2] for row in answer] == pytest.approx([30, 5, 10, 15, 20, 25, 30, 35], abs=1e-3)
     assert [row[3] for row in answer] == [1, 0, 0, 0, 0, 0, 0, 0]
     assert [row[4] for row in answer][:3] == pytest.approx([20, 10, 20], abs=1e-3)

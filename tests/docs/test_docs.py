@@ -393,7 +393,7 @@ def test_groups_are_chosen_fairly() -> None:
     database.execute(
         f"CREATE TABLE visits AS SELECT u AS person, g AS place FROM range({units}) AS us(u), range({groups}) AS gs(g)"
     )
-    with dpsql.connect(database, schema=schema, epsilon=1) as connection:
+    with dpsql.connect(database, schema=schema, epsilon=1, delta=1e-6) as connection:
         (release,) = connection.explain("SELECT place, COUNT(*) FROM visits GROUP BY place").releases
     times = [count for _, count in database.execute(release.sql).fetchall()]
     expected = units * kept / groups

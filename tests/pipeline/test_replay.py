@@ -132,7 +132,8 @@ def test_what_passes_through_has_the_error_of_the_aggregate(aggregate: str, mech
         f"{direct} UNION ALL {direct}",
     ):
         for _, low, high in cells(asked(through, mechanism=mechanism)):
-            assert high - low == pytest.approx(width, rel=1e-6)
+            # Both ends of what is whole are rounded outwards where it is not known to be a single count.
+            assert high - low == pytest.approx(width, rel=1e-6, abs=2 if "COUNT" in aggregate else None)
 
 
 def test_an_average_has_about_the_same_error_both_ways() -> None:

@@ -160,7 +160,7 @@ def test_totals_that_are_rounded_move_no_further() -> None:
     sql = "SELECT SUM(cost) AS s FROM t GROUP BY ROLLUP (ward, kind)"
     with duckdb.connect() as raw:
         raw.execute("CREATE TABLE t (person BIGINT, ward BIGINT, kind VARCHAR, cost BIGINT)")
-        with dpsql.connect(raw, schema=schema, epsilon=1) as connection:
+        with dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6) as connection:
             release = calibrated(connection, sql, 1e-4, mechanism="laplace")
         by_ward = release.planned.release.levels[1].measures[0].column
         (measure,) = (part for part in release.measures if part.bounded.column == by_ward)
