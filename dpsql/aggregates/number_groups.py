@@ -22,9 +22,10 @@ MOST_NUMBERED = 2**15 - 1
 
 
 def are_numbered(release: Release) -> bool:
-    """Whether a group is known by its number: where groups are ranked, in a short list without NULL."""
+    """Whether a group is known by its number: where many rows are ranked, in a short list without NULL."""
     return (
         release.ranked
+        and release.few_rows is None
         and isinstance(release.domain, Domain)
         and release.domain.size <= MOST_NUMBERED
         and not release.domain.has_null

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.measure import CountValues, Parted, SumValues
 from dpsql.aggregates.summed import summed_by, value_rows
 from dpsql.engine_sql.build import (
+    BELOW,
     UNIT,
     WIDE,
     any_of,
@@ -29,15 +30,16 @@ from dpsql.engine_sql.build import (
     total,
     when,
 )
-from dpsql.engine_sql.tree import Field, Joined, Named, Part, Select, Table, With, is_one_scan
+from dpsql.engine_sql.tree import Derived, Field, Joined, Named, Part, Select, Table, With, is_one_scan
 from dpsql.expressions.fixed_point import LARGEST_BITS, LONG
+from dpsql.relation.write_domain import domain_sql
 
 if TYPE_CHECKING:
     from dpsql.aggregates.summed import Summed
     from dpsql.aggregates.write_release import Writer
     from dpsql.engine_sql.tree import Query, Term
 
-OWN, MANY, NUMBER = "_own", "_many", "_number"
+OWN, MANY, NUMBER, LISTED = "_own", "_many", "_number", "_listed"
 
 
 def with_many(rows: Query, few: int) -> tuple[Part, Part]:
@@ -49,9 +51,11 @@ def with_many(rows: Query, few: int) -> tuple[Part, Part]:
 
 def sums_beside_few(writer: Writer, summed: Summed, rows: Query, few: int) -> Query:
     release, names = writer.release, [name for name, _ in summed.measures]
-    partials = _partials(writer, summed)
+    partials = _partials(summed)
     seen = [UNIT, *(partial.name for partial in partials)]
-    found = writer.in_groups(_by_unit(writer, summed, partials), seen)
+    found = _by_unit(writer, summed, partials)
+    if release.ranked and writer.listed_keys:
+        found = _declared(writer, found, seen)
     short = [Named(in_64_bits(Field(_all(name), kind=WIDE)), name) for name in names if _all(name) in seen]
     of_units = select([*writer.shown_keys, *fields(seen), *short], found)
     is_few = test("is null", writer.unit)
@@ -88,11 +92,10 @@ def _part(measure: Parted, values: str) -> Term:
 
 
 def _by_unit(writer: Writer, summed: Summed, partials: list[Named]) -> Query:
-    keys = writer.release.keys
-    names = [UNIT, *(name for name, _ in keys)]
-    rows = _joined(Named(Field(UNIT, MANY), UNIT), [*names[1:], *summed.values])
-    clamped = select([*fields(names), *summed.clamped], rows)
-    return select([*fields(names), *partials], clamped, group_by=[writer.unit, *(Field(n, kind=k) for n, k in keys)])
+    rows = _joined(Named(Field(UNIT, MANY), UNIT), [*writer.key_names, *summed.values])
+    shown = [*fields([UNIT]), *writer.shown_keys]
+    clamped = select([*shown, *summed.clamped], rows)
+    return select([*shown, *partials], clamped, group_by=[writer.unit, *writer.keys])
 
 
 def _joined(of_many: Named, names: list[str]) -> Query:
@@ -102,7 +105,16 @@ def _joined(of_many: Named, names: list[str]) -> Query:
     return Select(tuple(columns), Joined("LEFT", Table(OWN), Table(MANY), same))
 
 
-def _partials(writer: Writer, summed: Summed) -> list[Named]:
+def _declared(writer: Writer, found: Query, names: list[str]) -> Query:
+    """The partials of public groups: others take no place among those that count."""
+    domain = writer.release.domain
+    assert domain is not None
+    listed = Derived(domain_sql(domain, writer.key_names), LISTED)
+    columns = [Named(Field(name, BELOW), name) for name in (*writer.key_names, *names)]
+    return Select(tuple(columns), Joined("INNER", Derived(found, BELOW), listed, writer.same_keys(BELOW, LISTED)))
+
+
+def _partials(summed: Summed) -> list[Named]:
     """Sums over many units need more bits than one over the rows of a single one, and have names of their own."""
     found = []
     for name, part in summed.measures:

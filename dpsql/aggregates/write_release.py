@@ -137,7 +137,7 @@ class Writer:
         names = zip(aggregate.keys, release.key_names, strict=True)
         keys = [Named(emit_value(key, known), name) for key, name in names]
         used = names_read(*aggregate.keys, *reading)
-        looked_up = self.numbered or not release.ranked
+        looked_up = self.numbered or not release.ranked or release.few_rows is not None
         listed = as_stored(aggregate.source, self.listed_keys, "looked up later" if looked_up else "others left out")
         source = as_stored(listed, stored, "clamped later")
         return select([*fields([UNIT]), *keys, *values], relation_sql(source, used))

@@ -236,7 +236,7 @@ def _may_part(release: TrackedRelease, request: QueryRequest, alone: Columns) ->
 
 def _few_rows(release: TrackedRelease, request: QueryRequest, groups: int, columns: Columns) -> int | None:
     """How many rows of a unit are few."""
-    if columns.parted_to is not None or not _tells_rows(release, request):
+    if columns.parted_to is not None or columns.statistics or not _tells_rows(release, request):
         return columns.parted_to
     return few_rows(groups, columns.rows, columns.measures)
 
