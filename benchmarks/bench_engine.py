@@ -2,8 +2,9 @@
 
     python benchmarks/bench_engine.py [ROWS] [WORD ...]
 
-The floor is what cannot be avoided where people have several rows: the aggregation by unit and keys alone. Contenders
-take turns on one thread, and of each the median time counts. Ends with code 1 when a ratio is above its target.
+The floor, where people have several rows, is the aggregation by unit and keys alone: only where people with few rows
+are not summed one by one can a question do with less. Contenders take turns on one thread, and of each the median
+time counts. Ends with code 1 when a ratio is above its target.
 """
 
 from __future__ import annotations

@@ -2,11 +2,13 @@
 
     python benchmarks/compare_peers.py            make bench-peers
 
-COUNT and SUM by region at epsilon 1, each person with at most 2 rows in each of 5 groups. Every peer lives in an
-environment of its own under build/peers; one that does not install or does not run is said so. The rows are in memory,
-in the form that each likes best, before its time begins. What each of them enforces stands below its times. The floor
-is what DuckDB takes to aggregate the rows by person and region, which dpsql has to do first and cannot get below.
-Ends with code 1 when dpsql is not as much faster as it should be.
+COUNT and SUM by region at epsilon 1, each person with at most 2 rows in each of 5 groups. dpsql is asked without a
+delta, which known regions do not need: of people with more than 10 rows each counts for a part (few_rows.md). With a
+delta, where 5 groups of each person are chosen, its time stands below, and so does the floor of that: what DuckDB takes
+to aggregate the rows by person and region. Every peer lives in an environment of its own under build/peers; one that
+does not install or does not run is said so. The rows are in memory, in the form that each likes best, before its time
+begins. What each of them enforces stands below its times. Ends with code 1 when dpsql is not as much faster as it
+should be.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import venv
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 from bench_engine import REGIONS, ROWS_PER_UNIT, SCHEMA, create_tables, seconds
@@ -139,12 +142,19 @@ def main() -> int:
         rows = Path(folder) / "orders.parquet"
         database.execute(f"COPY orders TO '{rows}'")
         schema = SCHEMA | {"contribution": {"max_groups": 5, "max_rows_per_group": 2}}
-        with dpsql.connect(database, schema=schema, epsilon=1e6, delta=1e-6, query_epsilon=1) as conn:
+        with opened(database, schema, delta=0) as conn:
             print(f"{ROWS:,} rows of {ROWS // ROWS_PER_UNIT:,} people, CPU time (median of {REPETITIONS})")
             print(f"{'':<20}{'theirs':>10}{'dpsql':>10}{'ratio':>10}{'goal':>8}", flush=True)
             met = [is_met(peer, rows, conn) for peer in PEERS]
-        print(f"the floor{floor_seconds(database):>19.2f} s")
+        with opened(database, schema, delta=1e-6) as conn:
+            own = statistics.median(own_seconds(conn) for _ in range(REPETITIONS))
+        print(f"{'dpsql with a delta':<20}{own:>18.2f} s")
+        print(f"{'its floor':<20}{floor_seconds(database):>18.2f} s")
     return 0 if all(met) else 1
+
+
+def opened(database: duckdb.DuckDBPyConnection, schema: dict[str, Any], delta: float) -> dpsql.Connection:
+    return dpsql.connect(database, schema=schema, epsilon=1e6, delta=delta, query_epsilon=1)
 
 
 def is_met(peer: Peer, rows: Path, conn: dpsql.Connection) -> bool:
