@@ -361,7 +361,7 @@ def _cost_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
 
 def _beyond_few(release: ExplainedRelease) -> str:
     """Whom the bounds are for, and what becomes of them."""
-    if release.few_rows is None or release.found:
+    if release.few_rows is None or release.found or 0 < (release.rows_per_unit or 0) <= release.few_rows:
         return ""
     few = several(release.few_rows, "row", "rows")
     return (

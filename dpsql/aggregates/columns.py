@@ -48,9 +48,9 @@ class Columns:
 
     def linear_of(self, measure: Measure) -> Linear:
         """The measure as a weighted sum of columns."""
-        counted = self._by_rows(measure)
-        if (one := one_of(counted, self.exclusive, self.rows, one_row_per_unit=self.one_row_per_unit)) is not None:
-            return Linear(((self.column_of(one), Fraction(1, one.finer)),))
+        counted, row_by_row = self._by_rows(measure), self.one_row_per_unit or self.parted_to is not None
+        if (one := one_of(counted, self.exclusive, self.rows, row_by_row=row_by_row)) is not None:
+            return Linear((self._weighed(one, Fraction(1, one.finer)),))
         parts = from_middle(measure, self.rows) if self.units_counted else ((measure, Fraction(1)),)
         return Linear(tuple(self._weighed(part, weight) for part, weight in parts))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import isqrt
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.measure import CountRows, CountValues, Parted, SumValues
+from dpsql.aggregates.measure import CountRows, CountValues, OneOf, Parted, SumValues
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -33,7 +33,7 @@ def few_rows(groups: int, rows: int, measures: Collection[Measure]) -> int | Non
 
 def parted(measure: Measure, most: int) -> Parted:
     """The measure on a grid that is fine enough for parts of it."""
-    assert isinstance(measure, CountRows | CountValues | SumValues)
+    assert isinstance(measure, CountRows | CountValues | SumValues | OneOf)
     return Parted(measure, most, 1 << max(0, FINE_BITS - measure.linf(most).bit_length()))
 
 

@@ -381,7 +381,7 @@ class Parted:
     n rows, cut off towards zero on a finer grid. docs/proofs/few_rows.md.
     """
 
-    inner: CountRows | CountValues | SumValues
+    inner: CountRows | CountValues | SumValues | OneOf
     most: int
     finer: int
     """How many of the column's units are one of the inner measure's."""

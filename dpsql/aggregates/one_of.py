@@ -41,11 +41,11 @@ def exclusive_values(measures: Iterable[Measure], *, units_counted: bool) -> Map
     return {value: place for value, place in found.items() if len(cases[place[0]]) >= least}
 
 
-def one_of(measure: Measure, places: Mapping[Expression, Place], rows: int, *, one_row_per_unit: bool) -> OneOf | None:
-    """The measure as one of a bundle, if it is of one. Of one row no part is kept, so nothing has to be finer."""
+def one_of(measure: Measure, places: Mapping[Expression, Place], rows: int, *, row_by_row: bool) -> OneOf | None:
+    """The measure as one of a bundle, if it is of one. Where rows are summed by themselves it has not to be finer."""
     if not isinstance(measure, CountValues | SumValues) or not _is_plain(measure) or measure.argument not in places:
         return None
-    return OneOf(measure, *places[measure.argument], 1 if one_row_per_unit else _finer(measure, rows))
+    return OneOf(measure, *places[measure.argument], 1 if row_by_row else _finer(measure, rows))
 
 
 def scaled(measure: Measure, groups: int, all_groups: int, rows: int) -> Scaled:

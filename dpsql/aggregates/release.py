@@ -47,7 +47,7 @@ class Bounded:
     @property
     def place(self) -> tuple[tuple[int, int], int] | None:
         """Its bundle and its case there, if its values exclude those of others: these have one bound together."""
-        measure = self.measure
+        measure = self.measure.inner if isinstance(self.measure, Parted) else self.measure
         return ((self.level, measure.bundle), measure.case) if isinstance(measure, OneOf) else None
 
     @property

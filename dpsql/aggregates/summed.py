@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import OneOf, SumValues, read_by
-from dpsql.engine_sql.build import cast, in_64_bits, total
+from dpsql.engine_sql.build import cast, fields, in_64_bits, select, total
 from dpsql.engine_sql.tree import Field, Fold, Named
 from dpsql.expressions.emit import emit
 from dpsql.expressions.fixed_point import saturated
@@ -16,7 +16,7 @@ from dpsql.relation.units import parts_of
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from dpsql.aggregates.measure import ByUnit, Input
     from dpsql.aggregates.write_release import Writer
@@ -101,3 +101,8 @@ def value_rows(writer: Writer, summed: Summed) -> Query:
     # What is computed is a column first: where it is clamped it is read several times.
     values = [Named(emit(part.argument, known), name) for name, part in summed.values.items()]
     return writer.rows(values, [part.argument for part in parts], names_read(*clamped) - others)
+
+
+def with_columns(below: Query, names: Sequence[str], more: list[Named]) -> Query:
+    """The same rows with columns that are computed from theirs."""
+    return select([*fields(names), *more], below) if more else below

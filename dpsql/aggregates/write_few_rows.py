@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.measure import CountValues, Parted, SumValues
-from dpsql.aggregates.summed import summed_by, value_rows
+from dpsql.aggregates.measure import CountValues, OneOf, Parted, SumValues
+from dpsql.aggregates.summed import summed_by, value_rows, with_columns
+from dpsql.aggregates.write_bundles import cases_of_rows
 from dpsql.engine_sql.build import (
     BELOW,
     UNIT,
@@ -76,18 +77,22 @@ def sums_of_parts(writer: Writer) -> Query:
     keys = writer.release.key_names
     rows = _joined(Named(Field(NUMBER, MANY), NUMBER), [*keys, *summed.values])
     clamped = select([*fields([NUMBER, *keys]), *summed.clamped], rows)
+    seen = [NUMBER, *keys, *summed.values]
+    cases = with_columns(clamped, seen, list(cases_of_rows(summed.measures)))
     parts = [Named(_part(part, summed.values_of(name)), name) for name, part in measures.items()]
-    counted = select([*writer.shown_keys, *parts], clamped)
+    counted = select([*writer.shown_keys, *parts], cases)
     return With(with_many(value_rows(writer, summed), few), writer.by_keys(summed.totals, counted))
 
 
 def _part(measure: Parted, values: str) -> Term:
-    """What one row adds; NULL, a part of nothing, if it has no value."""
-    inner, number = measure.inner, Field(NUMBER, kind=LONG)
+    """What one row adds; NULL, a part of nothing, if it has no value or counts for another case."""
+    number, inner = Field(NUMBER, kind=LONG), measure.inner.inner if isinstance(measure.inner, OneOf) else measure.inner
     kind = LONG if measure.linf(measure.most).bit_length() < LARGEST_BITS else WIDE
     value = cast(Field(values, kind=inner.kind), kind) if isinstance(inner, SumValues) else integer(1)
     whole, most = (apply("*", value, integer(times * measure.finer), kind=kind) for times in (1, measure.most))
     added = when(test("is null", number), whole, apply("//", most, number, kind=kind))
+    if isinstance(measure.inner, OneOf):
+        added = when(test("=", Field(measure.inner.case_of_row), integer(measure.inner.case)), added)
     return when(test("is not null", Field(values)), added) if isinstance(inner, CountValues) else added
 
 

@@ -19,7 +19,7 @@ from dpsql.aggregates.measure import (
     SumValues,
     UnitsBeyond,
 )
-from dpsql.aggregates.summed import summed_by, value_rows
+from dpsql.aggregates.summed import summed_by, value_rows, with_columns
 from dpsql.aggregates.write_bundles import cases_of_rows, values_of_bundles
 from dpsql.aggregates.write_few_rows import MANY, OWN, sums_beside_few, with_many
 from dpsql.engine_sql.build import UNIT, apply, count, fields, integer, select, test, total, when
@@ -28,8 +28,6 @@ from dpsql.expressions.fixed_point import saturated
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dpsql.aggregates.measure import ByUnit
     from dpsql.aggregates.summed import Summed
     from dpsql.aggregates.write_release import Writer
@@ -55,7 +53,7 @@ def _sums_of_rows(writer: Writer, summed: Summed, rows: Query) -> Query:
     """Of one row per unit the centre can be taken from the whole sum."""
     clamped = [Named(part.input(value), name) for name, part, value in summed.stored]
     cases = list(cases_of_rows(summed.measures))
-    counted = _with_columns(select([*writer.shown_keys, *clamped], rows), [*writer.key_names, *summed.values], cases)
+    counted = with_columns(select([*writer.shown_keys, *clamped], rows), [*writer.key_names, *summed.values], cases)
     totals = [Named(saturated(row_total(summed.values_of(name), part)), name) for name, part in summed.measures]
     return writer.by_keys(totals, counted)
 
@@ -79,12 +77,12 @@ def _by_unit(writer: Writer, summed: Summed, rows: Query) -> Query:
     clamped = select([*shown, *summed.clamped], rows)
     by_unit = select([*shown, *partials], clamped, group_by=[writer.unit, *writer.keys])
     seen = [UNIT, *writer.key_names, *(partial.name for partial in partials)]
-    bundled = _with_columns(by_unit, seen, list(values_of_bundles(measures)))
+    bundled = with_columns(by_unit, seen, list(values_of_bundles(measures)))
     scaled = next((part for _, part in measures if isinstance(part, Scaled)), None)
     if scaled is None:
         return bundled
-    reached = _with_columns(bundled, seen, [Named(Over(count(), (writer.unit,)), REACHED)])
-    return _with_columns(reached, seen, [Named(scaled.scale(Field(REACHED, kind=Integer())), SCALE)])
+    reached = with_columns(bundled, seen, [Named(Over(count(), (writer.unit,)), REACHED)])
+    return with_columns(reached, seen, [Named(scaled.scale(Field(REACHED, kind=Integer())), SCALE)])
 
 
 def _of_first_groups(writer: Writer, rows: Query, names: list[str]) -> Query:
@@ -126,8 +124,3 @@ def row_total(column: str, measure: ByUnit) -> Term:
             return total(measure.outside(Field(column, kind=Integer()), 1))
         case UnitsBeyond():
             return integer(0)  # one row is never too many
-
-
-def _with_columns(below: Query, names: Sequence[str], more: list[Named]) -> Query:
-    """The same rows with columns that are computed from theirs."""
-    return select([*fields(names), *more], below) if more else below

@@ -89,7 +89,7 @@ def _measure(release: TrackedRelease, request: QueryRequest, public: PublicEnvir
     selecting = release.domain is None or request.min_units is not None
     columns = _beside_each_other(alone, request, _scaled_to(release, request, groups), selecting=selecting)
     in_l1 = groups == 1 or not (public.budget.filter.delta if request.delta is None else request.delta)
-    if in_l1 and not columns.exclusive and columns.scaled_to is None and _may_part(release, request, alone):
+    if in_l1 and columns.scaled_to is None and _may_part(release, request, alone):
         columns = replace(columns, parted_to=groups * rows)
     answers = asked.answers(columns, frozenset(measure for measure in alone.measures if is_count(measure)))
     for answer, call in zip(answers, release.aggregate.calls, strict=True):
@@ -231,7 +231,9 @@ def _release(
 def _may_part(release: TrackedRelease, request: QueryRequest, alone: Columns) -> bool:
     """Whether all that is measured is of rows, each by itself: where the L1 norm is all that matters, none has to be
     left out."""
-    return _tells_rows(release, request) and not alone.statistics and all(map(adds_up, alone.measures))
+    if release.aggregate.totals or alone.statistics:
+        return False  # totals of parts, rounded to whole numbers, would not agree; statistics have ranks of their own
+    return _tells_rows(release, request) and all(map(adds_up, alone.measures))
 
 
 def _few_rows(release: TrackedRelease, request: QueryRequest, groups: int, columns: Columns) -> int | None:

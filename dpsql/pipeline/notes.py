@@ -93,9 +93,9 @@ def _counts_units_alone(release: Release) -> bool:
 def _in_parts(most: int) -> str:
     """
     >>> _in_parts(15)
-    'a unit counts for at most 15 rows: each of n > 15 for 15 / n'
+    'a unit with more than 15 rows counts as 15: each of its rows for a part'
     """
-    return f"a unit counts for at most {several(most, 'row', 'rows')}: each of n > {most:,} for {most:,} / n"
+    return f"a unit with more than {several(most, 'row', 'rows')} counts as {most:,}: each of its rows for a part"
 
 
 def _scaled(groups: int) -> str:

@@ -58,6 +58,10 @@ SHAPES = {
     "two keys": "SELECT ward, kind, COUNT(*) AS n, SUM(cost) AS s FROM visits GROUP BY ward, kind",
     "computed keys": "SELECT CASE WHEN ward < 'd' THEN 'low' ELSE ward END AS w, COUNT(*) AS n FROM visits GROUP BY w",
     "joined": "SELECT town, COUNT(*) AS n, SUM(days) AS d FROM visits JOIN people ON person = id GROUP BY town",
+    "exclusive": "SELECT ward, COUNT_IF(kind = 'x') AS x, COUNT_IF(kind = 'y') AS y FROM visits GROUP BY ward",
+    "exclusive sums": """
+        SELECT ward, SUM(cost) FILTER (WHERE kind = 'x') AS x, SUM(days) FILTER (WHERE kind = 'y') AS y,
+        COUNT(cost) FILTER (WHERE kind = 'x') AS n FROM visits GROUP BY ward""",
     "totals": "SELECT ward, kind, COUNT(*) AS n FROM visits GROUP BY ROLLUP (ward, kind)",
     "a median beside": "SELECT ward, COUNT(*) AS n, MEDIAN(cost) AS m FROM visits GROUP BY ward",
 }
@@ -186,7 +190,7 @@ def test_every_row_counts_for_a_part(raw: duckdb.DuckDBPyConnection) -> None:
     with session(raw, 2, 2, delta=0) as connection:
         cursor = connection.execute(f"{question} ORDER BY ward")
         answer = cursor.fetchall()
-        assert "a unit counts for at most 4 rows: each of n > 4 for 4 / n" in cursor.notes
+        assert "a unit with more than 4 rows counts as 4: each of its rows for a part" in cursor.notes
     assert [row[2] for row in answer] == pytest.approx([30, 5, 10, 15, 20, 25, 30, 35], abs=1e-3)
     assert [row[3] for row in answer] == [1, 0, 0, 0, 0, 0, 0, 0]
     assert [row[4] for row in answer][:3] == pytest.approx([20, 10, 20], abs=1e-3)
