@@ -212,6 +212,17 @@ def test_pure_noise_costs_the_dearer_of_two(kind: Any) -> None:
         assert getattr(privacy_loss(event), name) == dearer
 
 
+@pytest.mark.parametrize("sums", ["SUM(cost), SUM(0 * days)", "SUM(0 * days), SUM(cost)"])
+def test_what_nobody_moves_makes_nothing_cheaper(raw: duckdb.DuckDBPyConnection, sums: str) -> None:
+    """A measure that is always 0 shares the box of others, and not what it costs."""
+    losses = []
+    for asked in ("SUM(cost)", sums):
+        with session(raw, 5, 10) as connection:
+            connection.execute(f"SELECT ward, {asked} FROM visits GROUP BY ward", mechanism="knorm", epsilon=0.01)
+            losses.append(connection.session.budget.tally.totals.headroom)
+    assert losses[0] == losses[1] > 0
+
+
 @given(st.lists(st.integers(0, 9), max_size=8), st.integers(1, 1 << 20), st.integers(0, 12), st.randoms())
 def test_rounded_sums_move_no_further(counts: list[int], most: int, shift: int, random: Any) -> None:
     """One unit's rows in each group, each with a value of at most `most`, beside sums of whatever size."""
