@@ -179,6 +179,21 @@ def test_undeclared_keys_are_rows_too(raw: duckdb.DuckDBPyConnection) -> None:
     assert answer[0] == ("a", 2)
 
 
+@pytest.mark.parametrize(("groups", "rows", "delta"), [(1, 20, 0), (3, 10, 1e-6)])
+def test_rows_are_counted_as_they_are_summed(groups: int, rows: int, delta: float) -> None:
+    """A view that draws a sample whenever it is read has other rows each time; those that count are one of these."""
+    with duckdb.connect() as raw:
+        raw.execute("SET threads = 1; CREATE TABLE all_visits AS SELECT 1 AS person, 'a' AS ward FROM range(36)")
+        raw.execute("CREATE VIEW visits AS SELECT * FROM all_visits WHERE random() < 0.5")
+        columns = {"person": "integer", "ward": {"type": "text", "values": WARDS}}
+        tables = {"visits": {"unit": "person", "view": "trusted", "columns": columns}}
+        own = schema(groups, rows) | {"tables": tables}
+        with dpsql.connect(raw, schema=own, epsilon=1, delta=delta, ledger=":memory:") as connection:
+            (release,) = connection.explain("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward").releases
+        found = [raw.execute(release.sql).fetchall()[0][1] for _ in range(100)]
+    assert max(found) <= release.measures[0].linf
+
+
 def test_every_row_counts_for_a_part(raw: duckdb.DuckDBPyConnection) -> None:
     """Of 8 rows 2 groups of 2 count: each row for a half. NULL is no value in any part; averages are weighted means."""
     fill(raw, [(1, ward, "x", 10.0 * place, None) for place, ward in enumerate(WARDS)] + [(2, "a", "x", 30.0, 1)])
