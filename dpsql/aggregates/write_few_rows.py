@@ -33,6 +33,7 @@ from dpsql.engine_sql.build import (
 )
 from dpsql.engine_sql.tree import Derived, Field, Joined, Named, Part, Select, Table, With, is_one_scan
 from dpsql.expressions.fixed_point import LARGEST_BITS, LONG
+from dpsql.relation.units import scans_of
 from dpsql.relation.write_domain import domain_sql
 
 if TYPE_CHECKING:
@@ -43,11 +44,12 @@ if TYPE_CHECKING:
 OWN, MANY, NUMBER, LISTED = "_own", "_many", "_number", "_listed"
 
 
-def with_many(rows: Query, few: int) -> tuple[Part, Part]:
-    """The rows, and the units that have more than a few of them."""
+def with_many(writer: Writer, rows: Query, few: int) -> tuple[Part, Part]:
+    """The rows, and the units that have more than a few of them: of the same rows, whatever a view may read twice."""
     numbers = Select((*fields([UNIT]), Named(count(), NUMBER)), Table(OWN), group_by=(Field(UNIT),))
     many = select(fields([UNIT, NUMBER]), numbers, test(">", Field(NUMBER), integer(few)))
-    return Part(OWN, rows, kept=False if is_one_scan(rows) else None), Part(MANY, many)
+    is_view = any(scan.is_view for scan in scans_of(writer.release.aggregate.source))
+    return Part(OWN, rows, kept=True if is_view else False if is_one_scan(rows) else None), Part(MANY, many)
 
 
 def sums_beside_few(writer: Writer, summed: Summed, rows: Query, few: int) -> Query:
@@ -67,7 +69,7 @@ def sums_beside_few(writer: Writer, summed: Summed, rows: Query, few: int) -> Qu
     ranks = [writer.group_rank("row_number")] if release.ranked else []
     bounded = select([*fields([UNIT]), *writer.shown_keys, *kept, *ranks], of_units)
     counts = any_of([is_few, writer.in_first_groups]) if ranks else None
-    return With(with_many(rows, few), writer.by_keys(summed.totals, bounded, counts))
+    return With(with_many(writer, rows, few), writer.by_keys(summed.totals, bounded, counts))
 
 
 def sums_of_parts(writer: Writer) -> Query:
@@ -81,7 +83,7 @@ def sums_of_parts(writer: Writer) -> Query:
     cases = with_columns(clamped, seen, list(cases_of_rows(summed.measures)))
     parts = [Named(_part(part, summed.values_of(name)), name) for name, part in measures.items()]
     counted = select([*writer.shown_keys, *parts], cases)
-    return With(with_many(value_rows(writer, summed), few), writer.by_keys(summed.totals, counted))
+    return With(with_many(writer, value_rows(writer, summed), few), writer.by_keys(summed.totals, counted))
 
 
 def _part(measure: Parted, values: str) -> Term:

@@ -99,7 +99,7 @@ def _of_first_groups(writer: Writer, rows: Query, names: list[str]) -> Query:
     few_rows, many_rows = (
         Select(tuple(columns), Table(OWN), condition) for condition in (test("not", has_many), has_many)
     )
-    return With(with_many(rows, groups), SetOperation("UNION ALL", few_rows, ranked(many_rows)))
+    return With(with_many(writer, rows, groups), SetOperation("UNION ALL", few_rows, ranked(many_rows)))
 
 
 def row_total(column: str, measure: ByUnit) -> Term:

@@ -61,7 +61,9 @@ def joint_shares(shares: Sequence[Share]) -> list[Share]:
     for share in shares:
         if share.place is not None:
             bundle, case = share.place
-            parts, of_bundle[bundle] = cases.setdefault(bundle, {}), share
+            parts, beside = cases.setdefault(bundle, {}), of_bundle.get(bundle, share)
+            # What nobody can move says nothing of the others.
+            of_bundle[bundle] = replace(share, times_alone=max(share.times_alone, beside.times_alone))
             parts[case] = parts.get(case, Fraction(0)) + share.part
     alone = [share for share in shares if share.place is None]
     return [

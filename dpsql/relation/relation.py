@@ -101,6 +101,8 @@ class Scan:
     """Whether the engine itself guarantees that no unit has two rows."""
     declared_unique: bool = False
     """Whether the schema says so. Nothing leans on it but the choice of bounds, which are enforced."""
+    is_view: bool = False
+    """Whether it may be a view, of which nobody knows whether it reads the same twice."""
     tests: tuple[StoredTest, ...] = ()
     """Which rows are read."""
 

@@ -183,6 +183,21 @@ def test_undeclared_keys_are_rows_too(raw: duckdb.DuckDBPyConnection) -> None:
     assert answer[0] == ("a", 2)
 
 
+@pytest.mark.parametrize(("groups", "rows", "delta"), [(1, 20, 0), (3, 10, 1e-6)])
+def test_rows_are_counted_as_they_are_summed(groups: int, rows: int, delta: float) -> None:
+    """A view that draws a sample whenever it is read has other rows each time; those that count are one of these."""
+    with duckdb.connect() as raw:
+        raw.execute("SET threads = 1; CREATE TABLE all_visits AS SELECT 1 AS person, 'a' AS ward FROM range(36)")
+        raw.execute("CREATE VIEW visits AS SELECT * FROM all_visits WHERE random() < 0.5")
+        columns = {"person": "integer", "ward": {"type": "text", "values": WARDS}}
+        tables = {"visits": {"unit": "person", "view": "trusted", "columns": columns}}
+        own = schema(groups, rows) | {"tables": tables}
+        with dpsql.connect(raw, schema=own, epsilon=1, delta=delta, ledger=":memory:") as connection:
+            (release,) = connection.explain("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward").releases
+        found = [raw.execute(release.sql).fetchall()[0][1] for _ in range(100)]
+    assert max(found) <= release.measures[0].linf
+
+
 def test_every_row_counts_for_a_part(raw: duckdb.DuckDBPyConnection) -> None:
     """Of 8 rows 2 groups of 2 count: each row for a half. NULL is no value in any part; averages are weighted means."""
     fill(raw, [(1, ward, "x", 10.0 * place, None) for place, ward in enumerate(WARDS)] + [(2, "a", "x", 30.0, 1)])
@@ -214,6 +229,17 @@ def test_pure_noise_costs_the_dearer_of_two(kind: Any) -> None:
     for name in ("epsilon", "rho", "mu_squared", "smoothed", "headroom"):
         dearer = max(getattr(privacy_loss(part), name) for part in (in_groups, alone))
         assert getattr(privacy_loss(event), name) == dearer
+
+
+@pytest.mark.parametrize("sums", ["SUM(cost), SUM(0 * days)", "SUM(0 * days), SUM(cost)"])
+def test_what_nobody_moves_makes_nothing_cheaper(raw: duckdb.DuckDBPyConnection, sums: str) -> None:
+    """A measure that is always 0 shares the box of others, and not what it costs."""
+    losses = []
+    for asked in ("SUM(cost)", sums):
+        with session(raw, 5, 10) as connection:
+            connection.execute(f"SELECT ward, {asked} FROM visits GROUP BY ward", mechanism="knorm", epsilon=0.01)
+            losses.append(connection.session.budget.tally.totals.headroom)
+    assert losses[0] == losses[1] > 0
 
 
 @given(st.lists(st.integers(0, 9), max_size=8), st.integers(1, 1 << 20), st.integers(0, 12), st.randoms())
