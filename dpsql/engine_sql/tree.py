@@ -274,8 +274,8 @@ class Part:
 
     name: str
     query: Query
-    kept: bool | None = None
-    """Whether its rows are kept, or made again by each of them; None where an engine knows best."""
+    remade: bool = False
+    """Whether each of them makes its rows again; else an engine may keep them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,8 +200,8 @@ class Renderer(ABC):
         assert_never(query)
 
     def part(self, part: Part) -> str:
-        kept = {None: "", True: "MATERIALIZED ", False: "NOT MATERIALIZED "}[part.kept]
-        return f"{self.quoted(part.name)} AS {kept}({self.query(part.query)})"
+        remade = "NOT MATERIALIZED " if part.remade else ""
+        return f"{self.quoted(part.name)} AS {remade}({self.query(part.query)})"
 
     def values(self, values: Values) -> str:
         names = ", ".join(map(self.quoted, values.names))

@@ -334,7 +334,7 @@ class PostgreSQL(ServedRenderer):
 
     def part(self, part: Part) -> str:
         """A list that is short to make is made anew by each process that reads it."""
-        return super().part(part if place_among_all(part.query) is None else replace(part, kept=False))
+        return super().part(part if place_among_all(part.query) is None else replace(part, remade=True))
 
     def select(self, select: Select) -> str:
         """Fenced off where a column takes long to compute: the planner would do it wherever the column is read."""

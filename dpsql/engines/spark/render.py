@@ -352,8 +352,8 @@ class Spark(ServedRenderer):
     # -- queries ------------------------------------------------------------------------------------------------------
 
     def part(self, part: Part) -> str:
-        """It keeps none of them, and has no words for it."""
-        return super().part(replace(part, kept=None))
+        """Spark remakes every part, and has no words for it."""
+        return super().part(replace(part, remade=False))
 
     def select(self, select: Select) -> str:
         """Listed values that differ are not made different by one more shuffle. What is sorted is the result, which
