@@ -58,6 +58,7 @@ def sums_beside_few(writer: Writer, summed: Summed, rows: Query, few: int) -> Qu
     found = _by_unit(writer, summed, partials)
     if release.ranked and writer.listed_keys:
         found = _declared(writer, found, seen)
+    # What one unit has in a group is cut in 64 bits: a sum beyond them is NULL, and counts as nothing.
     short = [Named(in_64_bits(Field(_all(name), kind=WIDE)), name) for name in names if _all(name) in seen]
     of_units = select([*writer.shown_keys, *fields(seen), *short], found)
     is_few = test("is null", writer.unit)
