@@ -364,9 +364,9 @@ def _beyond_few(release: ExplainedRelease) -> str:
     if release.few_rows is None or release.found or 0 < (release.rows_per_unit or 0) <= release.few_rows:
         return ""
     few = several(release.few_rows, "row", "rows")
-    return (
-        f": {few} in all, of more each counts for a part" if release.in_parts else f", for units with more than {few}"
-    )
+    if release.in_parts:
+        return f": {few} in all, of more each counts for a part"
+    return f", for units with more than {few}"
 
 
 def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:

@@ -47,10 +47,8 @@ class Linear:
         return Linear(tuple(weights), _times(factor, self.constant), _times(abs(factor), self.rounding), is_whole)
 
 
-# Most constants are 0, and to compute with fractions takes longer than to see that.
-
-
 def _plus(left: Fraction, right: Fraction) -> Fraction:
+    """Most constants are 0, and to add fractions takes longer than to see that."""
     return left + right if right else left
 
 

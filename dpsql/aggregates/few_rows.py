@@ -18,15 +18,14 @@ if TYPE_CHECKING:
     from dpsql.aggregates.measure import Measure
 
 FINE_BITS = 32
-"""What a unit may add has so many bits at least, where parts of rows count: of a million rows little is cut off, and
+"""Where rows count in parts, what a unit may add has at least so many bits: of a million rows little is cut off, and
 what a billion units add to one group fits into 64 bits."""
 LEAST = 16
 """Where so many rows are few, most units have no more, and the time to count them is well spent."""
 
 
 def few_rows(groups: int, rows: int, measures: Collection[Measure]) -> int | None:
-    """How many rows are few, the largest number with few^2 <= groups * rows^2; None if that is not worth it, or if
-    rows are not all that is measured."""
+    """The largest number with few^2 <= groups * rows^2; None if it is not worth it, or not all measures add up."""
     few = isqrt(groups * rows * rows)
     return few if few >= LEAST and measures and all(map(adds_up, measures)) else None
 

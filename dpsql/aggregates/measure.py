@@ -17,9 +17,9 @@ from fractions import Fraction
 from math import isqrt
 from typing import TYPE_CHECKING, TypeAlias
 
-from dpsql.engine_sql.build import SHORT, WIDE, apply, count, integer, short_total, test, total, when, wide
+from dpsql.engine_sql.build import LONG, SHORT, WIDE, apply, count, integer, short_total, test, total, when, wide
 from dpsql.engine_sql.tree import Case, Field, Named
-from dpsql.expressions.fixed_point import LONG, ROW_BITS, clamps_column, in_fixed_point
+from dpsql.expressions.fixed_point import ROW_BITS, clamps_column, in_fixed_point
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class SumValues:
 
     @property
     def kind(self) -> Integer | Short:
-        """Of a value that is counted from the centre, and of one that is not yet."""
+        """The shortest that holds a value, whether or not it is counted from the centre yet."""
         ends = (self.low, self.high, self.low - self.centre, self.high - self.centre)
         return SHORT if max(map(abs, ends)) <= 2**ROW_BITS else LONG
 
@@ -183,6 +183,7 @@ class SumValues:
         return when(test("<=", values, integer(rows)), summed, scaled)
 
     def _kept_kind(self, rows: int) -> Integer | Wide:
+        """The shortest that holds what is kept of a sum, and all that is computed on the way there."""
         return LONG if self.kind == SHORT and rows <= MOST_ROWS else WIDE
 
     def bounded(self, name: str, rows: int) -> Term:

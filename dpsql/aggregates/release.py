@@ -36,13 +36,13 @@ class Bounded:
     l0: int
     linf: int
     groups: int
-    """All groups together one unit moves, in L1 and in L2, no further than so many groups by `each`; in L2 alone, if it
-    is scaled."""
+    """In L1 and L2 one unit moves all groups together no further than so many of them, each by `each`; in L2 alone, if
+    it is scaled."""
     each: int
     level: int = 0
     """Of which level of totals it is."""
     sums: int = 1
-    """So many parts `each` is the sum of, which may be spread over as many groups."""
+    """`each` is the sum of so many parts, which may be spread over as many groups."""
 
     @property
     def place(self) -> tuple[tuple[int, int], int] | None:
@@ -52,13 +52,13 @@ class Bounded:
 
     @property
     def box(self) -> tuple[int, ...]:
-        """Measures of one box are moved together, each by at most its own linf: those of a level, or of a case."""
+        """Measures of one box are moved together, each within its own bound: those of a level, or of a case."""
         bundle, case = self.place or ((self.level, -1), 0)
         return *bundle, case
 
     @property
     def times_alone(self) -> Fraction:
-        """What all of a unit may do to one group, beside `each`."""
+        """All rows of a unit, in one group, move it by so many times `each`."""
         return Fraction(self.linf, self.each) if self.each else Fraction(1)
 
     @property
@@ -197,7 +197,7 @@ class Release:
 
     @property
     def in_parts(self) -> bool:
-        """Whether rows of units with more than a few of them count for a part, all of them."""
+        """Whether every row of a unit with more than a few of them counts for a part."""
         return any(isinstance(part.measure, Parted) for part in self.measures)
 
     @property

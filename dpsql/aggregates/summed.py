@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Summed:
+    """Measures by their names, and the columns of values that they share."""
+
     measures: list[tuple[str, ByUnit]]
     columns: Mapping[str, str]
     """The column with the values of a measure, by its name."""
     values: Mapping[str, Input]
     """What these columns read."""
     multiplied: bool
-    """Whether a query can make more rows of one: then no number of them is too large to be thought of."""
+    """Whether a query can make more rows of one, and so any number of them."""
 
     @property
     def stored(self) -> list[tuple[str, Input, Field]]:
@@ -72,7 +74,7 @@ def summed_by(writer: Writer, measures: list[tuple[str, ByUnit]]) -> Summed:
 
 
 def _for_any_number(partial: Named) -> Named:
-    """A sum in 64 bits may leave them, and fail, where a unit has as many rows as a query likes: it is cast instead."""
+    """A sum in 64 bits may overflow, and fail, where a query makes as many rows as it likes: it is cast instead."""
     match partial.value:
         case Fold("sum", (value,), kind=Integer()):
             return Named(in_64_bits(total(cast(value, Integer()))), partial.name)

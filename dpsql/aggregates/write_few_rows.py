@@ -17,6 +17,7 @@ from dpsql.aggregates.summed import summed_by, value_rows, with_columns
 from dpsql.aggregates.write_bundles import cases_of_rows
 from dpsql.engine_sql.build import (
     BELOW,
+    LONG,
     UNIT,
     WIDE,
     any_of,
@@ -32,7 +33,7 @@ from dpsql.engine_sql.build import (
     when,
 )
 from dpsql.engine_sql.tree import Derived, Field, Joined, Named, Part, Select, Table, With, is_one_scan
-from dpsql.expressions.fixed_point import LARGEST_BITS, LONG
+from dpsql.expressions.fixed_point import LARGEST_BITS
 from dpsql.relation.units import scans_of
 from dpsql.relation.write_domain import domain_sql
 
@@ -48,17 +49,20 @@ def with_many(writer: Writer, rows: Query, few: int) -> tuple[Part, Part]:
     """The rows, and the units that have more than a few of them: of the same rows, whatever a view may read twice."""
     numbers = Select((*fields([UNIT]), Named(count(), NUMBER)), Table(OWN), group_by=(Field(UNIT),))
     many = select(fields([UNIT, NUMBER]), numbers, test(">", Field(NUMBER), integer(few)))
-    is_view = any(scan.is_view for scan in scans_of(writer.release.aggregate.source))
-    return Part(OWN, rows, kept=True if is_view else False if is_one_scan(rows) else None), Part(MANY, many)
+    if any(scan.is_view for scan in scans_of(writer.release.aggregate.source)):
+        return Part(OWN, rows, kept=True), Part(MANY, many)
+    return Part(OWN, rows, kept=False if is_one_scan(rows) else None), Part(MANY, many)
 
 
 def sums_beside_few(writer: Writer, summed: Summed, rows: Query, few: int) -> Query:
+    """The sums over units with many rows, ranked and cut, and over all others as they are."""
     release, names = writer.release, [name for name, _ in summed.measures]
     partials = _partials(summed)
     seen = [UNIT, *(partial.name for partial in partials)]
     found = _by_unit(writer, summed, partials)
     if release.ranked and writer.listed_keys:
         found = _declared(writer, found, seen)
+    # What one unit has in a group is cut in 64 bits: a sum beyond them is NULL, and counts as nothing.
     short = [Named(in_64_bits(Field(_all(name), kind=WIDE)), name) for name in names if _all(name) in seen]
     of_units = select([*writer.shown_keys, *fields(seen), *short], found)
     is_few = test("is null", writer.unit)
@@ -73,6 +77,7 @@ def sums_beside_few(writer: Writer, summed: Summed, rows: Query, few: int) -> Qu
 
 
 def sums_of_parts(writer: Writer) -> Query:
+    """The sums over rows, each of which counts for a part where its unit has many."""
     measures = {part.column: part.measure for part in writer.release.measures if isinstance(part.measure, Parted)}
     (few,) = {part.most for part in measures.values()}
     summed = summed_by(writer, [(name, part.inner) for name, part in measures.items()])
@@ -99,6 +104,7 @@ def _part(measure: Parted, values: str) -> Term:
 
 
 def _by_unit(writer: Writer, summed: Summed, partials: list[Named]) -> Query:
+    """The partials of each unit with many rows and group, and of all other units and a group."""
     rows = _joined(Named(Field(UNIT, MANY), UNIT), [*writer.key_names, *summed.values])
     shown = [*fields([UNIT]), *writer.shown_keys]
     clamped = select([*shown, *summed.clamped], rows)
@@ -106,7 +112,7 @@ def _by_unit(writer: Writer, summed: Summed, partials: list[Named]) -> Query:
 
 
 def _joined(of_many: Named, names: list[str]) -> Query:
-    """The rows, and what is NULL but for those of units that have many."""
+    """The rows, with a column that is NULL unless their unit has many."""
     same = test("=", Field(UNIT, OWN), Field(UNIT, MANY))
     columns = [of_many, *(Named(Field(name, OWN), name) for name in names)]
     return Select(tuple(columns), Joined("LEFT", Table(OWN), Table(MANY), same))
@@ -141,4 +147,5 @@ def _uncut(name: str, seen: list[str]) -> Term:
 
 
 def _all(name: str) -> str:
+    """The column of a sum that may be over many units."""
     return f"{name}_all"

@@ -7,9 +7,9 @@
 
 joined to the list of public groups, so that every one of them is returned, even when empty. Groups are ranked by a
 keyed hash, on the rows or on the partials (write_sums.py); public ones have numbers (number_groups.py). Where no unit
-has two rows, `rows` is summed directly. Counts and sums over distinct values, and the profiles of statistics, are taken
-on branches of their own, from each unit's first `rows` values in its first groups. Nothing that the analyst wrote
-passes through as text.
+has two rows, `rows` is summed directly; units with few rows may count as they are (write_few_rows.py). Counts and sums
+over distinct values, and the profiles of statistics, are taken on branches of their own, from each unit's first `rows`
+values in its first groups. Nothing that the analyst wrote passes through as text.
 """
 
 from __future__ import annotations
@@ -18,42 +18,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.measure import (
-    CountValues,
-    OverDistinct,
-    Parted,
-)
+from dpsql.aggregates.measure import CountValues, OverDistinct, Parted
 from dpsql.aggregates.number_groups import GROUP, GROUPS, are_numbered, number_type, numbered_groups, with_number
 from dpsql.aggregates.write_few_rows import sums_of_parts
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
 from dpsql.aggregates.write_sums import sums_sql
-from dpsql.engine_sql.build import (
-    SALT,
-    UNIT,
-    all_of,
-    apply,
-    cast,
-    count,
-    fields,
-    finite,
-    integer,
-    select,
-    test,
-)
-from dpsql.engine_sql.tree import (
-    Blank,
-    Derived,
-    Field,
-    Fold,
-    Joined,
-    Named,
-    Ordered,
-    Over,
-    Part,
-    Select,
-    Table,
-    With,
-)
+from dpsql.engine_sql.build import SALT, UNIT, all_of, apply, cast, count, fields, finite, integer, select, test
+from dpsql.engine_sql.tree import Blank, Derived, Field, Fold, Joined, Named, Ordered, Over, Part, Select, Table, With
 from dpsql.expressions.emit import emit, emit_value
 from dpsql.expressions.fixed_point import saturated
 from dpsql.expressions.tree import Column, names_read, substituted
@@ -173,6 +144,7 @@ class Writer:
 
     @property
     def in_first_groups(self) -> Term:
+        """Whether a group is one of those of its unit that count."""
         return self.is_first(GROUP_RANK, self.release.groups)
 
     def is_first(self, rank: str, most: int) -> Term:

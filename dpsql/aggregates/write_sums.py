@@ -40,6 +40,7 @@ MANY_GROUPS = 16
 
 
 def sums_sql(writer: Writer, measures: list[tuple[str, ByUnit]]) -> Query:
+    """The keys and, for each group, the sums of these measures."""
     release, summed = writer.release, summed_by(writer, measures)
     rows = value_rows(writer, summed)
     if release.one_row_per_unit:
@@ -54,7 +55,7 @@ def _sums_of_rows(writer: Writer, summed: Summed, rows: Query) -> Query:
     clamped = [Named(part.input(value), name) for name, part, value in summed.stored]
     cases = list(cases_of_rows(summed.measures))
     counted = with_columns(select([*writer.shown_keys, *clamped], rows), [*writer.key_names, *summed.values], cases)
-    totals = [Named(saturated(row_total(summed.values_of(name), part)), name) for name, part in summed.measures]
+    totals = [Named(saturated(_row_total(summed.values_of(name), part)), name) for name, part in summed.measures]
     return writer.by_keys(totals, counted)
 
 
@@ -102,7 +103,8 @@ def _of_first_groups(writer: Writer, rows: Query, names: list[str]) -> Query:
     return With(with_many(writer, rows, groups), SetOperation("UNION ALL", few_rows, ranked(many_rows)))
 
 
-def row_total(column: str, measure: ByUnit) -> Term:
+def _row_total(column: str, measure: ByUnit) -> Term:
+    """The sum of a measure over rows, each of a unit of its own."""
     match measure:
         case CountUnits() | CountRows():
             return count()
@@ -113,7 +115,7 @@ def row_total(column: str, measure: ByUnit) -> Term:
             clamped = when(test("is not null", value), measure.clamped(value, 1)) if measure.group else value
             return measure.sum_centred(clamped)
         case Centred(inner):
-            return measure.moved(apply("coalesce", row_total(column, inner), integer(0)), count(), 1)
+            return measure.moved(apply("coalesce", _row_total(column, inner), integer(0)), count(), 1)
         case OneOf(inner):
             # A row counts for its first case alone, whatever an engine makes of the conditions.
             own = when(test("=", Field(measure.case_of_row), integer(measure.case)), Field(column))

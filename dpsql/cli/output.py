@@ -1,4 +1,7 @@
-"""How a command speaks: reports on stdout for people, as JSON or as CSV; errors and waiting on stderr."""
+"""How a command speaks: reports on stdout for people, as JSON or as CSV; errors and waiting on stderr.
+
+rich.progress is imported by what draws with it: a command whose output is piped does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,6 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-# rich.progress is loaded by what draws with it: what is piped into a program does not wait for it.
 PATIENCE = 1.0
 """Seconds before a query shows that it is still running."""
 UNLIMITED = 100_000

@@ -20,8 +20,8 @@ SALT = "salt"
 NULL = Constant(None)
 BOOLEAN = Boolean()
 TRUE = Constant(True, BOOLEAN)
-WIDE = Wide()
-SHORT = Short(32)
+SHORT, LONG, WIDE = Short(32), Integer(), Wide()
+"""Whole numbers of 32, 64 and 128 bits."""
 
 
 def apply(operation: str, *arguments: Term, kind: Known = None) -> Apply:
@@ -116,7 +116,7 @@ def total(value: Term) -> Fold:
 
 def short_total(value: Term) -> Fold:
     """Of 32-bit numbers that surely are few enough for a sum of 64 bits."""
-    return Fold("sum", (value,), kind=Integer())
+    return Fold("sum", (value,), kind=LONG)
 
 
 @lru_cache(maxsize=4096)

@@ -275,7 +275,7 @@ class Part:
     name: str
     query: Query
     kept: bool | None = None
-    """Whether its rows are kept, or made again by each of them; None where an engine knows best."""
+    """Whether its rows are kept, or made again by each of them; None where an engine may do either."""
 
 
 @dataclass(frozen=True, slots=True)

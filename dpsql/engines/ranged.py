@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from dpsql.engines.ranges import Range
 
 
-def fits(kind: Integer | Short) -> float:
-    """Whole doubles of less are such integers, and so are their neighbours."""
-    return 2.0 ** ((kind.bits if isinstance(kind, Short) else 64) - 2)
-
-
 class RangedRenderer(Renderer):
     def __init__(self, blanks: Mapping[str, int] | None = None) -> None:
         super().__init__(blanks)
@@ -77,5 +72,6 @@ class RangedRenderer(Renderer):
         """Whether it is a double between whole numbers of the kind that it is cast to."""
         match cast:
             case TryCast(value, Integer() | Short() as kind) if isinstance(self.kind_of(value), Double):
-                return self.most(value) <= fits(kind)
+                bits = kind.bits if isinstance(kind, Short) else 64
+                return self.most(value) <= 2.0 ** (bits - 2)
         return False

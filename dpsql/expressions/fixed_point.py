@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.build import WIDE, apply, cast, clamp, double, finite_clamp, in_64_bits, integer, wide
+from dpsql.engine_sql.build import LONG, WIDE, apply, cast, clamp, double, finite_clamp, in_64_bits, integer, wide
 from dpsql.engine_sql.tree import Constant, Field, Short, TryCast
 from dpsql.expressions.decimals import SHORT
 from dpsql.expressions.ranges import power_above
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from dpsql.expressions.tree import Expression, Known
     from dpsql.schema.types import ColumnType
 
-LONG = Integer()
 ROW_BITS = 30
 """What is summed is rounded to this many bits of its range: it fits into 32 bits, and the sum of 2^32 into 64."""
 GRID_BITS = 34
-"""What is shown as it is, a quantile, is rounded to this many."""
+"""What is drawn from a grid, a quantile or an average, is rounded to this many."""
 EXACT_BITS = 40
 """Integers and decimals of up to so many bits are summed as they are, wider ones are rounded like doubles."""
 NARROWEST = Fraction(1, 2**60)

@@ -51,7 +51,7 @@ class Share:
     """Where it is one of several of which a unit brings no more to all cases together than to one."""
     box: Box = Box()
     times_alone: Fraction = Fraction(1)
-    """All groups together a unit may move, in L1, instead by so many times what it may move one of them."""
+    """Or else a unit may move all groups together, in L1, by so many times what it may move one of them."""
 
 
 def joint_shares(shares: Sequence[Share]) -> list[Share]:
@@ -154,7 +154,7 @@ class PureMechanism(AdditiveMechanism):
     def _event(self, whole: Fraction, share: Share) -> Event:
         """Every group has noise of its own, so that curves count what each of them loses.
 
-        Or, for other units, what all of them lose together: a unit is of one kind or of the other (few_rows.md).
+        Of a unit with few rows they count what all groups lose together: docs/proofs/few_rows.md.
         """
         groups = max(1, share.groups)
         each = whole * share.part / groups

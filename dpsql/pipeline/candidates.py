@@ -191,7 +191,7 @@ def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
 
 
 def coarse(each: int, shift: int, sums: int = 1) -> int:
-    """|S - S'| <= each implies |q - q'| <= this for q = (S + 2^(shift-1)) >> shift; each of several sums is rounded."""
+    """|S - S'| <= each implies |q - q'| <= this for q = (S + 2^(shift-1)) >> shift; of several sums all are rounded."""
     return sums * -(-(each // sums) >> shift)
 
 

@@ -88,8 +88,8 @@ def _measure(release: TrackedRelease, request: QueryRequest, public: PublicEnvir
     _check_least_units(release, request, groups)
     selecting = release.domain is None or request.min_units is not None
     columns = _beside_each_other(alone, request, _scaled_to(release, request, groups), selecting=selecting)
-    in_l1 = groups == 1 or not (public.budget.filter.delta if request.delta is None else request.delta)
-    if in_l1 and columns.scaled_to is None and _may_part(release, request, alone):
+    delta = public.budget.filter.delta if request.delta is None else request.delta
+    if (groups == 1 or not delta) and columns.scaled_to is None and _may_part(release, request, alone):
         columns = replace(columns, parted_to=groups * rows)
     answers = asked.answers(columns, frozenset(measure for measure in alone.measures if is_count(measure)))
     for answer, call in zip(answers, release.aggregate.calls, strict=True):
@@ -229,17 +229,18 @@ def _release(
 
 
 def _may_part(release: TrackedRelease, request: QueryRequest, alone: Columns) -> bool:
-    """Whether all that is measured is of rows, each by itself: where the L1 norm is all that matters, none has to be
-    left out."""
+    """Whether rows may count in parts, where the L1 norm is all that matters: each adds to all measures by itself."""
     if release.aggregate.totals or alone.statistics:
         return False  # totals of parts, rounded to whole numbers, would not agree; statistics have ranks of their own
     return _tells_rows(release, request) and all(map(adds_up, alone.measures))
 
 
 def _few_rows(release: TrackedRelease, request: QueryRequest, groups: int, columns: Columns) -> int | None:
-    """How many rows of a unit are few."""
-    if columns.parted_to is not None or columns.statistics or not _tells_rows(release, request):
+    """How many rows of a unit are few; None where rows are not counted for that."""
+    if columns.parted_to is not None:
         return columns.parted_to
+    if columns.statistics or not _tells_rows(release, request):
+        return None
     return few_rows(groups, columns.rows, columns.measures)
 
 
@@ -248,7 +249,7 @@ def _tells_rows(release: TrackedRelease, request: QueryRequest) -> bool:
     aggregate = release.aggregate
     if not aggregate.grouped or release.domain is None or release.one_row_per_unit or release.across is not None:
         return False
-    # What is said to be left out is what more rows or groups than are named do to a unit.
+    # A diagnosis is of the bounds as they are named.
     return not request.diagnose and request.min_units is None and aggregate.reports is None
 
 
@@ -263,7 +264,7 @@ def _bounded(
         return Bounded(column, measure, groups, each, groups, each)
     assert domain is not None
     if isinstance(measure, Parted):
-        # Wherever they are, all rows of a unit do no more than if they were in one group; in whatever parts.
+        # All rows of a unit do no more than if they were in one group, wherever they are and in whatever parts.
         whole = measure.linf(few)
         return Bounded(column, measure, domain.size, whole, 1, whole, sums=max(1, whole))
     # All of few rows may be in one group, or each in one of its own.

@@ -27,5 +27,5 @@ def test_numbers_that_are_missing_and_other_values() -> None:
 
 def test_many_numbers_are_kept_as_bytes_and_lists_are_read_too() -> None:
     assert '"n": "' in as_text({"n": np.arange(MANY)})
-    assert from_text('{"n": "AQAAAAAAAAD//////////w=="}') == {"n": [1, -1]}  # as it was written once
+    assert from_text('{"n": "AQAAAAAAAAD//////////w=="}') == {"n": [1, -1]}  # 64 bits: no prefix
     assert from_text('{"n": [1, null]}') == {"n": [1, None]}

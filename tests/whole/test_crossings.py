@@ -799,7 +799,7 @@ def same_row(question: Question, names: list[str], row: tuple[object, ...], plai
 
 
 def same(value: Any, plain: Any) -> bool:
-    """Doubles are summed on a grid of 2^-34 of their range; a deviation is the root of such a sum, and so of 1e-6."""
+    """Doubles are summed on a grid of 2^-30 of their range, and a deviation is the root of such a sum."""
     if isinstance(value, float):
         return math.isclose(value, plain, rel_tol=1e-6, abs_tol=1e-3)
     return bool(value == plain)

@@ -352,7 +352,7 @@ class Spark(ServedRenderer):
     # -- queries ------------------------------------------------------------------------------------------------------
 
     def part(self, part: Part) -> str:
-        """It keeps none of them, and has no words for it."""
+        """Spark remakes every part, and has no words for it."""
         return super().part(replace(part, kept=None))
 
     def select(self, select: Select) -> str:
