@@ -18,6 +18,7 @@ from dpsql.aggregates.write_bundles import cases_of_rows
 from dpsql.engine_sql.build import (
     BELOW,
     LONG,
+    SHORT,
     UNIT,
     WIDE,
     any_of,
@@ -56,15 +57,18 @@ def with_many(writer: Writer, rows: Query, few: int) -> tuple[Part, Part]:
 
 def sums_beside_few(writer: Writer, summed: Summed, rows: Query, few: int) -> Query:
     """The sums over units with many rows, ranked and cut, and over all others as they are."""
-    release, names = writer.release, [name for name, _ in summed.measures]
+    release = writer.release
     partials = _partials(summed)
     seen = [UNIT, *(partial.name for partial in partials)]
     found = _by_unit(writer, summed, partials)
     if release.ranked and writer.listed_keys:
         found = _declared(writer, found, seen)
-    # What one unit has in a group is cut in 64 bits: a sum beyond them is NULL, and counts as nothing.
-    short = [Named(in_64_bits(Field(_all(name), kind=WIDE)), name) for name in names if _all(name) in seen]
-    of_units = select([*writer.shown_keys, *fields(seen), *short], found)
+    own = [
+        Named(_of_one(part, Field(_all(name), kind=WIDE)), name)
+        for name, part in summed.measures
+        if isinstance(part, SumValues)
+    ]
+    of_units = select([*writer.shown_keys, *fields(seen), *own], found)
     is_few = test("is null", writer.unit)
     kept = [
         Named(when(is_few, _uncut(name, seen), part.bounded(name, release.rows)), name)
@@ -137,6 +141,11 @@ def _partials(summed: Summed) -> list[Named]:
             first = Named(total(cast(Field(values, kind=part.kind), LONG)), _all(name))
         found += [first, *others]
     return found
+
+
+def _of_one(measure: SumValues, summed: Term) -> Term:
+    """The sum of one unit and group: 64 bits hold it where values have 32, as they do in its partial."""
+    return in_64_bits(summed) if measure.kind == SHORT else summed
 
 
 def _uncut(name: str, seen: list[str]) -> Term:

@@ -183,8 +183,8 @@ def _noisy(bounded: Bounded, dose: Dose, planned: Planned) -> NoisyMeasure:
 
 def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
     """How many low bits drown in the noise; a count of units that selects groups keeps all of its bits."""
-    if bounded.place is not None:
-        return 0  # rounding would move each measure of a bundle by itself
+    if bounded.place is not None or bounded.is_scaled:
+        return 0  # rounding would move each measure of a bundle by itself, and more groups than are counted
     if std < FINEST_STD or any(bounded.column in release.release.selecting for release in planned.releases):
         return 0
     return max(0, min(int(math.log2(std / FINEST_STD)), (bounded.each // bounded.sums).bit_length() - KEPT_BITS))

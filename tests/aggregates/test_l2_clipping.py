@@ -180,6 +180,18 @@ def test_more_is_left_at_the_same_noise(raw: duckdb.DuckDBPyConnection, session:
     assert widths[0] == pytest.approx(widths[1], abs=1)
 
 
+def test_what_is_scaled_is_not_rounded(raw: duckdb.DuckDBPyConnection, session: dpsql.Connection) -> None:
+    """On a coarse grid each of the groups, which are more than g, could move by up to a step more."""
+    fill(raw, [(1, ward, "x", "f", 100.0, 7) for ward in WARDS[:5] for _ in range(2)])
+    request = session.session.request(SHAPES["count and sums"], None, epsilon=1e-4, bounding="scale")
+    (release,) = compile_question(request, session.session.environment.public()).releases
+    found = raw.execute(release.sql).fetchnumpy()
+    for measure in release.measures:
+        steps = [-(-abs(int(moved)) >> measure.shift) for moved in found[measure.bounded.column]]
+        linf = -(-measure.bounded.linf >> measure.shift)
+        assert sum(step * step for step in steps) <= 2 * linf**2
+
+
 def test_pure_noise_does_not_fit(raw: duckdb.DuckDBPyConnection, session: dpsql.Connection) -> None:
     """Only what is bounded in L1 may have it; here it is not."""
     sql = SHAPES["count and sums"]

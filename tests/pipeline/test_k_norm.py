@@ -87,7 +87,8 @@ def test_at_a_huge_epsilon_answers_are_exact(raw: Any, sql: str) -> None:
         )
         assert len(boxed) == len(plain)
         for row in plain:
-            assert any(row == pytest.approx(other, nan_ok=True) for other in boxed)
+            # Squares are rounded to 30 bits of their range, and sums to what noise leaves of them.
+            assert any(row == pytest.approx(other, rel=1e-4, nan_ok=True) for other in boxed)
 
 
 def test_a_session_with_a_delta_takes_it_for_large_questions(raw: Any) -> None:
