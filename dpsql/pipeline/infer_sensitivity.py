@@ -88,8 +88,9 @@ def _measure(release: TrackedRelease, request: QueryRequest, public: PublicEnvir
     _check_least_units(release, request, groups)
     selecting = release.domain is None or request.min_units is not None
     columns = _beside_each_other(alone, request, _scaled_to(release, request, groups), selecting=selecting)
-    delta = public.budget.filter.delta if request.delta is None else request.delta
-    if (groups == 1 or not delta) and columns.scaled_to is None and _may_part(release, request, alone):
+    # On a session's curve g releases of epsilon/g are cheaper than one, so with a delta they stay such.
+    in_l1 = groups == 1 or not public.budget.filter.delta
+    if in_l1 and columns.scaled_to is None and _may_part(release, request, alone):
         columns = replace(columns, parted_to=groups * rows)
     answers = asked.answers(columns, frozenset(measure for measure in alone.measures if is_count(measure)))
     for answer, call in zip(answers, release.aggregate.calls, strict=True):
