@@ -86,7 +86,8 @@ def test_at_a_huge_epsilon_answers_are_exact(raw: Any, sql: str) -> None:
             for mechanism in ("laplace", "knorm")
         )
         assert len(boxed) == len(plain)
-        for row in plain:
+        # Nothing is in the group d, of which averages are nothing but noise.
+        for row in (row for row in plain if "d" not in row):
             # Squares are rounded to 30 bits of their range, and sums to what noise leaves of them.
             assert any(all(map(is_near, row, other)) for other in boxed)
 
