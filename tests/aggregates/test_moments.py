@@ -68,8 +68,9 @@ def test_a_constant_is_explained_and_what_only_seems_one_is_not(people: dpsql.Co
 @pytest.mark.parametrize(("asked", "most"), [("VAR_POP(x)", 25), ("VARIANCE(x)", 50), ("STDDEV(x)", 50**0.5)])
 def test_nothing_varies_more_than_its_range_allows(people: dpsql.Connection, asked: str, most: float) -> None:
     """However much noise there is: half of the values at either end, or two of a sample."""
-    found = [value for value in drawn(people, asked, 0.2) if value is not None]
-    assert found
+    # Several times: among the groups of one answer it happens that none is as small as its range allows.
+    answers = (drawn(people, asked, epsilon) for epsilon in (0.18, 0.19, 0.2, 0.21, 0.22))
+    found = [value for answer in answers for value in answer if value is not None]
     assert all(0 <= value <= most for value in found)
     assert max(found) == pytest.approx(most)
 
