@@ -17,14 +17,30 @@ from fractions import Fraction
 from math import isqrt
 from typing import TYPE_CHECKING, TypeAlias
 
-from dpsql.engine_sql.build import LONG, SHORT, WIDE, apply, count, integer, short_total, test, total, when, wide
-from dpsql.engine_sql.tree import Case, Field, Named
-from dpsql.expressions.fixed_point import ROW_BITS, clamps_column, in_fixed_point
+from dpsql.engine_sql.build import (
+    LONG,
+    SHORT,
+    WIDE,
+    apply,
+    cast,
+    clamp,
+    count,
+    in_64_bits,
+    integer,
+    short_total,
+    test,
+    total,
+    when,
+    wide,
+)
+from dpsql.engine_sql.tree import Case, Constant, Field, Fold, Named
+from dpsql.expressions.fixed_point import ROW_BITS, clamps_column, decimal_of_quanta, in_fixed_point
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Short, Term, Wide
     from dpsql.expressions.tree import Expression, Known
+    from dpsql.schema.types import Decimal
 
 
 MOST_ROWS = 2**20
@@ -129,11 +145,15 @@ class SumValues:
     """Whether a unit adds the mean of its values, which is what is left of them where one row counts."""
 
     def input(self, argument: Term) -> Term:
-        """One row's value as a whole number of quanta; NULL, NaN and infinity are no values."""
-        return self._in_quanta(argument, LONG)
+        """One row's value, clamped: a decimal as it is, else whole quanta. NULL, NaN and infinity are no values."""
+        if self.decimal is None:
+            return self._in_quanta(argument, LONG)
+        ends = (Constant(end * self.quantum, self.decimal) for end in (self.low, self.high))
+        clamped = clamp(argument, *ends)
+        return apply("coalesce", clamped, Constant(0, self.decimal), kind=self.decimal) if self.null_is_zero else clamped
 
     def centred(self, argument: Term) -> Term:
-        """The same, counted from the centre, in as few bits as it needs."""
+        """One row's value as whole quanta, counted from the centre, in as few bits as it needs."""
         value = self._in_quanta(argument, self.kind)
         return apply("-", value, integer(self.centre), kind=self.kind) if self.centre else value
 
@@ -142,28 +162,41 @@ class SumValues:
         return apply("coalesce", fixed_point, integer(0), kind=kind) if self.null_is_zero else fixed_point
 
     @property
+    def decimal(self) -> Decimal | None:
+        """The type of the values, where they are summed as they are."""
+        return decimal_of_quanta(self.argument.type, self.quantum) if self.group is None else None
+
+    @property
     def kind(self) -> Integer | Short:
         """The shortest that holds a value, whether or not it is counted from the centre yet."""
         ends = (self.low, self.high, self.low - self.centre, self.high - self.centre)
         return SHORT if max(map(abs, ends)) <= 2**ROW_BITS else LONG
 
-    def sum_centred(self, values: Term) -> Term:
-        """The sum of values that are not counted from the centre yet, as it is if they are: so many centres less."""
-        if not self.centre:
+    def total(self, values: Term) -> Term:
+        """The sum of what `input` gives, in quanta."""
+        if self.decimal is None:
             return total(values)
+        return Fold("sum of quanta", (values if values.kind == self.decimal else cast(values, self.decimal),), kind=WIDE)
+
+    def sum_centred(self, values: Term) -> Term:
+        """The same, as it is if each value is counted from the centre: so many centres less."""
+        if not self.centre:
+            return self.total(values)
         centres = apply("*", wide(count(values)), integer(self.centre), kind=WIDE)
-        return apply("-", total(values), centres, kind=WIDE)
+        return apply("-", self.total(values), centres, kind=WIDE)
 
     def clamps(self, known: Known) -> bool:
         """Whether the argument is a column that this clamps at least as much as its scan does."""
         return clamps_column(self.argument, known, self.quantum, self.low, self.high)
 
     def partial(self, name: str, values: str) -> list[Named]:
-        return [
-            Named(short_total(Field(values)) if self.kind == SHORT else total(Field(values)), name),
-            # NULL counts as 0 there: the rows are counted anyway.
-            Named(count() if self.null_is_zero else count(Field(values)), f"{name}_count"),
-        ]
+        if self.decimal is not None:
+            summed = self.sum_centred(Field(values, kind=self.decimal))
+            first = in_64_bits(summed) if self.kind == SHORT else summed
+        else:
+            first = short_total(Field(values)) if self.kind == SHORT else total(Field(values))
+        # NULL counts as 0 there: the rows are counted anyway.
+        return [Named(first, name), Named(count() if self.null_is_zero else count(Field(values)), f"{name}_count")]
 
     def kept(self, name: str, rows: int) -> Term:
         """The expectation of keeping `rows` random rows, without the randomness; rounded half away from zero.
@@ -234,7 +267,7 @@ class UnitsBeyond:
 
     def outside(self, summed: Term, rows: int) -> Term:
         """1 where the total would be moved; NULL, a sum of nothing, is not."""
-        assert isinstance(self.inner, SumValues)
+        assert isinstance(self.inner, SumValues) and self.inner.decimal is None
         low, high = self.inner.reach(rows)
         moved = test("or", test("<", summed, integer(low)), test(">", summed, integer(high)))
         return when(moved, integer(1), integer(0))

@@ -42,7 +42,15 @@ class Summed:
 
     @property
     def clamped(self) -> list[Named]:
-        """Values as they are summed, each counted from its centre."""
+        """Values as they are summed: decimals as they are, others each counted from its centre."""
+        return [
+            Named(part.centred(value) if isinstance(part, SumValues) and part.decimal is None else part.input(value), name)
+            for name, part, value in self.stored
+        ]
+
+    @property
+    def whole(self) -> list[Named]:
+        """Values as whole numbers, each counted from its centre."""
         return [
             Named(part.centred(value) if isinstance(part, SumValues) else part.input(value), name)
             for name, part, value in self.stored

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import CountRows, CountValues, SumValues
-from dpsql.engine_sql.build import SALT, UNIT, all_of, apply, count, fields, select, test, total
+from dpsql.engine_sql.build import SALT, UNIT, all_of, apply, count, fields, select, test
 from dpsql.engine_sql.tree import (
     Blank,
     Derived,
@@ -63,8 +63,8 @@ def _totals(writer: Writer, measure: CountRows | CountValues | SumValues, name: 
     if isinstance(measure, CountRows):
         return writer.by_keys([Named(count(), name)], writer.rows([], []))
     value = Named(measure.input(emit(measure.argument, writer.release.knowledge.properties)), name)
-    fold = total if isinstance(measure, SumValues) else count
-    return writer.by_keys([Named(saturated(fold(Field(name))), name)], writer.rows([value], [measure.argument]))
+    folded = measure.total(Field(name, kind=measure.decimal)) if isinstance(measure, SumValues) else count(Field(name))
+    return writer.by_keys([Named(saturated(folded), name)], writer.rows([value], [measure.argument]))
 
 
 def _bounded(writer: Writer, side: Relation, rows: int, statistic: Matched) -> Query:

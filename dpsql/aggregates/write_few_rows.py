@@ -87,7 +87,7 @@ def sums_of_parts(writer: Writer) -> Query:
     summed = summed_by(writer, [(name, part.inner) for name, part in measures.items()])
     keys = writer.release.key_names
     rows = _joined(Named(Field(NUMBER, MANY), NUMBER), [*keys, *summed.values])
-    clamped = select([*fields([NUMBER, *keys]), *summed.clamped], rows)
+    clamped = select([*fields([NUMBER, *keys]), *summed.whole], rows)
     seen = [NUMBER, *keys, *summed.values]
     cases = with_columns(clamped, seen, list(cases_of_rows(summed.measures)))
     parts = [Named(_part(part, summed.values_of(name)), name) for name, part in measures.items()]
@@ -138,9 +138,16 @@ def _partials(summed: Summed) -> list[Named]:
         values = summed.values_of(name)
         first, *others = part.partial(name, values)
         if isinstance(part, SumValues):
-            first = Named(total(cast(Field(values, kind=part.kind), LONG)), _all(name))
+            first = Named(_total(part, values), _all(name))
         found += [first, *others]
     return found
+
+
+def _total(measure: SumValues, values: str) -> Term:
+    """Whole numbers are counted from the centre before they are summed, decimals after."""
+    if measure.decimal is not None:
+        return measure.sum_centred(Field(values, kind=measure.decimal))
+    return total(cast(Field(values, kind=measure.kind), LONG))
 
 
 def _of_one(measure: SumValues, summed: Term) -> Term:

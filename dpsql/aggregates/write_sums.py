@@ -111,14 +111,15 @@ def _row_total(column: str, measure: ByUnit) -> Term:
         case CountUnitsWith() | CountValues():
             return count(Field(column))
         case SumValues():
-            value = Field(column, kind=Integer())
+            value = Field(column, kind=measure.decimal or Integer())
             clamped = when(test("is not null", value), measure.clamped(value, 1)) if measure.group else value
             return measure.sum_centred(clamped)
         case Centred(inner):
             return measure.moved(apply("coalesce", _row_total(column, inner), integer(0)), count(), 1)
         case OneOf(inner):
             # A row counts for its first case alone, whatever an engine makes of the conditions.
-            own = when(test("=", Field(measure.case_of_row), integer(measure.case)), Field(column))
+            kind = inner.decimal if isinstance(inner, SumValues) else None
+            own = when(test("=", Field(measure.case_of_row), integer(measure.case)), Field(column, kind=kind))
             return count(own) if isinstance(inner, CountValues) else inner.sum_centred(own)
         case Scaled():
             raise AssertionError("one row is in one group, and counts in full")

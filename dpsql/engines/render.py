@@ -36,6 +36,7 @@ from dpsql.engine_sql.tree import (
 )
 from dpsql.errors import Unsupported
 from dpsql.limits import LONGEST_ENGINE_SQL
+from dpsql.schema.types import Decimal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -62,6 +63,13 @@ STANDARD: dict[str, Callable[..., str]] = {
     "between": lambda value, low, high: f"({value} BETWEEN {low} AND {high})",
 }
 """Operations that engines spell alike."""
+
+
+def quanta_in_one(fold: Fold) -> Constant:
+    """By which a sum of decimals is multiplied to be a whole number of their last digit."""
+    (value,) = fold.arguments
+    assert isinstance(value.kind, Decimal)
+    return Constant(10**value.kind.scale, Decimal(value.kind.scale + 1, 0))
 
 
 class Renderer(ABC):

@@ -1,6 +1,7 @@
 """+ - * / // % and the sign: ranges by their corners; what overflows, and division by zero, is NULL.
 
-What is written never depends on what is known of the values: an engine does not evaluate as it is told.
+What is written fails on no value, whatever is known of them: an engine does not evaluate as it is told. What is known
+only chooses among ways that give the same where it is true.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import apply, arithmetic, double, integer, nonzero, test, when
 from dpsql.engine_sql.tree import Constant
-from dpsql.expressions.decimals import largest, operation_sql, product_decimal, sum_decimal
+from dpsql.expressions.decimals import (
+    digits_for,
+    largest,
+    operation_sql,
+    product_decimal,
+    short_product_sql,
+    sum_decimal,
+)
 from dpsql.expressions.function import Function, Misfit, Written
 from dpsql.expressions.properties import Properties, bounded
 from dpsql.expressions.ranges import UNKNOWN, Exact, Range, corners, double_range, magnitude, range_of, rounded_out
@@ -79,9 +87,23 @@ def sum_sql(operator: str, arguments: Sequence[Written]) -> Term:
     kind = number_type([argument.properties for argument in arguments])
     if isinstance(kind, Decimal):
         left, right = (argument.sql for argument in arguments)
-        return operation_sql(left, operator, right, [argument.properties.type for argument in arguments])
+        kinds = [argument.properties.type for argument in arguments]
+        short = _short_product(arguments) if operator == "*" else None
+        return short or operation_sql(left, operator, right, kinds)
     left, right = (written_as(kind, argument) for argument in arguments)
     return apply(operator, left, right, kind=kind) if isinstance(kind, Double) else arithmetic(operator, left, right)
+
+
+def _short_product(arguments: Sequence[Written]) -> Term | None:
+    digits = []
+    for properties in (argument.properties for argument in arguments):
+        low, high = range_of(properties)
+        if low is None or high is None:
+            return None
+        digits.append(digits_for(properties.type, max(abs(Fraction(low)), abs(Fraction(high)))))
+    first, second = arguments
+    kinds = first.properties.type, second.properties.type
+    return short_product_sql(first.sql, second.sql, kinds, (digits[0], digits[1]))
 
 
 def divisors(properties: Properties, low_high: Range) -> list[Exact | None]:

@@ -81,6 +81,30 @@ def is_certain(operator: str, kinds: Sequence[ColumnType]) -> bool:
     return digits < WIDEST_DECIMAL
 
 
+def short_product_sql(left: Term, right: Term, kinds: Sequence[ColumnType], digits: tuple[int, int]) -> Term | None:
+    """A product in 64 bits, of factors that need so few digits, and are NULL if they have more; None where they may
+    have too many. A factor is cast only if it has to be."""
+    first, second = map(as_decimal, kinds)
+    if sum(digits) > SHORT:
+        return None
+    if first.precision + second.precision > SHORT:
+        right = TryCast(right, Decimal(digits[1], second.scale))
+        if first.precision + digits[1] > SHORT:
+            left = TryCast(left, Decimal(SHORT - digits[1], first.scale))
+    kind = product_decimal(kinds)
+    return TryCast(apply("*", left, right, kind=kind), kind)
+
+
+def digits_for(kind: ColumnType, most: Fraction) -> int:
+    """How many digits a number of this type has that is not larger.
+
+    >>> digits_for(Decimal(15, 2), Fraction(1)), digits_for(Decimal(15, 2), Fraction(0))
+    (3, 2)
+    """
+    scale = as_decimal(kind).scale
+    return max(len(str(int(most * 10**scale))), scale)
+
+
 def operation_sql(left: Term, operator: str, right: Term, kinds: Sequence[ColumnType]) -> Term:
     """Written with a digit to spare and cut back, which keeps neighbouring operations apart (see build.arithmetic).
 

@@ -733,6 +733,7 @@ def clamped_to(value: float | None, low: float, high: float) -> float | None:
 FOLDED: dict[str, tuple[Term, ...]] = {
     "count": (),
     "sum": (N,),
+    "sum of quanta": (C,),
     "min": (S,),
     "max": (S,),
     "bool_or": (B,),
@@ -762,6 +763,7 @@ def test_folds(name: str, engine: Engine) -> None:
     wanted = {
         "count": len(EXTREME["i"]),
         "sum": sum(values) if column == "i" else None,
+        "sum of quanta": sum(values) * 100 if column == "c" else None,
         "min": min(values),
         "max": max(values),
         "bool_or": True,

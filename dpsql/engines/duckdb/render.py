@@ -19,7 +19,7 @@ from dpsql.engine_sql.tree import Apply, Case, Constant, Field, Short, Wide
 from dpsql.engines.duckdb.around_rank import around_rank
 from dpsql.engines.duckdb.types import engine_type
 from dpsql.engines.quoting import literal, quoted
-from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer
+from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer, quanta_in_one
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Timestamp
 
 if TYPE_CHECKING:
@@ -193,6 +193,8 @@ class DuckDB(Renderer):
         return f"struct_extract({OPERANDS}, {literal(f'v{operand.number}')})"
 
     def fold(self, fold: Fold) -> str:
+        if fold.name == "sum of quanta":
+            return f"CAST((sum({self.listed(fold.arguments)}) * {self.constant(quanta_in_one(fold))}) AS HUGEINT)"
         name = "list" if fold.name == "collect" else fold.name
         inside = self.listed(fold.arguments) or ("*" if name == "count" else "")
         order = f" ORDER BY {self.ordered(fold.order_by)}" if fold.order_by else ""

@@ -21,7 +21,7 @@ from dpsql.engines.postgresql.casts import by_code_points, no_cast, try_cast, ty
 from dpsql.engines.postgresql.groups import in_sorted_order, place_among_all, sorted_units
 from dpsql.engines.quoting import literal, quoted
 from dpsql.engines.refusals import refused
-from dpsql.engines.render import STANDARD, STANDARD_INFIX
+from dpsql.engines.render import STANDARD, STANDARD_INFIX, quanta_in_one
 from dpsql.engines.served import ServedRenderer
 from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
@@ -312,6 +312,8 @@ class PostgreSQL(ServedRenderer):
         return f"{self.operands[-1][0]}_{operand.number}"
 
     def fold(self, fold: Fold) -> str:
+        if fold.name == "sum of quanta":
+            return f"trunc(sum({self.listed(fold.arguments)}) * {self.constant(quanta_in_one(fold))})"
         name, arguments = fold.name, [self.term(argument) for argument in fold.arguments]
         if name in ("min", "max") and isinstance(self.kind_of(fold.arguments[0]), Boolean):
             name = "bool_and" if name == "min" else "bool_or"

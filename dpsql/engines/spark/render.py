@@ -29,7 +29,7 @@ from dpsql.engine_sql.tree import (
     parts_of,
 )
 from dpsql.engines.refusals import refused
-from dpsql.engines.render import STANDARD, STANDARD_INFIX
+from dpsql.engines.render import STANDARD, STANDARD_INFIX, quanta_in_one
 from dpsql.engines.served import ServedRenderer
 from dpsql.engines.spark import doubles, moments, texts
 from dpsql.engines.spark.around_rank import around_rank
@@ -304,6 +304,12 @@ class Spark(ServedRenderer):
     def fold(self, fold: Fold) -> str:
         if fold.name == "collect":
             return self.collected(fold)
+        if fold.name == "sum of quanta":
+            (value,) = fold.arguments
+            assert isinstance(value.kind, Decimal)
+            # A sum has 10 digits more than what is summed.
+            summed = f"sum(CAST({self.term(value)} AS DECIMAL(18, {value.kind.scale})))"
+            return f"CAST(({summed} * {self.constant(quanta_in_one(fold))}) AS DECIMAL(38, 0))"
         if fold.name == "sum" and not fold.distinct and not isinstance(fold.kind, Integer):
             return self.total(fold)
         return self.folded(fold)
