@@ -148,9 +148,9 @@ class SumValues:
         """One row's value, clamped: a decimal as it is, else whole quanta. NULL, NaN and infinity are no values."""
         if self.decimal is None:
             return self._in_quanta(argument, LONG)
-        ends = (Constant(end * self.quantum, self.decimal) for end in (self.low, self.high))
-        clamped = clamp(argument, *ends)
-        return apply("coalesce", clamped, Constant(0, self.decimal), kind=self.decimal) if self.null_is_zero else clamped
+        zero, low, high = (Constant(end * self.quantum, self.decimal) for end in (0, self.low, self.high))
+        clamped = clamp(argument, low, high)
+        return apply("coalesce", clamped, zero, kind=self.decimal) if self.null_is_zero else clamped
 
     def centred(self, argument: Term) -> Term:
         """One row's value as whole quanta, counted from the centre, in as few bits as it needs."""
@@ -176,7 +176,8 @@ class SumValues:
         """The sum of what `input` gives, in quanta."""
         if self.decimal is None:
             return total(values)
-        return Fold("sum of quanta", (values if values.kind == self.decimal else cast(values, self.decimal),), kind=WIDE)
+        typed = values if values.kind == self.decimal else cast(values, self.decimal)
+        return Fold("sum of quanta", (typed,), kind=WIDE)
 
     def sum_centred(self, values: Term) -> Term:
         """The same, as it is if each value is counted from the centre: so many centres less."""
@@ -267,7 +268,8 @@ class UnitsBeyond:
 
     def outside(self, summed: Term, rows: int) -> Term:
         """1 where the total would be moved; NULL, a sum of nothing, is not."""
-        assert isinstance(self.inner, SumValues) and self.inner.decimal is None
+        assert isinstance(self.inner, SumValues)
+        assert self.inner.decimal is None
         low, high = self.inner.reach(rows)
         moved = test("or", test("<", summed, integer(low)), test(">", summed, integer(high)))
         return when(moved, integer(1), integer(0))

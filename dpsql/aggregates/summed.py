@@ -42,10 +42,11 @@ class Summed:
 
     @property
     def clamped(self) -> list[Named]:
-        """Values as they are summed: decimals as they are, others each counted from its centre."""
+        """Values as they are summed: decimals as they are, other numbers each counted from its centre."""
+        decimals = {name for name, part in self.values.items() if isinstance(part, SumValues) and part.decimal}
         return [
-            Named(part.centred(value) if isinstance(part, SumValues) and part.decimal is None else part.input(value), name)
-            for name, part, value in self.stored
+            Named(part.input(value), name) if name in decimals else whole
+            for (name, part, value), whole in zip(self.stored, self.whole, strict=True)
         ]
 
     @property

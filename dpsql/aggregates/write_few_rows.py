@@ -1,11 +1,8 @@
 """Sums where units with few rows count in full. docs/proofs/few_rows.md.
 
-    _own   the rows: _unit, the keys, the values
-    _many  the units that have more than a few of them
-
-Rows keep the unit that they are joined to, so that partials are of a unit with many rows and a group or, with NULL in
-the unit's place, of all other units and a group. The former are ranked and cut, the latter are what they are. Or else
-each row of a unit with many of them counts for a part, and there are no partials.
+Rows have the unit of those that have many (write_many.py), so that partials are of a unit with many rows and a group
+or, with NULL in the unit's place, of all other units and a group. The former are ranked and cut, the latter are what
+they are. Or else each row of a unit with many of them counts for a part, and there are no partials.
 """
 
 from __future__ import annotations
@@ -13,18 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import CountValues, OneOf, Parted, SumValues
-from dpsql.aggregates.summed import summed_by, value_rows, with_columns
+from dpsql.aggregates.summed import summed_by, with_columns
 from dpsql.aggregates.write_bundles import cases_of_rows
+from dpsql.aggregates.write_many import NUMBER, beside_many
 from dpsql.engine_sql.build import (
     BELOW,
     LONG,
     SHORT,
     UNIT,
     WIDE,
-    any_of,
     apply,
     cast,
-    count,
     fields,
     in_64_bits,
     integer,
@@ -33,9 +29,8 @@ from dpsql.engine_sql.build import (
     total,
     when,
 )
-from dpsql.engine_sql.tree import Derived, Field, Joined, Named, Part, Select, Table, With, is_one_scan
+from dpsql.engine_sql.tree import Derived, Field, Joined, Named, Part, Select, SetOperation, Table, With
 from dpsql.expressions.fixed_point import LARGEST_BITS
-from dpsql.relation.units import scans_of
 from dpsql.relation.write_domain import domain_sql
 
 if TYPE_CHECKING:
@@ -43,24 +38,16 @@ if TYPE_CHECKING:
     from dpsql.aggregates.write_release import Writer
     from dpsql.engine_sql.tree import Query, Term
 
-OWN, MANY, NUMBER, LISTED = "_own", "_many", "_number", "_listed"
+LISTED, PARTIALS = "_listed", "_partials"
 
 
-def with_many(writer: Writer, rows: Query, few: int) -> tuple[Part, Part]:
-    """The rows, and the units that have more than a few of them: of the same rows, whatever a view may read twice."""
-    numbers = Select((*fields([UNIT]), Named(count(), NUMBER)), Table(OWN), group_by=(Field(UNIT),))
-    many = select(fields([UNIT, NUMBER]), numbers, test(">", Field(NUMBER), integer(few)))
-    if any(scan.is_view for scan in scans_of(writer.release.aggregate.source)):
-        return Part(OWN, rows, kept=True), Part(MANY, many)
-    return Part(OWN, rows, kept=False if is_one_scan(rows) else None), Part(MANY, many)
-
-
-def sums_beside_few(writer: Writer, summed: Summed, rows: Query, few: int) -> Query:
+def sums_beside_few(writer: Writer, summed: Summed, few: int) -> Query:
     """The sums over units with many rows, ranked and cut, and over all others as they are."""
     release = writer.release
     partials = _partials(summed)
     seen = [UNIT, *(partial.name for partial in partials)]
-    found = _by_unit(writer, summed, partials)
+    parts, rows = beside_many(writer, summed, few, UNIT)
+    found = _by_unit(writer, summed, partials, rows)
     if release.ranked and writer.listed_keys:
         found = _declared(writer, found, seen)
     own = [
@@ -74,10 +61,15 @@ def sums_beside_few(writer: Writer, summed: Summed, rows: Query, few: int) -> Qu
         Named(when(is_few, _uncut(name, seen), part.bounded(name, release.rows)), name)
         for name, part in summed.measures
     ]
-    ranks = [writer.group_rank("row_number")] if release.ranked else []
-    bounded = select([*fields([UNIT]), *writer.shown_keys, *kept, *ranks], of_units)
-    counts = any_of([is_few, writer.in_first_groups]) if ranks else None
-    return With(with_many(writer, rows, few), writer.by_keys(summed.totals, bounded, counts))
+    columns = [*writer.shown_keys, *kept]
+    if not release.ranked:
+        return With(parts, writer.by_keys(summed.totals, select(columns, of_units)))
+    # Apart, so that groups of units with few rows are not sorted, however many there are.
+    few_units = Select(tuple(columns), Table(PARTIALS), is_few)
+    many_units = Select((*columns, writer.group_rank("row_number")), Table(PARTIALS), test("not", is_few))
+    names = [column.name for column in columns]
+    bounded = SetOperation("UNION ALL", few_units, select(fields(names), many_units, writer.in_first_groups))
+    return With((*parts, Part(PARTIALS, of_units)), writer.by_keys(summed.totals, bounded))
 
 
 def sums_of_parts(writer: Writer) -> Query:
@@ -86,13 +78,13 @@ def sums_of_parts(writer: Writer) -> Query:
     (few,) = {part.most for part in measures.values()}
     summed = summed_by(writer, [(name, part.inner) for name, part in measures.items()])
     keys = writer.release.key_names
-    rows = _joined(Named(Field(NUMBER, MANY), NUMBER), [*keys, *summed.values])
+    many, rows = beside_many(writer, summed, few, NUMBER)
     clamped = select([*fields([NUMBER, *keys]), *summed.whole], rows)
     seen = [NUMBER, *keys, *summed.values]
     cases = with_columns(clamped, seen, list(cases_of_rows(summed.measures)))
     parts = [Named(_part(part, summed.values_of(name)), name) for name, part in measures.items()]
     counted = select([*writer.shown_keys, *parts], cases)
-    return With(with_many(writer, value_rows(writer, summed), few), writer.by_keys(summed.totals, counted))
+    return With(many, writer.by_keys(summed.totals, counted))
 
 
 def _part(measure: Parted, values: str) -> Term:
@@ -107,19 +99,11 @@ def _part(measure: Parted, values: str) -> Term:
     return when(test("is not null", Field(values)), added) if isinstance(inner, CountValues) else added
 
 
-def _by_unit(writer: Writer, summed: Summed, partials: list[Named]) -> Query:
+def _by_unit(writer: Writer, summed: Summed, partials: list[Named], rows: Query) -> Query:
     """The partials of each unit with many rows and group, and of all other units and a group."""
-    rows = _joined(Named(Field(UNIT, MANY), UNIT), [*writer.key_names, *summed.values])
     shown = [*fields([UNIT]), *writer.shown_keys]
     clamped = select([*shown, *summed.clamped], rows)
     return select([*shown, *partials], clamped, group_by=[writer.unit, *writer.keys])
-
-
-def _joined(of_many: Named, names: list[str]) -> Query:
-    """The rows, with a column that is NULL unless their unit has many."""
-    same = test("=", Field(UNIT, OWN), Field(UNIT, MANY))
-    columns = [of_many, *(Named(Field(name, OWN), name) for name in names)]
-    return Select(tuple(columns), Joined("LEFT", Table(OWN), Table(MANY), same))
 
 
 def _declared(writer: Writer, found: Query, names: list[str]) -> Query:

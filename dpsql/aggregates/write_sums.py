@@ -21,7 +21,8 @@ from dpsql.aggregates.measure import (
 )
 from dpsql.aggregates.summed import summed_by, value_rows, with_columns
 from dpsql.aggregates.write_bundles import cases_of_rows, values_of_bundles
-from dpsql.aggregates.write_few_rows import MANY, OWN, sums_beside_few, with_many
+from dpsql.aggregates.write_few_rows import sums_beside_few
+from dpsql.aggregates.write_many import MANY, OWN, with_many
 from dpsql.engine_sql.build import UNIT, apply, count, fields, integer, select, test, total, when
 from dpsql.engine_sql.tree import Exists, Field, Named, Over, Select, SetOperation, Table, With
 from dpsql.expressions.fixed_point import saturated
@@ -42,11 +43,11 @@ MANY_GROUPS = 16
 def sums_sql(writer: Writer, measures: list[tuple[str, ByUnit]]) -> Query:
     """The keys and, for each group, the sums of these measures."""
     release, summed = writer.release, summed_by(writer, measures)
-    rows = value_rows(writer, summed)
     if release.one_row_per_unit:
-        return _sums_of_rows(writer, summed, rows)
+        return _sums_of_rows(writer, summed, value_rows(writer, summed))
     if release.few_rows is not None:
-        return sums_beside_few(writer, summed, rows, release.few_rows)
+        return sums_beside_few(writer, summed, release.few_rows)
+    rows = value_rows(writer, summed)
     return _sums_of_units(writer, summed, writer.in_groups(rows, [UNIT, *summed.values]))
 
 

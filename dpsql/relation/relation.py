@@ -102,7 +102,7 @@ class Scan:
     declared_unique: bool = False
     """Whether the schema says so. Nothing leans on it but the choice of bounds, which are enforced."""
     is_view: bool = False
-    """Whether it may be a view, of which nobody knows whether it reads the same twice."""
+    """Whether it, or a table on the way to its unit, may be a view: nobody knows whether that reads the same twice."""
     tests: tuple[StoredTest, ...] = ()
     """Which rows are read."""
 

@@ -7,6 +7,7 @@ could be protected and are left out.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from dpsql.schema.types import Boolean, Date, Double, Text, Timestamp
 if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Source, Term
     from dpsql.expressions.properties import Properties
-    from dpsql.relation.relation import Scan, ScanColumn, StoredTest, Unit, UnitHop
+    from dpsql.relation.relation import Scan, ScanColumn, StoredTest, Unit
     from dpsql.schema.types import ColumnType
 
 KEY = "_key"
@@ -41,7 +42,7 @@ def scan_sql(scan: Scan, names: list[str]) -> Select:
     where += map(_stored_test, scan.tests)
     if scan.unit is None:
         return Select(chosen, Table(scan.table, ROWS), all_of(where) if where else None)
-    source, unit = _with_unit(scan.table, scan.unit.path, scan.unit)
+    source, unit = _with_unit(scan.table, scan.unit)
     return Select((Named(unit, UNIT), *chosen), source, all_of([test("is not null", unit), *where]))
 
 
@@ -73,19 +74,20 @@ def _never_seen(answers: ScanColumn) -> Unsupported:
     )
 
 
-def _with_unit(table: str, path: tuple[UnitHop, ...], unit: Unit) -> tuple[Source, Term]:
+def _with_unit(table: str, unit: Unit) -> tuple[Source, Term]:
     """FROM a table, and the expression that gives each row's unit: its own column, or that of the row it refers to."""
     rows = Table(table, ROWS)
-    if not path:
+    if not unit.path:
         return rows, _typed(unit.column, unit.type, only_compared=True)
-    hop, *rest = path
+    hop = unit.path[0]
     meets = test("=", _typed(hop.column, hop.type), Field(KEY, OWNERS))
-    return Joined("INNER", rows, Derived(_owners(hop, tuple(rest), unit), OWNERS), meets), Field(UNIT, OWNERS)
+    return Joined("INNER", rows, Derived(owners_sql(unit), OWNERS), meets), Field(UNIT, OWNERS)
 
 
-def _owners(hop: UnitHop, rest: tuple[UnitHop, ...], unit: Unit) -> Select:
+def owners_sql(unit: Unit) -> Select:
     """The unit of every key that a foreign key may refer to. A key that several units share belongs to the least."""
-    source, owner = _with_unit(hop.to_table, rest, unit)
+    hop, *rest = unit.path
+    source, owner = _with_unit(hop.to_table, replace(unit, path=tuple(rest)))
     key = _typed(hop.to_column, hop.type)
     known = test("is not null", owner)
     if hop.unique:

@@ -215,7 +215,7 @@ def _declared_rows(table: Table, schema: Schema, engine: Guarantees, reports: bo
         contribution=table.contribution,
         one_row_per_unit=unit is not None and not unit.path and engine.is_unique(table.name, unit.column, unit.type),
         declared_unique=table.unique,
-        is_view=table.view is not None,
+        is_view=any(part.view is not None for part in (table, *_owners(table, schema))),
     )
     columns = {column.declared.lower(): Column(column.name, column.properties.type) for column in answers}
     if unit is None or own is None:
@@ -254,6 +254,11 @@ def _unit_of(table: Table, schema: Schema, engine: Guarantees) -> Unit | None:
         owner = schema.tables[hop.to_table]
     assert owner.unit_column is not None
     return Unit(tuple(hops), owner.name, owner.unit_column, owner.columns[owner.unit_column].type)
+
+
+def _owners(table: Table, schema: Schema) -> list[Table]:
+    """The tables that lead from a row to its unit."""
+    return [schema.tables[hop.to_table] for hop in schema.unit_path(table.name)]
 
 
 def _is_whole_as_unit(column: DeclaredColumn) -> bool:

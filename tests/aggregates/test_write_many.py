@@ -1,0 +1,187 @@
+"""Rows whose unit is found over a foreign key are counted by key before they are counted by unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dpsql
+from dpsql.aggregates import few_rows
+from dpsql.audit.neighbours import moved_too_far, wrong_shape
+
+KINDS = list("abcd")
+LINE = {
+    "order_id": "integer",
+    "kind": {"type": "text", "values": KINDS},
+    "price": {"type": "decimal(9,2)", "bounds": [0, 10]},
+    "weight": {"type": "double", "bounds": [-1, 1]},
+    "code": "integer",
+}
+SHAPES = {
+    "count": "SELECT kind, COUNT(*) AS n FROM lines GROUP BY kind",
+    "sums": "SELECT kind, SUM(price) AS p, SUM(weight) AS w, COUNT(price) AS n FROM lines GROUP BY kind",
+    "filtered": "SELECT kind, AVG(price * price) AS a, COUNT(*) AS n FROM lines WHERE price < 5 GROUP BY kind",
+    "projected": "SELECT k, SUM(p) AS p FROM (SELECT kind AS k, price * 2 AS p FROM lines) GROUP BY k",
+    "a public table": "SELECT kind, label, COUNT(*) AS n FROM lines JOIN codes USING (code) GROUP BY kind, label",
+    "a public test": "SELECT kind, COUNT(*) AS n FROM lines WHERE code IN (SELECT code FROM codes) GROUP BY kind",
+    "over two keys": "SELECT kind, COUNT(*) AS n, SUM(price) AS p FROM parts GROUP BY kind",
+    "with its owner": "SELECT kind, COUNT(*) AS n FROM lines JOIN orders ON lines.order_id = orders.id GROUP BY kind",
+    "parts": "SELECT kind, COUNT(*) AS n, SUM(price) AS p, SUM(weight) AS w FROM lines GROUP BY kind",
+}
+LEFT_ALONE = ("with its owner",)
+"""Rows of people beside others of theirs."""
+
+
+def schema(groups: int, rows: int) -> Any:
+    return {
+        "dataset": "lines",
+        "contribution": {"max_groups": groups, "max_rows_per_group": rows},
+        "tables": {
+            "orders": {"unit": "customer", "columns": {"id": "integer", "customer": "integer"}},
+            "lines": {"unit": {"through": "order_id", "to": "orders.id"}, "columns": {"id": "integer", **LINE}},
+            "parts": {"unit": {"through": "order_id", "to": "lines.id"}, "columns": LINE},
+            "codes": {
+                "public": True,
+                "columns": {"code": "integer", "label": {"type": "text", "values": ["x", "y"]}},
+            },
+        },
+    }
+
+
+@pytest.fixture(autouse=True)
+def always_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few_rows, "LEAST", 1)
+
+
+@pytest.fixture(scope="module")
+def raw() -> Iterator[duckdb.DuckDBPyConnection]:
+    line = "order_id BIGINT, kind VARCHAR, price DECIMAL(9, 2), weight DOUBLE, code BIGINT"
+    with duckdb.connect() as connection:
+        connection.execute(f"""
+            SET threads = 1;
+            CREATE TABLE orders (id BIGINT, customer BIGINT);
+            CREATE TABLE lines (id BIGINT, {line});
+            CREATE TABLE parts ({line});
+            CREATE TABLE codes (code BIGINT, label VARCHAR);
+            INSERT INTO codes VALUES (1, 'x'), (2, 'y'), (2, 'x')""")
+        yield connection
+
+
+identifiers = st.one_of(st.none(), st.integers(1, 6))
+orders = st.lists(st.tuples(identifiers, st.one_of(st.none(), st.integers(1, 3))), max_size=8)
+prices = st.one_of(st.none(), st.decimals(-20, 20, places=2))
+line = (identifiers, st.sampled_from([*KINDS, "elsewhere", None]), prices, st.floats(), st.integers(0, 3))
+lines = st.lists(st.tuples(st.integers(1, 6), *line), max_size=16)
+parts = st.lists(st.tuples(*line), max_size=16)
+
+
+def fill(raw: duckdb.DuckDBPyConnection, **tables: list[tuple[Any, ...]]) -> None:
+    for name, rows in tables.items():
+        raw.execute(f"DELETE FROM {name}")
+        if rows:
+            raw.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+
+def session(raw: duckdb.DuckDBPyConnection, groups: int, rows: int, delta: float) -> dpsql.Connection:
+    options: Any = {"epsilon": 1e13, "delta": delta, "query_epsilon": 1e9, "ledger": ":memory:"}
+    return dpsql.connect(raw, schema=schema(groups, rows), **options)
+
+
+@cache
+def explained(raw: duckdb.DuckDBPyConnection, shape: str, groups: int, rows: int, delta: float) -> Any:
+    with session(raw, groups, rows, delta) as connection:
+        (release,) = connection.explain(SHAPES[shape]).releases
+        return release
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_units_are_looked_up_for_keys_not_for_rows(raw: duckdb.DuckDBPyConnection, shape: str) -> None:
+    assert ("_links" in explained(raw, shape, 2, 2, 0 if shape == "parts" else 1e-6).sql) is (shape not in LEFT_ALONE)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("groups", "rows"), [(2, 1), (2, 2), (4, 1)])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(own=orders, of_orders=lines, of_lines=parts)
+def test_nobody_moves_further(
+    raw: duckdb.DuckDBPyConnection,
+    shape: str,
+    groups: int,
+    rows: int,
+    own: list[tuple[Any, ...]],
+    of_orders: list[tuple[Any, ...]],
+    of_lines: list[tuple[Any, ...]],
+) -> None:
+    """Without the orders of one customer their lines lead nowhere."""
+    release = explained(raw, shape, groups, rows, 0 if shape == "parts" else 1e-6)
+
+    def asked(kept: list[tuple[Any, ...]]) -> Any:
+        fill(raw, orders=kept, lines=of_orders, parts=of_lines)
+        cursor = raw.execute(release.sql)
+        assert cursor.description is not None
+        return [(name, str(kind)) for name, kind, *_ in cursor.description], cursor.fetchall()
+
+    of_one_each = list(dict(own).items())
+    whole = asked(of_one_each)
+    assert not list(wrong_shape(release, [whole]))
+    for person in (1, 2, 3):
+        assert not list(moved_too_far(release, whole, asked([row for row in of_one_each if row[1] != person])))
+
+
+PLAIN = {
+    "count": "SELECT kind, COUNT(*) FROM owned GROUP BY kind",
+    "sums": "SELECT kind, SUM(price), SUM(weight), COUNT(price) FROM owned GROUP BY kind",
+    "a public table": "SELECT kind, label, COUNT(*) FROM owned JOIN codes USING (code) GROUP BY kind, label",
+}
+
+
+@pytest.mark.parametrize("shape", PLAIN)
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_who_has_few_rows_counts_in_full(raw: duckdb.DuckDBPyConnection, shape: str, delta: float) -> None:
+    """As in a join by hand, in which rows that lead nowhere, or to nobody, have no partner."""
+    fill(
+        raw,
+        orders=[(1, 1), (2, 1), (3, 2), (4, None), (None, 3)],
+        lines=[
+            (number, order, kind, price, 0.25 * price, code)
+            for number, (order, kind, price, code) in enumerate(
+                [(1, "a", 1, 1), (1, "b", 2, 2), (2, "a", 3, 2), (3, "d", 4, 1), (4, "a", 5, 1), (None, "a", 5, 1)]
+                + [(9, "b", 5, 2), (3, "elsewhere", 1, 1)]
+            )
+        ],
+    )
+    raw.execute("""
+        CREATE OR REPLACE TEMP VIEW owned AS
+        SELECT kind, price, least(weight, 1) AS weight, code
+        FROM lines JOIN orders ON lines.order_id = orders.id WHERE customer IS NOT NULL AND kind <> 'elsewhere'""")
+    wanted = {row[:-1] if shape == "a public table" else row[:1]: row for row in raw.execute(PLAIN[shape]).fetchall()}
+    with session(raw, 4, 20, delta) as connection:
+        for row in connection.execute(SHAPES[shape]).fetchall():
+            key = row[:-1] if shape == "a public table" else row[:1]
+            expected = wanted.get(key, key + (0,) * (len(row) - len(key)))
+            assert [float(cell or 0) for cell in row[len(key) :]] == pytest.approx(
+                [float(cell) for cell in expected[len(key) :]], abs=1e-3
+            )
+
+
+@pytest.mark.parametrize(("groups", "rows", "delta"), [(1, 20, 0), (3, 10, 1e-6)])
+def test_owners_are_looked_up_once(groups: int, rows: int, delta: float) -> None:
+    """A view that gives orders to somebody else whenever it is read: those who are counted are those who are summed."""
+    with duckdb.connect() as raw:
+        raw.execute("SET threads = 1; CREATE TABLE all_orders AS SELECT range AS id FROM range(36)")
+        raw.execute("CREATE VIEW orders AS SELECT id, IF(random() < 0.5, 1, NULL)::BIGINT AS customer FROM all_orders")
+        raw.execute("CREATE TABLE lines AS SELECT id AS order_id, 'a' AS kind FROM all_orders")
+        own = schema(groups, rows)
+        tables = {name: dict(own["tables"][name]) for name in ("orders", "lines")}
+        tables["orders"]["view"] = "trusted"
+        tables["lines"]["columns"] = {name: LINE[name] for name in ("order_id", "kind")}
+        with dpsql.connect(raw, schema=own | {"tables": tables}, epsilon=1, delta=delta, ledger=":memory:") as found:
+            (release,) = found.explain("SELECT kind, COUNT(*) AS n FROM lines GROUP BY kind").releases
+        counted = [raw.execute(release.sql).fetchall()[0][1] for _ in range(100)]
+    assert max(counted) <= release.measures[0].linf
