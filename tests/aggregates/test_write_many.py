@@ -141,6 +141,12 @@ PLAIN = {
 }
 
 
+SOLD = [
+    *[(1, "a", 1, 1), (1, "b", 2, 2), (2, "a", 3, 2), (3, "d", 4, 1), (3, "elsewhere", 1, 1)],
+    *[(4, "a", 5, 1), (None, "a", 5, 1), (9, "b", 5, 2)],
+]
+
+
 @pytest.mark.parametrize("shape", PLAIN)
 @pytest.mark.parametrize("delta", [0, 1e-6])
 def test_who_has_few_rows_counts_in_full(raw: duckdb.DuckDBPyConnection, shape: str, delta: float) -> None:
@@ -148,13 +154,7 @@ def test_who_has_few_rows_counts_in_full(raw: duckdb.DuckDBPyConnection, shape: 
     fill(
         raw,
         orders=[(1, 1), (2, 1), (3, 2), (4, None), (None, 3)],
-        lines=[
-            (number, order, kind, price, 0.25 * price, code)
-            for number, (order, kind, price, code) in enumerate(
-                [(1, "a", 1, 1), (1, "b", 2, 2), (2, "a", 3, 2), (3, "d", 4, 1), (4, "a", 5, 1), (None, "a", 5, 1)]
-                + [(9, "b", 5, 2), (3, "elsewhere", 1, 1)]
-            )
-        ],
+        lines=[(number, order, kind, price, price / 4, code) for number, (order, kind, price, code) in enumerate(SOLD)],
     )
     raw.execute("""
         CREATE OR REPLACE TEMP VIEW owned AS
