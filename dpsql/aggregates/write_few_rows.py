@@ -19,6 +19,7 @@ from dpsql.engine_sql.build import (
     SHORT,
     UNIT,
     WIDE,
+    any_of,
     apply,
     cast,
     fields,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Query, Term
 
 LISTED, PARTIALS = "_listed", "_partials"
+MOST_SORTED = 1 << 12
+"""Where there may be more groups, those of units with few rows are taken apart, and not sorted with the others."""
 
 
 def sums_beside_few(writer: Writer, summed: Summed, few: int) -> Query:
@@ -64,9 +67,13 @@ def sums_beside_few(writer: Writer, summed: Summed, few: int) -> Query:
     columns = [*writer.shown_keys, *kept]
     if not release.ranked:
         return With(parts, writer.by_keys(summed.totals, select(columns, of_units)))
-    # Apart, so that groups of units with few rows are not sorted, however many there are.
+    ranked = [*columns, writer.group_rank("row_number")]
+    assert release.domain is not None
+    if release.domain.size <= MOST_SORTED:
+        counts = any_of([is_few, writer.in_first_groups])
+        return With(parts, writer.by_keys(summed.totals, select([*fields([UNIT]), *ranked], of_units), counts))
     few_units = Select(tuple(columns), Table(PARTIALS), is_few)
-    many_units = Select((*columns, writer.group_rank("row_number")), Table(PARTIALS), test("not", is_few))
+    many_units = Select(tuple(ranked), Table(PARTIALS), test("not", is_few))
     names = [column.name for column in columns]
     bounded = SetOperation("UNION ALL", few_units, select(fields(names), many_units, writer.in_first_groups))
     return With((*parts, Part(PARTIALS, of_units)), writer.by_keys(summed.totals, bounded))
@@ -89,11 +96,13 @@ def sums_of_parts(writer: Writer) -> Query:
 
 def _part(measure: Parted, values: str) -> Term:
     """What one row adds; NULL, a part of nothing, if it has no value or counts for another case."""
-    number, inner = Field(NUMBER, kind=LONG), measure.inner.inner if isinstance(measure.inner, OneOf) else measure.inner
+    inner = measure.inner.inner if isinstance(measure.inner, OneOf) else measure.inner
+    # Of few rows each counts in full, which is to divide by what it is multiplied by.
+    number = apply("coalesce", Field(NUMBER, kind=LONG), integer(measure.most), kind=LONG)
     kind = LONG if measure.linf(measure.most).bit_length() < LARGEST_BITS else WIDE
     value = cast(Field(values, kind=inner.kind), kind) if isinstance(inner, SumValues) else integer(1)
-    whole, most = (apply("*", value, integer(times * measure.finer), kind=kind) for times in (1, measure.most))
-    added = when(test("is null", number), whole, apply("//", most, number, kind=kind))
+    most = apply("*", value, integer(measure.most * measure.finer), kind=kind)
+    added: Term = apply("//", most, number, kind=kind)
     if isinstance(measure.inner, OneOf):
         added = when(test("=", Field(measure.inner.case_of_row), integer(measure.inner.case)), added)
     return when(test("is not null", Field(values)), added) if isinstance(inner, CountValues) else added

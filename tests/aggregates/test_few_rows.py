@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import dpsql
 from dpsql.accounting.events import Parallel, PureRelease, Repeated
 from dpsql.accounting.privacy_loss import privacy_loss
-from dpsql.aggregates import few_rows
+from dpsql.aggregates import few_rows, write_few_rows
 from dpsql.aggregates.measure import CountRows, CountUnits
 from dpsql.audit.neighbours import moved_too_far, wrong_shape
 from dpsql.mechanisms.additive import Allowance, Share
@@ -128,6 +128,21 @@ def test_nobody_moves_further(
     raw: duckdb.DuckDBPyConnection, sql: str, groups: int, rows: int, found: list[tuple[Any, ...]]
 ) -> None:
     check_neighbours(raw, explained(raw, sql, groups, rows, 1e-6), found)
+
+
+@pytest.mark.parametrize("sql", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize(("groups", "rows"), [(2, 2), (8, 1)])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(found=visits)
+def test_groups_are_the_same_where_some_are_not_sorted(
+    raw: duckdb.DuckDBPyConnection, sql: str, groups: int, rows: int, found: list[tuple[Any, ...]]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(write_few_rows, "MOST_SORTED", 0)
+        apart = explained(raw, f"{sql} -- apart", groups, rows, 1e-6)
+    fill(raw, found)
+    together = explained(raw, sql, groups, rows, 1e-6)
+    assert raw.execute(apart.sql).fetchall() == raw.execute(together.sql).fetchall()
 
 
 @pytest.mark.parametrize("sql", SHAPES.values(), ids=SHAPES)

@@ -787,6 +787,18 @@ def test_sums_are_exact_however_large_the_numbers(most: int, engine: Engine) -> 
     assert {found for found, number in engine.rows(engine.renderer().query(windowed)) if number is not None} == {whole}
 
 
+@pytest.mark.parametrize(("precision", "scale"), [(4, 2), (18, 0), (18, 6), (18, 8), (8, 8)])
+def test_sums_of_decimals_are_exact(precision: int, scale: int, engine: Engine) -> None:
+    """Of the largest and the least that clamped decimals can be, in the decimals that are summed as they are."""
+    kind, most = Decimal(precision, scale), min(10**precision - 1, 2**40)
+    numbers = [-most, -1, 1, 7, *[most] * 50]
+    listed = Values(("v",), (kind,), (*((Fraction(number, 10**scale),) for number in numbers), (None,)))
+    summed = Named(Fold("sum of quanta", (Field("v", kind=kind),), kind=WIDE), "t")
+    assert engine.rows(engine.renderer().query(select([summed], listed))) == [(sum(numbers),)]
+    nothing = select([summed], listed, apply("is null", Field("v")))
+    assert engine.rows(engine.renderer().query(nothing)) == [(None,)]
+
+
 def test_short_numbers_are_summed_in_64_bits(engine: Engine) -> None:
     most = 2**30
     short = Named(cast(clamp(N, integer(-most), integer(most)), SHORT), "v")
