@@ -132,10 +132,11 @@ class Ledger:
         self._look_for_the_lost()
         with self._held() as held, self._file.writing() as connection:
             book = Book(connection)
-            self._refuse_the_suspended(book)
-            before, entries = self._budgets(book), []
+            before = self._budgets(book)
+            self._refuse_the_suspended(before[0].suspended)
+            entries: list[Entry] = []
             for charge in charges:
-                budgets = zip(before, self._budgets(book), strict=True)
+                budgets = zip(before, self._budgets(book) if entries else before, strict=True)
                 refusing = [was for was, now in budgets if not now.admits(privacy_loss(charge.event))]
                 if refusing:
                     # An error undoes the transaction, and with it what was recorded in this loop.
@@ -262,8 +263,8 @@ class Ledger:
         """Charges that are open while nobody works on them: the process died, or could not record how it ended."""
         return [number for number in book.open_charges(analyst) if not self._file.holds.has(number)]
 
-    def _refuse_the_suspended(self, book: Book) -> None:
-        suspension = book.suspension(self.analyst)
+    def _refuse_the_suspended(self, suspended: Sequence[Suspension]) -> None:
+        suspension = next((found for found in suspended if found.analyst == self.analyst), None)
         if suspension is not None:
             whose = "the account" if self.analyst is None else f'the account of "{self.analyst}"'
             raise AccountSuspended(
