@@ -233,13 +233,12 @@ class Ledger:
     def _mark(self, charge: Entry, record: Record) -> Entry:
         with self._file.writing() as connection:
             book = Book(connection)
-            recorded = book.entry(charge.number)
-            if recorded is None or recorded.hash != charge.hash or recorded.state != "charged":
+            if not book.is_charge(charge.number, charge.hash):
                 raise LedgerError(
                     f"entry {charge.number} of the ledger {self._file.path} is not that charge",
                     hint="a charge is marked in the ledger that it was made in",
                 )
-            if record.state == "refused" and not gives_back_at_most(record, recorded):
+            if record.state == "refused" and not gives_back_at_most(record, charge):
                 raise LedgerError(
                     f"more would be given back than entry {charge.number} was charged",
                     hint="what a test spares is a part of its question's cost",
