@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -55,7 +56,7 @@ What = TypeVar("What")
 LOCKING = threading.Lock()
 """Threads that open one file share its settings: what one has locked another cannot lock again."""
 MOST_PARSED, LONGEST_PARSED = 32, 10_000
-"""Texts whose trees are kept, and their characters."""
+"""Texts that are known again, and the characters of those whose trees are kept."""
 # Given when a database is opened, they hold for every connection to it.
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     **{name: accepted[0] for name, accepted in MEANING.items()},
@@ -111,7 +112,7 @@ class DuckDBEngine:
         self._waiting = waiting
         self._forget: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
-        self._statements: dict[str, duckdb.Statement] = {}
+        self._statements: dict[bytes, duckdb.Statement | None] = {}
 
     @classmethod
     def open(cls, database: object, schema: Schema) -> DuckDBEngine:
@@ -217,12 +218,16 @@ class DuckDBEngine:
                 self._connection.rollback()
 
     def _parsed(self, sql: str) -> duckdb.Statement:
-        """As the parser reads it, which takes a third of the time of a short question. It is planned anew each time."""
-        known = self._statements.pop(sql, None)
+        """As the parser reads it, which takes a third of the time of a short question. It is planned anew each time.
+
+        A tree is kept when its text comes a second time: one with a salt in it never does, and is not kept.
+        """
+        key = sha256(sql.encode()).digest()
+        is_again = key in self._statements
+        known = self._statements.pop(key, None)
         if known is None:
             (known,) = self._connection.extract_statements(sql)
-        if len(sql) <= LONGEST_PARSED:
-            self._statements[sql] = known
+        self._statements[key] = known if is_again and len(sql) <= LONGEST_PARSED else None
         if len(self._statements) > MOST_PARSED:
             del self._statements[next(iter(self._statements))]
         return known
