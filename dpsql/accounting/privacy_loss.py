@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import lru_cache, reduce, singledispatch
+from functools import cached_property, lru_cache, reduce, singledispatch
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -85,10 +85,17 @@ class PrivacyLoss:
         return replace(left, headroom=self.headroom)
 
     def __le__(self, limit: PrivacyLoss) -> bool:
-        pairs = zip(self.amounts, limit.amounts, strict=True)
-        with_headroom = self.smoothed + self.headroom, limit.smoothed + limit.headroom
-        # Most limits are infinite, and to compare a fraction with infinity is slow.
-        return all(isinstance(its, float) or mine <= its for mine, its in (*pairs, with_headroom))
+        mine = self._compared
+        return all(mine[place] <= most for place, most in limit._ends)
+
+    @cached_property
+    def _compared(self) -> tuple[Amount, ...]:
+        return *self.amounts, self.smoothed + self.headroom
+
+    @cached_property
+    def _ends(self) -> list[tuple[int, Amount]]:
+        """Most limits are infinite, and to compare a fraction with infinity is slow."""
+        return [(place, most) for place, most in enumerate(self._compared) if not isinstance(most, float)]
 
     def to_texts(self) -> dict[str, str]:
         return {name: to_text(getattr(self, name)) for name in CURRENCIES}

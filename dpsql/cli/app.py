@@ -96,6 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.set_threshold(BETWEEN_COLLECTIONS)
     # Else pydantic reads what every installed package says of itself, in search of plugins: they are none of ours.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # Else numpy starts threads for linear algebra, of which there is little here; they keep busy while they wait.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code: object = 0
     try:
         _run(sys.argv[1:])

@@ -44,7 +44,8 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }
 MOST_KEPT = 128
 """Descriptions that are kept."""
-MOST_CURSORS = 16
+MOST_VIEWS = 16
+"""Lists of tables whose views are kept."""
 NO_COLUMN = '"NULL" INTEGER'
 ORDINARY = "that part is ordinary DuckDB SQL over the groups and the noisy values"
 SAID = (
@@ -105,6 +106,24 @@ class Kept:
     rows: int
 
 
+@dataclass(frozen=True)
+class Views:
+    """A cursor that has the views of some tables, over frames that have columns only while an answer is made."""
+
+    cursor: duckdb.DuckDBPyConnection
+    frames: Mapping[str, dict[str, np.ndarray]]
+
+    def fetch(self, sql: str, data: Mapping[str, Columns]) -> tuple[list[tuple[str, str]], Cells]:
+        try:
+            # The engine looks into a registered dict anew whenever it plans, so it need not be registered again.
+            for name, frame in self.frames.items():
+                frame |= data[name]
+            return fetch_cells(self.cursor, sql)
+        finally:
+            for frame in self.frames.values():
+                frame.clear()
+
+
 def _in_plain_words(method: Callable[Asked, Found]) -> Callable[Asked, Found]:
     """What the engine says is no context of what dpsql says: it is raised when the other is over."""
 
@@ -125,8 +144,8 @@ class PostProcessor:
         self._connection = _locked_connection()
         self._described: dict[tuple[str, ...], tuple[tuple[str, str], ...]] = {}
         self._kept: dict[str, Kept] = {}
-        self._cursors: dict[tuple[str, ...], duckdb.DuckDBPyConnection] = {}
-        """The last ones that answers were made with, by the tables and views that each has. They have no rows left."""
+        self._views: dict[tuple[str, ...], Views] = {}
+        """The last that answers were made with, by their definitions: to make them takes as long as to read them."""
 
     def describe(self, sql: str, tables: Sequence[PostProcessingTable]) -> tuple[tuple[str, str], ...]:
         """The names and types of the post-processing's columns; raises ProgrammingError if it makes no sense.
@@ -153,7 +172,7 @@ class PostProcessor:
 
     def close(self) -> None:
         """The memory is given back with the last answer whose errors may still be asked for."""
-        del self._connection, self._cursors
+        del self._connection, self._views
 
     @_in_plain_words
     def _with_empty(self, tables: Sequence[PostProcessingTable], sql: str) -> list[tuple[Any, ...]]:
@@ -173,28 +192,36 @@ class PostProcessor:
         filled = list(zip(tables, data, strict=True))
         with self._lock:
             asked = tuple(_empty(table) if columns is None else self._view(table, columns) for table, columns in filled)
-            raw = {_raw(table): columns for table, columns in filled if isinstance(columns, Mapping)}
-            known = self._cursors.pop(asked, None)
-            cursor = known or self._connection.cursor()
+            raw = {
+                _raw(table): {name: columns[name] for name in table.stored}
+                for table, columns in filled
+                if isinstance(columns, Mapping)
+            }
+            views = self._views.pop(asked, None) or self._created(asked, raw)
             try:
-                for name, columns in raw.items():
-                    cursor.register(name, dict(columns))
-                for definition in () if known else asked:
-                    cursor.execute(definition)
-                described, cells = fetch_cells(cursor, sql)
-                for name in raw:
-                    cursor.unregister(name)
+                described, cells = views.fetch(sql, raw)
             except BaseException:
-                cursor.close()
+                views.cursor.close()
                 raise
-            self._keep(asked, cursor)
+            self._keep(asked, views)
         return PostProcessed(tuple(name for name, _ in described), tuple(kind for _, kind in described), cells)
 
-    def _keep(self, asked: tuple[str, ...], cursor: duckdb.DuckDBPyConnection) -> None:
-        """To make the views takes as long as to read them."""
-        self._cursors[asked] = cursor
-        if len(self._cursors) > MOST_CURSORS:
-            self._cursors.pop(next(iter(self._cursors))).close()
+    def _created(self, definitions: Sequence[str], raw: Mapping[str, Columns]) -> Views:
+        views = Views(self._connection.cursor(), {name: dict(columns) for name, columns in raw.items()})
+        try:
+            for name, frame in views.frames.items():
+                views.cursor.register(name, frame)
+            for definition in definitions:
+                views.cursor.execute(definition)
+        except BaseException:
+            views.cursor.close()
+            raise
+        return views
+
+    def _keep(self, asked: tuple[str, ...], views: Views) -> None:
+        self._views[asked] = views
+        if len(self._views) > MOST_VIEWS:
+            self._views.pop(next(iter(self._views))).cursor.close()
 
     def _view(self, table: PostProcessingTable, data: Columns | Lasting) -> str:
         rows = f"(FROM {self._copy(table, data).name})" if isinstance(data, Lasting) else f"({_typed(table)})"

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import LONG, WIDE, apply, cast, clamp, double, finite_clamp, in_64_bits, integer, wide
-from dpsql.engine_sql.tree import Constant, Field, Short, TryCast
+from dpsql.engine_sql.tree import Constant, Field, Fold, Short, TryCast
 from dpsql.expressions.decimals import SHORT
 from dpsql.expressions.ranges import power_above
 from dpsql.expressions.tree import Column
@@ -98,7 +98,9 @@ def _product(value: Term, kind: Decimal, digits: int, factor: Constant) -> Term:
 
 
 def saturated(total: Term) -> Term:
-    """A sum as 64 bits; of nothing it is 0."""
+    """A sum as 64 bits; of nothing it is 0. A count is that as it is, and nobody lives to see one of 2^62."""
+    if isinstance(total, Fold) and total.name == "count":
+        return total
     clamped = apply("greatest", apply("coalesce", total, integer(0), kind=WIDE), integer(-LARGEST), kind=WIDE)
     return in_64_bits(apply("least", clamped, integer(LARGEST), kind=WIDE))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from dpsql.accounting.events import Composed, Event, Exponential, PureRelease, Repeated
@@ -223,13 +224,18 @@ class SessionShare(NamedTuple):
 
 def share_of(cost: PrivacyLoss, budget: Budget) -> SessionShare:
     """What the cost takes of a session in which so much is spent."""
-    after, rules = budget.tally.totals + cost, budget.filter.rules
-    alive = [rule for rule in rules if after <= rule.limit]
-    part = min(
+    after, parts = budget.tally.totals + cost, _parts(cost, budget.filter)
+    alive = [part for part, rule in zip(parts, budget.filter.rules, strict=True) if after <= rule.limit]
+    return SessionShare(min(alive or parts), bool(alive))
+
+
+@lru_cache(maxsize=1024)
+def _parts(cost: PrivacyLoss, filter_: Filter) -> list[float]:
+    """Of the session, by each rule."""
+    return [
         max(_fraction(mine, limit) for mine, limit in zip(cost.amounts, rule.limit.amounts, strict=True))
-        for rule in alive or rules
-    )
-    return SessionShare(part, bool(alive))
+        for rule in filter_.rules
+    ]
 
 
 def _fraction(amount: Fraction | float, limit: Fraction | float) -> float:

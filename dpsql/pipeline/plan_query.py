@@ -89,7 +89,14 @@ class PlannedRelease:
 
     def salted(self, salt: int, reaches: Mapping[str, int]) -> str:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
+        if not reaches and not self._has_salt:
+            return self.shown
         return self.render(self.with_adaptive, {**reaches, SALT: salt})
+
+    @cached_property
+    def _has_salt(self) -> bool:
+        """Where all of a unit counts there is nothing to choose, and the SQL is the same each time."""
+        return self.render(self.with_adaptive, dict.fromkeys(self.zeros, 1)) != self.shown
 
     @property
     def with_adaptive(self) -> Query:

@@ -46,13 +46,14 @@ def run_rounds(charged: Charged, environment: Environment) -> Noisy:
 
 def _drawn(charged: Charged, environment: Environment) -> Noisy:
     """Where one fails, those that wait for it are not asked."""
-    calibrated, public = charged.calibrated, environment.public()
+    calibrated = charged.calibrated
     drawn: dict[int, Columns | None] = dict.fromkeys(range(len(calibrated.releases)))
     refused: tuple[Refund, ...] = ()
     for numbers in _rounds(calibrated):
         for number in numbers:
             if calibrated.releases[number].planned.seeking:
-                calibrated = with_bounds_found(calibrated, number, drawn, charged.recalled[number], public)
+                recalled = charged.recalled[number]
+                calibrated = with_bounds_found(calibrated, number, drawn, recalled, environment.public())
         releases = tuple(_ready(calibrated.releases[number], drawn, calibrated, environment) for number in numbers)
         part = replace(
             charged,

@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 
-from dpsql.engines.post_processor import MOST_CURSORS, Lasting, PostProcessor
+from dpsql.engines.post_processor import MOST_VIEWS, Lasting, PostProcessor
 from dpsql.engines.public import PostProcessingTable
 from dpsql.errors import ProgrammingError
 
@@ -37,6 +37,21 @@ def test_each_answer_is_made_of_its_own_rows(processor: PostProcessor) -> None:
     assert asked(processor, by_key, 3, None, 5) == [("k0", 6), ("k1", None), ("k2", 10)]
     assert asked(processor, "SELECT sum(a) FROM _release_0", 7) == [(14,)]
     assert asked(processor, by_key) == []
+
+
+KEYS = {
+    "text": (np.array(["a", "b"], dtype=object), ["a", "b"]),
+    "NULL": (np.array([None, None], dtype=object), [None, None]),
+    "numbers": (np.array([1, 2]), ["1", "2"]),
+    "numbers that were stored": (np.array([1, None], dtype=object), ["1", None]),
+    "times": (np.array(["2025-05-05", "2025-05-06"], dtype="datetime64[us]"), ["2025-05-05", "2025-05-06"]),
+}
+
+
+def test_a_column_may_come_as_another_type_each_time(processor: PostProcessor) -> None:
+    for keys, shown in [*KEYS.values(), *reversed(KEYS.values())]:
+        made = processor.run("SELECT k FROM _release_0", [TABLE], [{"k": keys, "m": np.array([1, 2])}])
+        assert [str(key)[:10] if key is not None else None for (key,) in made.rows] == shown
 
 
 def test_no_rows_are_kept(processor: PostProcessor) -> None:
@@ -70,9 +85,9 @@ def test_a_table_without_rows_and_one_that_lasts_stand_beside_others(processor: 
 
 
 def test_few_are_kept(processor: PostProcessor) -> None:
-    for number in range(MOST_CURSORS + 3):
+    for number in range(MOST_VIEWS + 3):
         table = PostProcessingTable("_release_0", TABLE.stored, {"a": ("BIGINT", f"m + {number}")})
         assert processor.run("SELECT a FROM _release_0", [table], [columns(1)]).rows == [(1 + number,)]
-    assert len(processor._cursors) == MOST_CURSORS
+    assert len(processor._views) == MOST_VIEWS
     assert asked(processor, "SELECT a FROM _release_0", 1) == [(2,)]
     processor.close()

@@ -226,3 +226,23 @@ def test_an_environment_made_of_another_begins_anew(conn: dpsql.Connection) -> N
     environment = conn.session.environment
     planned(conn, "SELECT COUNT(*) FROM orders")
     assert replace(environment, schema=environment.schema).plans is not environment.plans
+
+
+def test_a_text_that_is_read_once_is_planned_for_the_rows_that_there_are(
+    raw: duckdb.DuckDBPyConnection, conn: dpsql.Connection
+) -> None:
+    """A plan may leave out a clamp that no row needed yet."""
+    engine = conn.session.environment.engine
+    raw.execute("DELETE FROM orders")
+    for amount, ends in {1: (1, 1), 100: (1, 50), -100: (0, 50), -(10**6): (0, 50)}.items():
+        raw.execute("INSERT INTO orders VALUES (1, 'north', ?, 1)", [amount])
+        found = engine.run('SELECT min(greatest("amount", 0)) AS low, max(least("amount", 50)) AS high FROM "orders"')
+        assert (found["low"][0], found["high"][0]) == ends
+    assert sum(tree is not None for tree in engine._statements.values()) == 1  # type: ignore[attr-defined]
+
+
+def test_no_salt_is_kept(conn: dpsql.Connection) -> None:
+    for _ in range(3):
+        conn.execute("SELECT MEDIAN(amount) FROM orders", epsilon=1, fresh=True)
+    trees = conn.session.environment.engine._statements.values()  # type: ignore[attr-defined]
+    assert list(trees) == [None, None, None]

@@ -55,7 +55,7 @@ def test_the_constant_is_the_noisy_answer(people: dpsql.Connection) -> None:
     session.environment = dataclasses.replace(session.environment, engine=engine)
     ((mean, _),) = people.execute(f"SELECT ({MEAN}), COUNT(*) FROM visits WHERE minutes > ({MEAN})").fetchall()
     _, second = engine.asked
-    assert f"CAST('{mean!r}' AS DOUBLE)" in second
+    assert f"({mean!r}e0)" in second
 
 
 def test_all_of_it_is_charged_at_once_and_recalled(people: dpsql.Connection) -> None:

@@ -132,10 +132,11 @@ class Ledger:
         self._look_for_the_lost()
         with self._held() as held, self._file.writing() as connection:
             book = Book(connection)
-            self._refuse_the_suspended(book)
-            before, entries = self._budgets(book), []
+            before = self._budgets(book)
+            self._refuse_the_suspended(before[0].suspended)
+            entries: list[Entry] = []
             for charge in charges:
-                budgets = zip(before, self._budgets(book), strict=True)
+                budgets = zip(before, self._budgets(book) if entries else before, strict=True)
                 refusing = [was for was, now in budgets if not now.admits(privacy_loss(charge.event))]
                 if refusing:
                     # An error undoes the transaction, and with it what was recorded in this loop.
@@ -232,13 +233,12 @@ class Ledger:
     def _mark(self, charge: Entry, record: Record) -> Entry:
         with self._file.writing() as connection:
             book = Book(connection)
-            recorded = book.entry(charge.number)
-            if recorded is None or recorded.hash != charge.hash or recorded.state != "charged":
+            if not book.is_charge(charge.number, charge.hash):
                 raise LedgerError(
                     f"entry {charge.number} of the ledger {self._file.path} is not that charge",
                     hint="a charge is marked in the ledger that it was made in",
                 )
-            if record.state == "refused" and not gives_back_at_most(record, recorded):
+            if record.state == "refused" and not gives_back_at_most(record, charge):
                 raise LedgerError(
                     f"more would be given back than entry {charge.number} was charged",
                     hint="what a test spares is a part of its question's cost",
@@ -262,8 +262,8 @@ class Ledger:
         """Charges that are open while nobody works on them: the process died, or could not record how it ended."""
         return [number for number in book.open_charges(analyst) if not self._file.holds.has(number)]
 
-    def _refuse_the_suspended(self, book: Book) -> None:
-        suspension = book.suspension(self.analyst)
+    def _refuse_the_suspended(self, suspended: Sequence[Suspension]) -> None:
+        suspension = next((found for found in suspended if found.analyst == self.analyst), None)
         if suspension is not None:
             whose = "the account" if self.analyst is None else f'the account of "{self.analyst}"'
             raise AccountSuspended(

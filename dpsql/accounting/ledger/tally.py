@@ -9,7 +9,7 @@ import json
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from dpsql.accounting.exact import Amount, from_text, rounded_up, shortened, to_text
@@ -72,6 +72,11 @@ class Tally:
         return Cost(epsilon, rounded_up(self.delta + slack))
 
     def to_json(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        """Most entries change nothing, and repeat it."""
         amounts = {name: to_text(getattr(self, name)) for name in ("epsilon", "delta", "epsilon_squared", "drift")}
         described = {"queries": self.queries, "totals": self.totals.to_texts()} | amounts
         return json.dumps(described, sort_keys=True, separators=(",", ":"))

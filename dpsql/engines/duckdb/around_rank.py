@@ -76,10 +76,8 @@ class Writer:
         off = f"{self.reach // SAMPLED + 1} + {CHANCE} * sqrt({self.profile.most_rows} * len(_sample))"
         low = f"TRY_CAST(floor({self.fraction} * len(_sample) - ({off})) AS BIGINT)"
         high = f"TRY_CAST(ceil({self.fraction} * len(_sample) + ({off})) AS BIGINT)"
-        fences = (
-            f"CASE WHEN {low} >= 1 THEN _sample[{low}] END AS _low",
-            f"CASE WHEN {high} <= len(_sample) THEN _sample[{high}] END AS _high",
-        )
+        # There is nothing at place 0, nor beyond the end; a negative place would be counted from there.
+        fences = f"_sample[greatest({low}, 0)] AS _low", f"_sample[{high}] AS _high"
         return f"SELECT {', '.join([*self.keys, *fences])} FROM ({self.by_keys([values], sample)}) AS _below"
 
     def by_keys(self, columns: list[str], below: str) -> str:
@@ -140,22 +138,25 @@ class Writer:
         points, counts, below, rows = map(quoted, self.profile.names)
         point = self.renderer.term(self.profile.point)
         first, last = "greatest(_first - _before, 1)", "greatest(least(_last - _before, len(_inside)), 0)"
-        inside = f"_inside[{first}:{last}]"
-        low, high = "_first <= _before AND _on_low > 0", "_last > _upto AND _on_high > 0"
+        needed = (
+            f"_inside[{first}:{last}] AS _between",
+            "_first <= _before AND _on_low > 0 AS _with_low",
+            "_last > _upto AND _on_high > 0 AS _with_high",
+        )
 
-        def joined(on_low: str, between: str, on_high: str) -> str:
-            sides = (f"CASE WHEN {low} THEN [{on_low}] ELSE [] END", f"CASE WHEN {high} THEN [{on_high}] ELSE [] END")
+        def joined(low: str, between: str, high: str) -> str:
+            sides = f"CASE WHEN _with_low THEN [{low}] ELSE [] END", f"CASE WHEN _with_high THEN [{high}] ELSE [] END"
             return f"list_concat({sides[0]}, {between}, {sides[1]})"
 
-        values = joined("_low", inside, "_high")
         columns = [
             *self.keys,
-            f"list_transform({values}, lambda {self.value}: {point}) AS {points}",
-            f"{joined('_on_low', f'list_transform({inside}, lambda {self.value}: 1)', '_on_high')} AS {counts}",
-            f"CASE WHEN {low} THEN _under ELSE least(greatest(_before, _first - 1), _upto) END AS {below}",
+            f"list_transform({joined('_low', '_between', '_high')}, lambda {self.value}: {point}) AS {points}",
+            f"{joined('_on_low', f'list_transform(_between, lambda {self.value}: 1)', '_on_high')} AS {counts}",
+            f"CASE WHEN _with_low THEN _under ELSE least(greatest(_before, _first - 1), _upto) END AS {below}",
             f"_rows AS {rows}",
         ]
-        return f"SELECT {', '.join(columns)} FROM ({found}) AS _below"
+        ranks = f"SELECT *, {', '.join(needed)} FROM ({found}) AS _below"
+        return f"SELECT {', '.join(columns)} FROM ({ranks}) AS _below"
 
 
 def _count(condition: str, name: str) -> str:

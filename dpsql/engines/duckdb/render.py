@@ -51,11 +51,11 @@ INFIX = {
 }
 SHORT = {8: "TINYINT", 16: "SMALLINT", 32: "INTEGER"}
 EPOCH = "CAST('1970-01-01' AS DATE)"
-LEAST_DOUBLE, LARGEST_DOUBLE = (f"CAST('{end!r}' AS DOUBLE)" for end in (-sys.float_info.max, sys.float_info.max))
+LARGEST = sys.float_info.max
 SPELLED: dict[str, Callable[..., str]] = {
     **STANDARD,
     # Twice as fast as isfinite(); NaN is above all numbers here.
-    "is finite": lambda value: f"({value} BETWEEN {LEAST_DOUBLE} AND {LARGEST_DOUBLE})",
+    "is finite": lambda value: f"({value} BETWEEN {double(-LARGEST)} AND {double(LARGEST)})",
     "is nan": lambda value: f"isnan({value})",
     **{f"try {symbol}": lambda left, right, symbol=symbol: f"TRY(({left} {symbol} {right}))" for symbol in "+-*"},
     "by code points": lambda text: f"({text} COLLATE C)",
@@ -143,8 +143,7 @@ class DuckDB(Renderer):
                 return whole(value) if is_long(value) else f"CAST({whole(value)} AS BIGINT)"
             case Double():
                 assert isinstance(value, int | Fraction)
-                # repr is the shortest text that reads back as the same double
-                return f"CAST({literal(repr(float(value)))} AS DOUBLE)"
+                return double(float(value))
             case Decimal(scale=scale):
                 assert isinstance(value, int | Fraction)
                 return f"CAST({literal(digits(round(Fraction(value) * 10**scale), scale))} AS {engine_type(kind)})"
@@ -233,6 +232,17 @@ def whole(value: object) -> str:
         # The parser reads -9223372036854775808 as minus a number that is too large, so such numbers are texts.
         return f"CAST('{value}' AS {'BIGINT' if -(2**63) <= value < 2**63 else 'HUGEINT'})"
     return str(value) if value >= 0 else f"({value})"
+
+
+def double(value: float) -> str:
+    """The shortest text that reads back as the same double; without an exponent it would be a decimal.
+
+    >>> double(0.5), double(-1e300)
+    ('0.5e0', '(-1e+300)')
+    """
+    text = repr(value)
+    exact = text if "e" in text else f"{text}e0"
+    return exact if value >= 0 else f"({exact})"
 
 
 def is_long(value: object) -> bool:
