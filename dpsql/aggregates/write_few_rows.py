@@ -36,23 +36,34 @@ from dpsql.engine_sql.build import (
 from dpsql.engine_sql.tree import Derived, Field, Joined, Named, Part, Select, Table, With, is_one_scan
 from dpsql.expressions.fixed_point import LARGEST_BITS
 from dpsql.relation.units import scans_of
+from dpsql.relation.write import relation_sql
 from dpsql.relation.write_domain import domain_sql
 
 if TYPE_CHECKING:
     from dpsql.aggregates.summed import Summed
     from dpsql.aggregates.write_release import Writer
-    from dpsql.engine_sql.tree import Query, Term
+    from dpsql.engine_sql.tree import Query, Source, Term
 
 OWN, MANY, NUMBER, LISTED = "_own", "_many", "_number", "_listed"
 
 
 def with_many(writer: Writer, rows: Query, few: int) -> tuple[Part, Part]:
-    """The rows, and the units that have more than a few of them: of the same rows, whatever a view may read twice."""
-    numbers = Select((*fields([UNIT]), Named(count(), NUMBER)), Table(OWN), group_by=(Field(UNIT),))
-    many = select(fields([UNIT, NUMBER]), numbers, test(">", Field(NUMBER), integer(few)))
-    if any(scan.is_view for scan in scans_of(writer.release.aggregate.source)):
-        return Part(OWN, rows, kept=True), Part(MANY, many)
-    return Part(OWN, rows, kept=False if is_one_scan(rows) else None), Part(MANY, many)
+    """The rows, and the units that have more than a few of them: of the same rows, whatever a view may read twice.
+
+    Of one table they are read again, and only whose they are: also those that are in no group, whatever their keys.
+    """
+    source = writer.release.aggregate.source
+    if any(scan.is_view for scan in scans_of(source)):
+        return Part(OWN, rows, kept=True), Part(MANY, _with_more(few, Table(OWN)))
+    if is_one_scan(rows):
+        return Part(OWN, rows, kept=False), Part(MANY, _with_more(few, Derived(relation_sql(source, ()), BELOW)))
+    return Part(OWN, rows), Part(MANY, _with_more(few, Table(OWN)))
+
+
+def _with_more(few: int, rows: Source) -> Query:
+    """The units that have more rows than that, and how many."""
+    numbers = Select((*fields([UNIT]), Named(count(), NUMBER)), rows, group_by=(Field(UNIT),))
+    return select(fields([UNIT, NUMBER]), numbers, test(">", Field(NUMBER), integer(few)))
 
 
 def sums_beside_few(writer: Writer, summed: Summed, rows: Query, few: int) -> Query:
