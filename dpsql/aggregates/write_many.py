@@ -23,13 +23,15 @@ from dpsql.engine_sql.build import UNIT, count, fields, in_64_bits, integer, sel
 from dpsql.engine_sql.tree import Derived, Exists, Field, Joined, Named, Part, Select, Table, is_one_scan
 from dpsql.relation.links import linked
 from dpsql.relation.units import scans_of
+from dpsql.relation.write import relation_sql
 from dpsql.relation.write_scan import KEY, OWNERS
 
 if TYPE_CHECKING:
     from dpsql.aggregates.summed import Summed
     from dpsql.aggregates.write_release import Writer
-    from dpsql.engine_sql.tree import Query, Term
+    from dpsql.engine_sql.tree import Query, Source, Term
     from dpsql.relation.links import Linked
+    from dpsql.relation.relation import Relation
 
 OWN, LINKS, UNITS, MANY, NOWHERE = "_own", "_links", "_units", "_many", "_nowhere"
 NUMBER = "_number"
@@ -44,26 +46,30 @@ def beside_many(writer: Writer, summed: Summed, few: int, of_many: str) -> tuple
         return with_many(writer, value_rows(writer, summed), few), _joined(of_many, names, UNIT)
     by_key = replace(writer, release=replace(release, aggregate=replace(release.aggregate, source=links.rows)))
     rows, leads_nowhere = _joined(of_many, names, KEY), Exists(Select((), Table(NOWHERE), _is_own(KEY, NOWHERE)))
-    parts = _own(writer, value_rows(by_key, summed)), *_many_keys(links, few)
-    return parts, replace(rows, where=test("not", leads_nowhere))
+    own, counted = _own(value_rows(by_key, summed), links.rows)
+    return (own, *_many_keys(links, counted, few)), replace(rows, where=test("not", leads_nowhere))
 
 
 def with_many(writer: Writer, rows: Query, few: int) -> tuple[Part, Part]:
     """The rows, and the units that have more than a few of them."""
-    numbers = Select((*fields([UNIT]), Named(count(), NUMBER)), Table(OWN), group_by=(Field(UNIT),))
-    return _own(writer, rows), Part(MANY, select(fields([UNIT, NUMBER]), numbers, _is_more(few)))
+    own, counted = _own(rows, writer.release.aggregate.source)
+    numbers = Select((*fields([UNIT]), Named(count(), NUMBER)), counted, group_by=(Field(UNIT),))
+    return own, Part(MANY, select(fields([UNIT, NUMBER]), numbers, _is_more(few)))
 
 
-def _own(writer: Writer, rows: Query) -> Part:
-    """The rows that are counted are those that are summed, whatever a view may read twice."""
-    if any(scan.is_view for scan in scans_of(writer.release.aggregate.source)):
-        return Part(OWN, rows, kept=True)
-    return Part(OWN, rows, kept=False if is_one_scan(rows) else None)
+def _own(rows: Query, relation: Relation) -> tuple[Part, Source]:
+    """The rows, and what is counted: the same rows, whatever a view may read twice. Those of one table are read again,
+    and only whose they are: also rows that are in no group, whatever their keys."""
+    if any(scan.is_view for scan in scans_of(relation)):
+        return Part(OWN, rows, kept=True), Table(OWN)
+    if is_one_scan(rows):
+        return Part(OWN, rows, kept=False), Derived(relation_sql(relation, ()), OWN)
+    return Part(OWN, rows), Table(OWN)
 
 
-def _many_keys(links: Linked, few: int) -> tuple[Part, ...]:
+def _many_keys(links: Linked, counted: Source, few: int) -> tuple[Part, ...]:
     """The links are kept, so that whoever a key belongs to is the same for all that read them."""
-    numbers = Select((Named(Field(UNIT), KEY), Named(count(), NUMBER)), Table(OWN), group_by=(Field(UNIT),))
+    numbers = Select((Named(Field(UNIT), KEY), Named(count(), NUMBER)), counted, group_by=(Field(UNIT),))
     same_key = test("=", Field(KEY, OWN), Field(KEY, OWNERS))
     owned = Joined("LEFT", Derived(numbers, OWN), Derived(links.owners, OWNERS), same_key)
     found = (Named(Field(KEY, OWN), KEY), Named(Field(UNIT, OWNERS), UNIT), *fields([NUMBER]))

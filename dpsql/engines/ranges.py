@@ -51,7 +51,8 @@ class Ranges:
     """Finds them, of the columns of each query once."""
 
     def __init__(self) -> None:
-        self._found: dict[int, dict[str, Range]] = {}
+        # With the query itself: while it is kept, no other one has its number.
+        self._found: dict[int, tuple[Query, dict[str, Range]]] = {}
 
     def of(self, value: Term, columns: Mapping[str, Range], operands: Sequence[Range] = ()) -> Range:
         match value:
@@ -126,8 +127,8 @@ class Ranges:
 
     def of_query(self, query: Query) -> dict[str, Range]:
         if id(query) not in self._found:
-            self._found[id(query)] = self._of_query(query)
-        return self._found[id(query)]
+            self._found[id(query)] = query, self._of_query(query)
+        return self._found[id(query)][1]
 
     def _of_query(self, query: Query) -> dict[str, Range]:
         match query:

@@ -190,9 +190,10 @@ def test_who_has_few_rows_counts_in_full(raw: duckdb.DuckDBPyConnection) -> None
     assert sorted(row[1] for row in many) == [0] * 5 + [1] * 3
 
 
-def test_undeclared_keys_are_rows_too(raw: duckdb.DuckDBPyConnection) -> None:
+@pytest.mark.parametrize("ward", ["elsewhere", None, "long" * 20_000], ids=["undeclared", "null", "too long"])
+def test_undeclared_keys_are_rows_too(raw: duckdb.DuckDBPyConnection, ward: str | None) -> None:
     """A unit has many rows whatever their groups are: 4 of 8 count, and half of them are nowhere."""
-    fill(raw, [(1, "a", "x", 1.0, 1)] * 4 + [(1, "elsewhere", "x", 1.0, 1)] * 4)
+    fill(raw, [(1, "a", "x", 1.0, 1)] * 4 + [(1, ward, "x", 1.0, 1)] * 4)
     with session(raw, 1, 4) as connection:
         answer = connection.execute("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward ORDER BY ward").fetchall()
     assert answer[0] == ("a", 2)

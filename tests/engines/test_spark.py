@@ -109,6 +109,17 @@ def test_stored_types_are_read_as_declared(lake: Any) -> None:
     assert round(rows(lake, "SELECT COUNT(*) FROM visits WHERE at < '2024-01-02'")[0][0]) == 900
 
 
+def test_rows_are_sorted_by_their_unit_before_they_are_ranked(lake: Any) -> None:
+    """Sent once, and sorted twice: Spark does not take both sorts for one."""
+    with connect(lake) as connection:
+        (release,) = connection.explain("SELECT MEDIAN(points) AS m FROM visits").releases
+    ((plan,),) = lake.sql(f"EXPLAIN {release.sql}").collect()
+    assert plan.count("Exchange hashpartitioning(_unit") == 1
+    sorts = [line for line in plan.splitlines() if "Sort [_unit" in line]
+    assert len(sorts) == 2
+    assert "ASC NULLS FIRST]" in sorts[1], "the first one by the unit alone"
+
+
 def test_both_doors_lead_to_the_same_tables(lake: Any, spark_url: str) -> None:
     sql = "SELECT ward, COUNT(*), SUM(cost) FROM visits GROUP BY ward"
     assert rows(lake, sql) == rows(f"{spark_url}/;database=clinic", sql)

@@ -41,6 +41,10 @@ SETTINGS = {
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     # Changes no result: rows would be sorted once more, to leave out few of them before they are sent around.
     "spark.sql.optimizer.windowGroupLimitThreshold": "-1",
+    # Nor do these. People are many: they are counted faster while they fit into the first, small table of a task. And
+    # what is sent for each of them is short: two cores share what would be too little for them by itself.
+    "spark.sql.codegen.aggregate.fastHashMap.capacityBit": "18",
+    "spark.sql.adaptive.coalescePartitions.minPartitionSize": "128k",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }

@@ -34,6 +34,7 @@ from dpsql.engines.served import ServedRenderer
 from dpsql.engines.spark import doubles, moments, texts
 from dpsql.engines.spark.around_rank import around_rank
 from dpsql.engines.spark.casts import no_cast, try_cast, type_name
+from dpsql.engines.spark.clustered import Clustered, clustered
 from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
@@ -366,7 +367,9 @@ class Spark(ServedRenderer):
         goes to one place anyway: to sort it in parts, Spark would run its last steps twice."""
         if select.distinct and _lists_different_values(select):
             select = replace(select, distinct=False)
-        sql = super().select(select)
+        sql = super().select(clustered(select))
+        if isinstance(select, Clustered):
+            return f"{sql} CLUSTER BY {self.quoted(select.by)}"
         return sql.replace("SELECT", "SELECT /*+ COALESCE(1) */", 1) if select.order_by else sql
 
     def series(self, series: Series) -> str:
