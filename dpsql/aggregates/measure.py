@@ -163,7 +163,7 @@ class SumValues:
 
     @property
     def decimal(self) -> Decimal | None:
-        """The type of the values, where they are summed as they are."""
+        """The type of the values where they are decimals that are summed as they are, and counted in quanta then."""
         return decimal_of_quanta(self.argument.type, self.quantum) if self.group is None else None
 
     @property
@@ -173,18 +173,22 @@ class SumValues:
         return SHORT if max(map(abs, ends)) <= 2**ROW_BITS else LONG
 
     def total(self, values: Term) -> Term:
-        """The sum of what `input` gives, in quanta."""
+        """The sum of what `input` gives, in quanta. A value that is computed may be of no kind, or of a wider one."""
         if self.decimal is None:
             return total(values)
         typed = values if values.kind == self.decimal else cast(values, self.decimal)
         return Fold("sum of quanta", (typed,), kind=WIDE)
 
     def sum_centred(self, values: Term) -> Term:
-        """The same, as it is if each value is counted from the centre: so many centres less."""
+        """The same with each value counted from the centre: so many centres less."""
         if not self.centre:
             return self.total(values)
         centres = apply("*", wide(count(values)), integer(self.centre), kind=WIDE)
         return apply("-", self.total(values), centres, kind=WIDE)
+
+    def of_one(self, summed: Term) -> Term:
+        """A sum over the rows of one unit in a group: 64 bits hold it where values have 32."""
+        return in_64_bits(summed) if self.kind == SHORT else summed
 
     def clamps(self, known: Known) -> bool:
         """Whether the argument is a column that this clamps at least as much as its scan does."""
@@ -192,12 +196,11 @@ class SumValues:
 
     def partial(self, name: str, values: str) -> list[Named]:
         if self.decimal is not None:
-            summed = self.sum_centred(Field(values, kind=self.decimal))
-            first = in_64_bits(summed) if self.kind == SHORT else summed
+            summed = self.of_one(self.sum_centred(Field(values, kind=self.decimal)))
         else:
-            first = short_total(Field(values)) if self.kind == SHORT else total(Field(values))
+            summed = short_total(Field(values)) if self.kind == SHORT else total(Field(values))
         # NULL counts as 0 there: the rows are counted anyway.
-        return [Named(first, name), Named(count() if self.null_is_zero else count(Field(values)), f"{name}_count")]
+        return [Named(summed, name), Named(count() if self.null_is_zero else count(Field(values)), f"{name}_count")]
 
     def kept(self, name: str, rows: int) -> Term:
         """The expectation of keeping `rows` random rows, without the randomness; rounded half away from zero.

@@ -43,10 +43,9 @@ class Summed:
     @property
     def clamped(self) -> list[Named]:
         """Values as they are summed: decimals as they are, other numbers each counted from its centre."""
-        decimals = {name for name, part in self.values.items() if isinstance(part, SumValues) and part.decimal}
         return [
-            Named(part.input(value), name) if name in decimals else whole
-            for (name, part, value), whole in zip(self.stored, self.whole, strict=True)
+            Named(part.centred(value) if isinstance(part, SumValues) and not part.decimal else part.input(value), name)
+            for name, part, value in self.stored
         ]
 
     @property

@@ -1,8 +1,12 @@
-"""Sums where units with few rows count in full. docs/proofs/few_rows.md.
+"""Contribution bounding of units with many rows alone: those with few count in full. docs/proofs/few_rows.md.
 
-Rows have the unit of those that have many (write_many.py), so that partials are of a unit with many rows and a group
-or, with NULL in the unit's place, of all other units and a group. The former are ranked and cut, the latter are what
-they are. Or else each row of a unit with many of them counts for a part, and there are no partials.
+`sums_beside_few`: rows keep their unit where it has many rows, and have NULL in its place where it has few
+(write_many.py), so that there are two kinds of partials:
+
+    a unit with many rows, a group      ranked among the unit's groups, and cut or scaled to the bound of one group
+    NULL, a group                       all units with few rows together, as they are
+
+`sums_of_parts`: each row of a unit with many counts for a part, so nothing is ranked, and there are no partials.
 """
 
 from __future__ import annotations
@@ -16,14 +20,12 @@ from dpsql.aggregates.write_many import NUMBER, beside_many
 from dpsql.engine_sql.build import (
     BELOW,
     LONG,
-    SHORT,
     UNIT,
     WIDE,
     any_of,
     apply,
     cast,
     fields,
-    in_64_bits,
     integer,
     select,
     test,
@@ -35,48 +37,38 @@ from dpsql.expressions.fixed_point import LARGEST_BITS
 from dpsql.relation.write_domain import domain_sql
 
 if TYPE_CHECKING:
+    from dpsql.aggregates.measure import ByUnit
     from dpsql.aggregates.summed import Summed
     from dpsql.aggregates.write_release import Writer
     from dpsql.engine_sql.tree import Query, Term
 
 LISTED, PARTIALS = "_listed", "_partials"
 MOST_SORTED = 1 << 12
-"""Where there may be more groups, those of units with few rows are taken apart, and not sorted with the others."""
+"""Of more groups than these, the partials of units with few rows are kept apart, and not sorted with the others."""
 
 
 def sums_beside_few(writer: Writer, summed: Summed, few: int) -> Query:
     """The sums over units with many rows, ranked and cut, and over all others as they are."""
     release = writer.release
-    partials = _partials(summed)
-    seen = [UNIT, *(partial.name for partial in partials)]
     parts, rows = beside_many(writer, summed, few, UNIT)
-    found = _by_unit(writer, summed, partials, rows)
-    if release.ranked and writer.listed_keys:
-        found = _declared(writer, found, seen)
-    own = [
-        Named(_of_one(part, Field(_all(name), kind=WIDE)), name)
-        for name, part in summed.measures
-        if isinstance(part, SumValues)
-    ]
-    of_units = select([*writer.shown_keys, *fields(seen), *own], found)
-    is_few = test("is null", writer.unit)
+    partials, is_few = _by_unit(writer, summed, rows), test("is null", writer.unit)
     kept = [
-        Named(when(is_few, _uncut(name, seen), part.bounded(name, release.rows)), name)
+        Named(when(is_few, _uncut(name, part), part.bounded(name, release.rows)), name)
         for name, part in summed.measures
     ]
     columns = [*writer.shown_keys, *kept]
     if not release.ranked:
-        return With(parts, writer.by_keys(summed.totals, select(columns, of_units)))
+        return With(parts, writer.by_keys(summed.totals, select(columns, partials)))
     ranked = [*columns, writer.group_rank("row_number")]
     assert release.domain is not None
     if release.domain.size <= MOST_SORTED:
         counts = any_of([is_few, writer.in_first_groups])
-        return With(parts, writer.by_keys(summed.totals, select([*fields([UNIT]), *ranked], of_units), counts))
+        return With(parts, writer.by_keys(summed.totals, select([*fields([UNIT]), *ranked], partials), counts))
     few_units = Select(tuple(columns), Table(PARTIALS), is_few)
     many_units = Select(tuple(ranked), Table(PARTIALS), test("not", is_few))
-    names = [column.name for column in columns]
-    bounded = SetOperation("UNION ALL", few_units, select(fields(names), many_units, writer.in_first_groups))
-    return With((*parts, Part(PARTIALS, of_units)), writer.by_keys(summed.totals, bounded))
+    first_groups = select(fields(column.name for column in columns), many_units, writer.in_first_groups)
+    bounded = SetOperation("UNION ALL", few_units, first_groups)
+    return With((*parts, Part(PARTIALS, partials)), writer.by_keys(summed.totals, bounded))
 
 
 def sums_of_parts(writer: Writer) -> Query:
@@ -95,7 +87,7 @@ def sums_of_parts(writer: Writer) -> Query:
 
 
 def _part(measure: Parted, values: str) -> Term:
-    """What one row adds; NULL, a part of nothing, if it has no value or counts for another case."""
+    """What one row adds, most / n of its value; NULL, a part of nothing, if it has none or counts for another case."""
     inner = measure.inner.inner if isinstance(measure.inner, OneOf) else measure.inner
     # Of few rows each counts in full, which is to divide by what it is multiplied by.
     number = apply("coalesce", Field(NUMBER, kind=LONG), integer(measure.most), kind=LONG)
@@ -108,11 +100,20 @@ def _part(measure: Parted, values: str) -> Term:
     return when(test("is not null", Field(values)), added) if isinstance(inner, CountValues) else added
 
 
-def _by_unit(writer: Writer, summed: Summed, partials: list[Named], rows: Query) -> Query:
+def _by_unit(writer: Writer, summed: Summed, rows: Query) -> Query:
     """The partials of each unit with many rows and group, and of all other units and a group."""
-    shown = [*fields([UNIT]), *writer.shown_keys]
+    shown, partials = [*fields([UNIT]), *writer.shown_keys], _partials(summed)
     clamped = select([*shown, *summed.clamped], rows)
-    return select([*shown, *partials], clamped, group_by=[writer.unit, *writer.keys])
+    found: Query = select([*shown, *partials], clamped, group_by=[writer.unit, *writer.keys])
+    names = [UNIT, *(partial.name for partial in partials)]
+    if writer.release.ranked and writer.listed_keys:
+        found = _declared(writer, found, names)
+    of_one = [
+        Named(part.of_one(Field(_all(name), kind=WIDE)), name)
+        for name, part in summed.measures
+        if isinstance(part, SumValues)
+    ]
+    return select([*writer.shown_keys, *fields(names), *of_one], found)
 
 
 def _declared(writer: Writer, found: Query, names: list[str]) -> Query:
@@ -143,18 +144,13 @@ def _total(measure: SumValues, values: str) -> Term:
     return total(cast(Field(values, kind=measure.kind), LONG))
 
 
-def _of_one(measure: SumValues, summed: Term) -> Term:
-    """The sum of one unit and group: 64 bits hold it where values have 32, as they do in its partial."""
-    return in_64_bits(summed) if measure.kind == SHORT else summed
-
-
-def _uncut(name: str, seen: list[str]) -> Term:
+def _uncut(name: str, measure: ByUnit) -> Term:
     """The partial as it is; a sum of no values is 0."""
-    if _all(name) not in seen:
+    if not isinstance(measure, SumValues):
         return Field(name, kind=LONG)
     return apply("coalesce", Field(_all(name), kind=WIDE), integer(0), kind=WIDE)
 
 
 def _all(name: str) -> str:
-    """The column of a sum that may be over many units."""
+    """The column of a sum over a unit, or over all units with few rows."""
     return f"{name}_all"

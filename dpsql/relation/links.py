@@ -1,12 +1,14 @@
-"""Rows that are known by their foreign key towards the unit: there are fewer keys than rows to look a unit up for.
+"""Privacy units over a foreign key, looked up for keys and not for rows: there are fewer keys.
 
-    lines    order_id -> orders.id, whose unit is customer_id
+    lines, whose order_id refers to orders.id; the unit of an order is its customer_id
 
-    the rows     _unit is order_id
-    the owners   _key, an order's id, and _unit, its customer
+    as it is   _unit is customer_id, by a join of every line to its order
+    linked     the rows, lines alone, whose _unit is order_id
+               the owners: _key, an order's id, and _unit, its customer_id
 
-It takes a relation whose every row is made of one row of people, so that nothing compares one row's unit with that of
-another. A row whose key leads nowhere is here, and has no owner: whoever looks the owners up has to leave it out.
+So rows have a stand-in for their unit, by which units cannot be compared: only a relation whose every row is made of
+one row of people, beside public ones, can be linked. A row whose key leads nowhere is among the rows and has no owner:
+whoever looks the owners up has to leave it out.
 """
 
 from __future__ import annotations
@@ -24,35 +26,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Linked:
+    """Rows without their units, and where to look these up."""
+
     rows: Relation
-    """Its unit is the foreign key."""
+    """Its _unit is the foreign key."""
     owners: Query
-    """The unit of every key."""
+    """_key and _unit, for every key that has one."""
 
 
 def linked(relation: Relation) -> Linked | None:
     """None where the unit is in the row itself, or rows of people are put beside each other."""
-    rows = _by_key(relation)
+    rows = _with_key(relation)
     if rows is None:
         return None
     (unit,) = (scan.unit for scan in scans_of(relation) if scan.unit is not None)
     return Linked(rows, owners_sql(unit))
 
 
-def _by_key(relation: Relation) -> Relation | None:
+def _with_key(relation: Relation) -> Relation | None:
+    """The same with the foreign key in the place of the unit."""
     match relation:
         case Scan(unit=Unit(path=(hop, *_))):
             return replace(relation, unit=Unit((), relation.table, hop.column, hop.type))
         case Filter(source) | Project(source):
-            below = _by_key(source)
+            below = _with_key(source)
             return None if below is None else replace(relation, source=below)
         case SemiJoin(source, other) if not is_tracked(other):
-            below = _by_key(source)
+            below = _with_key(source)
             return None if below is None else replace(relation, source=below)
         case Join(left, right, "INNER" | "LEFT") if not is_tracked(right):
-            below = _by_key(left)
+            below = _with_key(left)
             return None if below is None else replace(relation, left=below)
         case Join(left, right, "INNER" | "RIGHT") if not is_tracked(left):
-            below = _by_key(right)
+            below = _with_key(right)
             return None if below is None else replace(relation, right=below)
     return None
