@@ -86,15 +86,16 @@ class PrivacyLoss:
 
     def __le__(self, limit: PrivacyLoss) -> bool:
         mine = self._compared
-        return all(mine[place] <= most for place, most in limit._ends)
+        return all(mine[place] <= most for place, most in limit._finite)
 
     @cached_property
     def _compared(self) -> tuple[Amount, ...]:
+        """What has a limit: every amount, and what is smoothed together with its headroom."""
         return *self.amounts, self.smoothed + self.headroom
 
     @cached_property
-    def _ends(self) -> list[tuple[int, Amount]]:
-        """Most limits are infinite, and to compare a fraction with infinity is slow."""
+    def _finite(self) -> list[tuple[int, Amount]]:
+        """Those that are finite, by their places. Most limits are not, and to compare with infinity is slow."""
         return [(place, most) for place, most in enumerate(self._compared) if not isinstance(most, float)]
 
     def to_texts(self) -> dict[str, str]:

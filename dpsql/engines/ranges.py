@@ -51,7 +51,7 @@ class Ranges:
     """Finds them, of the columns of each query once."""
 
     def __init__(self) -> None:
-        # With the query itself: while it is kept, no other one has its number.
+        # By the id of a query, and with the query itself: while it is kept no other one has that id.
         self._found: dict[int, tuple[Query, dict[str, Range]]] = {}
 
     def of(self, value: Term, columns: Mapping[str, Range], operands: Sequence[Range] = ()) -> Range:

@@ -66,7 +66,7 @@ STANDARD: dict[str, Callable[..., str]] = {
 
 
 def quanta_in_one(fold: Fold) -> Constant:
-    """By which a sum of decimals is multiplied to be a whole number of their last digit."""
+    """The number of quanta, units of the last digit, in 1: a sum of decimals times this is a whole number."""
     (value,) = fold.arguments
     assert isinstance(value.kind, Decimal)
     return Constant(10**value.kind.scale, Decimal(value.kind.scale + 1, 0))

@@ -86,24 +86,27 @@ def sum_sql(operator: str, arguments: Sequence[Written]) -> Term:
     """Doubles become infinite and never fail."""
     kind = number_type([argument.properties for argument in arguments])
     if isinstance(kind, Decimal):
-        left, right = (argument.sql for argument in arguments)
-        kinds = [argument.properties.type for argument in arguments]
         short = _short_product(arguments) if operator == "*" else None
-        return short or operation_sql(left, operator, right, kinds)
+        left, right = (argument.sql for argument in arguments)
+        return short or operation_sql(left, operator, right, [argument.properties.type for argument in arguments])
     left, right = (written_as(kind, argument) for argument in arguments)
     return apply(operator, left, right, kind=kind) if isinstance(kind, Double) else arithmetic(operator, left, right)
 
 
 def _short_product(arguments: Sequence[Written]) -> Term | None:
-    digits = []
-    for properties in (argument.properties for argument in arguments):
-        low, high = range_of(properties)
-        if low is None or high is None:
-            return None
-        digits.append(digits_for(properties.type, max(abs(Fraction(low)), abs(Fraction(high)))))
+    """The product in 64 bits, where the ranges of both factors leave room for it."""
     first, second = arguments
+    digits = _digits(first.properties), _digits(second.properties)
+    if digits[0] is None or digits[1] is None:
+        return None
     kinds = first.properties.type, second.properties.type
     return short_product_sql(first.sql, second.sql, kinds, (digits[0], digits[1]))
+
+
+def _digits(properties: Properties) -> int | None:
+    """How many digits the values need; None if there is no end to them."""
+    low, high = range_of(properties)
+    return None if low is None or high is None else digits_for(properties.type, max(magnitude(low), magnitude(high)))
 
 
 def divisors(properties: Properties, low_high: Range) -> list[Exact | None]:

@@ -82,8 +82,10 @@ def is_certain(operator: str, kinds: Sequence[ColumnType]) -> bool:
 
 
 def short_product_sql(left: Term, right: Term, kinds: Sequence[ColumnType], digits: tuple[int, int]) -> Term | None:
-    """A product in 64 bits, of factors that need so few digits, and are NULL if they have more; None where they may
-    have too many. A factor is cast only if it has to be."""
+    """The product of factors that need so many digits, in 64 bits; None if these do not hold it.
+
+    A factor whose type has more digits than there is room for is cast to fewer, and NULL if it needs more after all.
+    """
     first, second = map(as_decimal, kinds)
     if sum(digits) > SHORT:
         return None
@@ -95,8 +97,8 @@ def short_product_sql(left: Term, right: Term, kinds: Sequence[ColumnType], digi
     return TryCast(apply("*", left, right, kind=kind), kind)
 
 
-def digits_for(kind: ColumnType, most: Fraction) -> int:
-    """How many digits a number of this type has that is not larger.
+def digits_for(kind: ColumnType, most: int | Fraction) -> int:
+    """How many digits numbers of this type need that are at most so large, in absolute value.
 
     >>> digits_for(Decimal(15, 2), Fraction(1)), digits_for(Decimal(15, 2), Fraction(0))
     (3, 2)

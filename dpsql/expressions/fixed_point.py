@@ -23,8 +23,9 @@ GRID_BITS = 34
 """What is drawn from a grid, a quantile or an average, is rounded to this many."""
 EXACT_BITS = 40
 """Integers and decimals of up to so many bits are summed as they are, wider ones are rounded like doubles."""
-MOST_DIGITS = 8
-"""A decimal with more after its point is summed as a whole number."""
+LARGEST_SCALE = 8
+"""Decimals with more digits after their point are summed as whole numbers: a sum of 28 digits, in units of the last of
+these, has to fit into 38."""
 NARROWEST = Fraction(1, 2**60)
 """A range has room for quanta even where it is nothing but zero."""
 LARGEST_BITS = 62
@@ -67,10 +68,10 @@ def in_fixed_point(
 
 
 def decimal_of_quanta(kind: ColumnType, quantum: Fraction) -> Decimal | None:
-    """A short decimal of which a quantum is the last digit: engines sum it as it is, and faster than what they would
-    have to make of it. In 38 digits there is room for 10^16 values of EXACT_BITS, counted in its last digit."""
+    """The kind itself, if it is a short decimal of which a quantum is the last digit: engines sum it as it is, and
+    faster than what they would have to make of it. The sum has room for 10^15 values of EXACT_BITS."""
     match kind:
-        case Decimal(precision, scale) if precision <= SHORT and scale <= MOST_DIGITS and quantum * 10**scale == 1:
+        case Decimal(precision, scale) if precision <= SHORT and scale <= LARGEST_SCALE and quantum * 10**scale == 1:
             return kind
     return None
 
@@ -98,7 +99,7 @@ def _product(value: Term, kind: Decimal, digits: int, factor: Constant) -> Term:
 
 
 def saturated(total: Term) -> Term:
-    """A sum as 64 bits; of nothing it is 0. A count is that as it is, and nobody lives to see one of 2^62."""
+    """A sum as 64 bits; of nothing it is 0. A count is so by itself, and nobody has 2^62 rows."""
     if isinstance(total, Fold) and total.name == "count":
         return total
     clamped = apply("greatest", apply("coalesce", total, integer(0), kind=WIDE), integer(-LARGEST), kind=WIDE)

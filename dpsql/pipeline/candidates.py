@@ -230,12 +230,12 @@ def share_of(cost: PrivacyLoss, budget: Budget) -> SessionShare:
 
 
 @lru_cache(maxsize=1024)
-def _parts(cost: PrivacyLoss, filter_: Filter) -> list[float]:
-    """Of the session, by each rule."""
-    return [
+def _parts(cost: PrivacyLoss, filter_: Filter) -> tuple[float, ...]:
+    """Which part of the session the cost takes, by each rule of it."""
+    return tuple(
         max(_fraction(mine, limit) for mine, limit in zip(cost.amounts, rule.limit.amounts, strict=True))
         for rule in filter_.rules
-    ]
+    )
 
 
 def _fraction(amount: Fraction | float, limit: Fraction | float) -> float:

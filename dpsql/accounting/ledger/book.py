@@ -33,9 +33,10 @@ class Book:
     def append(self, record: Record) -> Entry:
         last = self._one("SELECT number, hash, tally FROM entries ORDER BY number DESC LIMIT 1")
         number, previous, text = last or (0, GENESIS, None)
-        before, own = Tally() if text is None else Tally.from_json(text), self.analyst_tally(record.analyst)
+        before = Tally() if text is None else Tally.from_json(text)
+        own = self.analyst_tally(record.analyst)
         tally = before.after(record)
-        # Where one analyst asks, these are the same sums.
+        # Where one analyst asks, both are read from one text, and are the same sums.
         analyst_tally = tally if own is before else own.after(record)
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         entry = Entry(**vars(record), number=number + 1, time=now, tally=tally, analyst_tally=analyst_tally)
@@ -52,7 +53,7 @@ class Book:
         return None if row is None else Entry.from_row(row)
 
     def is_charge(self, number: int, seal: str) -> bool:
-        """Whether the entry of this number is a charge, with this seal: so all of it is as it was sealed."""
+        """Whether the entry of this number is a charge with this seal, and so the same in all that was sealed."""
         return self._one("SELECT state, hash FROM entries WHERE number = ?", number) == ("charged", seal)
 
     def open_charges(self, analyst: str | None) -> list[int]:

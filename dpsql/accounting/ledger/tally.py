@@ -76,7 +76,7 @@ class Tally:
 
     @cached_property
     def _text(self) -> str:
-        """Most entries change nothing, and repeat it."""
+        """Written once: most entries change nothing, and repeat it."""
         amounts = {name: to_text(getattr(self, name)) for name in ("epsilon", "delta", "epsilon_squared", "drift")}
         described = {"queries": self.queries, "totals": self.totals.to_texts()} | amounts
         return json.dumps(described, sort_keys=True, separators=(",", ":"))

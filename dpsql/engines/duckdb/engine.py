@@ -56,7 +56,7 @@ What = TypeVar("What")
 LOCKING = threading.Lock()
 """Threads that open one file share its settings: what one has locked another cannot lock again."""
 MOST_PARSED, LONGEST_PARSED = 32, 10_000
-"""Texts that are known again, and the characters of those whose trees are kept."""
+"""How many texts are known when they come again, and how long those are at most whose trees are kept."""
 # Given when a database is opened, they hold for every connection to it.
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     **{name: accepted[0] for name, accepted in MEANING.items()},
@@ -218,9 +218,10 @@ class DuckDBEngine:
                 self._connection.rollback()
 
     def _parsed(self, sql: str) -> duckdb.Statement:
-        """As the parser reads it, which takes a third of the time of a short question. It is planned anew each time.
+        """The parse tree, which takes a third of the time of a short question. It is planned anew each time.
 
-        A tree is kept when its text comes a second time: one with a salt in it never does, and is not kept.
+        A tree is kept when its text comes a second time, and is known by its hash till then: a text with a salt in it
+        never comes again, so neither it nor its tree is kept.
         """
         key = sha256(sql.encode()).digest()
         is_again = key in self._statements

@@ -308,7 +308,7 @@ class Spark(ServedRenderer):
         if fold.name == "sum of quanta":
             (value,) = fold.arguments
             assert isinstance(value.kind, Decimal)
-            # A sum has 10 digits more than what is summed.
+            # Spark's sum has 10 digits more than what is summed: 28 here, and 38 once it is multiplied.
             summed = f"sum(CAST({self.term(value)} AS DECIMAL(18, {value.kind.scale})))"
             return f"CAST(({summed} * {self.constant(quanta_in_one(fold))}) AS DECIMAL(38, 0))"
         if fold.name == "sum" and not fold.distinct and not isinstance(fold.kind, Integer):
