@@ -94,15 +94,16 @@ def session(raw: duckdb.DuckDBPyConnection, groups: int, rows: int, delta: float
 
 
 @cache
-def explained(raw: duckdb.DuckDBPyConnection, shape: str, groups: int, rows: int, delta: float) -> Any:
-    with session(raw, groups, rows, delta) as connection:
+def explained(raw: duckdb.DuckDBPyConnection, shape: str, groups: int, rows: int) -> Any:
+    """Rows count in parts where there is no delta."""
+    with session(raw, groups, rows, 0 if shape == "parts" else 1e-6) as connection:
         (release,) = connection.explain(SHAPES[shape]).releases
         return release
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_units_are_looked_up_for_keys_not_for_rows(raw: duckdb.DuckDBPyConnection, shape: str) -> None:
-    assert ("_links" in explained(raw, shape, 2, 2, 0 if shape == "parts" else 1e-6).sql) is (shape not in LEFT_ALONE)
+    assert ("_links" in explained(raw, shape, 2, 2).sql) is (shape not in LEFT_ALONE)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -119,7 +120,7 @@ def test_nobody_moves_further(
     of_lines: list[tuple[Any, ...]],
 ) -> None:
     """Without the orders of one customer their lines lead nowhere."""
-    release = explained(raw, shape, groups, rows, 0 if shape == "parts" else 1e-6)
+    release = explained(raw, shape, groups, rows)
 
     def asked(kept: list[tuple[Any, ...]]) -> Any:
         fill(raw, orders=kept, lines=of_orders, parts=of_lines)
@@ -127,11 +128,11 @@ def test_nobody_moves_further(
         assert cursor.description is not None
         return [(name, str(kind)) for name, kind, *_ in cursor.description], cursor.fetchall()
 
-    of_one_each = list(dict(own).items())
-    whole = asked(of_one_each)
+    owned_once = list(dict(own).items())
+    whole = asked(owned_once)
     assert not list(wrong_shape(release, [whole]))
     for person in (1, 2, 3):
-        assert not list(moved_too_far(release, whole, asked([row for row in of_one_each if row[1] != person])))
+        assert not list(moved_too_far(release, whole, asked([row for row in owned_once if row[1] != person])))
 
 
 PLAIN = {
@@ -139,12 +140,11 @@ PLAIN = {
     "sums": "SELECT kind, SUM(price), SUM(weight), COUNT(price) FROM owned GROUP BY kind",
     "a public table": "SELECT kind, label, COUNT(*) FROM owned JOIN codes USING (code) GROUP BY kind, label",
 }
-
-
 SOLD = [
     *[(1, "a", 1, 1), (1, "b", 2, 2), (2, "a", 3, 2), (3, "d", 4, 1), (3, "elsewhere", 1, 1)],
     *[(4, "a", 5, 1), (None, "a", 5, 1), (9, "b", 5, 2)],
 ]
+"""Order, kind, price and code of each line: of customers, and of nobody."""
 
 
 @pytest.mark.parametrize("shape", PLAIN)
@@ -160,14 +160,12 @@ def test_who_has_few_rows_counts_in_full(raw: duckdb.DuckDBPyConnection, shape: 
         CREATE OR REPLACE TEMP VIEW owned AS
         SELECT kind, price, least(weight, 1) AS weight, code
         FROM lines JOIN orders ON lines.order_id = orders.id WHERE customer IS NOT NULL AND kind <> 'elsewhere'""")
-    wanted = {row[:-1] if shape == "a public table" else row[:1]: row for row in raw.execute(PLAIN[shape]).fetchall()}
+    keys = 2 if shape == "a public table" else 1
+    wanted = {row[:keys]: row[keys:] for row in raw.execute(PLAIN[shape]).fetchall()}
     with session(raw, 4, 20, delta) as connection:
         for row in connection.execute(SHAPES[shape]).fetchall():
-            key = row[:-1] if shape == "a public table" else row[:1]
-            expected = wanted.get(key, key + (0,) * (len(row) - len(key)))
-            assert [float(cell or 0) for cell in row[len(key) :]] == pytest.approx(
-                [float(cell) for cell in expected[len(key) :]], abs=1e-3
-            )
+            expected = wanted.get(row[:keys], (0,) * len(row[keys:]))
+            assert [float(cell or 0) for cell in row[keys:]] == pytest.approx(list(map(float, expected)), abs=1e-3)
 
 
 @pytest.mark.parametrize(("groups", "rows", "delta"), [(1, 20, 0), (3, 10, 1e-6)])
