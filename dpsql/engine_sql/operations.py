@@ -83,7 +83,8 @@ FOLDS: dict[str, str] = {
     "count": "rows, or values that are not NULL",
     "sum": "of whole numbers in 128 bits, of decimals exactly; NULL over nothing. Where its kind is a 64-bit integer:"
     " of 32-bit ones that surely are too few to leave it",
-    "sum of quanta": "of decimals of up to 18 digits, 8 of them after the point, as a whole number of their last digit",
+    "sum of quanta": "of decimals of up to 18 digits, 8 of them after the point, as a whole number of units of the last"
+    " digit; NULL over nothing",
     **dict.fromkeys(("min", "max"), "texts by code points"),
     **dict.fromkeys(("bool_or", "bool_and"), "of conditions that are not NULL"),
     "collect": "values as a list, in the order that is given",

@@ -95,7 +95,7 @@ class PlannedRelease:
 
     @cached_property
     def _has_salt(self) -> bool:
-        """Where all of a unit counts there is nothing to choose, and the SQL is the same each time."""
+        """Whether the SQL depends on it. Where all of a unit counts there is nothing to choose, and it does not."""
         return self.render(self.with_adaptive, dict.fromkeys(self.zeros, 1)) != self.shown
 
     @property

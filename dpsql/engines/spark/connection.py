@@ -42,7 +42,7 @@ SETTINGS = {
     # Changes no result: rows would be sorted once more, to leave out few of them before they are sent around.
     "spark.sql.optimizer.windowGroupLimitThreshold": "-1",
     # Nor do these. People are many: they are counted faster while they fit into the first, small table of a task. And
-    # what is sent for each of them is short: two cores share what would be too little for them by itself.
+    # what is sent for each is short: less of it is put together into one task, so that no core waits for another.
     "spark.sql.codegen.aggregate.fastHashMap.capacityBit": "18",
     "spark.sql.adaptive.coalescePartitions.minPartitionSize": "128k",
     "spark.sql.files.ignoreCorruptFiles": "false",
