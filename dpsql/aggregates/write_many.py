@@ -22,7 +22,8 @@ from dpsql.aggregates.summed import value_rows
 from dpsql.engine_sql.build import UNIT, count, fields, in_64_bits, integer, select, test, total
 from dpsql.engine_sql.tree import Derived, Exists, Field, Joined, Named, Part, Select, Table, is_one_scan
 from dpsql.relation.links import linked
-from dpsql.relation.units import scans_of
+from dpsql.relation.relation import Scan
+from dpsql.relation.units import parts_of
 from dpsql.relation.write_scan import KEY, OWNERS
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def with_many(writer: Writer, rows: Query, few: int) -> tuple[Part, Part]:
 
 def _own(writer: Writer, rows: Query) -> Part:
     """The rows that are counted are those that are summed, whatever a view may read twice."""
-    if any(scan.is_view for scan in scans_of(writer.release.aggregate.source)):
+    if any(isinstance(part, Scan) and part.is_view for part in parts_of(writer.release.aggregate.source)):
         return Part(OWN, rows, kept=True)
     return Part(OWN, rows, kept=False if is_one_scan(rows) else None)
 
