@@ -25,7 +25,8 @@ from dpsql.aggregates.summed import value_rows
 from dpsql.engine_sql.build import UNIT, count, fields, in_64_bits, integer, select, test, total
 from dpsql.engine_sql.tree import Derived, Exists, Field, Joined, Named, Part, Select, Table, is_one_scan
 from dpsql.relation.links import linked
-from dpsql.relation.units import scans_of
+from dpsql.relation.relation import Scan
+from dpsql.relation.units import parts_of
 from dpsql.relation.write import relation_sql
 from dpsql.relation.write_scan import KEY, OWNERS
 
@@ -68,7 +69,7 @@ def _own(rows: Query, relation: Relation) -> tuple[Part, Source]:
     Of a view the same rows are counted, since it may not read the same twice. Of one table only whose rows they are is
     read to count them, and so those that are in no group are counted too.
     """
-    if any(scan.is_view for scan in scans_of(relation)):
+    if any(isinstance(part, Scan) and part.is_view for part in parts_of(relation)):
         return Part(OWN, rows, kept=True), Table(OWN)
     if is_one_scan(rows):
         return Part(OWN, rows, kept=False), Derived(relation_sql(relation, ()), OWN)

@@ -77,6 +77,7 @@ class Renderer(ABC):
 
     def __init__(self, blanks: Mapping[str, int] | None = None) -> None:
         self.blanks = blanks or {}
+        self.parts: set[str] = set()
 
     # -- what engines say differently ---------------------------------------------------------------------------------
 
@@ -193,6 +194,7 @@ class Renderer(ABC):
             case SetOperation(kind, left, right):
                 return f"({self.query(left)}) {kind} ({self.query(right)})"
             case With(parts, last):
+                self.parts.update(part.name for part in parts)
                 before = ", ".join(map(self.part, parts))
                 rest = self.query(last)
                 # One that has a WITH clause of its own has these in front.
@@ -252,6 +254,12 @@ class Renderer(ABC):
         assert_never(source)
 
     def table(self, table: Table) -> str:
+        """A declared table has an alias, a part of the query has none."""
+        if table.alias is not None and table.name.lower() in self.parts:
+            raise Unsupported(
+                f'"{table.name}" is also what engine SQL calls rows of its own, and would be taken for these',
+                hint="ask the data owner to give the table another name, or to declare a view of it",
+            )
         name = self.quoted(table.name)
         return name if table.alias is None else f"{name} AS {self.quoted(table.alias)}"
 

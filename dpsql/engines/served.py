@@ -7,13 +7,12 @@ import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.tree import With
 from dpsql.engines.ranged import RangedRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpsql.engine_sql.tree import Query, Stored, Table
+    from dpsql.engine_sql.tree import Stored, Table
 
 SHORT = {1: math.inf, 2: 400, math.inf: 80}
 """How many characters a value may have that is written as often as it is read: once, twice, or more often."""
@@ -25,7 +24,6 @@ class ServedRenderer(RangedRenderer):
     def __init__(self, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> None:
         super().__init__(blanks)
         self.tables = tables or {}
-        self.parts: set[str] = set()
         self.numbers = itertools.count()
 
     @abstractmethod
@@ -43,13 +41,8 @@ class ServedRenderer(RangedRenderer):
         """Read as it is declared already."""
         return f"{self.quoted(column.table)}.{self.quoted(column.name)}"
 
-    def query(self, query: Query) -> str:
-        if isinstance(query, With):
-            self.parts.update(part.name for part in query.parts)
-        return super().query(query)
-
     def table(self, table: Table) -> str:
-        """A declared table is what its declared columns are read as; others are parts of the query itself."""
-        if table.name in self.parts or table.name not in self.tables:
+        """A declared table, which has an alias, is what its declared columns are read as."""
+        if table.alias is None or table.name not in self.tables:
             return super().table(table)
-        return f"({self.tables[table.name]}) AS {self.quoted(table.alias or table.name)}"
+        return f"({self.tables[table.name]}) AS {self.quoted(table.alias)}"

@@ -183,3 +183,45 @@ def test_owners_are_looked_up_once(groups: int, rows: int, delta: float) -> None
             (release,) = found.explain("SELECT kind, COUNT(*) AS n FROM lines GROUP BY kind").releases
         counted = [raw.execute(release.sql).fetchall()[0][1] for _ in range(100)]
     assert max(counted) <= release.measures[0].linf
+
+
+@pytest.mark.parametrize(
+    "condition", ["code IN (SELECT code FROM codes)", "kind = 'b' OR code IN (SELECT code FROM codes)"]
+)
+@pytest.mark.parametrize("table", ["lines", "visits"])
+def test_rows_are_kept_where_a_view_tells_which(condition: str, table: str) -> None:
+    """A view that is read for a condition alone may read otherwise the second time as well."""
+    with duckdb.connect() as raw:
+        raw.execute("CREATE TABLE orders (id BIGINT, customer BIGINT); CREATE VIEW codes AS SELECT 1::BIGINT AS code")
+        raw.execute("CREATE TABLE lines (order_id BIGINT, kind VARCHAR, code BIGINT)")
+        raw.execute("CREATE TABLE visits (customer BIGINT, kind VARCHAR, code BIGINT)")
+        own = schema(2, 2)
+        tables = {name: own["tables"][name] for name in ("orders", "lines", "codes")}
+        read = {name: LINE[name] for name in ("kind", "code")}
+        tables["lines"] |= {"columns": {"order_id": "integer", **read}}
+        tables["visits"] = {"unit": "customer", "columns": {"customer": "integer", **read}}
+        tables["codes"] |= {"columns": {"code": "integer"}, "view": "trusted"}
+        with dpsql.connect(raw, schema=own | {"tables": tables}, epsilon=1, delta=1e-6, ledger=":memory:") as found:
+            sql = f"SELECT kind, COUNT(*) AS n FROM {table} WHERE {condition} GROUP BY kind"
+            (release,) = found.explain(sql).releases
+    assert "_own AS MATERIALIZED" in release.sql
+
+
+@pytest.mark.parametrize("name", ["_own", "_OWN", "_links", "_many"])
+def test_no_table_is_taken_for_rows_of_our_own(name: str) -> None:
+    """These orders would be looked up among the lines, with the order for its customer."""
+    with duckdb.connect() as raw:
+        raw.execute(
+            f"CREATE TABLE {name} (_k0 BIGINT, _unit BIGINT); CREATE TABLE lines (order_id BIGINT, code BIGINT)"
+        )
+        tables = {
+            name: {"unit": "_unit", "columns": {"_k0": "integer", "_unit": "integer"}},
+            "lines": {
+                "unit": {"through": "order_id", "to": f"{name}._k0"},
+                "columns": {"order_id": "integer", "code": {"type": "integer", "bounds": [1, 4]}},
+            },
+        }
+        with dpsql.connect(raw, schema=schema(2, 2) | {"tables": tables}, epsilon=1, ledger=":memory:") as connection:
+            with pytest.raises(dpsql.Unsupported, match="would be taken for these"):
+                connection.execute("SELECT code, COUNT(*) FROM lines GROUP BY code")
+            assert connection.budget.spent.epsilon == 0
