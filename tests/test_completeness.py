@@ -89,7 +89,7 @@ QUESTIONS = [
     "SELECT CORR(minutes, fee), COVAR_POP(minutes, fee), COUNT(*) FROM visits",
     "SELECT COUNT_IF(minutes > 5), COUNT_IF(NOT minutes > 5), COUNT(*) FILTER (WHERE ok) FROM visits",
     "SELECT COUNT(DISTINCT town), COUNT(DISTINCT person), COUNT(DISTINCT minutes) FROM visits",
-    "SELECT town, COUNT(*), COUNT(minutes), AVG(minutes) FROM visits WHERE town IS NOT NULL GROUP BY town ORDER BY town",
+    "SELECT town, COUNT(*), COUNT(minutes), AVG(minutes) FROM visits WHERE town IS NOT NULL GROUP BY 1 ORDER BY 1",
     "SELECT note, COUNT(note), COUNT(*), AVG(weight) FROM visits GROUP BY note ORDER BY note",
     "SELECT COUNT(*) FROM visits WHERE (person, minutes) NOT IN (SELECT person, age FROM people)",
     f"SELECT COUNT(*), COUNT(minutes), COUNT(age), SUM(age + minutes{BOUNDS}) FROM visits"
