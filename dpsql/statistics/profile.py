@@ -20,17 +20,20 @@ if TYPE_CHECKING:
 
 
 def windows(profile: Sequence[NDArray[Any]]) -> Windows:
+    """The sorted points of each group end to end, each of them once, and how often it occurs."""
     points, counts, below, rows = profile
-    merged = [_merged(_list(some), _list(often)) for some, often in zip(points, counts, strict=True)]
-    starts = np.concatenate(([0], np.cumsum([len(some) for some, _ in merged]))).astype(np.int64)
-    values, times = (_end_to_end([pair[side] for pair in merged]) for side in (0, 1))
-    return Windows(values, times, starts, whole(below), whole(rows))
+    lists = [_list(item) for item in points.tolist()]
+    ends = np.cumsum([0, *map(len, lists)])
+    values, times = _end_to_end(lists), _end_to_end([_list(item) for item in counts.tolist()])
+    is_first = np.diff(values, prepend=0) > 0
+    is_first[ends[:-1][np.diff(ends) > 0]] = True
+    first, starts = np.flatnonzero(is_first), np.concatenate(([0], np.cumsum(is_first)))[ends]
+    return Windows(values[first], _summed(times, first), starts, whole(below), whole(rows))
 
 
-def _merged(points: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sorted points, each of them once, and how often it occurs."""
-    first = np.flatnonzero(np.concatenate(([True], np.diff(points) > 0))[: len(points)])
-    return points[first], np.add.reduceat(counts, first) if len(first) else counts
+def _summed(times: NDArray[np.int64], first: NDArray[np.int64]) -> NDArray[np.int64]:
+    """From each of these places to the next."""
+    return np.add.reduceat(times, first) if len(first) else times
 
 
 def tallies(profile: Sequence[NDArray[Any]], width: int) -> Iterator[NDArray[np.int64]]:
