@@ -195,12 +195,11 @@ class SumValues:
         return clamps_column(self.argument, known, self.quantum, self.low, self.high)
 
     def partial(self, name: str, values: str) -> list[Named]:
-        if self.decimal is not None:
-            summed = self.of_one(self.sum_centred(Field(values, kind=self.decimal)))
-        else:
-            summed = short_total(Field(values)) if self.kind == SHORT else total(Field(values))
-        # NULL counts as 0 there: the rows are counted anyway.
-        return [Named(summed, name), Named(count() if self.null_is_zero else count(Field(values)), f"{name}_count")]
+        return [
+            Named(short_total(Field(values)) if self.kind == SHORT else total(Field(values)), name),
+            # NULL counts as 0 there: the rows are counted anyway.
+            Named(count() if self.null_is_zero else count(Field(values)), f"{name}_count"),
+        ]
 
     def kept(self, name: str, rows: int) -> Term:
         """The expectation of keeping `rows` random rows, without the randomness; rounded half away from zero.

@@ -42,17 +42,17 @@ class Summed:
 
     @property
     def clamped(self) -> list[Named]:
-        """Values as they are summed: decimals as they are, other numbers each counted from its centre."""
+        """Values as whole numbers, each counted from its centre."""
         return [
-            Named(part.centred(value) if isinstance(part, SumValues) and not part.decimal else part.input(value), name)
+            Named(part.centred(value) if isinstance(part, SumValues) else part.input(value), name)
             for name, part, value in self.stored
         ]
 
     @property
-    def whole(self) -> list[Named]:
-        """Values as whole numbers, each counted from its centre."""
+    def clamped_decimals(self) -> list[Named]:
+        """The same, but for decimals, which are as they are: for sums of so many that to count these takes no time."""
         return [
-            Named(part.centred(value) if isinstance(part, SumValues) else part.input(value), name)
+            Named(part.centred(value) if isinstance(part, SumValues) and not part.decimal else part.input(value), name)
             for name, part, value in self.stored
         ]
 

@@ -35,6 +35,7 @@ from dpsql.engine_sql.build import (
 from dpsql.engine_sql.tree import Derived, Field, Joined, Named, Part, Select, SetOperation, Table, With
 from dpsql.expressions.fixed_point import LARGEST_BITS
 from dpsql.relation.write_domain import domain_sql
+from dpsql.schema.types import Decimal
 
 if TYPE_CHECKING:
     from dpsql.aggregates.measure import ByUnit
@@ -78,7 +79,7 @@ def sums_of_parts(writer: Writer) -> Query:
     summed = summed_by(writer, [(name, part.inner) for name, part in measures.items()])
     keys = writer.release.key_names
     many, rows = beside_many(writer, summed, few, NUMBER)
-    clamped = select([*fields([NUMBER, *keys]), *summed.whole], rows)
+    clamped = select([*fields([NUMBER, *keys]), *summed.clamped], rows)
     seen = [NUMBER, *keys, *summed.values]
     cases = with_columns(clamped, seen, list(cases_of_rows(summed.measures)))
     parts = [Named(_part(part, summed.values_of(name)), name) for name, part in measures.items()]
@@ -102,11 +103,14 @@ def _part(measure: Parted, values: str) -> Term:
 
 def _by_unit(writer: Writer, summed: Summed, rows: Query) -> Query:
     """The partials of each unit with many rows and group, and of all other units and a group."""
-    shown, partials = [*fields([UNIT]), *writer.shown_keys], _partials(summed)
-    clamped = select([*shown, *summed.clamped], rows)
+    release = writer.release
+    assert release.domain is not None
+    of_few_groups = release.domain.size <= MOST_SORTED
+    shown, partials = [*fields([UNIT]), *writer.shown_keys], _partials(summed, in_decimals=of_few_groups)
+    clamped = select([*shown, *(summed.clamped_decimals if of_few_groups else summed.clamped)], rows)
     found: Query = select([*shown, *partials], clamped, group_by=[writer.unit, *writer.keys])
     names = [UNIT, *(partial.name for partial in partials)]
-    if writer.release.ranked and writer.listed_keys:
+    if release.ranked and writer.listed_keys:
         found = _declared(writer, found, names)
     of_one = [
         Named(part.of_one(Field(_all(name), kind=WIDE)), name)
@@ -125,23 +129,24 @@ def _declared(writer: Writer, found: Query, names: list[str]) -> Query:
     return Select(tuple(columns), Joined("INNER", Derived(found, BELOW), listed, writer.same_keys(BELOW, LISTED)))
 
 
-def _partials(summed: Summed) -> list[Named]:
+def _partials(summed: Summed, *, in_decimals: bool) -> list[Named]:
     """Sums over many units need more bits than one over the rows of a single one, and have names of their own."""
     found = []
     for name, part in summed.measures:
         values = summed.values_of(name)
         first, *others = part.partial(name, values)
         if isinstance(part, SumValues):
-            first = Named(_total(part, values), _all(name))
+            kept = part.decimal if in_decimals else None
+            first = Named(_total(part, Field(values, kind=kept or part.kind)), _all(name))
         found += [first, *others]
     return found
 
 
-def _total(measure: SumValues, values: str) -> Term:
+def _total(measure: SumValues, values: Field) -> Term:
     """Whole numbers are counted from the centre before they are summed, decimals after."""
-    if measure.decimal is not None:
-        return measure.sum_centred(Field(values, kind=measure.decimal))
-    return total(cast(Field(values, kind=measure.kind), LONG))
+    if isinstance(values.kind, Decimal):
+        return measure.sum_centred(values)
+    return total(cast(values, LONG))
 
 
 def _uncut(name: str, measure: ByUnit) -> Term:
