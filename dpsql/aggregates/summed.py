@@ -50,7 +50,7 @@ class Summed:
 
     @property
     def clamped_decimals(self) -> list[Named]:
-        """The same, but for decimals, which are as they are: for sums of so many that to count these takes no time."""
+        """The same, but decimals as they are: for few sums of many rows, each of which is made a whole number then."""
         return [
             Named(part.centred(value) if isinstance(part, SumValues) and not part.decimal else part.input(value), name)
             for name, part, value in self.stored
