@@ -3,17 +3,23 @@
 Rows are read twice: once to be counted by unit, once beside the units that have many.
 
     _own      the rows: _unit, the keys of their group, the values
-    _many     the units with many rows, and the number of these
+    _known    the units, and how many rows each has
+    _many     the units with many rows as _key and _unit, and the number of these
 
 Where the unit is that of the row which a foreign key refers to (relation/links.py), rows are counted by that key first,
 and the unit is looked up for each key. Rows are then put beside the keys whose unit has many, and never joined to
 their units:
 
     _own      the rows: the foreign key as _unit, the keys of their group, the values
-    _links    each foreign key, the number of its rows, and its unit: NULL where it leads nowhere
-    _units    the units with many rows, and the number of these
-    _many     the foreign keys of these units, the unit, and the number of the unit's rows
+    _known    the units, and how many rows each has; without a unit, each foreign key that leads nowhere
+    _many     the foreign keys of units with many rows, the unit, and the number of its rows
     _nowhere  the foreign keys without a unit: their rows are nobody's, and left out
+
+Where the rows of a table stay, _known is about the whole table, and lasts from question to question. Of a question
+about some of its rows only units with many in the whole table can have many:
+
+    _keys     as _many, of the whole table
+    _units    the units with many rows among those that are asked about: only rows of _keys are counted
 """
 
 from __future__ import annotations
@@ -22,11 +28,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.summed import value_rows
-from dpsql.engine_sql.build import UNIT, count, fields, in_64_bits, integer, select, test, total
+from dpsql.engine_sql.build import UNIT, count, fields, in_64_bits, integer, select, test, total, when
 from dpsql.engine_sql.tree import Derived, Exists, Field, Joined, Named, Part, Select, Table, is_one_scan
 from dpsql.relation.links import linked
 from dpsql.relation.relation import Scan
 from dpsql.relation.units import parts_of
+from dpsql.relation.whole_tables import has_all_rows, whole_table
 from dpsql.relation.write import relation_sql
 from dpsql.relation.write_scan import KEY, OWNERS
 
@@ -37,7 +44,7 @@ if TYPE_CHECKING:
     from dpsql.relation.links import Linked
     from dpsql.relation.relation import Relation
 
-OWN, LINKS, UNITS, MANY, NOWHERE = "_own", "_links", "_units", "_many", "_nowhere"
+OWN, KNOWN, KEYS, UNITS, MANY, NOWHERE = "_own", "_known", "_keys", "_units", "_many", "_nowhere"
 NUMBER = "_number"
 """How many rows a unit or a foreign key has."""
 
@@ -45,22 +52,30 @@ NUMBER = "_number"
 def beside_many(writer: Writer, summed: Summed, few: int, of_many: str) -> tuple[tuple[Part, ...], Query]:
     """These parts, and over them all rows: a column of _many, NULL unless their unit has many, the keys, the values."""
     release = writer.release
-    names = [*release.key_names, *summed.values]
+    columns = [Named(Field(of_many, MANY), of_many)]
+    columns += [Named(Field(name, OWN), name) for name in (*release.key_names, *summed.values)]
+    joined = Select(tuple(columns), Joined("LOOKUP", Table(OWN), Table(MANY), _is_own(KEY, MANY)))
     links = linked(release.aggregate.source)
     if links is None:
-        return with_many(writer, value_rows(writer, summed), few), _joined(of_many, names, UNIT)
+        return with_many(value_rows(writer, summed), release.aggregate.source, few), joined
     by_key = replace(writer, release=replace(release, aggregate=replace(release.aggregate, source=links.rows)))
-    own, counted = _own(value_rows(by_key, summed), links.rows)
-    leads_nowhere = Exists(Select((), Table(NOWHERE), _same_unit(KEY, NOWHERE)))
-    owned = replace(_joined(of_many, names, KEY), where=test("not", leads_nowhere))
-    return (own, *_linked_parts(links, counted, few)), owned
+    nowhere = Part(NOWHERE, Select(tuple(fields([KEY])), Table(KNOWN), test("is null", Field(UNIT))))
+    leads_nowhere = Exists(Select((), Table(NOWHERE), _is_own(KEY, NOWHERE)))
+    parts = (*with_many(value_rows(by_key, summed), links.rows, few, links), nowhere)
+    return parts, replace(joined, where=test("not", leads_nowhere))
 
 
-def with_many(writer: Writer, rows: Query, few: int) -> tuple[Part, Part]:
+def with_many(rows: Query, relation: Relation, few: int, links: Linked | None = None) -> tuple[Part, ...]:
     """The rows, and the units that have many."""
-    own, counted = _own(rows, writer.release.aggregate.source)
-    numbers = Select((*fields([UNIT]), Named(count(), NUMBER)), counted, group_by=(Field(UNIT),))
-    return own, Part(MANY, select(fields([UNIT, NUMBER]), numbers, _has_many(few)))
+    own, counted = _own(rows, relation)
+    whole = whole_table(relation)
+    if whole is None:
+        return own, _known(counted, links), Part(MANY, _keys_of_many(few, links))
+    table = Derived(relation_sql(whole, ()), OWN)
+    parts = own, _known(table, links, lasting=True)
+    if has_all_rows(relation):
+        return *parts, Part(MANY, _keys_of_many(few, links))
+    return *parts, Part(KEYS, _keys_of_many(few, links)), *_counted_again(counted, few)
 
 
 def _own(rows: Query, relation: Relation) -> tuple[Part, Source]:
@@ -76,34 +91,51 @@ def _own(rows: Query, relation: Relation) -> tuple[Part, Source]:
     return Part(OWN, rows), Table(OWN)
 
 
-def _linked_parts(links: Linked, counted: Source, few: int) -> tuple[Part, ...]:
-    """_links are kept: a key belongs to the same unit wherever they are read."""
+def _known(counted: Source, links: Linked | None, *, lasting: bool = False) -> Part:
+    """Over a foreign key it is read twice, and so kept."""
+    return Part(KNOWN, _rows_by_unit(counted, links), None if links is None else True, lasting)
+
+
+def _rows_by_unit(counted: Source, links: Linked | None) -> Select:
+    """How many rows each unit has, or each foreign key without one."""
+    if links is None:
+        return Select((*fields([UNIT]), Named(count(), NUMBER)), counted, group_by=(Field(UNIT),))
     numbers = Select((Named(Field(UNIT), KEY), Named(count(), NUMBER)), counted, group_by=(Field(UNIT),))
     same_key = test("=", Field(KEY, OWN), Field(KEY, OWNERS))
     owned = Joined("LEFT", Derived(numbers, OWN), Derived(links.owners, OWNERS), same_key)
-    found = (Named(Field(KEY, OWN), KEY), Named(Field(UNIT, OWNERS), UNIT), *fields([NUMBER]))
-    rows = Named(in_64_bits(total(Field(NUMBER))), NUMBER)
-    by_unit = Select((*fields([UNIT]), rows), Table(LINKS), group_by=(Field(UNIT),))
-    same_unit = test("=", Field(UNIT, LINKS), Field(UNIT, UNITS))
-    many = (Named(Field(KEY, LINKS), KEY), Named(Field(UNIT, UNITS), UNIT), Named(Field(NUMBER, UNITS), NUMBER))
-    return (
-        Part(LINKS, Select(found, owned), kept=True),
-        Part(UNITS, select(fields([UNIT, NUMBER]), by_unit, _has_many(few))),
-        Part(MANY, Select(many, Joined("INNER", Table(LINKS), Table(UNITS), same_unit))),
-        Part(NOWHERE, Select(tuple(fields([KEY])), Table(LINKS), test("is null", Field(UNIT)))),
-    )
+    unit = Field(UNIT, OWNERS)
+    key = when(test("is null", unit), Field(KEY, OWN))
+    columns = Named(unit, UNIT), Named(key, KEY), Named(in_64_bits(total(Field(NUMBER))), NUMBER)
+    return Select(columns, owned, group_by=(unit, key))
+
+
+def _keys_of_many(few: int, links: Linked | None) -> Select:
+    """The units with many rows, each by all keys that rows may know it by."""
+    if links is None:
+        return Select((Named(Field(UNIT), KEY), *fields([UNIT, NUMBER])), Table(KNOWN), _has_many(few))
+    units = Select(tuple(fields([UNIT, NUMBER])), Table(KNOWN), _has_many(few))
+    return _with_numbers(Derived(links.owners, OWNERS), OWNERS, Derived(units, UNITS))
+
+
+def _counted_again(counted: Source, few: int) -> tuple[Part, Part]:
+    """Of units with many rows in a whole table, those that have many of these."""
+    unit = Field(UNIT, KEYS)
+    rows = Joined("INNER", counted, Table(KEYS), _is_own(KEY, KEYS))
+    numbers = Select((Named(unit, UNIT), Named(count(), NUMBER)), rows, group_by=(unit,))
+    units = Part(UNITS, select(fields([UNIT, NUMBER]), numbers, _has_many(few)))
+    return units, Part(MANY, _with_numbers(Table(KEYS), KEYS, Table(UNITS)))
+
+
+def _with_numbers(keys: Source, name: str, units: Source) -> Select:
+    """Keys of units, with the number of rows that each of these has."""
+    columns = Named(Field(KEY, name), KEY), Named(Field(UNIT, UNITS), UNIT), Named(Field(NUMBER, UNITS), NUMBER)
+    return Select(columns, Joined("INNER", keys, units, test("=", Field(UNIT, name), Field(UNIT, UNITS))))
 
 
 def _has_many(few: int) -> Term:
     return test(">", Field(NUMBER), integer(few))
 
 
-def _same_unit(column: str, part: str) -> Term:
+def _is_own(column: str, part: str) -> Term:
     """Whether the unit of a row, or its foreign key, is in this column of a part."""
     return test("=", Field(UNIT, OWN), Field(column, part))
-
-
-def _joined(of_many: str, names: list[str], key: str) -> Select:
-    """All rows, each beside the one of _many with its key, if there is one."""
-    columns = (Named(Field(of_many, MANY), of_many), *(Named(Field(name, OWN), name) for name in names))
-    return Select(columns, Joined("LEFT", Table(OWN), Table(MANY), _same_unit(key, MANY)))

@@ -101,7 +101,8 @@ def _of_first_groups(writer: Writer, rows: Query, names: list[str]) -> Query:
     few_rows, many_rows = (
         Select(tuple(columns), Table(OWN), condition) for condition in (test("not", has_many), has_many)
     )
-    return With(with_many(writer, rows, groups), SetOperation("UNION ALL", few_rows, ranked(many_rows)))
+    parts = with_many(rows, writer.release.aggregate.source, groups)
+    return With(parts, SetOperation("UNION ALL", few_rows, ranked(many_rows)))
 
 
 def _row_total(column: str, measure: ByUnit) -> Term:

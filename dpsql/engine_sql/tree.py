@@ -225,7 +225,10 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    kind: Literal["INNER", "LEFT", "RIGHT", "FULL", "CROSS"]
+    """LOOKUP is a LEFT join with a part that has at most one row for each on the left, of which one column is read: the
+    part is what an engine should hold in memory, however little it knows of it."""
+
+    kind: Literal["INNER", "LEFT", "RIGHT", "FULL", "CROSS", "LOOKUP"]
     left: Source
     right: Source
     on: Term | None = None
@@ -276,6 +279,9 @@ class Part:
     query: Query
     kept: bool | None = None
     """Whether its rows are kept, or made again by each of them; None where an engine may do either."""
+    lasting: bool = False
+    """Whether it follows from rows that stay, and from nothing that is asked: then it lasts from question to question,
+    and what is found once need not be found again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +325,11 @@ Query: TypeAlias = Select | SetOperation | Values | Series | With | AroundRank
 def tables_read(query: Query) -> set[str]:
     """The names of all tables that stand in a query, at any depth."""
     return {part.name for part in _everything(query) if isinstance(part, Table)}
+
+
+def lasting_parts(query: Query) -> list[Query]:
+    """The parts that last from question to question."""
+    return [part.query for part in _everything(query) if isinstance(part, Part) and part.lasting]
 
 
 def is_one_scan(query: Query) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
 
@@ -37,18 +37,16 @@ class Engine(Protocol):
     def copied(self) -> bool:
         """Whether the rows were copied when it was opened, so that nobody changes them any more."""
 
-    @property
-    def rows_stay(self) -> bool:
-        """Whether nobody can change the rows while it is open: they were copied, or their file is read-only."""
-
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
 
     def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
         """Like `run`, of a SELECT that reads public tables alone; free, so rows of people are not touched."""
 
-    def run(self, sql: str) -> Mapping[str, np.ndarray]:
+    def run(self, sql: str, lasting: Sequence[str] = ()) -> Mapping[str, np.ndarray]:
         """The columns of the result, NULL as masked values. What was asked is paid for.
+
+        `lasting`: parts of the text that give the same rows in every question, where rows stay.
 
         Raises ConnectionLost, and whatever the database says when it fails.
         """

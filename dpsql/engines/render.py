@@ -250,7 +250,8 @@ class Renderer(ABC):
                 return f"({self.query(query)}) AS {self.quoted(alias)}"
             case Joined(kind, left, right, on):
                 meets = "" if on is None else f" ON {self.term(on)}"
-                return f"{self.source(left)} {kind} JOIN {self.source(right)}{meets}"
+                words = "LEFT" if kind == "LOOKUP" else kind
+                return f"{self.source(left)} {words} JOIN {self.source(right)}{meets}"
         assert_never(source)
 
     def table(self, table: Table) -> str:

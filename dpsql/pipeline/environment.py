@@ -65,7 +65,7 @@ class EnginePublicRows:
 
     @property
     def stay(self) -> bool:
-        return self._engine.rows_stay
+        return self._engine.guarantees.rows_stay
 
     def number(self, query: Query, lists: Sequence[AdaptiveTable]) -> int:
         public = {table.name for table in self._schema.tables.values() if table.is_public}

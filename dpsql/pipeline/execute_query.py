@@ -16,7 +16,7 @@ from dpsql.engines.engine import ConnectionLost
 from dpsql.sampling import CryptographicRandomness, uniform_below
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
@@ -46,7 +46,7 @@ def _fetch(release: CalibratedRelease, charged: Charged, environment: Environmen
     # A fresh secret for every release decides which of a unit's groups count.
     query = release.salted(uniform_below(SALTS, CryptographicRandomness()))
     try:
-        columns = _run(query, charged, environment)
+        columns = _run(query, release.planned.lasting, charged, environment)
         whole = all(columns[measure.column].dtype.kind == "i" for measure in release.planned.release.measures)
         return columns if whole else None
     except Exception:
@@ -54,10 +54,10 @@ def _fetch(release: CalibratedRelease, charged: Charged, environment: Environmen
         return None
 
 
-def _run(query: str, charged: Charged, environment: Environment) -> Mapping[str, np.ndarray]:
+def _run(query: str, lasting: Sequence[str], charged: Charged, environment: Environment) -> Mapping[str, np.ndarray]:
     try:
-        return environment.engine.run(query)
+        return environment.engine.run(query, lasting)
     except ConnectionLost:
         if charged.entry is not None and not environment.ledger.may_retry(charged.entry):
             raise
-    return environment.engine.run(query)
+    return environment.engine.run(query, lasting)

@@ -23,7 +23,7 @@ from dpsql.aggregates.final import answer_type, as_shown, final_sql
 from dpsql.aggregates.release import LEVEL
 from dpsql.aggregates.write_release import release_sql
 from dpsql.engine_sql.build import SALT, select
-from dpsql.engine_sql.tree import Field, Named, tables_read
+from dpsql.engine_sql.tree import Field, Named, lasting_parts, tables_read
 from dpsql.engines.duckdb.render import render, render_term, type_name
 from dpsql.engines.public import PostProcessingTable
 from dpsql.engines.quoting import quoted
@@ -116,6 +116,11 @@ class PlannedRelease:
     def canonical(self) -> str:
         """The same on whatever engine: what a stored answer is found by."""
         return self.shown if self.render is render else render(self.with_adaptive, self.zeros)
+
+    @cached_property
+    def lasting(self) -> list[str]:
+        """The parts of the engine SQL that last from question to question."""
+        return [self.render(part) for part in lasting_parts(self.query)]
 
     @property
     def zeros(self) -> dict[str, int]:

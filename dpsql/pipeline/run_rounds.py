@@ -113,7 +113,7 @@ def _filled(
 
 def read_public(table: PublicTable, environment: Environment, way_out: str = ANSWER_KEPT) -> Columns | Lasting:
     """Its columns, or how to read them if the post-processing has no copy of them yet."""
-    if environment.engine.rows_stay:
+    if environment.engine.guarantees.rows_stay:
         return Lasting(lambda names: _read(replace(table, read=tuple(names)), environment, way_out))
     return _read(table, environment, way_out)
 

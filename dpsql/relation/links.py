@@ -35,9 +35,10 @@ class Linked:
 
 
 def linked(relation: Relation) -> Linked | None:
-    """None where the unit is in the row itself, or rows of people are put beside each other."""
+    """None where the unit is in the row itself, or rows of people are put beside each other; and where a view tells
+    whose a key is, which may not say the same twice."""
     rows = _with_key(relation)
-    if rows is None:
+    if rows is None or any(scan.is_view for scan in scans_of(relation)):
         return None
     (unit,) = (scan.unit for scan in scans_of(relation) if scan.unit is not None)
     return Linked(rows, owners_sql(unit))

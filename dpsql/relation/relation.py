@@ -103,6 +103,8 @@ class Scan:
     """Whether the schema says so. Nothing leans on it but the choice of bounds, which are enforced."""
     is_view: bool = False
     """Whether it, or a table on the way to its unit, may be a view: nobody knows whether that reads the same twice."""
+    stays: bool = False
+    """Whether nobody can change its rows, nor those on the way to its unit, while the database is open."""
     tests: tuple[StoredTest, ...] = ()
     """Which rows are read."""
 

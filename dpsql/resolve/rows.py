@@ -208,6 +208,7 @@ def _declared_rows(table: Table, schema: Schema, engine: Guarantees, reports: bo
         )
         for name, column in declared.items()
     )
+    is_view = any(part.view is not None for part in (table, *_owners(table, schema)))
     scan = Scan(
         table=table.name,
         unit=unit,
@@ -215,7 +216,8 @@ def _declared_rows(table: Table, schema: Schema, engine: Guarantees, reports: bo
         contribution=table.contribution,
         one_row_per_unit=unit is not None and not unit.path and engine.is_unique(table.name, unit.column, unit.type),
         declared_unique=table.unique,
-        is_view=any(part.view is not None for part in (table, *_owners(table, schema))),
+        is_view=is_view,
+        stays=engine.rows_stay and not is_view,
     )
     columns = {column.declared.lower(): Column(column.name, column.properties.type) for column in answers}
     if unit is None or own is None:

@@ -57,6 +57,8 @@ LOCKING = threading.Lock()
 """Threads that open one file share its settings: what one has locked another cannot lock again."""
 MOST_PARSED, LONGEST_PARSED = 32, 10_000
 """How many texts are known when they come again, and how long those are at most whose trees are kept."""
+LASTING = "dpsql.lasting"
+"""A declared name has no dots."""
 # Given when a database is opened, they hold for every connection to it.
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     **{name: accepted[0] for name, accepted in MEANING.items()},
@@ -93,12 +95,11 @@ class DuckDBEngine:
         *,
         guarantees: Guarantees | None = None,
         copied: bool = False,
-        rows_stay: bool = False,
         shared: SharedTables | None = None,
         waiting: Sequence[tuple[Table, object]] = (),
     ) -> None:
         """`copied`: whether nobody changes the rows any more. Then the schema says which columns are NULL in no row,
-        and dpsql.completeness looks. `rows_stay`: the same of rows that were not copied.
+        and dpsql.completeness looks.
 
         `shared`: the declared tables of a database that others can change.
 
@@ -107,12 +108,12 @@ class DuckDBEngine:
         self._connection = connection
         self.guarantees = guarantees or Guarantees()
         self.copied = copied
-        self.rows_stay = rows_stay or copied
         self._shared = shared
         self._waiting = waiting
         self._forget: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
         self._statements: dict[bytes, duckdb.Statement | None] = {}
+        self._lasting: dict[str, str] = {}
 
     @classmethod
     def open(cls, database: object, schema: Schema) -> DuckDBEngine:
@@ -126,7 +127,7 @@ class DuckDBEngine:
         spill = mkdtemp(prefix="dpsql_")
         connection = duckdb.connect(":memory:", config=SETTINGS | {"temp_directory": str(Path(spill) / "spill")})
         present = _columns(schema, lambda _, column: not column.nullable)
-        engine = cls(connection, guarantees=Guarantees(present=present), copied=True)
+        engine = cls(connection, guarantees=Guarantees(present=present, rows_stay=True), copied=True)
         engine._forget = weakref.finalize(engine, shutil.rmtree, spill, ignore_errors=True)
         _copy_tables(connection, _sources(database, schema), schema)
         connection.execute("SET enable_external_access = false")
@@ -162,26 +163,26 @@ class DuckDBEngine:
                 "a declared table was changed since the connection was opened", hint="connect again: it is checked anew"
             )
 
-    def run(self, sql: str) -> Mapping[str, np.ndarray]:
-        return self._interruptible(sql, paid=True)
+    def run(self, sql: str, lasting: Sequence[str] = ()) -> Mapping[str, np.ndarray]:
+        return self._interruptible(lambda: self._run(sql, lasting, paid=True))
 
     def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
-        return self._interruptible(sql, paid=False)
+        return self._interruptible(lambda: self._run(sql, (), paid=False))
 
-    def _interruptible(self, sql: str, *, paid: bool) -> Mapping[str, np.ndarray]:
+    def _interruptible(self, work: Callable[[], Mapping[str, np.ndarray]]) -> Mapping[str, np.ndarray]:
         """Ctrl-C ends it, in the main thread, which alone hears of it.
 
         DuckDB listens only between pieces of work that the asking thread does itself, and not while others work. So
         another thread asks, and this one waits, free to tell DuckDB.
         """
         if threading.current_thread() is not threading.main_thread():
-            return self._run(sql, paid=paid)
+            return work()
         answer: Future[Mapping[str, np.ndarray]] = Future()
 
         def ask() -> None:
             if answer.set_running_or_notify_cancel():
                 try:
-                    answer.set_result(self._run(sql, paid=paid))
+                    answer.set_result(work())
                 except BaseException as problem:  # told to whoever waits
                     answer.set_exception(problem)
 
@@ -204,11 +205,13 @@ class DuckDBEngine:
         pool.submit(int).result()
         return pool
 
-    def _run(self, sql: str, *, paid: bool) -> Mapping[str, np.ndarray]:
+    def _run(self, sql: str, lasting: Sequence[str], *, paid: bool) -> Mapping[str, np.ndarray]:
         # One connection, one query at a time: temporary tables are seen by the connection alone.
         with self._lock:
             if paid:
                 self._fill_tables()
+            for part in lasting:
+                sql = sql.replace(f"({part})", f"(FROM {self._kept(part)})")
             # Within a transaction the tables that are compared are those that are read.
             self._connection.begin()
             try:
@@ -232,6 +235,15 @@ class DuckDBEngine:
         if len(self._statements) > MOST_PARSED:
             del self._statements[next(iter(self._statements))]
         return known
+
+    def _kept(self, part: str) -> str:
+        """The temporary table with the rows of a part that lasts. Its rows stay, so they are found once."""
+        assert self.guarantees.rows_stay
+        if part not in self._lasting:
+            table = quoted(f"{LASTING}{len(self._lasting)}")
+            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {part}")
+            self._lasting[part] = table
+        return self._lasting[part]
 
     def _fill_tables(self) -> None:
         for table, frame in self._waiting:
@@ -291,9 +303,10 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
             (name, column.lower()): table.columns[column] for name, table in declared.items() for column in table.unique
         }
         present = _columns(schema, lambda table, column: is_present(column, declared[table.name.lower()]))
-        guarantees = Guarantees(unique, present, (place.database.lower(), place.schema.lower()))
+        here = place.database.lower(), place.schema.lower()
+        guarantees = Guarantees(unique, present, rows_stay=not shared, place=here)
         watched = SharedTables(places, created, declared) if shared else None
-        return DuckDBEngine(connection, guarantees=guarantees, rows_stay=not shared, shared=watched)
+        return DuckDBEngine(connection, guarantees=guarantees, shared=watched)
     except duckdb.Error:
         problem = OperationalError("a declared view of the database cannot be read", hint="try it with DuckDB alone")
     except BaseException:

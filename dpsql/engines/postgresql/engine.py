@@ -29,7 +29,7 @@ from dpsql.errors import OperationalError, SchemaError
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
 
@@ -76,7 +76,6 @@ RESTART, PAUSE = 30.0, 0.2
 
 class PostgreSQLEngine:
     copied = False
-    rows_stay = False
 
     def __init__(self, connection: psycopg.Connection, url: str, place: str, schema: Schema) -> None:
         """Raises SchemaError unless every declared table and column is there, with a type that fits."""
@@ -138,7 +137,8 @@ class PostgreSQLEngine:
         with self._reading():
             pass
 
-    def run(self, sql: str) -> Mapping[str, np.ndarray]:
+    def run(self, sql: str, lasting: Sequence[str] = ()) -> Mapping[str, np.ndarray]:
+        assert not lasting, "rows of a server are changed by others"
         try:
             with self._reading(patience=RESTART) as connection:
                 return _fetched(connection.execute(sql.encode()))

@@ -22,7 +22,7 @@ from dpsql.errors import OperationalError, SchemaError
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 class SparkEngine:
     copied = False
-    rows_stay = False
 
     def __init__(self, session: SparkSession, place: Place, url: str | None, schema: Schema) -> None:
         """Raises SchemaError unless every declared table and column is there, with a type that fits."""
@@ -118,7 +117,8 @@ class SparkEngine:
         self._compare()
         self._lost = False
 
-    def run(self, sql: str) -> Mapping[str, np.ndarray]:
+    def run(self, sql: str, lasting: Sequence[str] = ()) -> Mapping[str, np.ndarray]:
+        assert not lasting, "rows of a server are changed by others"
         with self._lock, quiet():
             if self._lost:
                 self._connect_again(RESTART)

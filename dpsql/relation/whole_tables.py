@@ -1,0 +1,80 @@
+"""Whole tables behind relations: how many rows a unit has there is no less than it has in the relation.
+
+    SELECT ... FROM lines WHERE price < 5            lines
+    SELECT ... FROM lines JOIN (SELECT DISTINCT code FROM codes) USING (code)      lines
+    SELECT ... FROM lines JOIN codes USING (code)    none: a line may have several codes
+
+Where rows stay (a read-only file, a copy), units are counted in the whole table once, and not for every question.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpsql.expressions.narrow import conjuncts
+from dpsql.expressions.tree import Call, Column, names_read
+from dpsql.relation.knowledge import knowledge_of
+from dpsql.relation.relation import Distinct, Filter, Join, Mark, Project, Relation, Scan, SemiJoin
+from dpsql.relation.units import is_tracked
+from dpsql.schema.types import Double
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Set
+
+    from dpsql.expressions.tree import Expression
+
+
+def whole_table(relation: Relation) -> Scan | None:
+    """The table whose rows stay and give at most one row of the relation each."""
+    match relation:
+        case Scan():
+            return relation if relation.stays else None
+        case Filter(source) | Project(source) | SemiJoin(source):
+            return whole_table(source)
+        case Mark():
+            return whole_table(relation.source)
+        case Join(left, right, "INNER" | "LEFT", condition) if not is_tracked(right):
+            return whole_table(left) if _matches_once(left, right, condition) else None
+        case Join(left, right, "INNER" | "RIGHT", condition) if not is_tracked(left):
+            return whole_table(right) if _matches_once(right, left, condition) else None
+    return None
+
+
+def has_all_rows(relation: Relation) -> bool:
+    """Whether it has every row of its whole table."""
+    match relation:
+        case Scan():
+            return True
+        case Project(source):
+            return has_all_rows(source)
+    return False
+
+
+def _matches_once(rows: Relation, public: Relation, condition: Expression | None) -> bool:
+    """Whether a row has at most one partner: where public rows are different, and compared as wholes."""
+    if not _are_different(public) or condition is None:
+        return False
+    own = knowledge_of(rows).properties.keys()
+    compared = {name for part in conjuncts(condition) for name in _compared(part, own)}
+    return compared >= knowledge_of(public).properties.keys()
+
+
+def _are_different(relation: Relation) -> bool:
+    """Whether no two rows are the same, by the query's own DISTINCT; columns may have other names since."""
+    match relation:
+        case Distinct():
+            return True
+        case Project(source, columns):
+            return _are_different(source) and knowledge_of(source).properties.keys() <= {
+                value.name for _, value in columns if isinstance(value, Column)
+            }
+    return False
+
+
+def _compared(condition: Expression, own: Set[str]) -> Iterator[str]:
+    """The columns that equal something of the row. Doubles that differ may be equal: 0 and -0."""
+    match condition:
+        case Call(function, (first, second)) if function.name == "=" and first.type == second.type != Double():
+            for mine, its in ((first, second), (second, first)):
+                if isinstance(its, Column) and names_read(mine) <= own:
+                    yield its.name
