@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.summed import value_rows
 from dpsql.engine_sql.build import UNIT, count, fields, in_64_bits, integer, select, test, total, when
-from dpsql.engine_sql.tree import Derived, Exists, Field, Joined, Named, Part, Select, Table, is_one_scan
+from dpsql.engine_sql.tree import Derived, Exists, Field, Joined, Lasting, Named, Part, Select, Table, is_one_scan
 from dpsql.relation.links import linked
 from dpsql.relation.relation import Scan
 from dpsql.relation.units import parts_of
@@ -70,9 +70,9 @@ def with_many(rows: Query, relation: Relation, few: int, links: Linked | None = 
     own, counted = _own(rows, relation)
     whole = whole_table(relation)
     if whole is None:
-        return own, _known(counted, links), Part(MANY, _keys_of_many(few, links))
+        return own, _known(_rows_by_unit(counted, links), links), Part(MANY, _keys_of_many(few, links))
     table = Derived(relation_sql(whole, ()), OWN)
-    parts = own, _known(table, links, lasting=True)
+    parts = own, _known(Lasting(_rows_by_unit(table, links)), links)
     if has_all_rows(relation):
         return *parts, Part(MANY, _keys_of_many(few, links))
     return *parts, Part(KEYS, _keys_of_many(few, links)), *_counted_again(counted, few)
@@ -91,9 +91,9 @@ def _own(rows: Query, relation: Relation) -> tuple[Part, Source]:
     return Part(OWN, rows), Table(OWN)
 
 
-def _known(counted: Source, links: Linked | None, *, lasting: bool = False) -> Part:
+def _known(rows_by_unit: Query, links: Linked | None) -> Part:
     """Over a foreign key it is read twice, and so kept."""
-    return Part(KNOWN, _rows_by_unit(counted, links), None if links is None else True, lasting)
+    return Part(KNOWN, rows_by_unit, None if links is None else True)
 
 
 def _rows_by_unit(counted: Source, links: Linked | None) -> Select:

@@ -279,9 +279,6 @@ class Part:
     query: Query
     kept: bool | None = None
     """Whether its rows are kept, or made again by each of them; None where an engine may do either."""
-    lasting: bool = False
-    """Whether it follows from rows that stay, and from nothing that is asked: then it lasts from question to question,
-    and what is found once need not be found again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +316,15 @@ class AroundRank:
     """Whether no unit has two rows at all."""
 
 
-Query: TypeAlias = Select | SetOperation | Values | Series | With | AroundRank
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """A query that follows from rows which stay, and from nothing that is asked: it lasts from question to question,
+    and what is found once need not be found again."""
+
+    query: Query
+
+
+Query: TypeAlias = Select | SetOperation | Values | Series | With | AroundRank | Lasting
 
 
 def tables_read(query: Query) -> set[str]:
@@ -328,8 +333,8 @@ def tables_read(query: Query) -> set[str]:
 
 
 def lasting_parts(query: Query) -> list[Query]:
-    """The parts that last from question to question."""
-    return [part.query for part in _everything(query) if isinstance(part, Part) and part.lasting]
+    """The parts that last from question to question, each once."""
+    return list(dict.fromkeys(part.query for part in _everything(query) if isinstance(part, Lasting)))
 
 
 def is_one_scan(query: Query) -> bool:

@@ -20,6 +20,7 @@ from dpsql.engine_sql.tree import (
     Field,
     Fold,
     Joined,
+    Lasting,
     Let,
     Operand,
     Over,
@@ -138,7 +139,7 @@ class Ranges:
             case SetOperation(_, left, right):
                 pairs = zip(self.of_query(left).items(), self.of_query(right).values(), strict=False)
                 return {name: _union([ends, others]) for (name, ends), others in pairs}
-            case With(_, last):
+            case With(_, last) | Lasting(last):
                 return self.of_query(last)
             case _:
                 return {}

@@ -19,6 +19,7 @@ from dpsql.engine_sql.tree import (
     Field,
     Fold,
     Joined,
+    Lasting,
     Let,
     Named,
     Operand,
@@ -207,6 +208,8 @@ class Renderer(ABC):
                 return self.series(query)
             case AroundRank():
                 return self.around_rank(query)
+            case Lasting(lasting):
+                return self.query(lasting)
         assert_never(query)
 
     def part(self, part: Part) -> str:

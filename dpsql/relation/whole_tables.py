@@ -4,7 +4,8 @@
     SELECT ... FROM lines JOIN (SELECT DISTINCT code FROM codes) USING (code)      lines
     SELECT ... FROM lines JOIN codes USING (code)    none: a line may have several codes
 
-Where rows stay (a read-only file, a copy), units are counted in the whole table once, and not for every question.
+Where rows stay (a read-only file, a copy), units are counted in the whole table once, and not for every question; and
+so are lists of a public table's keys made once.
 """
 
 from __future__ import annotations
@@ -47,6 +48,16 @@ def has_all_rows(relation: Relation) -> bool:
             return True
         case Project(source):
             return has_all_rows(source)
+    return False
+
+
+def lasts(relation: Relation) -> bool:
+    """Whether public rows are columns of a whole table whose rows stay, so that no question changes what they are."""
+    match relation:
+        case Scan(unit=None):
+            return relation.stays
+        case Project(source, columns):
+            return lasts(source) and all(isinstance(value, Column) for _, value in columns)
     return False
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import NULL, UNIT, all_of, apply, fields, select, test
-from dpsql.engine_sql.tree import Derived, Field, Joined, Named, Select, SetOperation, Table
+from dpsql.engine_sql.tree import Derived, Field, Joined, Lasting, Named, Select, SetOperation, Table
 from dpsql.expressions.emit import as_value, emit
 from dpsql.expressions.tree import names_read
 from dpsql.relation import write_tests, write_within
@@ -29,6 +29,7 @@ from dpsql.relation.relation import (
 )
 from dpsql.relation.stored_tests import with_stored_tests
 from dpsql.relation.units import is_tracked
+from dpsql.relation.whole_tables import lasts
 from dpsql.relation.write_scan import scan_sql
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Query:
             return _passed(relation, names, sides)
         case Distinct(source):
             everything = sorted(knowledge_of(source).properties)
-            return _passed(relation, names, distinct(relation_sql(source, everything), _unit(source), everything))
+            different = distinct(relation_sql(source, everything), _unit(source), everything)
+            return _passed(relation, names, Lasting(different) if lasts(source) else different)
         case PerUnit():
             return write_within.per_unit_sql(relation, names, relation_sql)
         case Window():

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import dpsql
 from dpsql.aggregates import few_rows
 from dpsql.audit.neighbours import moved_too_far, wrong_shape
+from dpsql.engines.duckdb import engine
 
 KINDS = list("abcd")
 LINE = {
@@ -225,7 +226,20 @@ def test_what_lasts_is_found_once(raw: duckdb.DuckDBPyConnection) -> None:
             numbers = [frame.select_dtypes("number").astype(float) for frame in (first, second)]
             assert np.allclose(*numbers, atol=1e-3, equal_nan=True), shape
         lasting = another._session.environment.engine._lasting  # type: ignore[attr-defined]
-    assert len(lasting) == 3  # of lines, parts and visits
+    assert len(lasting) == 4  # of lines, parts and visits, and the list of codes
+
+
+def test_tables_that_last_are_not_more_and_more(
+    raw: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are not needed go, and are made again."""
+    monkeypatch.setattr(engine, "MOST_LASTING", 1)
+    fill_with_many(raw)
+    with session(file_of(raw), 8, 1, 1e-6) as connection:
+        shapes = ["count", "of their own", "listed once", "count"]
+        answers = [connection.execute(SHAPES[shape], fresh=True).fetchall() for shape in shapes]
+        assert len(connection._session.environment.engine._lasting) == 1  # type: ignore[attr-defined]
+    assert answers[0] == answers[-1]
 
 
 @pytest.mark.parametrize(("groups", "rows", "delta"), [(1, 20, 0), (3, 10, 1e-6)])

@@ -57,8 +57,8 @@ LOCKING = threading.Lock()
 """Threads that open one file share its settings: what one has locked another cannot lock again."""
 MOST_PARSED, LONGEST_PARSED = 32, 10_000
 """How many texts are known when they come again, and how long those are at most whose trees are kept."""
-LASTING = "dpsql.lasting"
-"""A declared name has no dots."""
+LASTING, MOST_LASTING = "dpsql.lasting", 64
+"""Before the names of tables that last, since a declared name has no dots; and how many of them there are at most."""
 # Given when a database is opened, they hold for every connection to it.
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     **{name: accepted[0] for name, accepted in MEANING.items()},
@@ -210,8 +210,7 @@ class DuckDBEngine:
         with self._lock:
             if paid:
                 self._fill_tables()
-            for part in lasting:
-                sql = sql.replace(f"({part})", f"(FROM {self._kept(part)})")
+            sql = self._with_lasting(sql, lasting)
             # Within a transaction the tables that are compared are those that are read.
             self._connection.begin()
             try:
@@ -236,14 +235,21 @@ class DuckDBEngine:
             del self._statements[next(iter(self._statements))]
         return known
 
-    def _kept(self, part: str) -> str:
-        """The temporary table with the rows of a part that lasts. Its rows stay, so they are found once."""
-        assert self.guarantees.rows_stay
-        if part not in self._lasting:
-            table = quoted(f"{LASTING}{len(self._lasting)}")
-            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {part}")
-            self._lasting[part] = table
-        return self._lasting[part]
+    def _with_lasting(self, sql: str, parts: Sequence[str]) -> str:
+        """The same with temporary tables in place of parts that last. Their rows stay, so they are found once."""
+        assert self.guarantees.rows_stay or not parts
+        for part in parts[:MOST_LASTING]:
+            table = self._lasting.pop(part, None) or self._table_of(part)
+            self._lasting[part] = table  # behind all that were not needed since
+            sql = sql.replace(f"({part})", f"(FROM {table})")
+        while len(self._lasting) > MOST_LASTING:
+            self._connection.execute(f"DROP TABLE {self._lasting.pop(next(iter(self._lasting)))}")
+        return sql
+
+    def _table_of(self, part: str) -> str:
+        table = quoted(f"{LASTING}{sha256(part.encode()).hexdigest()}")
+        self._connection.execute(f"CREATE TEMP TABLE {table} AS {part}")
+        return table
 
     def _fill_tables(self) -> None:
         for table, frame in self._waiting:
