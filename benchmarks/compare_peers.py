@@ -6,9 +6,10 @@ COUNT and SUM by region at epsilon 1, each person with at most 2 rows in each of
 delta, which known regions do not need: of people with more than 10 rows each counts for a part (few_rows.md). With a
 delta, where 5 groups of each person are chosen, its time stands below, and so does the floor of that: what DuckDB takes
 to aggregate the rows by person and region. Every peer lives in an environment of its own under build/peers; one that
-does not install or does not run is said so. The rows are in memory, in the form that each likes best, before its time
-begins. What each of them enforces stands below its times. Ends with code 1 when dpsql is not as much faster as it
-should be.
+does not install or does not run is said so. All are given the same file, whose rows are in memory, in the form that
+each likes best, before its time begins. dpsql counts each person's rows when it is first asked, and not again: the time
+of that first question stands below, too. What each of them enforces stands below its times. Ends with code 1 when dpsql
+is not as much faster as it should be.
 """
 
 from __future__ import annotations
@@ -141,20 +142,28 @@ def main() -> int:
         create_tables(database, ROWS, ROWS // ROWS_PER_UNIT)
         rows = Path(folder) / "orders.parquet"
         database.execute(f"COPY orders TO '{rows}'")
-        schema = SCHEMA | {"contribution": {"max_groups": 5, "max_rows_per_group": 2}}
-        with opened(database, schema, delta=0) as conn:
+        with opened(rows, delta=0) as conn:
+            first = own_seconds(conn)
             print(f"{ROWS:,} rows of {ROWS // ROWS_PER_UNIT:,} people, CPU time (median of {REPETITIONS})")
             print(f"{'':<20}{'theirs':>10}{'dpsql':>10}{'ratio':>10}{'goal':>8}", flush=True)
             met = [is_met(peer, rows, conn) for peer in PEERS]
-        with opened(database, schema, delta=1e-6) as conn:
+        with opened(rows, delta=1e-6) as conn:
+            own_seconds(conn)
             own = statistics.median(own_seconds(conn) for _ in range(REPETITIONS))
+        print(f"{'dpsql, first asked':<20}{first:>18.2f} s")
         print(f"{'dpsql with a delta':<20}{own:>18.2f} s")
         print(f"{'its floor':<20}{floor_seconds(database):>18.2f} s")
     return 0 if all(met) else 1
 
 
-def opened(database: duckdb.DuckDBPyConnection, schema: dict[str, Any], delta: float) -> dpsql.Connection:
-    return dpsql.connect(database, schema=schema, epsilon=1e6, delta=delta, query_epsilon=1)
+def opened(rows: Path, delta: float) -> dpsql.Connection:
+    tables: Any = SCHEMA["tables"]
+    schema = {
+        "dataset": "peers",
+        "contribution": {"max_groups": 5, "max_rows_per_group": 2},
+        "tables": {"orders": tables["orders"]},
+    }
+    return dpsql.connect(rows, schema=schema, ledger=":memory:", epsilon=1e6, delta=delta, query_epsilon=1)
 
 
 def is_met(peer: Peer, rows: Path, conn: dpsql.Connection) -> bool:

@@ -34,10 +34,13 @@ from dpsql.engine_sql.build import (
 )
 from dpsql.engine_sql.tree import Derived, Field, Joined, Named, Part, Select, SetOperation, Table, With
 from dpsql.expressions.fixed_point import LARGEST_BITS
+from dpsql.relation.domain import ListedKeys
 from dpsql.relation.write_domain import domain_sql
 from dpsql.schema.types import Decimal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dpsql.aggregates.measure import ByUnit
     from dpsql.aggregates.summed import Summed
     from dpsql.aggregates.write_release import Writer
@@ -66,10 +69,16 @@ def sums_beside_few(writer: Writer, summed: Summed, few: int) -> Query:
         counts = any_of([is_few, writer.in_first_groups])
         return With(parts, writer.by_keys(summed.totals, select([*fields([UNIT]), *ranked], partials), counts))
     few_units = Select(tuple(columns), Table(PARTIALS), is_few)
-    many_units = Select(tuple(ranked), Table(PARTIALS), test("not", is_few))
+    many_units = Select(tuple(ranked), _partials_of_groups(writer, partials), test("not", is_few))
     first_groups = select(fields(column.name for column in columns), many_units, writer.in_first_groups)
     bounded = SetOperation("UNION ALL", few_units, first_groups)
     return With((*parts, Part(PARTIALS, partials)), writer.by_keys(summed.totals, bounded))
+
+
+def _partials_of_groups(writer: Writer, partials: Select) -> Table | Derived:
+    if not _may_be_unlisted(writer):
+        return Table(PARTIALS)
+    return Derived(_declared(writer, Table(PARTIALS), PARTIALS, [column.name for column in partials.columns]), BELOW)
 
 
 def sums_of_parts(writer: Writer) -> Query:
@@ -101,7 +110,7 @@ def _part(measure: Parted, values: str) -> Term:
     return when(test("is not null", Field(values)), added) if isinstance(inner, CountValues) else added
 
 
-def _by_unit(writer: Writer, summed: Summed, rows: Query) -> Query:
+def _by_unit(writer: Writer, summed: Summed, rows: Query) -> Select:
     """The partials of each unit with many rows and group, and of all other units and a group."""
     release = writer.release
     assert release.domain is not None
@@ -110,8 +119,8 @@ def _by_unit(writer: Writer, summed: Summed, rows: Query) -> Query:
     clamped = select([*shown, *(summed.clamped_decimals if of_few_groups else summed.clamped)], rows)
     found: Query = select([*shown, *partials], clamped, group_by=[writer.unit, *writer.keys])
     names = [UNIT, *(partial.name for partial in partials)]
-    if release.ranked and writer.listed_keys:
-        found = _declared(writer, found, names)
+    if release.ranked and of_few_groups and _may_be_unlisted(writer):
+        found = _declared(writer, Derived(found, BELOW), BELOW, [*writer.key_names, *names])
     of_one = [
         Named(part.of_one(Field(_all(name), kind=WIDE)), name)
         for name, part in summed.measures
@@ -120,13 +129,18 @@ def _by_unit(writer: Writer, summed: Summed, rows: Query) -> Query:
     return select([*writer.shown_keys, *fields(names), *of_one], found)
 
 
-def _declared(writer: Writer, found: Query, names: list[str]) -> Query:
-    """The partials of public groups: others take no place among those that count."""
+def _may_be_unlisted(writer: Writer) -> bool:
+    """Whether rows may have keys that are no group: those of others take no place among the groups that count."""
+    return bool(writer.listed_keys) or isinstance(writer.release.domain, ListedKeys)
+
+
+def _declared(writer: Writer, partials: Table | Derived, name: str, columns: Iterable[str]) -> Select:
+    """The partials of public groups."""
     domain = writer.release.domain
     assert domain is not None
     listed = Derived(domain_sql(domain, writer.key_names), LISTED)
-    columns = [Named(Field(name, BELOW), name) for name in (*writer.key_names, *names)]
-    return Select(tuple(columns), Joined("INNER", Derived(found, BELOW), listed, writer.same_keys(BELOW, LISTED)))
+    shown = tuple(Named(Field(column, name), column) for column in columns)
+    return Select(shown, Joined("INNER", partials, listed, writer.same_keys(name, LISTED)))
 
 
 def _partials(summed: Summed, *, in_decimals: bool) -> list[Named]:

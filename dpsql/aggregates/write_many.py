@@ -30,9 +30,11 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.summed import value_rows
 from dpsql.engine_sql.build import UNIT, count, fields, in_64_bits, integer, select, test, total, when
 from dpsql.engine_sql.tree import Derived, Exists, Field, Joined, Lasting, Named, Part, Select, Table, is_one_scan
-from dpsql.relation.links import linked
+from dpsql.relation.knowledge import knowledge_of
+from dpsql.relation.links import linked, with_key
 from dpsql.relation.relation import Scan
 from dpsql.relation.units import parts_of
+from dpsql.relation.unlisted import unlisted
 from dpsql.relation.whole_tables import has_all_rows, whole_table
 from dpsql.relation.write import relation_sql
 from dpsql.relation.write_scan import KEY, OWNERS
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from dpsql.aggregates.summed import Summed
     from dpsql.aggregates.write_release import Writer
     from dpsql.engine_sql.tree import Query, Source, Term
+    from dpsql.expressions.tree import Expression
     from dpsql.relation.links import Linked
     from dpsql.relation.relation import Relation
 
@@ -55,14 +58,35 @@ def beside_many(writer: Writer, summed: Summed, few: int, of_many: str) -> tuple
     columns = [Named(Field(of_many, MANY), of_many)]
     columns += [Named(Field(name, OWN), name) for name in (*release.key_names, *summed.values)]
     joined = Select(tuple(columns), Joined("LOOKUP", Table(OWN), Table(MANY), _is_own(KEY, MANY)))
-    links = linked(release.aggregate.source)
+    source = release.aggregate.source
+    reading = _without_list(writer) if whole_table(source) is not None else writer
+    links = linked(source)
     if links is None:
-        return with_many(value_rows(writer, summed), release.aggregate.source, few), joined
-    by_key = replace(writer, release=replace(release, aggregate=replace(release.aggregate, source=links.rows)))
+        return with_many(value_rows(reading, summed), source, few), joined
+    rows = with_key(reading.release.aggregate.source)
+    assert rows is not None
+    by_key = _over(reading, rows)
     nowhere = Part(NOWHERE, Select(tuple(fields([KEY])), Table(KNOWN), test("is null", Field(UNIT))))
     leads_nowhere = Exists(Select((), Table(NOWHERE), _is_own(KEY, NOWHERE)))
     parts = (*with_many(value_rows(by_key, summed), links.rows, few, links), nowhere)
     return parts, replace(joined, where=test("not", leads_nowhere))
+
+
+def _without_list(writer: Writer) -> Writer:
+    """Rows that are summed need not be joined to the list of groups; those that are counted again still are."""
+    aggregate = writer.release.aggregate
+    if aggregate.listed is None:
+        return writer
+    arguments = [argument for call in aggregate.calls for argument in call.arguments]
+    found = unlisted(aggregate.source, aggregate.keys, aggregate.listed, arguments)
+    return writer if found is None else _over(writer, *found)
+
+
+def _over(writer: Writer, source: Relation, keys: tuple[Expression, ...] | None = None) -> Writer:
+    """The same of the rows of another relation."""
+    release = writer.release
+    aggregate = replace(release.aggregate, source=source, keys=keys or release.aggregate.keys)
+    return replace(writer, release=replace(release, aggregate=aggregate, knowledge=knowledge_of(source)))
 
 
 def with_many(rows: Query, relation: Relation, few: int, links: Linked | None = None) -> tuple[Part, ...]:

@@ -37,28 +37,28 @@ class Linked:
 def linked(relation: Relation) -> Linked | None:
     """None where the unit is in the row itself, or rows of people are put beside each other; and where a view tells
     whose a key is, which may not say the same twice."""
-    rows = _with_key(relation)
+    rows = with_key(relation)
     if rows is None or any(scan.is_view for scan in scans_of(relation)):
         return None
     (unit,) = (scan.unit for scan in scans_of(relation) if scan.unit is not None)
     return Linked(rows, owners_sql(unit))
 
 
-def _with_key(relation: Relation) -> Relation | None:
+def with_key(relation: Relation) -> Relation | None:
     """The same with the foreign key in the place of the unit."""
     match relation:
         case Scan(unit=Unit(path=(hop, *_))):
             return replace(relation, unit=Unit((), relation.table, hop.column, hop.type))
         case Filter(source) | Project(source):
-            below = _with_key(source)
+            below = with_key(source)
             return None if below is None else replace(relation, source=below)
         case SemiJoin(source, other) if not is_tracked(other):
-            below = _with_key(source)
+            below = with_key(source)
             return None if below is None else replace(relation, source=below)
         case Join(left, right, "INNER" | "LEFT") if not is_tracked(right):
-            below = _with_key(left)
+            below = with_key(left)
             return None if below is None else replace(relation, left=below)
         case Join(left, right, "INNER" | "RIGHT") if not is_tracked(left):
-            below = _with_key(right)
+            below = with_key(right)
             return None if below is None else replace(relation, right=below)
     return None

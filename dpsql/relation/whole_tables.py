@@ -58,7 +58,14 @@ def lasts(relation: Relation) -> bool:
             return relation.stays
         case Project(source, columns):
             return lasts(source) and all(isinstance(value, Column) for _, value in columns)
+        case Distinct(source):
+            return lasts(source)
     return False
+
+
+def is_whole_list(relation: Relation) -> bool:
+    """Whether it has every combination of some columns of a whole public table, each once."""
+    return lasts(relation) and _are_different(relation)
 
 
 def _matches_once(rows: Relation, public: Relation, condition: Expression | None) -> bool:

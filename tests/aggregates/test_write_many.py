@@ -43,7 +43,14 @@ SHAPES = {
     "of their own, filtered": "SELECT kind, COUNT(*) AS n, SUM(price) AS p FROM visits WHERE price < 5 GROUP BY kind",
     "listed once": "SELECT kind, COUNT(*) FROM lines JOIN (SELECT DISTINCT code FROM codes) USING (code) GROUP BY 1",
 }
-LEFT_ALONE = ("with its owner", "of their own", "of their own, filtered")
+LISTED = "RIGHT JOIN (SELECT DISTINCT code FROM codes) AS listed ON {}.code = listed.code"
+SHAPES["groups of a list"] = (
+    f"SELECT listed.code, COUNT(kind) AS n, SUM(price) AS p FROM lines {LISTED.format('lines')} GROUP BY listed.code"
+)
+SHAPES["groups of a list, filtered"] = (
+    f"SELECT listed.code, COUNT(kind) AS n FROM visits {LISTED.format('visits')} AND price < 5 GROUP BY listed.code"
+)
+LEFT_ALONE = ("with its owner", "of their own", "of their own, filtered", "groups of a list, filtered")
 """Rows of people beside others of theirs, and those that name their unit."""
 NOT_OF_A_TABLE = ("with its owner", "a public table")
 """Of one row there may be several."""
@@ -82,14 +89,20 @@ def raw() -> Iterator[duckdb.DuckDBPyConnection]:
             CREATE TABLE parts ({line});
             CREATE TABLE visits (customer BIGINT, {line});
             CREATE TABLE codes (code BIGINT, label VARCHAR);
-            INSERT INTO codes VALUES (1, 'x'), (2, 'y'), (2, 'x')""")
+            INSERT INTO codes VALUES (1, 'x'), (2, 'y'), (2, 'x'), (NULL, 'x')""")
         yield connection
 
 
 identifiers = st.one_of(st.none(), st.integers(1, 6))
 orders = st.lists(st.tuples(identifiers, st.one_of(st.none(), st.integers(1, 3))), max_size=8)
 prices = st.one_of(st.none(), st.decimals(-20, 20, places=2))
-line = (identifiers, st.sampled_from([*KINDS, "elsewhere", None]), prices, st.floats(), st.integers(0, 3))
+line = (
+    identifiers,
+    st.sampled_from([*KINDS, "elsewhere", None]),
+    prices,
+    st.floats(),
+    st.one_of(st.none(), st.integers(0, 3)),
+)
 lines = st.lists(st.tuples(st.integers(1, 6), *line), max_size=16)
 parts = st.lists(st.tuples(*line), max_size=16)
 
@@ -205,9 +218,18 @@ def test_who_has_few_rows_counts_in_full(raw: duckdb.DuckDBPyConnection, shape: 
 
 def fill_with_many(raw: duckdb.DuckDBPyConnection) -> None:
     """Customer 1 has sixteen lines, customer 2 eight; sixteen others lead nowhere, or to nobody."""
-    rows = [(number, number % 5, KINDS[number % 3], number % 9, number / 40, number % 4) for number in range(40)]
+    rows = [
+        (number, number % 5, KINDS[number % 3], number % 9, number / 40, number % 4 or None) for number in range(40)
+    ]
     visits = [(row[1] % 3, *row[1:]) for row in rows]
     fill(raw, orders=[(1, 1), (2, 1), (3, 2), (4, None)], lines=rows, parts=[row[1:] for row in rows], visits=visits)
+
+
+@pytest.mark.parametrize("shape", ["groups of a list", "groups of a list, filtered"])
+def test_rows_are_not_joined_to_what_groups_are_joined_to(raw: duckdb.DuckDBPyConnection, shape: str) -> None:
+    one_scan = "_own AS NOT MATERIALIZED"
+    assert one_scan in explained(raw, shape, 2, 2, stay=True).sql
+    assert one_scan not in explained(raw, shape, 2, 2, stay=False).sql
 
 
 @pytest.mark.parametrize("shape", SHAPES)
