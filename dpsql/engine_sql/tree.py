@@ -7,11 +7,11 @@ constants are parts of their own, which renderers quote.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from datetime import date, datetime
     from fractions import Fraction
 
@@ -321,7 +321,7 @@ class Lasting:
     """A query that follows from rows which stay, and from nothing that is asked: it lasts from question to question,
     and what is found once need not be found again."""
 
-    query: Query
+    query: Select
 
 
 Query: TypeAlias = Select | SetOperation | Values | Series | With | AroundRank | Lasting
@@ -332,9 +332,22 @@ def tables_read(query: Query) -> set[str]:
     return {part.name for part in _everything(query) if isinstance(part, Table)}
 
 
-def lasting_parts(query: Query) -> list[Query]:
+def lasting_parts(query: Query) -> list[Lasting]:
     """The parts that last from question to question, each once."""
-    return list(dict.fromkeys(part.query for part in _everything(query) if isinstance(part, Lasting)))
+    return list(dict.fromkeys(part for part in _everything(query) if isinstance(part, Lasting)))
+
+
+def with_tables(node: Any, tables: Mapping[Lasting, str]) -> Any:
+    """The same with all columns of these tables in place of the parts that last."""
+    if isinstance(node, Lasting):
+        columns = tuple(Named(Field(column.name), column.name) for column in node.query.columns)
+        return Select(columns, Table(tables[node]))
+    if isinstance(node, tuple):
+        return tuple(with_tables(part, tables) for part in node)
+    if not is_dataclass(node) or isinstance(node, type):
+        return node
+    changed = {part.name: with_tables(getattr(node, part.name), tables) for part in fields(node)}
+    return replace(node, **changed)
 
 
 def is_one_scan(query: Query) -> bool:

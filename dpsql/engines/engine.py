@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     import numpy as np
 
@@ -43,10 +43,10 @@ class Engine(Protocol):
     def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
         """Like `run`, of a SELECT that reads public tables alone; free, so rows of people are not touched."""
 
-    def run(self, sql: str, lasting: Sequence[str] = ()) -> Mapping[str, np.ndarray]:
+    def run(self, sql: str, lasting: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
         """The columns of the result, NULL as masked values. What was asked is paid for.
 
-        `lasting`: parts of the text that give the same rows in every question, where rows stay.
+        `lasting`: tables that it reads, and the queries that they are made of, which last from question to question.
 
         Raises ConnectionLost, and whatever the database says when it fails.
         """

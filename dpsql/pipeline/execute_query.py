@@ -16,7 +16,7 @@ from dpsql.engines.engine import ConnectionLost
 from dpsql.sampling import CryptographicRandomness, uniform_below
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import numpy as np
 
@@ -54,7 +54,9 @@ def _fetch(release: CalibratedRelease, charged: Charged, environment: Environmen
         return None
 
 
-def _run(query: str, lasting: Sequence[str], charged: Charged, environment: Environment) -> Mapping[str, np.ndarray]:
+def _run(
+    query: str, lasting: Mapping[str, str], charged: Charged, environment: Environment
+) -> Mapping[str, np.ndarray]:
     try:
         return environment.engine.run(query, lasting)
     except ConnectionLost:

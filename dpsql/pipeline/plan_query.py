@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -23,7 +24,7 @@ from dpsql.aggregates.final import answer_type, as_shown, final_sql
 from dpsql.aggregates.release import LEVEL
 from dpsql.aggregates.write_release import release_sql
 from dpsql.engine_sql.build import SALT, select
-from dpsql.engine_sql.tree import Field, Named, lasting_parts, tables_read
+from dpsql.engine_sql.tree import Field, Named, lasting_parts, tables_read, with_tables
 from dpsql.engines.duckdb.render import render, render_term, type_name
 from dpsql.engines.public import PostProcessingTable
 from dpsql.engines.quoting import quoted
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from dpsql.aggregates.release import Release
-    from dpsql.engine_sql.tree import Query
+    from dpsql.engine_sql.tree import Lasting, Query
     from dpsql.engines.public import Render
     from dpsql.pipeline.infer_sensitivity import Measured
     from dpsql.pipeline.public_environment import PublicEnvironment
@@ -90,8 +91,28 @@ class PlannedRelease:
     def salted(self, salt: int, reaches: Mapping[str, int]) -> str:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
         if not reaches and not self._has_salt:
-            return self.shown
-        return self.render(self.with_adaptive, {**reaches, SALT: salt})
+            return self._unsalted
+        return self.render(self._over_lasting, {**reaches, SALT: salt})
+
+    @cached_property
+    def _unsalted(self) -> str:
+        return self.render(self._over_lasting, self.zeros) if self.lasting else self.shown
+
+    @property
+    def _over_lasting(self) -> Query:
+        query: Query = with_tables(self.with_adaptive, self._lasting) if self.lasting else self.with_adaptive
+        return query
+
+    @cached_property
+    def lasting(self) -> dict[str, str]:
+        """What lasts from question to question, in engine SQL, by the name of the table that the engine makes of it."""
+        return {name: self.render(part) for part, name in self._lasting.items()}
+
+    @cached_property
+    def _lasting(self) -> dict[Lasting, str]:
+        """A declared table has no name with a dot."""
+        parts = lasting_parts(self.query)
+        return {part: f"dpsql.lasting.{sha256(self.render(part).encode()).hexdigest()}" for part in parts}
 
     @cached_property
     def _has_salt(self) -> bool:
@@ -116,11 +137,6 @@ class PlannedRelease:
     def canonical(self) -> str:
         """The same on whatever engine: what a stored answer is found by."""
         return self.shown if self.render is render else render(self.with_adaptive, self.zeros)
-
-    @cached_property
-    def lasting(self) -> list[str]:
-        """The parts of the engine SQL that last from question to question."""
-        return [self.render(part) for part in lasting_parts(self.query)]
 
     @property
     def zeros(self) -> dict[str, int]:

@@ -81,7 +81,7 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Query:
             return write_within.window_sql(relation, names, relation_sql)
 
 
-def distinct(below: Query, unit: list[Named], names: Iterable[str]) -> Query:
+def distinct(below: Query, unit: list[Named], names: Iterable[str]) -> Select:
     return replace(select([*unit, *fields(names)], below), distinct=True)
 
 

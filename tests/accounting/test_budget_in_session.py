@@ -85,7 +85,7 @@ def test_exhausted_before_the_engine_is_asked(pure: dpsql.Connection) -> None:
             self.guarantees, self.check_unchanged, self.close = engine.guarantees, engine.check_unchanged, engine.close
             self.render = engine.render
 
-        def run(self, select: Any, lasting: Any = ()) -> None:
+        def run(self, select: Any, lasting: Any = None) -> None:
             raise AssertionError("the engine was asked")
 
     session = pure.session
@@ -102,7 +102,7 @@ def test_charged_before_the_engine_is_asked(pure: dpsql.Connection) -> None:
         guarantees, check_unchanged, close = engine.guarantees, engine.check_unchanged, engine.close
         render = staticmethod(engine.render)
 
-        def run(self, select: Any, lasting: Any = ()) -> Any:
+        def run(self, select: Any, lasting: Any = None) -> Any:
             seen.append(spent(pure))
             return engine.run(select)
 

@@ -139,7 +139,7 @@ def test_a_ledger_that_is_locked_when_the_answer_is_ready_releases_nothing(
     connection, run = opened(), DuckDBEngine.run
     other = sqlite3.connect(f"{database}.ledger", isolation_level=None)
 
-    def lock_meanwhile(engine: DuckDBEngine, sql: str, lasting: Any = ()) -> Any:
+    def lock_meanwhile(engine: DuckDBEngine, sql: str, lasting: Any = None) -> Any:
         other.execute("BEGIN IMMEDIATE")
         return run(engine, sql)
 

@@ -41,7 +41,7 @@ class Watching:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)
 
-    def run(self, sql: str, lasting: Any = ()) -> Mapping[str, np.ndarray]:
+    def run(self, sql: str, lasting: Any = None) -> Mapping[str, np.ndarray]:
         self.asked.append(sql)
         if len(self.asked) >= self.failing:
             raise RuntimeError

@@ -53,7 +53,7 @@ class Watching:
         found: Mapping[str, np.ndarray] = self._engine.run_public(sql)
         return found
 
-    def run(self, sql: str, lasting: Any = ()) -> Mapping[str, np.ndarray]:
+    def run(self, sql: str, lasting: Any = None) -> Mapping[str, np.ndarray]:
         self.paid.append(sql)
         found: Mapping[str, np.ndarray] = self._engine.run(sql)
         return found

@@ -57,8 +57,8 @@ LOCKING = threading.Lock()
 """Threads that open one file share its settings: what one has locked another cannot lock again."""
 MOST_PARSED, LONGEST_PARSED = 32, 10_000
 """How many texts are known when they come again, and how long those are at most whose trees are kept."""
-LASTING, MOST_LASTING = "dpsql.lasting", 64
-"""Before the names of tables that last, since a declared name has no dots; and how many of them there are at most."""
+MOST_LASTING = 64
+"""How many tables are kept of what lasts from question to question."""
 # Given when a database is opened, they hold for every connection to it.
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     **{name: accepted[0] for name, accepted in MEANING.items()},
@@ -113,7 +113,7 @@ class DuckDBEngine:
         self._forget: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
         self._statements: dict[bytes, duckdb.Statement | None] = {}
-        self._lasting: dict[str, str] = {}
+        self._lasting: dict[str, None] = {}
 
     @classmethod
     def open(cls, database: object, schema: Schema) -> DuckDBEngine:
@@ -163,11 +163,11 @@ class DuckDBEngine:
                 "a declared table was changed since the connection was opened", hint="connect again: it is checked anew"
             )
 
-    def run(self, sql: str, lasting: Sequence[str] = ()) -> Mapping[str, np.ndarray]:
-        return self._interruptible(lambda: self._run(sql, lasting, paid=True))
+    def run(self, sql: str, lasting: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
+        return self._interruptible(lambda: self._run(sql, lasting or {}, paid=True))
 
     def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
-        return self._interruptible(lambda: self._run(sql, (), paid=False))
+        return self._interruptible(lambda: self._run(sql, {}, paid=False))
 
     def _interruptible(self, work: Callable[[], Mapping[str, np.ndarray]]) -> Mapping[str, np.ndarray]:
         """Ctrl-C ends it, in the main thread, which alone hears of it.
@@ -205,12 +205,12 @@ class DuckDBEngine:
         pool.submit(int).result()
         return pool
 
-    def _run(self, sql: str, lasting: Sequence[str], *, paid: bool) -> Mapping[str, np.ndarray]:
+    def _run(self, sql: str, lasting: Mapping[str, str], *, paid: bool) -> Mapping[str, np.ndarray]:
         # One connection, one query at a time: temporary tables are seen by the connection alone.
         with self._lock:
             if paid:
                 self._fill_tables()
-            sql = self._with_lasting(sql, lasting)
+            self._keep(lasting)
             # Within a transaction the tables that are compared are those that are read.
             self._connection.begin()
             try:
@@ -235,21 +235,17 @@ class DuckDBEngine:
             del self._statements[next(iter(self._statements))]
         return known
 
-    def _with_lasting(self, sql: str, parts: Sequence[str]) -> str:
-        """The same with temporary tables in place of parts that last. Their rows stay, so they are found once."""
-        assert self.guarantees.rows_stay or not parts
-        for part in parts[:MOST_LASTING]:
-            table = self._lasting.pop(part, None) or self._table_of(part)
-            self._lasting[part] = table  # behind all that were not needed since
-            sql = sql.replace(f"({part})", f"(FROM {table})")
-        while len(self._lasting) > MOST_LASTING:
-            self._connection.execute(f"DROP TABLE {self._lasting.pop(next(iter(self._lasting)))}")
-        return sql
-
-    def _table_of(self, part: str) -> str:
-        table = quoted(f"{LASTING}{sha256(part.encode()).hexdigest()}")
-        self._connection.execute(f"CREATE TEMP TABLE {table} AS {part}")
-        return table
+    def _keep(self, lasting: Mapping[str, str]) -> None:
+        """Makes those tables that are not there yet: their rows stay, and are found once."""
+        assert self.guarantees.rows_stay or not lasting
+        for name, sql in lasting.items():
+            if name not in self._lasting:
+                self._connection.execute(f"CREATE TEMP TABLE {quoted(name)} AS {sql}")
+            self._lasting.pop(name, None)
+            self._lasting[name] = None  # behind all that were not needed since
+        while len(self._lasting) > max(MOST_LASTING, len(lasting)):
+            self._connection.execute(f"DROP TABLE {quoted(oldest := next(iter(self._lasting)))}")
+            del self._lasting[oldest]
 
     def _fill_tables(self) -> None:
         for table, frame in self._waiting:

@@ -29,7 +29,7 @@ from dpsql.errors import OperationalError, SchemaError
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     import numpy as np
 
@@ -137,7 +137,7 @@ class PostgreSQLEngine:
         with self._reading():
             pass
 
-    def run(self, sql: str, lasting: Sequence[str] = ()) -> Mapping[str, np.ndarray]:
+    def run(self, sql: str, lasting: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
         assert not lasting, "rows of a server are changed by others"
         try:
             with self._reading(patience=RESTART) as connection:

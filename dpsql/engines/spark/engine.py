@@ -22,7 +22,7 @@ from dpsql.errors import OperationalError, SchemaError
 from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import numpy as np
     from pyspark.sql import DataFrame, SparkSession
@@ -117,7 +117,7 @@ class SparkEngine:
         self._compare()
         self._lost = False
 
-    def run(self, sql: str, lasting: Sequence[str] = ()) -> Mapping[str, np.ndarray]:
+    def run(self, sql: str, lasting: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
         assert not lasting, "rows of a server are changed by others"
         with self._lock, quiet():
             if self._lost:
