@@ -7,11 +7,11 @@ constants are parts of their own, which renderers quote.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from datetime import date, datetime
     from fractions import Fraction
 
@@ -330,24 +330,6 @@ Query: TypeAlias = Select | SetOperation | Values | Series | With | AroundRank |
 def tables_read(query: Query) -> set[str]:
     """The names of all tables that stand in a query, at any depth."""
     return {part.name for part in _everything(query) if isinstance(part, Table)}
-
-
-def lasting_parts(query: Query) -> list[Lasting]:
-    """The parts that last from question to question, each once."""
-    return list(dict.fromkeys(part for part in _everything(query) if isinstance(part, Lasting)))
-
-
-def with_tables(node: Any, tables: Mapping[Lasting, str]) -> Any:
-    """The same with all columns of these tables in place of the parts that last."""
-    if isinstance(node, Lasting):
-        columns = tuple(Named(Field(column.name), column.name) for column in node.query.columns)
-        return Select(columns, Table(tables[node]))
-    if isinstance(node, tuple):
-        return tuple(with_tables(part, tables) for part in node)
-    if not is_dataclass(node) or isinstance(node, type):
-        return node
-    changed = {part.name: with_tables(getattr(node, part.name), tables) for part in fields(node)}
-    return replace(node, **changed)
 
 
 def is_one_scan(query: Query) -> bool:

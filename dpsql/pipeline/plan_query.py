@@ -24,7 +24,8 @@ from dpsql.aggregates.final import answer_type, as_shown, final_sql
 from dpsql.aggregates.release import LEVEL
 from dpsql.aggregates.write_release import release_sql
 from dpsql.engine_sql.build import SALT, select
-from dpsql.engine_sql.tree import Field, Named, lasting_parts, tables_read, with_tables
+from dpsql.engine_sql.lasting import with_tables
+from dpsql.engine_sql.tree import Field, Named, tables_read
 from dpsql.engines.duckdb.render import render, render_term, type_name
 from dpsql.engines.public import PostProcessingTable
 from dpsql.engines.quoting import quoted
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from dpsql.aggregates.release import Release
-    from dpsql.engine_sql.tree import Lasting, Query
+    from dpsql.engine_sql.tree import Query, Select
     from dpsql.engines.public import Render
     from dpsql.pipeline.infer_sensitivity import Measured
     from dpsql.pipeline.public_environment import PublicEnvironment
@@ -92,27 +93,28 @@ class PlannedRelease:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
         if not reaches and not self._has_salt:
             return self._unsalted
-        return self.render(self._over_lasting, {**reaches, SALT: salt})
+        return self.render(self._over_lasting[0], {**reaches, SALT: salt})
 
     @cached_property
     def _unsalted(self) -> str:
-        return self.render(self._over_lasting, self.zeros) if self.lasting else self.shown
+        return self.render(self._over_lasting[0], self.zeros) if self.lasting else self.shown
 
     @property
-    def _over_lasting(self) -> Query:
-        query: Query = with_tables(self.with_adaptive, self._lasting) if self.lasting else self.with_adaptive
-        return query
-
-    @cached_property
-    def lasting(self) -> dict[str, str]:
+    def lasting(self) -> Mapping[str, str]:
         """What lasts from question to question, in engine SQL, by the name of the table that the engine makes of it."""
-        return {name: self.render(part) for part, name in self._lasting.items()}
+        return self._over_lasting[1]
 
     @cached_property
-    def _lasting(self) -> dict[Lasting, str]:
-        """A declared table has no name with a dot."""
-        parts = lasting_parts(self.query)
-        return {part: f"dpsql.lasting.{sha256(self.render(part).encode()).hexdigest()}" for part in parts}
+    def _over_lasting(self) -> tuple[Query, dict[str, str]]:
+        tables: dict[str, str] = {}
+
+        def name(part: Select) -> str:
+            sql = self.render(part)
+            name = f"dpsql.lasting.{sha256(sql.encode()).hexdigest()}"  # a declared name has no dots
+            tables[name] = sql
+            return name
+
+        return with_tables(self.with_adaptive, name), tables
 
     @cached_property
     def _has_salt(self) -> bool:
