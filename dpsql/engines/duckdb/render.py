@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from dpsql.engine_sql.build import clamp
 from dpsql.engine_sql.tree import Apply, Case, Constant, Field, Short, Wide
 from dpsql.engines.duckdb.around_rank import around_rank
+from dpsql.engines.duckdb.short_order import in_short_order
 from dpsql.engines.duckdb.types import engine_type
 from dpsql.engines.quoting import literal, quoted
 from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer, quanta_in_one
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         Kind,
         Let,
         Operand,
+        Over,
         Query,
         Series,
         Stored,
@@ -182,6 +184,9 @@ class DuckDB(Renderer):
         """A clamp ends with its value, which is NULL there. Behind ELSE NULL the engine would no longer know a column's
         extremes, nor that it is never NULL, and would take longer to count and to sum it."""
         return super().case(replace(case, otherwise=case.branches[0][1]) if is_clamp(case) else case)
+
+    def over(self, window: Over) -> str:
+        return super().over(in_short_order(window))
 
     def let(self, let: Let) -> str:
         """All operands get a name: one that asks for another query's value cannot stand inside a lambda."""
