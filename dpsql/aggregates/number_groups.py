@@ -35,7 +35,7 @@ def are_numbered(release: Release) -> bool:
 
 
 def number_type(release: Release) -> Short:
-    """As short as can be: a unit, a hash and a number of 8 bits are the 16 bytes that DuckDB sorts fastest."""
+    """As short as can be: of 8 bits, DuckDB sorts unit, hash and number in 8 bytes (duckdb/short_order.py)."""
     assert release.domain is not None
     return Short(8 if release.domain.size < 2**7 else 16)
 

@@ -22,7 +22,7 @@ from dpsql.aggregates.measure import CountValues, OverDistinct, Parted
 from dpsql.aggregates.number_groups import GROUP, GROUPS, are_numbered, number_type, numbered_groups, with_number
 from dpsql.aggregates.write_few_rows import sums_of_parts
 from dpsql.aggregates.write_statistic import VALUE, profile_sql
-from dpsql.aggregates.write_sums import sums_sql
+from dpsql.aggregates.write_sums import GROUP_RANK, sums_sql
 from dpsql.engine_sql.build import SALT, UNIT, all_of, apply, cast, count, fields, finite, integer, select, test
 from dpsql.engine_sql.tree import Blank, Derived, Field, Fold, Joined, Named, Ordered, Over, Part, Select, Table, With
 from dpsql.expressions.emit import emit, emit_value
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Query, Source, Term
     from dpsql.expressions.tree import Expression
 
-GROUP_RANK = "_rank"
 VALUE_RANK = "_value_rank"
 
 
@@ -127,9 +126,9 @@ class Writer:
         arguments = [argument for call in aggregate.calls for argument in call.arguments]
         return listed_keys(aggregate.source, aggregate.keys, arguments)
 
-    def group_rank(self, rank: str) -> Named:
-        """The order in which a unit's groups count: by a keyed hash."""
-        order = (self.hashed(self.keys), *self.keys)
+    def group_rank(self, rank: str, *, by_hash_alone: bool = False) -> Named:
+        """The order in which a unit's groups count: by a keyed hash, those whose hashes tie by key."""
+        order = [self.hashed(self.keys), *([] if by_hash_alone else self.keys)]
         return Named(Over(Fold(rank), (self.unit,), tuple(map(Ordered, order))), GROUP_RANK)
 
     @cached_property

@@ -24,9 +24,9 @@ from dpsql.aggregates.write_bundles import cases_of_rows, values_of_bundles
 from dpsql.aggregates.write_few_rows import sums_beside_few
 from dpsql.aggregates.write_many import MANY, OWN, with_many
 from dpsql.engine_sql.build import UNIT, apply, count, fields, integer, select, test, total, when
-from dpsql.engine_sql.tree import Exists, Field, Named, Over, Select, SetOperation, Table, With
+from dpsql.engine_sql.tree import Exists, Field, Fold, Named, Over, Select, SetOperation, Table, With
 from dpsql.expressions.fixed_point import saturated
-from dpsql.schema.types import Integer
+from dpsql.schema.types import Integer, Text
 
 if TYPE_CHECKING:
     from dpsql.aggregates.measure import ByUnit
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from dpsql.aggregates.write_release import Writer
     from dpsql.engine_sql.tree import Query, Term
 
+GROUP_RANK = "_rank"
+"""The place of a group among those of its unit."""
 REACHED = "_reached"
 """In how many groups a unit is."""
 MANY_GROUPS = 16
@@ -63,12 +65,14 @@ def _sums_of_rows(writer: Writer, summed: Summed, rows: Query) -> Query:
 def _sums_of_units(writer: Writer, summed: Summed, rows: Query) -> Query:
     release, measures = writer.release, summed.measures
     ranked = release.ranked and not any(isinstance(part, Scaled) for _, part in measures)
-    if ranked and release.ranked_by_row:
+    by_rank = ranked and _are_ranked_by_hash(writer)
+    if ranked and release.ranked_by_row and not by_rank:
         # Before they are clamped: what is left out needs none of it.
         rows = _of_first_groups(writer, rows, [UNIT, *writer.key_names, *summed.values])
     kept = [Named(part.bounded(name, release.rows), name) for name, part in measures]
     ranks = [writer.group_rank("row_number")] if ranked and not release.ranked_by_row else []
-    bounded = select([*writer.shown_keys, *kept, *ranks], _by_unit(writer, summed, rows))
+    partials = (_by_unit_and_rank if by_rank else _by_unit)(writer, summed, rows)
+    bounded = select([*writer.shown_keys, *kept, *ranks], partials)
     return writer.by_keys(summed.totals, bounded, writer.in_first_groups if ranks else None)
 
 
@@ -85,6 +89,36 @@ def _by_unit(writer: Writer, summed: Summed, rows: Query) -> Query:
         return bundled
     reached = with_columns(bundled, seen, [Named(Over(count(), (writer.unit,)), REACHED)])
     return with_columns(reached, seen, [Named(scaled.scale(Field(REACHED, kind=Integer())), SCALE)])
+
+
+def _by_unit_and_rank(writer: Writer, summed: Summed, rows: Query) -> Query:
+    """The same of the groups that count, each known by its rank."""
+    (key,), partials = writer.keys, summed.partials
+    rank = writer.group_rank("dense_rank", by_hash_alone=True)
+    # Before they are ranked: a value has half as many bits then.
+    clamped = select([*fields([UNIT, key.name]), *summed.clamped], rows)
+    ranked = select([*fields([UNIT, key.name, *summed.values]), rank], clamped)
+    least = Named(Fold("min", (key,), kind=key.kind), key.name)
+    by_unit = select([least, *partials], ranked, writer.in_first_groups, [writer.unit, Field(GROUP_RANK)])
+    seen = [key.name, *(partial.name for partial in partials)]
+    return with_columns(by_unit, seen, list(values_of_bundles(summed.measures)))
+
+
+def _are_ranked_by_hash(writer: Writer) -> bool:
+    """Whether a group is known by its rank, and that by a hash alone, so that texts are not sorted.
+
+    Groups of a unit whose hashes tie share a rank and are one group, that of the least key: a unit is in no more groups
+    for it. With one key it is in none of them twice, since equal keys of one unit have one hash: of texts and whole
+    numbers that is sure. Other branches would rank these groups one by one. docs/proofs/bounding.md.
+    """
+    release = writer.release
+    return (
+        release.ranked_by_row
+        and release.groups < MANY_GROUPS
+        and len(writer.keys) == 1
+        and all(isinstance(part.kind, Integer | Text) for part in (writer.unit, *writer.keys))
+        and not (release.statistics or writer.distinct_bases())
+    )
 
 
 def _of_first_groups(writer: Writer, rows: Query, names: list[str]) -> Query:

@@ -8,6 +8,8 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.audit.neighbours import moved_too_far
+from dpsql.audit.synthesize import answer
 from dpsql.engines.duckdb.render import SPELLED
 
 GROUPS = 3
@@ -17,13 +19,33 @@ HASHES = {
     "even and odd": lambda *parts: f"CAST(hash({', '.join(parts)}) & 1 AS UINTEGER)",
     "four": lambda *parts: f"CAST(hash({', '.join(parts)}) & 3 AS UINTEGER)",
 }
-COLUMNS = {"place": "text", "street": "text", "day": {"type": "integer", "bounds": [0, 6]}}
+COLUMNS: dict[str, Any] = {
+    "place": "text",
+    "street": "text",
+    "zone": {"type": "text", "values": [f"p{number}" for number in range(9)]},
+    "house": "integer",
+    "since": "date",
+    "day": {"type": "integer", "bounds": [0, 6]},
+    "paid": {"type": "double", "bounds": [-5, 20]},
+}
 QUESTIONS = (
     "SELECT place, COUNT(DISTINCT person) FROM visits GROUP BY place",
     "SELECT place, street, COUNT(DISTINCT person) FROM visits GROUP BY place, street",
     "SELECT day, COUNT(DISTINCT person) FROM visits GROUP BY day",
     "SELECT place, COUNT(DISTINCT person), COUNT(DISTINCT day) FROM visits GROUP BY place",
     "SELECT place, COUNT(DISTINCT person), MEDIAN(day) FROM visits GROUP BY place",
+    "SELECT house, COUNT(DISTINCT person), COUNT(*), SUM(paid) FROM visits GROUP BY house",
+    "SELECT since, COUNT(DISTINCT person), SUM(paid) FROM visits GROUP BY since",
+)
+MOVES = (
+    "SELECT place, COUNT(*), COUNT(paid), SUM(paid), AVG(paid) FROM visits GROUP BY place",
+    "SELECT place, street, COUNT(*), SUM(paid) FROM visits GROUP BY place, street",
+    "SELECT house, COUNT(*), SUM(paid), COUNT(DISTINCT person) FROM visits GROUP BY house",
+    "SELECT since, COUNT(*), SUM(paid) FROM visits GROUP BY since",
+    "SELECT day, COUNT(*), SUM(paid) FROM visits GROUP BY day",
+    "SELECT place, COUNT(*), COUNT(DISTINCT day), SUM(paid) FROM visits GROUP BY place",
+    "SELECT CASE WHEN zone <> 'p0' THEN zone END AS z, COUNT(*), SUM(paid), COUNT(DISTINCT day) FROM visits GROUP BY z",
+    "SELECT CASE WHEN zone <> 'p0' THEN zone END AS z, COUNT(*), SUM(paid) FROM visits GROUP BY z",
 )
 
 
@@ -32,18 +54,20 @@ def visits(people: int, person: str = "INTEGER") -> duckdb.DuckDBPyConnection:
     database = duckdb.connect()
     database.execute(
         f"CREATE TABLE visits AS SELECT CAST(u AS {person}) AS person, nullif('p' || p, 'p0') AS place, "
-        "'s' || s AS street, p % 7 AS day "
+        "'s' || s AS street, 'p' || p AS zone, p, p % 7 AS day, nullif(p, 1) AS house, "
+        "DATE '2020-01-01' + nullif(p, 2)::INTEGER AS since, "
+        "CASE p % 5 WHEN 0 THEN NULL WHEN 1 THEN 'nan'::DOUBLE ELSE 7.0 * u - 5 * p * s END AS paid "
         f"FROM range(1, {people + 1}) AS us(u), range(9) AS ps(p), range(2) AS ss(s)"
     )
     return database
 
 
-def connected(database: duckdb.DuckDBPyConnection) -> dpsql.Connection:
+def connected(database: duckdb.DuckDBPyConnection, epsilon: float = 1) -> dpsql.Connection:
     schema = {
         "contribution": {"max_groups": GROUPS, "max_rows_per_group": 2},
         "tables": {"visits": {"unit": "person", "columns": {"person": "integer", **COLUMNS}}},
     }
-    return dpsql.connect(database, schema=schema, epsilon=1, delta=1e-6)
+    return dpsql.connect(database, schema=schema, epsilon=epsilon, delta=1e-6)
 
 
 def exact(database: duckdb.DuckDBPyConnection, question: str) -> list[tuple[Any, ...]]:
@@ -82,6 +106,66 @@ def test_everybody_counts_as_if_alone(hashed: str, monkeypatch: pytest.MonkeyPat
         assert 1 <= len(moved) <= GROUPS
         assert all(together[place] - others.get(place, 0) == 1 for place in moved)
         together = others
+
+
+@pytest.mark.parametrize("people", [1, 4])
+@pytest.mark.parametrize("hashed", HASHES)
+@pytest.mark.parametrize("question", MOVES)
+def test_nobody_moves_further(question: str, hashed: str, people: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the hashes are: at most g groups move, by no more than is claimed, on all branches together."""
+    monkeypatch.setitem(SPELLED, "keyed hash", HASHES[hashed])
+    database = visits(people)
+    with connected(database) as connection:
+        (release,) = connection.explain(question).releases
+    together = answer(database, release.sql)
+    for person in range(1, people + 1):
+        neighbour = visits(people)
+        neighbour.execute(f"DELETE FROM visits WHERE person = {person}")
+        assert list(moved_too_far(release, together, answer(neighbour, release.sql))) == []
+
+
+@pytest.mark.parametrize("key", ["place", "house", "since", "day", "place, house"])
+def test_nothing_is_lost_where_groups_are_few(key: str) -> None:
+    """Of people who are in no more groups than may count, and have no more rows there, everything counts."""
+    database = visits(300)
+    database.execute("DELETE FROM visits WHERE (p - person) % 3 <> 0 OR p > 6")
+    question = f"SELECT {key}, COUNT(*), COUNT(paid), COUNT(DISTINCT person) FROM visits GROUP BY {key} ORDER BY ALL"
+    plain = database.execute(question.replace("COUNT(paid)", "COUNT(nullif(paid, 'nan'))")).fetchall()
+    with connected(database, epsilon=1e9) as connection:
+        answers = connection.execute(question, epsilon=1e8).fetchall()
+    assert len(plain) == 7
+    assert answers == plain
+
+
+def test_numbers_keep_groups_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of 127 groups have places of their own, though all hashes are alike."""
+    monkeypatch.setitem(SPELLED, "keyed hash", HASHES["all alike"])
+    database = duckdb.connect()
+    database.execute("CREATE TABLE visits AS SELECT u AS person, d AS day FROM range(3) us(u), range(127) ds(d)")
+    assert sum(times for _, times in counted_by_day(database, groups=100, days=127)) == 300
+
+
+def test_no_group_is_preferred_where_hashes_tie(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two groups of each unit, whose own hashes are alike, each is first for half of the units."""
+    keyed = SPELLED["keyed hash"]
+    monkeypatch.setitem(
+        SPELLED, "keyed hash", lambda *parts: keyed(*parts) if len(parts) == 2 else HASHES["all alike"]()
+    )
+    database = duckdb.connect()
+    database.execute("CREATE TABLE visits AS SELECT 128 * u AS person, d AS day FROM range(4000) us(u), range(2) ds(d)")
+    (_, first), (_, second) = counted_by_day(database, groups=1, days=2)
+    assert first + second == 4000
+    assert abs(first - second) < 320  # five standard deviations
+
+
+def counted_by_day(database: duckdb.DuckDBPyConnection, groups: int, days: int) -> list[tuple[Any, ...]]:
+    columns = {"person": "integer", "day": {"type": "integer", "bounds": [0, days - 1]}}
+    schema = {
+        "contribution": {"max_groups": groups, "max_rows_per_group": 1},
+        "tables": {"visits": {"unit": "person", "columns": columns}},
+    }
+    with dpsql.connect(database, schema=schema, epsilon=1, delta=1e-6) as connection:
+        return found(connection, "SELECT day, COUNT(DISTINCT person) FROM visits GROUP BY day")
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

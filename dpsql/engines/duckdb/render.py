@@ -29,6 +29,7 @@ from dpsql.engine_sql.tree import (
     Wide,
 )
 from dpsql.engines.duckdb.around_rank import around_rank
+from dpsql.engines.duckdb.short_order import in_short_order
 from dpsql.engines.duckdb.types import engine_type
 from dpsql.engines.quoting import literal, quoted
 from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer, quanta_in_one
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         Kind,
         Let,
         Operand,
+        Over,
         Query,
         Series,
         Stored,
@@ -208,6 +210,9 @@ class DuckDB(Renderer):
                 )
                 return super().select(replace(select, columns=tuple(columns), source=left))
         return super().select(select)
+
+    def over(self, window: Over) -> str:
+        return super().over(in_short_order(window))
 
     def let(self, let: Let) -> str:
         """All operands get a name: one that asks for another query's value cannot stand inside a lambda."""

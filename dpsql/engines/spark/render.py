@@ -33,6 +33,7 @@ from dpsql.engines.render import STANDARD, STANDARD_INFIX, quanta_in_one
 from dpsql.engines.served import ServedRenderer
 from dpsql.engines.spark import doubles, moments, texts
 from dpsql.engines.spark.around_rank import around_rank
+from dpsql.engines.spark.by_key import by_key
 from dpsql.engines.spark.casts import no_cast, try_cast, type_name
 from dpsql.engines.spark.clustered import Clustered, clustered
 from dpsql.errors import Unsupported
@@ -367,7 +368,7 @@ class Spark(ServedRenderer):
         goes to one place anyway: to sort it in parts, Spark would run its last steps twice."""
         if select.distinct and _lists_different_values(select):
             select = replace(select, distinct=False)
-        sql = super().select(clustered(select))
+        sql = super().select(clustered(by_key(select)))
         if isinstance(select, Clustered):
             return f"{sql} CLUSTER BY {self.quoted(select.by)}"
         return sql.replace("SELECT", "SELECT /*+ COALESCE(1) */", 1) if select.order_by else sql
