@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,6 +50,15 @@ def test_partials_are_looked_up_in_listed_values() -> None:
     sql = render(looked_up(inner(listing(both, k="_s0", l="_s1"), ["k", "l"])))
     assert "JOIN" not in sql
     assert sql.endswith("WHERE ((`_below`.`k` IN ('a', 'b')) AND ((`_below`.`l` IN ('x')) OR (`_below`.`l` IS NULL)))")
+
+
+def test_partials_are_counted_before_they_are_looked_up() -> None:
+    """Spark takes a condition on a key alone to the rows below, of which there are more."""
+    asked = inner(listing(values("_s0", "a"), k="_s0"), ["k"])
+    assert isinstance(asked.source, Joined)
+    partials = select([*fields(["k"]), Named(count(), "m")], Select((), Table("rows")), group_by=[Field("k")])
+    sql = render(looked_up(replace(asked, source=replace(asked.source, left=Derived(partials, "_below")))))
+    assert sql.endswith("WHERE CASE WHEN (`_below`.`m` >= 0) THEN (`_below`.`k` IN ('a')) END")
 
 
 def test_null_alone_may_be_listed() -> None:
@@ -218,3 +228,5 @@ def test_nothing_is_joined_but_people_with_many_rows(lake: Any) -> None:
     ((plan,),) = lake.sql(f"EXPLAIN {release.sql}").collect()
     assert plan.count("Join ") == 1
     assert plan.count("Exchange hashpartitioning") == 4
+    (looked_up_at,) = (line for line in plan.splitlines() if " IN (" in line or " INSET " in line)
+    assert "Filter CASE WHEN" in looked_up_at, "above the partials, and nowhere else"

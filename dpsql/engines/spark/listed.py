@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.build import BELOW, NULL, all_of, any_of, fields, integer, test
+from dpsql.engine_sql.build import BELOW, NULL, all_of, any_of, fields, integer, test, when
 from dpsql.engine_sql.tree import (
     Apply,
     Constant,
@@ -41,15 +41,24 @@ LISTED = "_listed"
 def looked_up(select: Select) -> Select:
     """The same without an inner join to the combinations of listed values."""
     match select.source:
-        case Joined("INNER", Derived(alias=rows) as found, Derived(Select() as listed, alias), on):
+        case Joined("INNER", Derived(partials, rows) as found, Derived(Select() as listed, alias), on):
             values = _values_by_key(listed)
             keys = {name: Field(name, rows) for name in values}
             same = [test("same", key, Field(name, alias)) for name, key in keys.items()]
             if keys and on == all_of(same) and select.where is None and all(map(_passed_on, select.columns)):
-                return replace(
-                    select, source=found, where=all_of([_is_one_of(keys[name], values[name]) for name in keys])
-                )
+                is_listed = all_of([_is_one_of(keys[name], values[name]) for name in keys])
+                return replace(select, source=found, where=_of_partials(is_listed, partials, rows))
     return select
+
+
+def _of_partials(condition: Term, partials: Query, alias: str) -> Term:
+    """The condition, beside that a number is none below 0 where one is counted: else Spark would look up every row
+    before it is counted, which takes longer than to count it."""
+    if isinstance(partials, Select) and partials.group_by:
+        for column in partials.columns:
+            if isinstance(column.value, Fold) and column.value.name == "count":
+                return when(test(">=", Field(column.name, alias), integer(0)), condition)
+    return condition
 
 
 def _passed_on(column: Named) -> bool:
