@@ -20,7 +20,6 @@ from dpsql.engine_sql.tree import (
     Fold,
     Joined,
     Named,
-    Ordered,
     Select,
     SetOperation,
     Values,
@@ -100,7 +99,9 @@ def _is_one_of(key: Field, values: Values) -> Term:
 def with_all_groups(select: Select) -> Query:
     """The same without a left join of the list to sums by key: its rows are grouped with those that are summed."""
     match select:
-        case Select(_, Joined("LEFT", Derived(Select() as listed, first), Derived(found, second), on), None, (), order):
+        case Select(
+            _, Joined("LEFT", Derived(Select() as listed, first), Derived(found, second), on), None, (), order, False
+        ):
             parts, sums = (found.parts, found.query) if isinstance(found, With) else ((), found)
             if not isinstance(sums, Select) or not _can_be_joined_by(sums):
                 return select
@@ -111,7 +112,7 @@ def with_all_groups(select: Select) -> Query:
                 tuple(replace(column, value=_unqualified(column.value)) for column in select.columns),
                 Derived(_grouped(sums, listed, names), BELOW),
                 test("=", Field(LISTED), integer(1)),
-                order_by=tuple(Ordered(_unqualified(part.value)) for part in order),
+                order_by=tuple(replace(part, value=_unqualified(part.value)) for part in order),
             )
             return With(parts, kept) if parts else kept
     return select
