@@ -45,6 +45,8 @@ SETTINGS = {
     # what is sent for each is short: less of it is put together into one task, so that no core waits for another.
     "spark.sql.codegen.aggregate.fastHashMap.capacityBit": "18",
     "spark.sql.adaptive.coalescePartitions.minPartitionSize": "128k",
+    # Plans are described for whoever watches Spark, anew after each of their stages: in few words.
+    "spark.sql.ui.explainMode": "simple",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }

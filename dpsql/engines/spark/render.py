@@ -36,6 +36,7 @@ from dpsql.engines.spark.around_rank import around_rank
 from dpsql.engines.spark.by_key import by_key
 from dpsql.engines.spark.casts import no_cast, try_cast, type_name
 from dpsql.engines.spark.clustered import Clustered, clustered
+from dpsql.engines.spark.listed import looked_up, with_all_groups
 from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
@@ -359,6 +360,9 @@ class Spark(ServedRenderer):
 
     # -- queries ------------------------------------------------------------------------------------------------------
 
+    def query(self, query: Query) -> str:
+        return super().query(with_all_groups(query) if isinstance(query, Select) else query)
+
     def part(self, part: Part) -> str:
         """Spark remakes every part, and has no words for it."""
         return super().part(replace(part, kept=None))
@@ -368,7 +372,7 @@ class Spark(ServedRenderer):
         goes to one place anyway: to sort it in parts, Spark would run its last steps twice."""
         if select.distinct and _lists_different_values(select):
             select = replace(select, distinct=False)
-        sql = super().select(clustered(by_key(select)))
+        sql = super().select(clustered(by_key(looked_up(select))))
         if isinstance(select, Clustered):
             return f"{sql} CLUSTER BY {self.quoted(select.by)}"
         return sql.replace("SELECT", "SELECT /*+ COALESCE(1) */", 1) if select.order_by else sql
