@@ -264,6 +264,30 @@ def test_tables_that_last_are_not_more_and_more(
     assert answers[0] == answers[-1]
 
 
+def test_a_text_is_not_taken_for_what_lasts(raw: duckdb.DuckDBPyConnection) -> None:
+    """A value, or a name, that says what a part of the query says stays what it is."""
+    fill_with_many(raw)
+    with session(file_of(raw), 8, 1, 1e-6) as connection:
+        connection.execute(SHAPES["of their own"])
+        (part,) = connection._session.environment.engine._lasting  # type: ignore[attr-defined]
+        text = f"({part})"
+        group = f"CASE WHEN price < 5 THEN '{text}' ELSE 'it''s ({part}' END"
+        for name in ("v", '"it\'s"'):
+            found = connection.execute(f"SELECT {group} AS g, COUNT(*) FROM visits AS {name} GROUP BY 1").fetchall()
+            assert {key for key, _ in found} == {text, f"it's ({part}"}
+
+
+def test_what_could_not_be_removed_is_made_again(
+    raw: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Ctrl-C comes while a table goes, it is there still, and nobody knows it."""
+    fill_with_many(raw)
+    with session(file_of(raw), 8, 1, 1e-6) as connection:
+        first = connection.execute(SHAPES["count"], fresh=True).fetchall()
+        monkeypatch.setattr(connection._session.environment.engine, "_lasting", {})
+        assert connection.execute(SHAPES["count"], fresh=True).fetchall() == first
+
+
 @pytest.mark.parametrize(("groups", "rows", "delta"), [(1, 20, 0), (3, 10, 1e-6)])
 def test_owners_are_looked_up_once(groups: int, rows: int, delta: float) -> None:
     """A view that gives orders to somebody else whenever it is read: those who are counted are those who are summed."""

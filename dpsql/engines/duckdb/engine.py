@@ -8,6 +8,7 @@ there a declared table is a temporary view of the table in the schema that was i
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import threading
@@ -57,6 +58,8 @@ LOCKING = threading.Lock()
 """Threads that open one file share its settings: what one has locked another cannot lock again."""
 MOST_PARSED, LONGEST_PARSED = 32, 10_000
 """How many texts are known when they come again, and how long those are at most whose trees are kept."""
+QUOTED = re.compile("'[^']*'|\"[^\"]*\"")
+"""Texts and names in SQL. One with a quote in it, which is written twice, is two of them."""
 LASTING, MOST_LASTING = "dpsql.lasting", 64
 """Before the names of tables that last, since a declared name has no dots; and how many of them there are at most."""
 # Given when a database is opened, they hold for every connection to it.
@@ -241,14 +244,15 @@ class DuckDBEngine:
         for part in parts[:MOST_LASTING]:
             table = self._lasting.pop(part, None) or self._table_of(part)
             self._lasting[part] = table  # behind all that were not needed since
-            sql = sql.replace(f"({part})", f"(FROM {table})")
+            sql = replaced(sql, f"({part})", f"(FROM {table})")
         while len(self._lasting) > MOST_LASTING:
             self._connection.execute(f"DROP TABLE {self._lasting.pop(next(iter(self._lasting)))}")
         return sql
 
     def _table_of(self, part: str) -> str:
         table = quoted(f"{LASTING}{sha256(part.encode()).hexdigest()}")
-        self._connection.execute(f"CREATE TEMP TABLE {table} AS {part}")
+        # There may be one still, where its removal was interrupted.
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {part}")
         return table
 
     def _fill_tables(self) -> None:
@@ -261,6 +265,25 @@ class DuckDBEngine:
             self._asking.shutdown()
         self._connection.close()
         self._forget()
+
+
+def replaced(sql: str, part: str, by: str) -> str:
+    """The text with another part, but for where it stands within quotes: there it is a value, or a name.
+
+    >>> replaced("SELECT '(a)' FROM (a)", "(a)", "(b)")
+    "SELECT '(a)' FROM (b)"
+    """
+    pieces, start, here, found = [], 0, 0, sql.find(part)
+    while found >= 0:
+        quote = QUOTED.search(sql, here)
+        if quote is None or found < quote.start():
+            pieces += [sql[start:found], by]
+            start = here = found + len(part)
+        else:
+            here = quote.end()
+        if found < here:
+            found = sql.find(part, here)
+    return "".join([*pieces, sql[start:]])
 
 
 def column_types(columns: Mapping[str, object]) -> dict[str, ColumnType]:
