@@ -232,6 +232,23 @@ def test_rows_are_not_joined_to_what_groups_are_joined_to(raw: duckdb.DuckDBPyCo
     assert one_scan not in explained(raw, shape, 2, 2, stay=False).sql
 
 
+OF_LISTED_CODES = "(SELECT * FROM lines WHERE code < 9 AND code IN (SELECT code + 1 FROM codes)) AS listed_lines"
+BESIDE_OTHERS = "lines JOIN (SELECT DISTINCT code AS other FROM codes) AS others ON lines.code - 1 = other"
+
+
+@pytest.mark.parametrize("source", ["lines", OF_LISTED_CODES, BESIDE_OTHERS])
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_rows_of_other_groups_are_not_counted(raw: duckdb.DuckDBPyConnection, source: str, delta: float) -> None:
+    """A unit with sixteen rows of a code that is no group has few rows, wherever else its rows are looked up."""
+    own = [(number, 1, "a", 1, 0, 3 if number < 16 else 2) for number in range(20)]
+    fill(raw, orders=[(1, 1)], lines=own, parts=[], visits=[])
+    table = source.split()[-1] if source == OF_LISTED_CODES else "lines"
+    sql = f"SELECT listed.code, COUNT(price) AS n FROM {source} {LISTED.format(table)} GROUP BY listed.code"
+    for data in (raw, file_of(raw)):
+        with session(data, 16, 1, delta) as connection:
+            assert dict(connection.execute(sql).fetchall())[2] == 4
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_same_is_counted_where_rows_stay(raw: duckdb.DuckDBPyConnection, shape: str) -> None:
     fill_with_many(raw)
