@@ -36,6 +36,7 @@ from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.pipeline.seeking import NOTHING_FOUND, NOTHING_SOUGHT, Found, Seeking
 from dpsql.relation.adaptive_subquery import with_adaptive
 from dpsql.relation.relation import Aggregate
+from dpsql.relation.whole_tables import as_if_changing, whole_table
 from dpsql.relation.write_reports import answers_sql
 from dpsql.relation.write_scan import scan_sql
 from dpsql.resolve.chosen_rows import chooses_by_noise, is_made_of
@@ -114,8 +115,13 @@ class PlannedRelease:
 
     @cached_property
     def canonical(self) -> str:
-        """The same on whatever engine: what a stored answer is found by."""
-        return self.shown if self.render is render else render(self.with_adaptive, self.zeros)
+        """The same on whatever engine, whether rows stay there or not: what a stored answer is found by."""
+        source = self.release.aggregate.source
+        if whole_table(source) is None:
+            return self.shown if self.render is render else render(self.with_adaptive, self.zeros)
+        aggregate = replace(self.release.aggregate, source=as_if_changing(source))
+        query = release_sql(replace(self.release, aggregate=aggregate))
+        return render(with_adaptive([answer.table for answer in self.adaptive], query), self.zeros)
 
     @cached_property
     def lasting(self) -> list[str]:

@@ -268,6 +268,19 @@ def test_what_lasts_is_found_once(raw: duckdb.DuckDBPyConnection) -> None:
     assert len(lasting) == 4  # of lines, parts and visits, and the list of codes
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_answer_is_found_again_whether_rows_stay(raw: duckdb.DuckDBPyConnection, shape: str) -> None:
+    fill_with_many(raw)
+    ledger = Path(mkdtemp()) / "account.ledger"
+    options: Any = {"schema": schema(8, 1), "epsilon": 10, "delta": 1e-6, "ledger": ledger}
+    with dpsql.connect(raw, **options) as connection:
+        first = connection.execute(SHAPES[shape]).fetchall()
+        spent = connection.budget.spent
+    with dpsql.connect(file_of(raw), **options) as connection:
+        assert connection.execute(SHAPES[shape]).fetchall() == first
+        assert connection.budget.spent == spent
+
+
 def test_tables_that_last_are_not_more_and_more(
     raw: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
