@@ -294,6 +294,25 @@ def test_tables_that_last_are_not_more_and_more(
     assert answers[0] == answers[-1]
 
 
+def test_tables_that_last_are_not_wider_and_wider(
+    raw: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list may have a column under many names: of such there is one more than fit, that of the last question."""
+    monkeypatch.setattr(engine, "MOST_CELLS", 100)
+    fill_with_many(raw)
+    with session(file_of(raw), 8, 1, 1e-6) as connection:
+        for number in range(5):
+            names = [f"n{number}_{column}" for column in range(20)]
+            listed = f"(SELECT DISTINCT {', '.join(f'code AS {name}' for name in names)} FROM codes) AS listed"
+            meets = " AND ".join(f"lines.code = {name}" for name in names)
+            connection.execute(f"SELECT kind, COUNT(*) FROM lines JOIN {listed} ON {meets} GROUP BY kind")
+        found = connection._session.environment.engine  # type: ignore[union-attr]
+        cells = found._cells  # type: ignore[attr-defined]
+        assert list(cells.values())[-1] == 3 * 20
+        assert sum(cells.values()) <= 100
+        assert cells.keys() == {*found._lasting.values()}  # type: ignore[attr-defined]
+
+
 def test_a_text_is_not_taken_for_what_lasts(raw: duckdb.DuckDBPyConnection) -> None:
     """A value, or a name, that says what a part of the query says stays what it is."""
     fill_with_many(raw)

@@ -60,8 +60,9 @@ MOST_PARSED, LONGEST_PARSED = 32, 10_000
 """How many texts are known when they come again, and how long those are at most whose trees are kept."""
 QUOTED = re.compile("'[^']*'|\"[^\"]*\"")
 """Texts and names in SQL. One with a quote in it, which is written twice, is two of them."""
-LASTING, MOST_LASTING = "dpsql.lasting", 64
-"""Before the names of tables that last, since a declared name has no dots; and how many of them there are at most."""
+LASTING, MOST_LASTING, MOST_CELLS = "dpsql.lasting", 64, 1 << 27
+"""Before the names of tables that last, since a declared name has no dots; how many of them there are at most, and how
+many cells they have together, unless one question needs more: a gigabyte of numbers. A list may name a column twice."""
 # Given when a database is opened, they hold for every connection to it.
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     **{name: accepted[0] for name, accepted in MEANING.items()},
@@ -117,6 +118,7 @@ class DuckDBEngine:
         self._lock = threading.Lock()
         self._statements: dict[bytes, duckdb.Statement | None] = {}
         self._lasting: dict[str, str] = {}
+        self._cells: dict[str, int] = {}
 
     @classmethod
     def open(cls, database: object, schema: Schema) -> DuckDBEngine:
@@ -241,18 +243,26 @@ class DuckDBEngine:
     def _with_lasting(self, sql: str, parts: Sequence[str]) -> str:
         """The same with temporary tables in place of parts that last. Their rows stay, so they are found once."""
         assert self.guarantees.rows_stay or not parts
-        for part in parts[:MOST_LASTING]:
+        needed = dict.fromkeys(parts[:MOST_LASTING])
+        for part in needed:
             table = self._lasting.pop(part, None) or self._table_of(part)
             self._lasting[part] = table  # behind all that were not needed since
             sql = replaced(sql, f"({part})", f"(FROM {table})")
-        while len(self._lasting) > MOST_LASTING:
-            self._connection.execute(f"DROP TABLE {self._lasting.pop(next(iter(self._lasting)))}")
+        while len(self._lasting) > len(needed) and self._are_too_many():
+            table = self._lasting.pop(next(iter(self._lasting)))
+            self._cells.pop(table, None)
+            self._connection.execute(f"DROP TABLE {table}")
         return sql
+
+    def _are_too_many(self) -> bool:
+        return len(self._lasting) > MOST_LASTING or sum(self._cells.values()) > MOST_CELLS
 
     def _table_of(self, part: str) -> str:
         table = quoted(f"{LASTING}{sha256(part.encode()).hexdigest()}")
         # There may be one still, where its removal was interrupted.
         self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {part}")
+        ((rows,),) = self._connection.execute(f"SELECT count(*) FROM {table}").fetchall()
+        self._cells[table] = rows * len(self._connection.execute(f"FROM {table} LIMIT 0").description or ())
         return table
 
     def _fill_tables(self) -> None:
