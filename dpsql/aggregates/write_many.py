@@ -73,13 +73,18 @@ def beside_many(writer: Writer, summed: Summed, few: int, of_many: str) -> tuple
 
 
 def _without_list(writer: Writer) -> Writer:
-    """Rows that are summed need not be joined to the list of groups; those that are counted again still are."""
+    """Rows that are summed need not be joined to the list of groups; those that are counted again still are.
+
+    Not where these are the same (`_own`): rows of groups that are not listed would be counted too.
+    """
     aggregate = writer.release.aggregate
     if aggregate.listed is None:
         return writer
     arguments = [argument for call in aggregate.calls for argument in call.arguments]
     found = unlisted(aggregate.source, aggregate.keys, aggregate.listed, arguments)
-    return writer if found is None else _over(writer, *found)
+    if found is None or not is_one_scan(relation_sql(with_key(found[0]) or found[0], ())):
+        return writer
+    return _over(writer, *found)
 
 
 def _over(writer: Writer, source: Relation, keys: tuple[Expression, ...] | None = None) -> Writer:

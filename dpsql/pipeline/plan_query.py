@@ -38,6 +38,7 @@ from dpsql.pipeline.readable import about_releases, laid_out
 from dpsql.pipeline.seeking import NOTHING_FOUND, NOTHING_SOUGHT, Found, Seeking
 from dpsql.relation.adaptive_subquery import with_adaptive
 from dpsql.relation.relation import Aggregate
+from dpsql.relation.whole_tables import as_if_changing
 from dpsql.relation.write_reports import answers_sql
 from dpsql.relation.write_scan import scan_sql
 from dpsql.resolve.chosen_rows import chooses_by_noise, is_made_of
@@ -137,8 +138,12 @@ class PlannedRelease:
 
     @cached_property
     def canonical(self) -> str:
-        """The same on whatever engine: what a stored answer is found by."""
-        return self.shown if self.render is render else render(self.with_adaptive, self.zeros)
+        """The same on whatever engine, whether rows stay there or not: what a stored answer is found by."""
+        if not self.lasting:
+            return self.shown if self.render is render else render(self.with_adaptive, self.zeros)
+        aggregate = replace(self.release.aggregate, source=as_if_changing(self.release.aggregate.source))
+        query = release_sql(replace(self.release, aggregate=aggregate))
+        return render(with_adaptive([answer.table for answer in self.adaptive], query), self.zeros)
 
     @property
     def zeros(self) -> dict[str, int]:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import dpsql
 from dpsql.aggregates import few_rows
 from dpsql.audit.neighbours import moved_too_far, wrong_shape
-from dpsql.engines.duckdb import engine
+from dpsql.engines.duckdb import lasting_tables
 
 KINDS = list("abcd")
 LINE = {
@@ -232,6 +232,23 @@ def test_rows_are_not_joined_to_what_groups_are_joined_to(raw: duckdb.DuckDBPyCo
     assert one_scan not in explained(raw, shape, 2, 2, stay=False).sql
 
 
+OF_LISTED_CODES = "(SELECT * FROM lines WHERE code < 9 AND code IN (SELECT code + 1 FROM codes)) AS listed_lines"
+BESIDE_OTHERS = "lines JOIN (SELECT DISTINCT code AS other FROM codes) AS others ON lines.code - 1 = other"
+
+
+@pytest.mark.parametrize("source", ["lines", OF_LISTED_CODES, BESIDE_OTHERS])
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_rows_of_other_groups_are_not_counted(raw: duckdb.DuckDBPyConnection, source: str, delta: float) -> None:
+    """A unit with sixteen rows of a code that is no group has few rows, wherever else its rows are looked up."""
+    own = [(number, 1, "a", 1, 0, 3 if number < 16 else 2) for number in range(20)]
+    fill(raw, orders=[(1, 1)], lines=own, parts=[], visits=[])
+    table = source.split()[-1] if source == OF_LISTED_CODES else "lines"
+    sql = f"SELECT listed.code, COUNT(price) AS n FROM {source} {LISTED.format(table)} GROUP BY listed.code"
+    for data in (raw, file_of(raw)):
+        with session(data, 16, 1, delta) as connection:
+            assert dict(connection.execute(sql).fetchall())[2] == 4
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_same_is_counted_where_rows_stay(raw: duckdb.DuckDBPyConnection, shape: str) -> None:
     fill_with_many(raw)
@@ -251,17 +268,72 @@ def test_what_lasts_is_found_once(raw: duckdb.DuckDBPyConnection) -> None:
     assert len(lasting) == 4  # of lines, parts and visits, and the list of codes
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_answer_is_found_again_whether_rows_stay(raw: duckdb.DuckDBPyConnection, shape: str) -> None:
+    fill_with_many(raw)
+    ledger = Path(mkdtemp()) / "account.ledger"
+    options: Any = {"schema": schema(8, 1), "epsilon": 10, "delta": 1e-6, "ledger": ledger}
+    with dpsql.connect(raw, **options) as connection:
+        first = connection.execute(SHAPES[shape]).fetchall()
+        spent = connection.budget.spent
+    with dpsql.connect(file_of(raw), **options) as connection:
+        assert connection.execute(SHAPES[shape]).fetchall() == first
+        assert connection.budget.spent == spent
+
+
 def test_tables_that_last_are_not_more_and_more(
     raw: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that are not needed go, and are made again."""
-    monkeypatch.setattr(engine, "MOST_LASTING", 1)
+    monkeypatch.setattr(lasting_tables, "MOST_TABLES", 1)
     fill_with_many(raw)
     with session(file_of(raw), 8, 1, 1e-6) as connection:
         shapes = ["count", "of their own", "listed once", "count"]
         answers = [connection.execute(SHAPES[shape], fresh=True).fetchall() for shape in shapes]
         assert len(connection._session.environment.engine._lasting) == 1  # type: ignore[attr-defined]
     assert answers[0] == answers[-1]
+
+
+def test_tables_that_last_are_not_wider_and_wider(
+    raw: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list may have a column under many names: of such there is one more than fit, that of the last question."""
+    monkeypatch.setattr(lasting_tables, "MOST_CELLS", 100)
+    fill_with_many(raw)
+    with session(file_of(raw), 8, 1, 1e-6) as connection:
+        for number in range(5):
+            names = [f"n{number}_{column}" for column in range(20)]
+            listed = f"(SELECT DISTINCT {', '.join(f'code AS {name}' for name in names)} FROM codes) AS listed"
+            meets = " AND ".join(f"lines.code = {name}" for name in names)
+            connection.execute(f"SELECT kind, COUNT(*) FROM lines JOIN {listed} ON {meets} GROUP BY kind")
+        cells = list(connection._session.environment.engine._lasting._cells.values())  # type: ignore[attr-defined]
+        assert max(cells) == 3 * 20
+        assert sum(cells) <= 100
+
+
+def test_a_text_is_not_taken_for_what_lasts(raw: duckdb.DuckDBPyConnection) -> None:
+    """A value, or a name, that says what a part of the query says stays what it is."""
+    fill_with_many(raw)
+    with session(file_of(raw), 8, 1, 1e-6) as connection:
+        (release,) = connection.explain(SHAPES["of their own"]).releases
+        part = release.sql.partition("_known AS (")[2].partition("), _many")[0]
+        assert part.startswith("SELECT _unit, count(*)")
+        text = f"({part})"
+        group = f"CASE WHEN price < 5 THEN '{text}' ELSE 'it''s ({part}' END"
+        for name in ("v", '"it\'s"'):
+            found = connection.execute(f"SELECT {group} AS g, COUNT(*) FROM visits AS {name} GROUP BY 1").fetchall()
+            assert {key for key, _ in found} == {text, f"it's ({part}"}
+
+
+def test_what_could_not_be_removed_is_made_again(
+    raw: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Ctrl-C comes while a table goes, it is there still, and nobody knows it."""
+    fill_with_many(raw)
+    with session(file_of(raw), 8, 1, 1e-6) as connection:
+        first = connection.execute(SHAPES["count"], fresh=True).fetchall()
+        monkeypatch.setattr(connection._session.environment.engine, "_lasting", lasting_tables.LastingTables())
+        assert connection.execute(SHAPES["count"], fresh=True).fetchall() == first
 
 
 @pytest.mark.parametrize(("groups", "rows", "delta"), [(1, 20, 0), (3, 10, 1e-6)])

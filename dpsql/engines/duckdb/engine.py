@@ -35,6 +35,7 @@ from dpsql.engines.duckdb.catalog import (
 from dpsql.engines.duckdb.copies import copy_table
 from dpsql.engines.duckdb.declared_tables import check_table, declared_columns, is_present
 from dpsql.engines.duckdb.files import files_of, names_files, table_name
+from dpsql.engines.duckdb.lasting_tables import LastingTables
 from dpsql.engines.duckdb.lock import MEANING, fix_meaning, is_set, lock
 from dpsql.engines.duckdb.render import render
 from dpsql.engines.duckdb.types import declared_type
@@ -57,8 +58,6 @@ LOCKING = threading.Lock()
 """Threads that open one file share its settings: what one has locked another cannot lock again."""
 MOST_PARSED, LONGEST_PARSED = 32, 10_000
 """How many texts are known when they come again, and how long those are at most whose trees are kept."""
-MOST_LASTING = 64
-"""How many tables are kept of what lasts from question to question."""
 # Given when a database is opened, they hold for every connection to it.
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     **{name: accepted[0] for name, accepted in MEANING.items()},
@@ -113,7 +112,7 @@ class DuckDBEngine:
         self._forget: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
         self._statements: dict[bytes, duckdb.Statement | None] = {}
-        self._lasting: dict[str, None] = {}
+        self._lasting = LastingTables()
 
     @classmethod
     def open(cls, database: object, schema: Schema) -> DuckDBEngine:
@@ -210,7 +209,8 @@ class DuckDBEngine:
         with self._lock:
             if paid:
                 self._fill_tables()
-            self._keep(lasting)
+            assert self.guarantees.rows_stay or not lasting
+            self._lasting.keep(lasting, self._connection)
             # Within a transaction the tables that are compared are those that are read.
             self._connection.begin()
             try:
@@ -234,18 +234,6 @@ class DuckDBEngine:
         if len(self._statements) > MOST_PARSED:
             del self._statements[next(iter(self._statements))]
         return known
-
-    def _keep(self, lasting: Mapping[str, str]) -> None:
-        """Makes those tables that are not there yet: their rows stay, and are found once."""
-        assert self.guarantees.rows_stay or not lasting
-        for name, sql in lasting.items():
-            if name not in self._lasting:
-                self._connection.execute(f"CREATE TEMP TABLE {quoted(name)} AS {sql}")
-            self._lasting.pop(name, None)
-            self._lasting[name] = None  # behind all that were not needed since
-        while len(self._lasting) > max(MOST_LASTING, len(lasting)):
-            self._connection.execute(f"DROP TABLE {quoted(oldest := next(iter(self._lasting)))}")
-            del self._lasting[oldest]
 
     def _fill_tables(self) -> None:
         for table, frame in self._waiting:
