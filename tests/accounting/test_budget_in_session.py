@@ -104,7 +104,7 @@ def test_charged_before_the_engine_is_asked(pure: dpsql.Connection) -> None:
 
         def run(self, select: Any, lasting: Any = None) -> Any:
             seen.append(spent(pure))
-            return engine.run(select)
+            return engine.run(select, lasting)
 
     pure.session.environment = dataclasses.replace(pure.session.environment, engine=Watching())
     pure.execute("SELECT COUNT(*) FROM orders", epsilon=0.3)

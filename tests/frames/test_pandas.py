@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -215,7 +216,9 @@ def test_the_claims_are_those_of_sql(unspent: pd.DataFrame) -> None:
     explained = unspent.dp.groupby("region").explain(total=("amount", "sum"), epsilon=0.3)
     assert explained.cost == expected.cost == unspent.dp.explain(sql, epsilon=0.3).cost
     assert explained.columns == expected.columns
-    assert explained.releases == expected.releases
+    # The engine SQL may be another: rows of a frame that is asked about are read anew for every question.
+    own, others = ([replace(release, sql="") for release in found.releases] for found in (explained, expected))
+    assert own == others
     assert spent(unspent) == 0
 
 

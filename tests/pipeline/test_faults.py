@@ -141,7 +141,7 @@ def test_a_ledger_that_is_locked_when_the_answer_is_ready_releases_nothing(
 
     def lock_meanwhile(engine: DuckDBEngine, sql: str, lasting: Any = None) -> Any:
         other.execute("BEGIN IMMEDIATE")
-        return run(engine, sql)
+        return run(engine, sql, lasting)
 
     monkeypatch.setattr(DuckDBEngine, "run", lock_meanwhile)
     with pytest.raises(dpsql.LedgerError, match="locked"):

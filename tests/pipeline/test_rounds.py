@@ -45,7 +45,7 @@ class Watching:
         self.asked.append(sql)
         if len(self.asked) >= self.failing:
             raise RuntimeError
-        found: Mapping[str, np.ndarray] = self.engine.run(sql)
+        found: Mapping[str, np.ndarray] = self.engine.run(sql, lasting)
         return found
 
 

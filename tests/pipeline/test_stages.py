@@ -55,7 +55,7 @@ class Watching:
 
     def run(self, sql: str, lasting: Any = None) -> Mapping[str, np.ndarray]:
         self.paid.append(sql)
-        found: Mapping[str, np.ndarray] = self._engine.run(sql)
+        found: Mapping[str, np.ndarray] = self._engine.run(sql, lasting)
         return found
 
 
