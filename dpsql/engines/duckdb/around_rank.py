@@ -84,21 +84,23 @@ class Writer:
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         return f"SELECT {', '.join([*self.keys, *columns])} FROM ({below}) AS _below{grouping}"
 
-    def same_keys(self, other: str) -> str:
-        return " AND ".join(f"(_values.{key} IS NOT DISTINCT FROM {other}.{key})" for key in self.keys) or "true"
+    def same_keys(self, one: str, other: str) -> str:
+        return " AND ".join(f"({one}.{key} IS NOT DISTINCT FROM {other}.{key})" for key in self.keys) or "true"
 
-    def fenced(self) -> str:
-        """The values with the fences of their group."""
-        join = f"LEFT JOIN _guess ON {self.same_keys('_guess')}" if self.keys else "CROSS JOIN _guess"
-        return f"SELECT _values.*, _low, _high FROM _values {join}"
+    def with_fences(self, rows: str) -> str:
+        """Values, or what is counted of a group's, beside its fences."""
+        return f"{rows} LEFT JOIN _guess ON {self.same_keys(rows, '_guess')}" if self.keys else f"{rows}, _guess"
 
     def unfenced(self) -> str:
         """The values of those groups whose fences do not hold."""
         failed = f"SELECT * FROM _counted WHERE NOT ({self.HOLDS})"
-        values = f"SELECT _values.* FROM _values SEMI JOIN ({failed}) AS _failed ON {self.same_keys('_failed')}"
+        values = (
+            f"SELECT _values.* FROM _values SEMI JOIN ({failed}) AS _failed ON {self.same_keys('_values', '_failed')}"
+        )
         nothing = [f"CAST(0 AS BIGINT) AS {name}" for name in ("_under", "_on_low", "_on_high")]
-        fences = [f"{self.renderer.typed_null(self.profile.kind)} AS {name}" for name in ("_low", "_high")]
-        return self.counted(values, [*nothing, *fences], f"{self.value} IS NOT NULL")
+        none = self.renderer.typed_null(self.profile.kind)
+        sums = self.counted(values, nothing, f"{self.value} IS NOT NULL")
+        return self.with_ranks(sums, f"{none} AS _low, {none} AS _high", "_below")
 
     def fences_counted(self) -> str:
         """A fence that is NULL has nothing on it and nothing beyond."""
@@ -107,20 +109,24 @@ class Writer:
             _count(f"{value} < _low", "_under"),
             _count(f"{value} = _low", "_on_low"),
             _count(f"{value} = _high AND ({value} > _low) IS NOT FALSE", "_on_high"),
-            "any_value(_low) AS _low",
-            "any_value(_high) AS _high",
         ]
         inside = f"{value} IS NOT NULL AND ({value} > _low) IS NOT FALSE AND ({value} < _high) IS NOT FALSE"
-        return self.counted(self.fenced(), columns, inside)
+        values = f"SELECT _values.*, _low, _high FROM {self.with_fences('_values')}"
+        # Beside sums once more, which are few: to carry fences through the sums takes longer.
+        return self.with_ranks(self.counted(values, columns, inside), "_low, _high", self.with_fences("_below"))
 
     def counted(self, values: str, fences: list[str], inside: str) -> str:
-        """What lies where, and the ranks that are needed."""
+        """What lies where."""
         value = self.value
         columns = [
             f"count({value}) AS _rows",
             *fences,
             f"list_sort(coalesce(list({value}) FILTER (WHERE {inside}), [])) AS _inside",
         ]
+        return self.by_keys(columns, values)
+
+    def with_ranks(self, sums: str, fences: str, source: str) -> str:
+        """The same with the fences and the ranks that are needed."""
         middle = f"{self.fraction} * _rows"
         ranks = (
             f"TRY_CAST(floor({middle}) AS BIGINT) - {self.reach + MARGIN} AS _first",
@@ -128,7 +134,7 @@ class Writer:
             "_under + _on_low AS _before",
             "_under + _on_low + len(_inside) AS _upto",
         )
-        return f"SELECT *, {', '.join(ranks)} FROM ({self.by_keys(columns, values)}) AS _below"
+        return f"WITH _below AS ({sums}) SELECT _below.*, {fences}, {', '.join(ranks)} FROM {source}"
 
     HOLDS = "_under < greatest(_first, 1) AND _upto + _on_high >= least(_last, _rows)"
     """Whether every rank that is needed lies on the fences or between them."""
