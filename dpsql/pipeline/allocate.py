@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from dpsql.mechanisms.additive import AdditiveMechanism
     from dpsql.mechanisms.additive import Place as SharedPlace
     from dpsql.mechanisms.weights import Places
-    from dpsql.pipeline.plan_query import Planned, PlannedRelease
+    from dpsql.pipeline.plan_query import Planned
+    from dpsql.pipeline.planned_release import PlannedRelease
 
 Place: TypeAlias = tuple[int, str]
 """A measure: the number of its release, and its column."""

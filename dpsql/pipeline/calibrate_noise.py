@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from dpsql.intervals import NoisyColumns
     from dpsql.pipeline.counted_reports import CountedReports
     from dpsql.pipeline.output import Output
-    from dpsql.pipeline.plan_query import Planned, PlannedRelease, PublicTable
+    from dpsql.pipeline.plan_query import Planned
+    from dpsql.pipeline.planned_release import PlannedRelease, PublicTable
     from dpsql.pipeline.public_environment import GivenAnswers, PublicEnvironment
     from dpsql.pipeline.query_request import QueryRequest
     from dpsql.pipeline.track_units import Tracked

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from dpsql.intervals import NoisyColumns
     from dpsql.mechanisms.additive import AdditiveMechanism, Dose
     from dpsql.mechanisms.noise import Noise
-    from dpsql.pipeline.plan_query import Planned, PlannedRelease
+    from dpsql.pipeline.plan_query import Planned
+    from dpsql.pipeline.planned_release import PlannedRelease
 
 FINEST_STD = 2**26
 """Noise is drawn on a grid of at least 1/2^26 of its standard deviation; finer digits would be noise anyway."""

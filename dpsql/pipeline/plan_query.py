@@ -2,219 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from hashlib import sha256
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from dpsql.aggregates.estimate import (
-    Estimate,
-    Formula,
-    Linear,
-    Ratio,
-    Reported,
-    Smooth,
-    WithError,
-    estimate_of,
-    noise_of,
-)
-from dpsql.aggregates.final import answer_type, as_shown, final_sql
+from dpsql.aggregates.estimate import Estimate, Formula, Linear, Ratio, Reported, Smooth, WithError, estimate_of
+from dpsql.aggregates.final import as_shown
 from dpsql.aggregates.release import LEVEL
 from dpsql.aggregates.write_release import release_sql
-from dpsql.engine_sql.build import SALT, select
-from dpsql.engine_sql.lasting import with_tables
-from dpsql.engine_sql.tree import Field, Named, tables_read
-from dpsql.engines.duckdb.render import render, render_term, type_name
-from dpsql.engines.public import PostProcessingTable
-from dpsql.engines.quoting import quoted
+from dpsql.engine_sql.tree import tables_read
+from dpsql.engines.duckdb.render import render
 from dpsql.errors import Unsupported
 from dpsql.expressions.parser_tree import copied, nodes_of
-from dpsql.pipeline.counted_reports import CountedReports, estimates_table
+from dpsql.pipeline.counted_reports import CountedReports
 from dpsql.pipeline.follow_outputs import follow_outputs, noisy_rows, plain_rows, reported_rows
 from dpsql.pipeline.output import Output
+from dpsql.pipeline.planned_release import PlannedAdaptiveSubquery, PlannedRelease, PublicTable
 from dpsql.pipeline.readable import about_releases, laid_out
-from dpsql.pipeline.seeking import NOTHING_FOUND, NOTHING_SOUGHT, Found, Seeking
-from dpsql.relation.adaptive_subquery import with_adaptive
 from dpsql.relation.relation import Aggregate
-from dpsql.relation.whole_tables import as_if_changing
 from dpsql.relation.write_reports import answers_sql
-from dpsql.relation.write_scan import scan_sql
 from dpsql.resolve.chosen_rows import chooses_by_noise, is_made_of
 from dpsql.resolve.inner import reads_release, release_name, reports_name
 from dpsql.resolve.public_columns import columns_read
 from dpsql.resolve.syntax import is_interval_end, written
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from dpsql.aggregates.release import Release
-    from dpsql.engine_sql.tree import Query, Select
     from dpsql.engines.public import Render
     from dpsql.pipeline.infer_sensitivity import Measured
     from dpsql.pipeline.public_environment import PublicEnvironment
     from dpsql.pipeline.query_request import QueryRequest
     from dpsql.pipeline.track_units import Tracked
-    from dpsql.relation.adaptive_subquery import AdaptiveTable
-    from dpsql.relation.relation import Scan
     from dpsql.relation.reports import Reports
     from dpsql.resolve.follow_noise import Followed
     from dpsql.resolve.noise_in_columns import Rows
-
-
-@dataclass(frozen=True)
-class PlannedAdaptiveSubquery:
-    """An answer that a release reads: its rows come from this SQL over releases and public tables."""
-
-    table: AdaptiveTable
-    post_processing: str
-    releases: tuple[int, ...]
-    public: tuple[PublicTable, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedRelease:
-    name: str
-    release: Release
-    render: Render = field(compare=False)
-    """How the engine at hand says it."""
-    ends: tuple[Linear | Ratio | None, ...] = ()
-    """What DP_INTERVAL_LOW and DP_INTERVAL_HIGH are asked of: its columns _low0, _high0, _low1, ..."""
-    adaptive: tuple[PlannedAdaptiveSubquery, ...] = ()
-    """The answers that it reads."""
-    seeking: Seeking = NOTHING_SOUGHT
-    """The bounds that are found before it is asked."""
-    found: Found = NOTHING_FOUND
-    """And what they turned out to be."""
-    answers: tuple[tuple[Any, ...], ...] = ()
-    """Where randomised reports are counted: all answers that there can be, and what is asked of each."""
-
-    def salted(self, salt: int, reaches: Mapping[str, int]) -> str:
-        """The engine SQL; the salt decides which of a unit's groups and values count."""
-        if not reaches and not self._has_salt:
-            return self._unsalted
-        return self.render(self._over_lasting[0], {**reaches, SALT: salt})
-
-    @cached_property
-    def _unsalted(self) -> str:
-        return self.render(self._over_lasting[0], self.zeros) if self.lasting else self.shown
-
-    @property
-    def lasting(self) -> Mapping[str, str]:
-        """What lasts from question to question, in engine SQL, by the name of the table that the engine makes of it."""
-        return self._over_lasting[1]
-
-    @cached_property
-    def _over_lasting(self) -> tuple[Query, dict[str, str]]:
-        tables: dict[str, str] = {}
-
-        def name(part: Select) -> str:
-            sql = self.render(part)
-            name = f"dpsql.lasting.{sha256(sql.encode()).hexdigest()}"  # a declared name has no dots
-            tables[name] = sql
-            return name
-
-        return with_tables(self.with_adaptive, name), tables
-
-    @cached_property
-    def _has_salt(self) -> bool:
-        """Whether the SQL depends on it. Where all of a unit counts there is nothing to choose, and it does not."""
-        return self.render(self.with_adaptive, dict.fromkeys(self.zeros, 1)) != self.shown
-
-    @property
-    def with_adaptive(self) -> Query:
-        return with_adaptive([answer.table for answer in self.adaptive], self.query)
-
-    @cached_property
-    def query(self) -> Query:
-        """Written once, with blanks for the salt and for what depends on the noise."""
-        return release_sql(self.release)
-
-    @cached_property
-    def shown(self) -> str:
-        """The same for whatever noise: with zeros in the blanks."""
-        return self.render(self.with_adaptive, self.zeros)
-
-    @cached_property
-    def canonical(self) -> str:
-        """The same on whatever engine, whether rows stay there or not: what a stored answer is found by."""
-        if not self.lasting:
-            return self.shown if self.render is render else render(self.with_adaptive, self.zeros)
-        aggregate = replace(self.release.aggregate, source=as_if_changing(self.release.aggregate.source))
-        query = release_sql(replace(self.release, aggregate=aggregate))
-        return render(with_adaptive([answer.table for answer in self.adaptive], query), self.zeros)
-
-    @property
-    def zeros(self) -> dict[str, int]:
-        return dict.fromkeys((SALT, *(drawn.column for drawn in self.release.statistics)), 0)
-
-    @property
-    def reports(self) -> Reports | None:
-        return self.release.aggregate.reports
-
-    @cached_property
-    def post_processing_table(self) -> PostProcessingTable:
-        """What the post-processing reads: keys, aggregates made of measures and statistics, and these themselves."""
-        if self.reports is not None:
-            return estimates_table(self.name, self.reports)
-        keys = {name: type_name(kind) for name, kind in self.release.keys}
-        stored = keys | dict.fromkeys(self.release.columns, "BIGINT")
-        answers = {
-            f"_a{position}": (answer_type(answer), render_term(final_sql(answer.estimate, answer.type)))
-            for position, answer in enumerate(self.release.answers)
-        }
-        stored |= dict.fromkeys((f"_{end}{i}" for i in range(len(self.ends)) for end in ("low", "high")), "DOUBLE")
-        made = {name: (kind, quoted(name)) for name, kind in stored.items()} | answers
-        if self.release.levels:
-            stored[LEVEL] = "BIGINT"
-            made |= {
-                LEVEL: ("BIGINT", LEVEL),
-                **{f"_g{key}": ("BIGINT", self._left_out(key)) for key in range(len(keys))},
-            }
-        stored |= dict.fromkeys(map(noise_of, self.weighed), "DOUBLE")
-        return PostProcessingTable(self.name, stored, made)
-
-    @property
-    def weighed(self) -> list[str]:
-        """The measures whose noise decides what the answer is."""
-        formulas = [answer.estimate for answer in self.release.answers if isinstance(answer.estimate, Formula)]
-        return sorted(frozenset[str]().union(*(formula.weighed for formula in formulas)))
-
-    def _left_out(self, key: int) -> str:
-        """GROUPING: 1 in the levels that leave the key out, 0 elsewhere."""
-        kept = [str(number) for number, level in enumerate(self.release.levels) if key in level.kept]
-        return f"CASE WHEN {LEVEL} IN ({', '.join(kept)}) THEN 0 ELSE 1 END" if kept else "1"
-
-
-@dataclass(frozen=True)
-class PublicTable:
-    """A public table that the post-processing reads, as declared, with the columns that it may read."""
-
-    declared: Scan
-    read: tuple[str, ...]
-    """The names that these columns are declared by."""
-    render: Render = field(compare=False)
-    """How the engine at hand says it."""
-
-    @property
-    def name(self) -> str:
-        return self.declared.table
-
-    @property
-    def scan(self) -> Scan:
-        columns = tuple(part for part in self.declared.columns if part.declared in self.read)
-        return replace(self.declared, columns=columns)
-
-    @property
-    def sql(self) -> str:
-        columns = [Named(Field(part.name), part.declared) for part in self.scan.columns]
-        return self.render(select(columns, scan_sql(self.scan, [part.name for part in self.scan.columns])))
-
-    @property
-    def post_processing_table(self) -> PostProcessingTable:
-        types = {part.declared: type_name(part.properties.type) for part in self.scan.columns}
-        return PostProcessingTable(self.scan.table, types, {name: (kind, quoted(name)) for name, kind in types.items()})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dpsql.pipeline.environment import Environment
     from dpsql.pipeline.estimate_answers import Estimated
     from dpsql.pipeline.output import Output
-    from dpsql.pipeline.plan_query import PublicTable
+    from dpsql.pipeline.planned_release import PublicTable
 
     Columns = Mapping[str, np.ndarray]
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.pipeline.charge_budget import Charged
     from dpsql.pipeline.environment import Environment
-    from dpsql.pipeline.plan_query import PlannedAdaptiveSubquery, PublicTable
+    from dpsql.pipeline.planned_release import PlannedAdaptiveSubquery, PublicTable
     from dpsql.statistics.draw import Refund
 
     Columns = Mapping[str, np.ndarray]
