@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROWS, ROWS_PER_UNIT, REGIONS, PRODUCTS, DAYS = 2_000_000, 10, 50, 10_000, 30
-REPETITIONS = 7
+REPETITIONS = 15
 
 UNIFORM = ", ".join(
     f"(hash(hash('{name}', n)) >> 11) / 9007199254740992.0 AS {name}"
