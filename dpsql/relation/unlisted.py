@@ -12,12 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.narrow import conjuncts
-from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, names_read
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, Join
-from dpsql.relation.whole_tables import is_whole_list
-from dpsql.schema.types import Boolean, Double
+from dpsql.relation.whole_tables import equated, is_whole_list
+from dpsql.relation.write_tests import truth
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +33,7 @@ def unlisted(
         case Join(left, right, "INNER", Call() as condition) if right == listed and is_whole_list(listed):
             own, its = knowledge_of(left).properties.keys(), knowledge_of(listed).properties.keys()
             parts = list(conjuncts(condition))
-            equal = {name: (part, mine) for part in parts for name, mine in _equal(part) if name in its}
+            equal = {name: (part, mine) for part in parts for name, mine in equated(part) if name in its}
             rest = [part for part in parts if all(part is not used for used, _ in equal.values())]
             columns = [key.name for key in keys if isinstance(key, Column)]
             read = names_read(*reading, *rest, *(mine for _, mine in equal.values()))
@@ -44,19 +43,11 @@ def unlisted(
     return None
 
 
-def _equal(part: Expression) -> list[tuple[str, Expression]]:
-    """A column, and what it is equal to; doubles that are equal may differ."""
-    match part:
-        case Call(function, (first, second)) if function.name == "=" and first.type == second.type != Double():
-            sides = (first, second), (second, first)
-            return [(one.name, other) for one, other in sides if isinstance(one, Column)]
-    return []
-
-
 def _is_present(value: Expression) -> Expression:
-    """An equality keeps no NULL, and a list of groups may have one."""
-    return Call(FUNCTIONS["NOT"], (Call(FUNCTIONS["IS NULL"], (value,), Boolean()),), Boolean())
+    """An equality keeps no NULL, and a list of groups may have one. What is tested is the value as it is declared: a
+    text that is not, which a list may have all the same, is NULL here as it is there."""
+    return truth("NOT", truth("IS NULL", value))
 
 
 def _all(parts: list[Expression]) -> Expression:
-    return parts[0] if len(parts) == 1 else Call(FUNCTIONS["AND"], tuple(parts), Boolean())
+    return parts[0] if len(parts) == 1 else truth("AND", *parts)

@@ -21,7 +21,7 @@ from dpsql.relation.units import is_tracked
 from dpsql.schema.types import Double
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Set
+    from collections.abc import Iterator
 
     from dpsql.expressions.tree import Expression
 
@@ -90,7 +90,7 @@ def _matches_once(rows: Relation, public: Relation, condition: Expression | None
     if not _are_different(public) or condition is None:
         return False
     own = knowledge_of(rows).properties.keys()
-    compared = {name for part in conjuncts(condition) for name in _compared(part, own)}
+    compared = {name for part in conjuncts(condition) for name, other in equated(part) if names_read(other) <= own}
     return compared >= knowledge_of(public).properties.keys()
 
 
@@ -106,10 +106,9 @@ def _are_different(relation: Relation) -> bool:
     return False
 
 
-def _compared(condition: Expression, own: Set[str]) -> Iterator[str]:
-    """The columns that equal something of the row. Doubles that differ may be equal: 0 and -0."""
+def equated(condition: Expression) -> Iterator[tuple[str, Expression]]:
+    """A column, and what the condition says it is equal to. Doubles that differ may be equal: 0 and -0."""
     match condition:
         case Call(function, (first, second)) if function.name == "=" and first.type == second.type != Double():
-            for mine, its in ((first, second), (second, first)):
-                if isinstance(its, Column) and names_read(mine) <= own:
-                    yield its.name
+            sides = (first, second), (second, first)
+            yield from ((one.name, other) for one, other in sides if isinstance(one, Column))

@@ -45,18 +45,19 @@ def _open(semi: SemiJoin, known: Knowledge, write: Write) -> list[Term]:
     """Tests that hold where NULLs leave open whether there is a match: some row differs in nothing that is known."""
     nullable = {**known.kept, **knowledge_of(semi.other).kept}
     missing = [
-        [_truth("IS NULL", side) for side in part.arguments if properties_of(side, nullable).nullable]
+        [truth("IS NULL", side) for side in part.arguments if properties_of(side, nullable).nullable]
         for part in semi.compared
         if isinstance(part, Call)
     ]
     tests = [test for part in missing for test in part]
     if tests and len(semi.compared) > 1:
-        agrees = [_truth("OR", whole, *parts) for whole, parts in zip(semi.compared, missing, strict=True)]
-        tests = [_truth("AND", _truth("OR", *tests), *agrees)]
+        agrees = [truth("OR", whole, *parts) for whole, parts in zip(semi.compared, missing, strict=True)]
+        tests = [truth("AND", truth("OR", *tests), *agrees)]
     return [_exists(semi, test, known, write) for test in tests]
 
 
-def _truth(name: str, *arguments: Expression) -> Expression:
+def truth(name: str, *arguments: Expression) -> Expression:
+    """A condition over others, or over values."""
     return Call(FUNCTIONS[name], arguments, Boolean())
 
 

@@ -232,6 +232,27 @@ def test_rows_are_not_joined_to_what_groups_are_joined_to(raw: duckdb.DuckDBPyCo
     assert one_scan not in explained(raw, shape, 2, 2, stay=False).sql
 
 
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_a_text_that_is_not_declared_is_no_group_of_a_list(delta: float) -> None:
+    """It is NULL, and counted nowhere, also where the list has it: who has forty such rows has few."""
+    with duckdb.connect() as raw:
+        raw.execute("CREATE TABLE visits AS SELECT 1::BIGINT AS customer, 'elsewhere' AS kind FROM range(40)")
+        raw.execute("CREATE TABLE kinds AS SELECT unnest(['a', 'elsewhere']) AS kind")
+        tables = {
+            "visits": {
+                "unit": "customer",
+                "columns": {"customer": "integer", "kind": {**LINE["kind"], "nullable": True}},
+            },
+            "kinds": {"public": True, "columns": {"kind": "text"}},
+        }
+        listed = "(SELECT DISTINCT kind FROM kinds) AS listed"
+        sql = f"SELECT listed.kind, COUNT(customer) FROM visits RIGHT JOIN {listed} USING (kind) GROUP BY listed.kind"
+        for data in (raw, file_of(raw)):
+            own = schema(4, 2) | {"tables": tables}
+            with dpsql.connect(data, schema=own, epsilon=1e9, delta=delta, ledger=":memory:") as connection:
+                assert sorted(connection.execute(sql, epsilon=1e6).fetchall()) == [("a", 0), ("elsewhere", 0)]
+
+
 OF_LISTED_CODES = "(SELECT * FROM lines WHERE code < 9 AND code IN (SELECT code + 1 FROM codes)) AS listed_lines"
 BESIDE_OTHERS = "lines JOIN (SELECT DISTINCT code AS other FROM codes) AS others ON lines.code - 1 = other"
 
