@@ -29,7 +29,7 @@ from dpsql.engine_sql.tree import (
     Wide,
 )
 from dpsql.engines.duckdb.around_rank import around_rank
-from dpsql.engines.duckdb.short_order import in_short_order
+from dpsql.engines.duckdb.short_order import hashed_number, short_order
 from dpsql.engines.duckdb.types import engine_type
 from dpsql.engines.quoting import literal, quoted
 from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer, quanta_in_one
@@ -212,7 +212,11 @@ class DuckDB(Renderer):
         return super().select(select)
 
     def over(self, window: Over) -> str:
-        return super().over(in_short_order(window))
+        hashed = hashed_number(window)
+        if hashed is None:
+            return super().over(window)
+        order = short_order(SPELLED["keyed hash"], *map(self.term, hashed))
+        return f"{self.folded(window.fold)} OVER (PARTITION BY {self.listed(window.partition_by)} ORDER BY {order})"
 
     def let(self, let: Let) -> str:
         """All operands get a name: one that asks for another query's value cannot stand inside a lambda."""

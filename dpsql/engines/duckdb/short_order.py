@@ -9,34 +9,31 @@ the 9 bits are equal, which comes first depends on the unit: no group is preferr
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.build import LONG, apply, cast, integer
 from dpsql.engine_sql.tree import Apply, Fold, Ordered, Over, Short
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dpsql.engine_sql.tree import Term
 
-GROUP_BITS, HASH_BITS = 7, 9
+OF_GROUP = 2**7 - 1
+OF_HASH = 2**16 - 1 - OF_GROUP
+"""Which bits say what."""
 NUMBER = Short(8)
 """Of numbers from 1 to 127."""
 
 
-def in_short_order(window: Over) -> Over:
-    """The same window, if it ranks numbered groups of a unit by a keyed hash, and those that tie by number."""
+def hashed_number(window: Over) -> tuple[Term, ...] | None:
+    """Salt, unit and group, if it ranks numbered groups of a unit by a keyed hash, and those that tie by number."""
     match window:
-        case Over(Fold("dense_rank" | "row_number"), (_,), (Ordered(Apply("keyed hash") as hashed), Ordered(group))):
-            if group.kind == NUMBER and hashed.arguments[2:] == (group,):
-                return replace(window, order_by=(Ordered(_packed(hashed, group)),))
-    return window
+        case Over(Fold("dense_rank" | "row_number"), (_,), (Ordered(Apply("keyed hash", hashed)), Ordered(group))):
+            return hashed if group.kind == NUMBER and hashed[2:] == (group,) else None
+    return None
 
 
-def _packed(hashed: Apply, group: Term) -> Term:
-    """Never more than 16 bits, and each of its parts fits into its own."""
-    of_unit = replace(hashed, arguments=hashed.arguments[:2])
-    first = apply("&", cast(hashed, LONG), integer(2**HASH_BITS - 1), kind=LONG)
-    turned = apply("xor", cast(group, LONG), cast(of_unit, LONG), kind=LONG)
-    last = apply("&", turned, integer(2**GROUP_BITS - 1), kind=LONG)
-    both = apply("+", apply("*", first, integer(2**GROUP_BITS), kind=LONG), last, kind=LONG)
-    return cast(apply("-", both, integer(2 ** (GROUP_BITS + HASH_BITS - 1)), kind=LONG), Short(16))
+def short_order(keyed_hash: Callable[..., str], salt: str, unit: str, group: str) -> str:
+    """In whole numbers without a sign from the first to the last, which takes half the time of others."""
+    turned = f"xor({keyed_hash(salt, unit)}, CAST({group} AS UINTEGER))"
+    return f"CAST(xor({keyed_hash(salt, unit, group)} & {OF_HASH}, {turned} & {OF_GROUP}) AS USMALLINT)"
