@@ -34,7 +34,7 @@ from dpsql.engine_sql.build import (
     wide,
 )
 from dpsql.engine_sql.tree import Case, Constant, Field, Fold, Named
-from dpsql.expressions.fixed_point import ROW_BITS, clamps_column, decimal_of_quanta, in_fixed_point
+from dpsql.expressions.fixed_point import LARGEST_BITS, ROW_BITS, clamps_column, decimal_of_quanta, in_fixed_point
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
@@ -385,9 +385,12 @@ class Scaled:
         return self.inner.partial(name, values)
 
     def bounded(self, name: str, rows: int) -> Term:
-        times = apply("*", wide(Field(SCALE)), integer(self.finer), kind=WIDE)
-        scaled = apply("*", wide(self.inner.bounded(name, rows)), times, kind=WIDE)
-        return apply("//", scaled, integer(WHOLE), kind=WIDE)
+        """In 64 bits where these hold the product: 128 are divided ten times as slowly."""
+        inner = self.inner.bounded(name, rows)
+        kind = LONG if inner.kind != WIDE and (self.linf(rows) * WHOLE).bit_length() <= LARGEST_BITS else WIDE
+        value, scale = (cast(part, kind) for part in (inner, Field(SCALE)))
+        times = apply("*", scale, integer(self.finer), kind=kind)
+        return apply("//", apply("*", value, times, kind=kind), integer(WHOLE), kind=kind)
 
     def scale(self, reached: Term) -> Term:
         """Which part of WHOLE is kept of a unit that is in so many groups."""

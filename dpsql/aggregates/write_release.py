@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.measure import CountValues, OverDistinct, Parted
 from dpsql.aggregates.number_groups import GROUP, GROUPS, are_numbered, number_type, numbered_groups, with_number
 from dpsql.aggregates.write_few_rows import sums_of_parts
-from dpsql.aggregates.write_statistic import VALUE, profile_sql
-from dpsql.aggregates.write_sums import GROUP_RANK, sums_sql
+from dpsql.aggregates.write_statistic import VALUE, profile_sql, with_values_once
+from dpsql.aggregates.write_sums import GROUP_RANK, of_first_groups, sums_sql
 from dpsql.engine_sql.build import SALT, UNIT, all_of, apply, cast, count, fields, finite, integer, select, test
 from dpsql.engine_sql.tree import Blank, Derived, Field, Fold, Joined, Named, Ordered, Over, Part, Select, Table, With
 from dpsql.expressions.emit import emit, emit_value
@@ -56,7 +56,11 @@ def release_sql(release: Release) -> Query:
         branches.insert(0, sums_of_parts(writer))
     elif plain or not branches:
         branches.insert(0, sums_sql(writer, plain))
-    return writer.together(branches)
+    shared, branches = with_values_once(branches)
+    together = writer.together(branches)
+    if not shared:
+        return together
+    return With((*together.parts, *shared), together.query) if isinstance(together, With) else With(shared, together)
 
 
 @dataclass(frozen=True)
@@ -168,17 +172,15 @@ class Writer:
         if release.one_row_per_unit:
             return rows
         kept = [*fields([UNIT]), *self.shown_keys, *fields([VALUE])]
+        if release.ranked:
+            # First, on all of its rows: a unit has the same first groups as on the other branches.
+            rows = of_first_groups(self, rows, [UNIT, *self.key_names, VALUE])
         # NULL is no value, but where a unit has nothing else the group is one of its groups all the same.
         order = (test("is null", value), self.hashed([*self.keys, value]), value)
         place = Over(Fold("row_number"), (self.unit, *self.keys), tuple(map(Ordered, order)))
-        ranks = [Named(place, VALUE_RANK)]
-        first = [test("is not null", value), self.is_first(VALUE_RANK, release.rows)]
-        if release.ranked:
-            # All rows of a group have the same rank here, and the same as on the other branches.
-            ranks.append(self.group_rank("dense_rank"))
-            first.append(self.in_first_groups)
         own = replace(select(kept, rows), distinct=True) if distinct else rows
-        return select(kept, select([*kept, *ranks], own), all_of(first))
+        first = [test("is not null", value), self.is_first(VALUE_RANK, release.rows)]
+        return select(kept, select([*kept, Named(place, VALUE_RANK)], own), all_of(first))
 
     def over_distinct(self, base: Expression) -> Query:
         values = self.values(base, distinct=True)

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
 from dpsql.aggregates.write_cross_unit import matched_sql
-from dpsql.engine_sql.build import WIDE, apply, count, fields, in_64_bits, integer, nonzero, select, test, total, wide
-from dpsql.engine_sql.tree import AroundRank, Constant, Field, Fold, Named, Ordered
+from dpsql.engine_sql.build import (
+    UNIT,
+    WIDE,
+    apply,
+    count,
+    fields,
+    in_64_bits,
+    integer,
+    nonzero,
+    select,
+    test,
+    total,
+    wide,
+)
+from dpsql.engine_sql.tree import AroundRank, Constant, Field, Fold, Named, Ordered, Part, Select, Table
 from dpsql.expressions.fixed_point import clamps_column, in_fixed_point
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from dpsql.aggregates.release import Drawn
     from dpsql.aggregates.write_release import Writer
     from dpsql.engine_sql.tree import Query
@@ -29,6 +46,25 @@ def profile_sql(writer: Writer, drawn: Drawn) -> Query:
             return _mean(writer, drawn, drawn.statistic)
         case Matched():
             return matched_sql(writer, drawn, drawn.statistic)
+
+
+def with_values_once(branches: Sequence[Query]) -> tuple[tuple[Part, ...], list[Query]]:
+    """Parts with the values that several profiles look at, as those of MIN(x) and MAX(x) do, and profiles over these.
+
+    Where no unit has two rows nothing is chosen among them, and they are read again in no time.
+    """
+    profiles = [branch for branch in branches if isinstance(branch, AroundRank) and not branch.single]
+    often = [values for values, times in Counter(profile.values for profile in profiles).items() if times > 1]
+    names = {values: f"_values_{number}" for number, values in enumerate(often)}
+    parts = tuple(Part(name, values, kept=True) for values, name in names.items())
+    return parts, [_reading(branch, names) for branch in branches]
+
+
+def _reading(branch: Query, names: Mapping[Query, str]) -> Query:
+    if not isinstance(branch, AroundRank) or branch.values not in names:
+        return branch
+    columns = fields([UNIT, *branch.keys, branch.value])
+    return replace(branch, values=Select(tuple(columns), Table(names[branch.values])))
 
 
 def _around_rank(writer: Writer, drawn: Drawn, statistic: Quantile) -> Query:

@@ -21,10 +21,22 @@ from dpsql.aggregates.measure import (
 )
 from dpsql.aggregates.summed import summed_by, value_rows, with_columns
 from dpsql.aggregates.write_bundles import cases_of_rows, values_of_bundles
-from dpsql.aggregates.write_few_rows import sums_beside_few
+from dpsql.aggregates.write_few_rows import PARTIALS, sums_beside_few
 from dpsql.aggregates.write_many import MANY, OWN, with_many
 from dpsql.engine_sql.build import UNIT, apply, count, fields, integer, select, test, total, when
-from dpsql.engine_sql.tree import Exists, Field, Fold, Named, Over, Select, SetOperation, Table, With
+from dpsql.engine_sql.tree import (
+    Derived,
+    Exists,
+    Field,
+    Fold,
+    Joined,
+    Named,
+    Part,
+    Select,
+    SetOperation,
+    Table,
+    With,
+)
 from dpsql.expressions.fixed_point import saturated
 from dpsql.schema.types import Integer, Text
 
@@ -38,6 +50,7 @@ GROUP_RANK = "_rank"
 """The place of a group among those of its unit."""
 REACHED = "_reached"
 """In how many groups a unit is."""
+SCALES = "_scales"
 MANY_GROUPS = 16
 """Where so many groups may count, most units have no more rows than that: these need no ranks, and the rest are few."""
 
@@ -68,7 +81,7 @@ def _sums_of_units(writer: Writer, summed: Summed, rows: Query) -> Query:
     by_rank = ranked and _are_ranked_by_hash(writer)
     if ranked and release.ranked_by_row and not by_rank:
         # Before they are clamped: what is left out needs none of it.
-        rows = _of_first_groups(writer, rows, [UNIT, *writer.key_names, *summed.values])
+        rows = of_first_groups(writer, rows, [UNIT, *writer.key_names, *summed.values])
     kept = [Named(part.bounded(name, release.rows), name) for name, part in measures]
     ranks = [writer.group_rank("row_number")] if ranked and not release.ranked_by_row else []
     partials = (_by_unit_and_rank if by_rank else _by_unit)(writer, summed, rows)
@@ -85,10 +98,17 @@ def _by_unit(writer: Writer, summed: Summed, rows: Query) -> Query:
     seen = [UNIT, *writer.key_names, *(partial.name for partial in partials)]
     bundled = with_columns(by_unit, seen, list(values_of_bundles(measures)))
     scaled = next((part for _, part in measures if isinstance(part, Scaled)), None)
-    if scaled is None:
-        return bundled
-    reached = with_columns(bundled, seen, [Named(Over(count(), (writer.unit,)), REACHED)])
-    return with_columns(reached, seen, [Named(scaled.scale(Field(REACHED, kind=Integer())), SCALE)])
+    return bundled if scaled is None else _with_scale(bundled, seen, scaled)
+
+
+def _with_scale(partials: Query, names: list[str], scaled: Scaled) -> Query:
+    """The partials, each with the part that counts of all of its unit: to join them takes less than to sort them."""
+    reached = Select((*fields([UNIT]), Named(count(), REACHED)), Table(PARTIALS), group_by=(Field(UNIT),))
+    scale = Named(scaled.scale(Field(REACHED, kind=Integer())), SCALE)
+    scales = Derived(select([*fields([UNIT]), scale], reached), SCALES)
+    beside = Joined("INNER", Table(PARTIALS), scales, test("=", Field(UNIT, PARTIALS), Field(UNIT, SCALES)))
+    columns = *(Named(Field(name, PARTIALS), name) for name in names), *fields([SCALE])
+    return With((Part(PARTIALS, partials, kept=True),), Select(columns, beside))
 
 
 def _by_unit_and_rank(writer: Writer, summed: Summed, rows: Query) -> Query:
@@ -121,7 +141,7 @@ def _are_ranked_by_hash(writer: Writer) -> bool:
     )
 
 
-def _of_first_groups(writer: Writer, rows: Query, names: list[str]) -> Query:
+def of_first_groups(writer: Writer, rows: Query, names: list[str]) -> Query:
     """The rows of each unit's groups that count."""
     groups, columns = writer.release.groups, fields(names)
 

@@ -1,0 +1,82 @@
+"""Which values of a unit a median looks at: the first `rows` of each of its first groups, once for all profiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.aggregates import write_release
+from dpsql.engine_sql.tree import Part, Query
+
+SCHEMA: dict[str, Any] = {
+    "dataset": "visits",
+    "tables": {
+        "visits": {
+            "unit": "person",
+            "columns": {
+                "person": "integer",
+                "ward": {"type": "text", "values": ["a", "b", "c", "d", "e"]},
+                "place": "text",
+                "paid": {"type": "double", "bounds": [0, 50]},
+            },
+        }
+    },
+}
+QUESTIONS = (
+    "SELECT MIN(paid), MAX(paid) FROM visits",
+    "SELECT ward, MIN(paid), MEDIAN(paid), MAX(paid) FROM visits GROUP BY ward",
+    "SELECT place, QUANTILE_DISC(paid, 0.25), QUANTILE_DISC(paid, 0.75), COUNT(*) FROM visits GROUP BY place",
+    "SELECT ward, MEDIAN(paid), MAX(paid), COUNT(DISTINCT place), SUM(paid) FROM visits GROUP BY ward",
+)
+BOUNDS = ((1, 1), (2, 3), (16, 2))
+
+
+@pytest.fixture(scope="module")
+def raw() -> duckdb.DuckDBPyConnection:
+    """People in several wards, which they may pay nothing in, or in one that is not listed."""
+    database = duckdb.connect()
+    database.execute(
+        "CREATE TABLE visits AS SELECT u AS person, 'abcdef'[1 + (7 * u + 3 * n) % 6] AS ward,"
+        " 'p' || (u + n * n) % 30 AS place,"
+        " CASE WHEN (u * n) % 5 > 0 THEN (13 * u + 29 * n) % 61 - 3.5 END AS paid"
+        " FROM range(40) AS us(u), range(1, 25) AS ns(n) WHERE n < 3 + u % 22"
+    )
+    return database
+
+
+def exact(raw: duckdb.DuckDBPyConnection, question: str, groups: int, rows: int) -> tuple[str, list[tuple[Any, ...]]]:
+    """The SQL of the question, and what it gives before noise."""
+    bounds = {"max_groups": groups, "max_rows_per_group": rows}
+    with dpsql.connect(raw, schema=SCHEMA, epsilon=3, delta=1e-6, ledger=":memory:") as connection:
+        sql = connection.explain(question, epsilon=1, **bounds).releases[0].sql
+    return sql, raw.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_profiles_of_the_same_values_share_them(
+    raw: duckdb.DuckDBPyConnection, question: str, bounds: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, together = exact(raw, question, *bounds)
+    monkeypatch.setattr(write_release, "with_values_once", each_by_itself)
+    single, apart = exact(raw, question, *bounds)
+    assert together == apart
+    assert shared.count("_value_rank BETWEEN") < single.count("_value_rank BETWEEN")
+
+
+def each_by_itself(branches: list[Query]) -> tuple[tuple[Part, ...], list[Query]]:
+    return (), branches
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_values_are_those_of_the_groups_that_are_counted(
+    raw: duckdb.DuckDBPyConnection, bounds: tuple[int, int]
+) -> None:
+    """A median beside a sum: in each ward it has as many values as are counted, since both rank groups alike."""
+    question = "SELECT ward, COUNT(paid) AS n, MEDIAN(paid) FROM visits GROUP BY ward"
+    _, found = exact(raw, question, *bounds)
+    assert sum(counted for _, counted, *_ in found) > 0
+    assert all(counted == rows for _, counted, *_, rows in found)
