@@ -15,7 +15,7 @@ from sqlglot import exp
 from dpsql.resolve.syntax import extra_clauses
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from dpsql.engines.public import PostProcessingTable
 
@@ -57,17 +57,19 @@ def _is_named(node: exp.Expr, names: Container[str]) -> bool:
 
 
 def _is_filter(where: exp.Expr | None, numbers: Container[str]) -> bool:
-    """Whether there is none, or it compares numbers."""
-    return where is None or _is_condition(where.this, numbers)
+    """Whether there is none, or it compares numbers; a chain of conditions may be long."""
+    pending = [] if where is None else [where.this]
+    for part in pending:  # which grows on the way
+        node = part.unnest()
+        if isinstance(node, exp.And | exp.Or):
+            pending += [node.left, node.right]
+        elif not isinstance(node, COMPARISONS) or not _are_numbers((node.left, node.right), numbers):
+            return False
+    return True
 
 
-def _is_condition(node: exp.Expr, numbers: Container[str]) -> bool:
-    if isinstance(node, exp.And | exp.Or):
-        return _is_condition(node.left, numbers) and _is_condition(node.right, numbers)
-    return isinstance(node, COMPARISONS) and all(
-        _is_column(side, numbers) or (isinstance(side, exp.Literal) and side.is_number)
-        for side in (node.left, node.right)
-    )
+def _are_numbers(nodes: Iterable[exp.Expr], numbers: Container[str]) -> bool:
+    return all(_is_column(node, numbers) or (isinstance(node, exp.Literal) and node.is_number) for node in nodes)
 
 
 def _is_order(order: exp.Expr | None, names: Container[str]) -> bool:
