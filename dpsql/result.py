@@ -190,10 +190,9 @@ class Result:
             import pyarrow as pa
         except ImportError:
             raise NotSupportedError("Arrow tables need pyarrow", hint="pip install pyarrow") from None
-        columns = list(zip(*self.rows, strict=True)) or [()] * len(self.columns)
         arrays = [
-            pa.array(list(values), _arrow_type(pa, column.type))
-            for values, column in zip(columns, self.columns, strict=True)
+            pa.array(values, _arrow_type(pa, column.type))
+            for values, column in zip(self.cells.lists(len(self.columns)), self.columns, strict=True)
         ]
         return pa.Table.from_arrays(arrays, names=self.names)
 
@@ -263,7 +262,7 @@ def _check_level(level: float) -> None:
 def _values(pd: Any, column: np.ndarray) -> Any:
     """Numbers as they are; at other values pandas looks one by one, as if they stood in rows."""
     found = plain_numbers(column)
-    return pd.DataFrame.from_records([(value,) for value in column.tolist()])[0] if found is None else found
+    return pd.Series(column.tolist()) if found is None else found
 
 
 def _arrow_type(pa: Any, kind: str) -> Any:

@@ -24,7 +24,7 @@ WHOLE_IN_DOUBLES = 2**53
 @dataclass(frozen=True)
 class Cells:
     given: list[Row] | tuple[np.ndarray, ...]
-    """Rows, or an array for each column, with NULL masked."""
+    """Rows, or an array for each column, masked where there is a NULL."""
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -36,7 +36,13 @@ class Cells:
         """Rows of the first columns alone."""
         if isinstance(self.given, list):
             return [row[:columns] for row in self.given]
-        return list(zip(*(column.tolist() for column in self.given[:columns]), strict=True))
+        return list(zip(*self.lists(columns), strict=True))
+
+    def lists(self, columns: int) -> list[list[Any]]:
+        """The values of each of the first columns."""
+        if isinstance(self.given, list):
+            return [[row[position] for row in self.given] for position in range(columns)]
+        return [column.tolist() for column in self.given[:columns]]
 
     def numbers(self, position: int) -> np.ndarray:
         """One column as doubles, without NULL."""
@@ -57,7 +63,7 @@ def fetch_cells(cursor: duckdb.DuckDBPyConnection, sql: str) -> tuple[list[tuple
     if not SIMPLE.issuperset(types) or len(set(names)) < len(names):
         return described, Cells(cursor.fetchall())
     fetched = cursor.fetchnumpy()
-    columns = [_whole(np.ma.asanyarray(fetched[name]), kind) for name, kind in described]
+    columns = [_whole(np.asanyarray(fetched[name]), kind) for name, kind in described]
     arrays = tuple(column for column in columns if column is not None)
     if len(arrays) < len(columns):
         return described, Cells(cursor.execute(sql).fetchall())
@@ -68,11 +74,12 @@ def _whole(column: np.ndarray, kind: str) -> np.ndarray | None:
     """The column, with HUGEINT as 64 bits; None where these do not surely hold it."""
     if kind != "HUGEINT":
         return column
-    largest = np.ma.max(np.ma.abs(column)) if np.ma.count(column) else 0
-    if not largest < WHOLE_IN_DOUBLES:
-        return None
     missing = np.ma.getmaskarray(column)
-    return np.ma.masked_array(np.where(missing, 0, np.ma.getdata(column)).astype(np.int64), mask=missing)
+    numbers = np.where(missing, 0, np.ma.getdata(column))
+    if not (np.abs(numbers) < WHOLE_IN_DOUBLES).all():
+        return None
+    whole = numbers.astype(np.int64)
+    return np.ma.masked_array(whole, mask=missing) if missing.any() else whole
 
 
 def plain_numbers(column: np.ndarray) -> np.ndarray | None:

@@ -56,6 +56,14 @@ class Call:
     type: ColumnType
     at: Place | None = field(default=None, compare=False, repr=False)
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Expressions are looked up again and again, and each time all that they are made of would be walked."""
+        return hash((self.function, self.arguments, self.type))
+
     @cached_property
     def parts(self) -> int:
         """How many functions and operators it is made of."""

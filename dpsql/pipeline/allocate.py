@@ -93,8 +93,9 @@ def allocated(
 
 def boxes_of(bounds: Sequence[Bounded]) -> list[Box]:
     """The box of each measure of a release."""
-    dimensions = Counter(part.box for part in bounds)
-    return [Box(dimensions[part.box], part.box) for part in bounds]
+    boxes = [part.box for part in bounds]
+    dimensions = Counter(boxes)
+    return [Box(dimensions[box], box) for box in boxes]
 
 
 def places_of(bounds: Sequence[Bounded], kind: AdditiveMechanism) -> list[SharedPlace | None]:

@@ -24,6 +24,7 @@ from dpsql.relation.relation import Aggregate
 from dpsql.relation.write_reports import answers_sql
 from dpsql.resolve.chosen_rows import chooses_by_noise, is_made_of
 from dpsql.resolve.inner import reads_release, release_name, reports_name
+from dpsql.resolve.passed_on import passed_on
 from dpsql.resolve.public_columns import columns_read
 from dpsql.resolve.syntax import is_interval_end, written
 
@@ -81,14 +82,15 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
         )
         for number, part in enumerate(measured.releases)
     )
-    above = copied(post_processing)
-    outputs = _outputs(post_processing, measured)
-    sql = written(post_processing)
     read = tuple(_public(measured, public))
     # What the engine has no words for, or too many, is refused here, while nothing is charged.
     asked = tuple(release.shown for release in releases), tuple(table.sql for table in read)
     tables = [release.post_processing_table for release in releases] + [table.post_processing_table for table in read]
-    described = public.post_processor.describe(sql, tables)
+    above = copied(post_processing)
+    outputs = _outputs(post_processing, measured)
+    known = passed_on(post_processing, tables)
+    sql = written(post_processing)
+    described = public.post_processor.describe(sql, tables) if known is None else known
     outputs = outputs or tuple(Output(name, None, None) for name, _ in described)
     outputs, followed = follow_outputs(above, outputs, described, _noise_in_tables(releases, read))
     return Planned(

@@ -419,7 +419,7 @@ def _fetched(found: duckdb.DuckDBPyConnection) -> Mapping[str, np.ndarray]:
     described = [(item[0], str(item[1])) for item in found.description or ()]
     if any(map(_is_long_decimal, (kind for _, kind in described))):
         return _from_rows(described, found.fetchall())
-    return {name: np.ma.asanyarray(column) for name, column in found.fetchnumpy().items()}
+    return {name: np.asanyarray(column) for name, column in found.fetchnumpy().items()}
 
 
 def _is_long_decimal(kind: str) -> bool:
