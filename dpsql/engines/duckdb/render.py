@@ -29,7 +29,7 @@ from dpsql.engine_sql.tree import (
     Wide,
 )
 from dpsql.engines.duckdb.around_rank import around_rank
-from dpsql.engines.duckdb.short_order import hashed_number, short_order, with_short_rank
+from dpsql.engines.duckdb.short_order import hashed_number, short_order
 from dpsql.engines.duckdb.types import engine_type
 from dpsql.engines.quoting import literal, quoted
 from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer, quanta_in_one
@@ -209,7 +209,7 @@ class DuckDB(Renderer):
                     for column in select.columns
                 )
                 return super().select(replace(select, columns=tuple(columns), source=left))
-        return super().select(with_short_rank(select))
+        return super().select(select)
 
     def over(self, window: Over) -> str:
         hashed = hashed_number(window)

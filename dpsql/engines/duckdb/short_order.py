@@ -1,6 +1,4 @@
-"""Ranks of a unit's groups in as few bits as they need: DuckDB sorts and groups short numbers faster.
-
-Public groups have an order of 16 bits: with a unit of 32 these are the 8 bytes that are sorted fastest.
+"""A unit's public groups in an order of 16 bits: with a unit of 32 these are the 8 bytes that DuckDB sorts fastest.
 
     ORDER BY hash(salt, unit, group), group     9 bits of the hash, then the 7 bits of the group's number, each turned
                                                 over or not by a hash of the unit
@@ -11,11 +9,9 @@ the 9 bits are equal, which comes first depends on the unit: no group is preferr
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.build import apply, cast, integer
-from dpsql.engine_sql.tree import Apply, Constant, Field, Fold, Ordered, Over, Select, Short
+from dpsql.engine_sql.tree import Apply, Fold, Ordered, Over, Short
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,15 +37,3 @@ def short_order(keyed_hash: Callable[..., str], salt: str, unit: str, group: str
     """In whole numbers without a sign from the first to the last, which takes half the time of others."""
     turned = f"xor({keyed_hash(salt, unit)}, CAST({group} AS UINTEGER))"
     return f"CAST(xor({keyed_hash(salt, unit, group)} & {OF_HASH}, {turned} & {OF_GROUP}) AS USMALLINT)"
-
-
-def with_short_rank(select: Select) -> Select:
-    """The same with 8 bits of the rank by which rows are summed, where no more count.
-
-    The least of the two, since rows of other ranks may be seen before they are left out.
-    """
-    match select:
-        case Select(where=Apply("between", (Field(kept) as rank, _, Constant(int(most)))), group_by=(unit, Field(by))):
-            if kept == by and most < 2**7:
-                return replace(select, group_by=(unit, cast(apply("least", rank, integer(most)), Short(8))))
-    return select
