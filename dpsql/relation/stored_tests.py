@@ -13,6 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpsql.errors import InternalError
 from dpsql.expressions.narrow import MIRRORED, conjuncts
 from dpsql.expressions.properties import midnight
 from dpsql.expressions.tree import Call, Column, Literal, Unseen
@@ -78,7 +79,7 @@ def _stored_test(column: ScanColumn, operator: str, literal: Literal | Unseen) -
         return None
     if isinstance(literal, Unseen):
         # Short of both ends, as is promised of it.
-        fits = _has_all_of(declared.type, literal.type)
+        fits = _is_of_type(declared.type, literal.type)
         return StoredTest(column.declared, operator, literal, declared.type) if fits else None
     compared = _as_type(declared.type, operator, literal)
     if compared is None:
@@ -89,11 +90,13 @@ def _stored_test(column: ScanColumn, operator: str, literal: Literal | Unseen) -
     return StoredTest(column.declared, operator, constant, declared.type) if above_low and below_high else None
 
 
-def _has_all_of(kind: ColumnType, other: ColumnType) -> bool:
-    """Whether every constant of the other type is one of the column's."""
-    if isinstance(kind, Decimal):
-        return isinstance(other, Integer) or (isinstance(other, Decimal) and other.scale <= kind.scale)
-    return kind == other and isinstance(kind, (Integer, *MOMENTS))
+def _is_of_type(kind: ColumnType, other: ColumnType) -> bool:
+    """What `_as_type` would say of every constant of the other type; where it depends on the constant, nobody can."""
+    if not any(isinstance(kind, kinds) and isinstance(other, kinds) for kinds in (EXACT, MOMENTS)):
+        return False
+    if kind == other or (isinstance(kind, Decimal) and getattr(other, "scale", 0) <= kind.scale):
+        return True
+    raise InternalError("a literal that was left open has to be looked at")
 
 
 def _as_type(kind: ColumnType, operator: str, literal: Literal) -> tuple[str, Limit] | None:

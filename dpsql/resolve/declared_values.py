@@ -37,6 +37,11 @@ def undeclared_constants(tree: exp.Expr, schema: Schema) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def undeclared_texts(tree: exp.Expr, values: tuple[object, ...] | None) -> list[str]:
+    """The texts that a column is compared with which has these values, and none of them is."""
+    return [text.this for _, text in _compared(tree) if values is not None and text.this not in values]
+
+
 def _compared(tree: exp.Expr) -> Iterator[tuple[exp.Column, exp.Literal]]:
     for node in nodes_of(tree, exp.EQ, exp.NEQ, exp.In):
         sides = [node.this, *node.expressions] if isinstance(node, exp.In) else [node.this, node.expression]

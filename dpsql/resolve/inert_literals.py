@@ -22,7 +22,7 @@ from dpsql.expressions.lower_special import KIND
 from dpsql.expressions.parser_tree import copied, nodes, nodes_of
 from dpsql.expressions.properties import midnight
 from dpsql.expressions.tree import Call, Column, Literal
-from dpsql.resolve.declared_values import declared_column
+from dpsql.resolve.declared_values import declared_column, undeclared_texts
 from dpsql.resolve.parameters import PARAMETER, check_text, literal
 from dpsql.resolve.rows import declared_properties
 from dpsql.schema.types import Date, Timestamp
@@ -61,6 +61,8 @@ class InertTest:
     comparison: exp.Expr
     column: str
     declared: Properties
+    values: tuple[object, ...] | None
+    """As the schema spells them, if it lists them."""
     names: tuple[str, ...]
     """Of the marks, in order."""
 
@@ -75,7 +77,7 @@ class InertTest:
             mark.replace(value.node() if isinstance(value, WrittenLiteral) else literal(value))
         column = Column(self.column, self.declared.type)
         found = list(_literals(Lowering("", lambda _: column).lower(comparison)))
-        if len(found) == len(self.names):
+        if len(found) == len(self.names) and not undeclared_texts(comparison, self.values):
             yield from ((name, *part) for name, part in zip(self.names, found, strict=True))
 
 
@@ -96,8 +98,8 @@ def inert_tests(tree: exp.Query, places: Places, schema: Schema) -> tuple[InertT
 def read_inert(tests: Sequence[InertTest], values: Mapping[str, object]) -> dict[str, Literal] | None:
     """The literals by name; None where one is not what the plan for many takes for granted.
 
-    Each lies within what is declared of its column, short of the ends, and no comparison is made twice: one that were
-    would be left out.
+    Each lies within what is declared of its column, short of the ends, and nothing is said of it. No comparison is made
+    twice: one of two would be left out.
     """
     try:
         found = [(test, *part) for test in tests for part in test.read(values)]
@@ -158,15 +160,16 @@ def _test(node: exp.Expr, places: Places, schema: Schema) -> InertTest | None:
     for part in nodes(comparison):
         if (name := _name_of(part, places)) is not None:
             part.replace(exp.Placeholder(this=name))
-    return InertTest(comparison, columns[0].name.lower(), declared_properties(declared), tuple(names))
+    known = declared_properties(declared)
+    return InertTest(comparison, columns[0].name.lower(), known, declared.values, tuple(names))
 
 
 def _is_condition(node: exp.Expr) -> bool:
-    """Whether it is a whole condition of WHERE, or one of several that must all hold."""
+    """Whether it is the WHERE of a SELECT, or one of several conditions there that must all hold."""
     above = node.parent
     while isinstance(above, exp.And | exp.Paren):
         above = above.parent
-    return isinstance(above, exp.Where)
+    return isinstance(above, exp.Where) and isinstance(above.parent, exp.Select)
 
 
 def _sides(node: exp.Expr) -> list[exp.Expr]:
