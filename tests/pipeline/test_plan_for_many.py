@@ -232,7 +232,7 @@ def test_what_is_filled_is_answered_charged_and_recalled_as_what_it_is(
         answers = [conn.execute(sql, epsilon=50).fetchall() for sql in asked]
         assert [is_filled(conn, sql, epsilon=50) for sql in asked] == [False, False, True, True]
         assert [round(dict(rows)["north"], -2) for rows in answers] == [3100, 2700, 2200, 1200]
-        assert list(conn.history()["sql"]) == asked
+        assert list(conn.history()["sql"].dropna().unique()) == asked
     with dpsql.connect(raw, **account) as conn:
         # Planned anew, it is the same release: asked again is free.
         again = [conn.execute(sql, epsilon=50) for sql in reversed(asked)]
