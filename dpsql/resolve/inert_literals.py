@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -25,10 +26,9 @@ from dpsql.expressions.tree import Call, Column, Literal
 from dpsql.resolve.declared_values import declared_column, undeclared_texts
 from dpsql.resolve.parameters import PARAMETER, check_text, literal
 from dpsql.resolve.rows import declared_properties
-from dpsql.schema.types import Date, Timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression
@@ -183,12 +183,12 @@ def _literal_of(side: exp.Expr) -> exp.Expr:
 
 
 def _literals(expression: Expression) -> Iterator[tuple[str, Literal]]:
-    """The literals of a comparison in order, and the operator beside each."""
-    for argument in expression.arguments if isinstance(expression, Call) else ():
-        if isinstance(expression, Call) and isinstance(argument, Literal):
-            yield expression.function.name, argument
-        else:
-            yield from _literals(argument)
+    """The literals that a column is compared with, in order, and the operator; none where something is made of them."""
+    match expression:
+        case Call(function, parts) if function.name == "AND":
+            yield from (found for part in parts for found in _literals(part))
+        case Call(function, sides) if all(isinstance(side, Column | Literal) for side in sides):
+            yield from ((function.name, side) for side in sides if isinstance(side, Literal))
 
 
 def _is_within(value: Literal, declared: Properties) -> bool:
@@ -197,8 +197,7 @@ def _is_within(value: Literal, declared: Properties) -> bool:
         return False
     if declared.values is not None:
         return value.type == declared.type and value.value in declared.values
-    moments = isinstance(declared.type, Date | Timestamp)
-    order: Callable[[object], object] = midnight if moments else lambda end: end
-    return (declared.low is None or order(declared.low) < order(value.value)) and (  # type: ignore[operator]
-        declared.high is None or order(value.value) < order(declared.high)  # type: ignore[operator]
+    low, found, high = (
+        midnight(end) if isinstance(end, date) else end for end in (declared.low, value.value, declared.high)
     )
+    return (low is None or low < found) and (high is None or found < high)  # type: ignore[operator]
