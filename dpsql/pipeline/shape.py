@@ -29,6 +29,7 @@ PIECE = re.compile(
 )
 """Texts with quotes or backslashes inside, and numbers with an exponent, are not looked at."""
 CUT = "\0"
+"""In no question that can be read: the shape of one with parameters is never that of one with literals."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,14 @@ class Shape:
 
 def shape_of(request: QueryRequest, session: str) -> Shape | None:
     """In a session that counts like this. None where there is nothing to cut out, or nobody knows where texts begin."""
-    if request.dialect != "duckdb":
+    if request.dialect != "duckdb" or CUT in request.sql:
         return None
     if request.parameters:
         given = {str(number): value for number, value in enumerate(request.parameters)}
         return Shape(_key(request, session, request.sql), given, {})
     found = list(PIECE.finditer(request.sql))
     literals = [match for match in found if match.lastgroup in ("text", "number")]
-    if CUT in request.sql or not literals or any(match.lastgroup == "stray" for match in found):
+    if not literals or any(match.lastgroup == "stray" for match in found):
         return None
     places = {(match.start(), match.end() - 1): str(number) for number, match in enumerate(literals)}
     values = {name: WrittenLiteral(request.sql[first : last + 1]) for (first, last), name in places.items()}

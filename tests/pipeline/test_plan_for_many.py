@@ -214,6 +214,39 @@ def test_a_literal_that_does_not_fit_is_planned_for_itself(conn: dpsql.Connectio
     assert is_filled(conn, DAYS.format("2025-02-02", "2025-01-01")), "no day is between these; it is asked all the same"
 
 
+NOT_THE_SHAPE: list[tuple[str, list[object] | None]] = [
+    ("SELECT COUNT(*) FROM orders WHERE product = '\0'", None),
+    ("SELECT COUNT(*) FROM orders WHERE product = '\0'", ["pen"]),
+    ("SELECT COUNT(*) FROM orders WHERE product = ''", ["pen"]),
+    ("SELECT COUNT(*) FROM orders WHERE product = ?", ["pen"]),
+    ("SELECT COUNT(*) FROM orders WHERE product = 'it''s'", None),
+    ("SELECT COUNT(*) FROM orders WHERE product = 'it'", None),
+    ("SELECT COUNT(*) FROM orders WHERE product = 'it's'", None),
+    ("SELECT COUNT(*) FROM orders WHERE product = 'it", None),
+    ("SELECT COUNT(*) FROM orders WHERE product = '--'", None),
+    ("SELECT COUNT(*) FROM orders WHERE product = '\\'", None),
+    ("SELECT COUNT(*) FROM orders WHERE product = e'pen'", None),
+    ("SELECT COUNT(*) FROM orders WHERE product = x'70'", None),
+    ("SELECT COUNT(*) FROM orders WHERE product = $$pen$$", None),
+    ("SELECT COUNT(*) FROM orders WHERE product = 'pen' -- it's", None),
+    ("SELECT COUNT(*) FROM orders WHERE product = 'pen' /* 'ink' */", None),
+    ("SELECT COUNT(*) FROM orders WHERE product = 'pen' 'cil'", None),
+    ('SELECT COUNT(*) FROM orders WHERE product = "pen"', None),
+    ("SELECT COUNT(*) FROM orders WHERE product = '\ud800'", None),
+    ("SELECT COUNT(*) FROM orders WHERE product = 5", None),
+    ("SELECT COUNT(*) FROM orders WHERE product = NULL", None),
+]
+
+
+def test_texts_are_told_apart_as_the_parser_does(conn: dpsql.Connection) -> None:
+    """Whatever was asked before, and in whatever order."""
+    for asked in (NOT_THE_SHAPE, NOT_THE_SHAPE[::-1], NOT_THE_SHAPE):
+        for name in ("ink", "paper", "glue"):
+            planned(conn, f"SELECT COUNT(*) FROM orders WHERE product = '{name}'")
+        for sql, parameters in asked:
+            assert outcome(conn, sql, parameters, kept=True) == outcome(conn, sql, parameters, kept=False), sql
+
+
 def test_a_comparison_that_is_made_twice_is_planned_for_itself(conn: dpsql.Connection) -> None:
     sql = "SELECT COUNT(*) FROM orders WHERE quantity > {} AND quantity > {}"
     assert [is_filled(conn, sql.format(one, other)) for one, other in [(1, 2), (1, 3), (1, 4), (2, 2)]] == [
