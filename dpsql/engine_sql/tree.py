@@ -39,6 +39,8 @@ class Short:
 Kind: TypeAlias = "ColumnType | Wide | Short"
 Known: TypeAlias = "Kind | None"
 """None: of whatever kind, since it is only passed on, or compared with its like."""
+Filling: TypeAlias = "int | Fraction | str | date | datetime"
+"""What a blank is filled with."""
 
 # -- values -----------------------------------------------------------------------------------------------------------
 
@@ -62,11 +64,11 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Blank:
-    """A whole number that is filled in when the query is rendered: the salt of a keyed hash, a rank."""
+    """A value that is filled in when the query is rendered: the salt of a keyed hash, a rank, the literal of a question
+    that was planned for many. Only whole numbers have no kind."""
 
     name: str
-
-    kind = None
+    kind: Known = None
 
 
 @dataclass(frozen=True, slots=True)

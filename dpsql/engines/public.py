@@ -10,7 +10,7 @@ from dpsql.engines.duckdb.types import stays_apart
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from dpsql.engine_sql.tree import Query
+    from dpsql.engine_sql.tree import Filling, Query
     from dpsql.schema.types import ColumnType
 
 
@@ -40,7 +40,7 @@ class Guarantees:
 class Render(Protocol):
     """How an engine says a query. It knows names and types, and no engine."""
 
-    def __call__(self, query: Query, blanks: Mapping[str, int] | None = None) -> str:
+    def __call__(self, query: Query, blanks: Mapping[str, Filling] | None = None) -> str:
         """Raises Unsupported for what the engine has no words for."""
 
 

@@ -15,12 +15,12 @@ from dpsql.schema.types import Double, Integer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from dpsql.engine_sql.tree import Case, Known, Select, Term
+    from dpsql.engine_sql.tree import Case, Filling, Known, Select, Term
     from dpsql.engines.ranges import Range
 
 
 class RangedRenderer(Renderer):
-    def __init__(self, blanks: Mapping[str, int] | None = None) -> None:
+    def __init__(self, blanks: Mapping[str, Filling] | None = None) -> None:
         super().__init__(blanks)
         self.ranges = Ranges()
         self.columns: list[Mapping[str, Range]] = [{}]

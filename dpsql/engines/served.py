@@ -12,7 +12,7 @@ from dpsql.engines.ranged import RangedRenderer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpsql.engine_sql.tree import Stored, Table
+    from dpsql.engine_sql.tree import Filling, Stored, Table
 
 SHORT = {1: math.inf, 2: 400, math.inf: 80}
 """How many characters a value may have that is written as often as it is read: once, twice, or more often."""
@@ -21,7 +21,7 @@ SHORT = {1: math.inf, 2: 400, math.inf: 80}
 class ServedRenderer(RangedRenderer):
     """`tables`: for each declared table the SELECT that reads its declared columns as they are declared."""
 
-    def __init__(self, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> None:
+    def __init__(self, blanks: Mapping[str, Filling] | None = None, tables: Mapping[str, str] | None = None) -> None:
         super().__init__(blanks)
         self.tables = tables or {}
         self.numbers = itertools.count()

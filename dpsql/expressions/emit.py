@@ -11,10 +11,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import one_zero
-from dpsql.engine_sql.tree import Constant, Field, Let, Named, Operand, Scalar, Select, Table, parts_of
+from dpsql.engine_sql.tree import Blank, Constant, Field, Let, Named, Operand, Scalar, Select, Table, parts_of
 from dpsql.errors import Unsupported
 from dpsql.expressions.function import Written
-from dpsql.expressions.tree import AdaptiveConstant, Call, Column, Expression, Known, Literal, properties_of
+from dpsql.expressions.tree import AdaptiveConstant, Call, Column, Expression, Known, Literal, Unseen, properties_of
 from dpsql.limits import DEEPEST, MOST_PARTS
 from dpsql.schema.types import Double
 
@@ -41,6 +41,8 @@ def written(expression: Expression, known: Known) -> Written:
             return Written(Field(name, kind=kind), known[name], known[name].parts)
         case Literal(value, kind):
             return Written(Constant(value, kind), properties_of(expression, known))
+        case Unseen(name, kind):
+            return Written(Blank(name, kind), properties_of(expression, known))
         case AdaptiveConstant(name, kind):
             query = Select((Named(Field(VALUE), VALUE),), Table(name))
             return Written(Scalar(query, kind), properties_of(expression, known), 1)

@@ -12,7 +12,7 @@ from dpsql.expressions.casts import NARROW_INTEGERS, cast_to
 from dpsql.expressions.temporal.constants import read_dates, read_moment
 from dpsql.expressions.temporal.intervals import is_interval
 from dpsql.expressions.temporal.lengths import is_time, lengths, no_time
-from dpsql.expressions.tree import Expression, Literal
+from dpsql.expressions.tree import Expression, Literal, Unseen
 from dpsql.schema.types import WIDEST_DECIMAL, Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dpsql.expressions.lower import Lowering
     from dpsql.schema.types import ColumnType
 
+KIND = "kind"
+"""The type of a literal, on the mark that stands for it."""
 TRIMS = {None: "TRIM", "BOTH": "TRIM", "LEADING": "LTRIM", "TRAILING": "RTRIM"}
 PADS = {True: "LPAD", False: "RPAD"}
 
@@ -51,6 +53,13 @@ def lower_literal(lowering: Lowering, node: exp.Expr) -> Expression:
     if (digits + after).isdigit() and precision <= WIDEST_DECIMAL:
         return Literal(number, Decimal(precision, len(after)), place)
     return Literal(Fraction(float(number)), Double(), place)
+
+
+def lower_unseen(lowering: Lowering, node: exp.Expr) -> Expression:
+    """A mark where a plan for many leaves a literal open (resolve/inert_literals.py)."""
+    if KIND not in node.meta:
+        raise lowering.refuse(node)
+    return Unseen(node.name, node.meta[KIND])
 
 
 def lower_negative(lowering: Lowering, node: exp.Expr) -> Expression:
@@ -231,6 +240,7 @@ def lower_subquery(lowering: Lowering, node: exp.Expr) -> Expression:
 
 SPECIAL: dict[type[exp.Expr], Callable[[Lowering, exp.Expr], Expression]] = {
     exp.Literal: lower_literal,
+    exp.Placeholder: lower_unseen,
     exp.Boolean: lambda lowering, node: Literal(bool(node.this), Boolean(), lowering.place(node)),
     exp.Null: lambda lowering, node: Literal(None, Text(), lowering.place(node)),
     exp.Paren: lambda lowering, node: lowering.lower(node.this),

@@ -7,7 +7,7 @@ one. A statistic has a mechanism of its own. All are rows of statistics/mechanis
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -193,13 +193,32 @@ class Calibrated:
 
 def calibrate_noise(planned: Planned, public: PublicEnvironment) -> Calibrated:
     """The way in which this very question was answered before, so that it can be recalled; or else the best."""
-    found = ways_at_price(planned, public) if planned.request.accuracy is None else ways_to_meet(planned, public)
     ways = [
         with_noise(asked, way, reason, public.schema.dataset, reserved_delta(asked, way, public.budget))
-        for asked, way, reason in found
+        for asked, way, reason in _ways(planned, public)
     ]
     # Where there is one way only, nobody needs to know whether it was answered before.
     return next((way for way in ways if len(ways) > 1 and _answered(way, public.answers)), ways[0])
+
+
+def _ways(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Candidate, str]]:
+    """What a question can have at its price follows from its shape; at what price it is exact, from answers to it."""
+    if planned.request.accuracy is not None:
+        return ways_to_meet(planned, public)
+    shape = planned.shape
+    if shape is None or planned.request != _with_words_of(planned, shape.request):
+        return ways_at_price(planned, public)
+    return [(_at_price(planned, asked.request), way, reason) for asked, way, reason in ways_at_price(shape, public)]
+
+
+@once_per_node
+def _at_price(planned: Planned, price: QueryRequest) -> Planned:
+    """The question at a price that was found for another one of its shape."""
+    return replace(planned, request=_with_words_of(planned, price))
+
+
+def _with_words_of(planned: Planned, price: QueryRequest) -> QueryRequest:
+    return replace(price, sql=planned.request.sql, parameters=planned.request.parameters)
 
 
 def _answered(way: Calibrated, answers: GivenAnswers) -> bool:

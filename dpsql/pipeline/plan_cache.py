@@ -1,10 +1,11 @@
-"""What was planned for a question is there when the same session asks it again, word for word and value for value.
+"""What was planned for a question is there when the same session asks it again, or another one of its shape.
 
-A literal decides bounds, public groups and notes, so another literal is another question. Up to plan_query everything
-follows from the request, the declaration and the database's guarantees, which stay as they are in a session; unless the
-question asked for what may be another tomorrow, public rows that somebody can change or the value of a constant
-expression: then it is planned anew each time. The account has no part in a plan, which is made without a look at it:
-calibrate_noise sees it as it stands.
+Word for word and value for value the same question has the same plan. A literal may decide bounds, public groups and
+notes, so another literal is another question; unless it decides nothing, and was not looked at when the first was
+planned (plan_for_many.py). Up to plan_query everything follows from the request, the declaration and the database's
+guarantees, which stay as they are in a session; unless the question asked for what may be another tomorrow, public rows
+that somebody can change or the value of a constant expression: then it is planned anew each time. The account has no
+part in a plan, which is made without a look at it: calibrate_noise sees it as it stands.
 """
 
 from __future__ import annotations
@@ -13,25 +14,34 @@ import threading
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dpsql.accounting.budget import Budget
 from dpsql.accounting.ledger.tally import Tally
 from dpsql.errors import InternalError
+from dpsql.pipeline.shape import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
     from dpsql.engine_sql.tree import Query
     from dpsql.engines.public import EmptyPostProcessor, PostProcessingTable
+    from dpsql.pipeline.plan_for_many import PlanForMany
+    from dpsql.pipeline.plan_query import Planned
     from dpsql.pipeline.public_environment import PublicEnvironment, PublicRows
     from dpsql.pipeline.query_request import QueryRequest
+    from dpsql.pipeline.shape import Shape
     from dpsql.relation.adaptive_subquery import AdaptiveTable
 
-Plan = TypeVar("Plan")
+    Plan: TypeAlias = Callable[[QueryRequest, PublicEnvironment], Planned]
+    Inert: TypeAlias = frozenset[str]
+    ForMany: TypeAlias = Callable[[QueryRequest, PublicEnvironment, Shape, Planned], tuple[Inert, PlanForMany | None]]
+
+Value = TypeVar("Value")
 
 MOST_KEPT = 128
-"""Questions of a session that need not be planned again."""
+"""Questions of a session that need not be planned again, and shapes of questions."""
 LONGEST_KEPT = 10_000
 """Characters of such a question, with its parameters."""
 PLAIN = (type(None), bool, int, float, str, date, datetime, Decimal)
@@ -39,39 +49,82 @@ PLAIN = (type(None), bool, int, float, str, date, datetime, Decimal)
 
 
 @dataclass(frozen=True)
-class PlanCache:
-    _kept: dict[str, Any] = field(default_factory=dict)
+class Kept(Generic[Value]):
+    """What came last, up to a number, for all threads of a session."""
+
+    _kept: dict[str, Value] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def planned(
-        self,
-        request: QueryRequest,
-        public: PublicEnvironment,
-        plan: Callable[[QueryRequest, PublicEnvironment], Plan],
-    ) -> Plan:
-        key = _key(request, public)
+    def get(self, key: str) -> Value | None:
         with self._lock:
-            known: Plan | None = None if key is None else self._kept.get(key)
-        if known is not None:
-            return known
-        asked: list[object] = []
-        watched = replace(
-            public,
-            public_rows=WatchedRows(public.public_rows, asked),
-            post_processor=WatchedConstants(public.post_processor, asked),
-            budget=Budget(public.budget.filter, Tally()),
-            answers=NoAnswers(),
-        )
-        found = plan(request, watched)
-        if key is not None and not asked:
-            self._keep(key, found)
-        return found
+            return self._kept.get(key)
 
-    def _keep(self, key: str, found: object) -> None:
+    def keep(self, key: str, value: Value) -> None:
         with self._lock:
-            self._kept[key] = found
+            self._kept[key] = value
             if len(self._kept) > MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
+
+
+@dataclass(frozen=True)
+class PlanCache:
+    _plans: Kept[Planned] = field(default_factory=Kept)
+    """By question."""
+    _came: Kept[bool] = field(default_factory=Kept)
+    """Shapes that came before."""
+    _inert: Kept[Inert] = field(default_factory=Kept)
+    """By shape: the names of literals that decide nothing. There may be none."""
+    _for_many: Kept[PlanForMany] = field(default_factory=Kept)
+    """By shape and all other literals."""
+
+    def planned(self, request: QueryRequest, public: PublicEnvironment, plan: Plan, for_many: ForMany) -> Planned:
+        asked: list[object] = []
+        watched, key = _watched(public, asked), _key(request, public)
+        if key is None:
+            return plan(request, watched)
+        if (known := self._plans.get(key)) is not None:
+            return known
+        shape = shape_of(request, repr(public.budget.filter))
+        found = None if shape is None else self._filled(request, shape)
+        if found is None:
+            found = plan(request, watched)
+            if asked:
+                return found
+            if shape is not None and self._is_worth_it(shape):
+                self._learn(shape, *for_many(request, watched, shape, found))
+        self._plans.keep(key, found)
+        return found
+
+    def _filled(self, request: QueryRequest, shape: Shape) -> Planned | None:
+        inert = self._inert.get(shape.key)
+        many = self._for_many.get(shape.without(inert)) if inert else None
+        return None if many is None else many.filled(request, shape)
+
+    def _is_worth_it(self, shape: Shape) -> bool:
+        """What comes once need not be planned for many, nor what is, nor what cannot be."""
+        inert = self._inert.get(shape.key)
+        key = shape.key if inert is None else shape.without(inert)
+        if inert == frozenset() or self._for_many.get(key) is not None:
+            return False
+        came = self._came.get(key) is not None
+        self._came.keep(key, True)
+        return came
+
+    def _learn(self, shape: Shape, inert: Inert, many: PlanForMany | None) -> None:
+        self._inert.keep(shape.key, inert)
+        if many is not None:
+            self._for_many.keep(shape.without(inert), many)
+
+
+def _watched(public: PublicEnvironment, asked: list[object]) -> PublicEnvironment:
+    """What a plan is made with: what it asks that may be another tomorrow is noted, and there is no account."""
+    return replace(
+        public,
+        public_rows=WatchedRows(public.public_rows, asked),
+        post_processor=WatchedConstants(public.post_processor, asked),
+        budget=Budget(public.budget.filter, Tally()),
+        answers=NoAnswers(),
+    )
 
 
 def _key(request: QueryRequest, public: PublicEnvironment) -> str | None:

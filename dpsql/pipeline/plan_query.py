@@ -55,6 +55,8 @@ class Planned:
     followed: Followed | None = field(repr=False)
     """The same once more with replicas of what is noisy, where an output needs them."""
     tracked: Tracked = field(repr=False)
+    shape: Planned | None = field(default=None, repr=False, compare=False)
+    """The plan for many that this one was made of: what it costs follows from the shape of the question."""
 
     def __str__(self) -> str:
         return laid_out(
@@ -79,6 +81,7 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
             answers=_answers(part.aggregate.reports, public),
             seeking=measured.tracked.releases[number].seeking,
             found=measured.tracked.releases[number].found,
+            literals=public.literals,
         )
         for number, part in enumerate(measured.releases)
     )

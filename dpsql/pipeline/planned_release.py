@@ -27,11 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpsql.aggregates.release import Release
-    from dpsql.engine_sql.tree import Query, Select
+    from dpsql.engine_sql.tree import Filling, Query, Select
     from dpsql.engines.public import Render
     from dpsql.relation.adaptive_subquery import AdaptiveTable
     from dpsql.relation.relation import Scan
     from dpsql.relation.reports import Reports
+
+WITHOUT_LITERALS = ("query", "_query_if_changing", "_over_lasting", "_has_salt", "post_processing_table")
+"""What is found once for a release, whatever fills its blanks."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,20 @@ class PlannedRelease:
     """And what they turned out to be."""
     answers: tuple[tuple[Any, ...], ...] = ()
     """Where randomised reports are counted: all answers that there can be, and what is asked of each."""
+    literals: Mapping[str, Filling] = field(default_factory=dict)
+    """The literals of the question that were left open while it was planned: they fill blanks of the SQL."""
+
+    def with_literals(self, literals: Mapping[str, Filling]) -> PlannedRelease:
+        """The same release of another question of its shape. What was written without a look at literals is shared."""
+        other = replace(self, literals=literals)
+        vars(other).update({part: getattr(self, part) for part in WITHOUT_LITERALS})
+        return other
 
     def salted(self, salt: int, reaches: Mapping[str, int]) -> str:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
         if not reaches and not self._has_salt:
             return self._unsalted
-        return self.render(self._over_lasting[0], {**reaches, SALT: salt})
+        return self.render(self._over_lasting[0], {**self.literals, **reaches, SALT: salt})
 
     @cached_property
     def _unsalted(self) -> str:
@@ -91,7 +102,8 @@ class PlannedRelease:
     @cached_property
     def _has_salt(self) -> bool:
         """Whether the SQL depends on it. Where all of a unit counts there is nothing to choose, and it does not."""
-        return self.render(self.with_adaptive, dict.fromkeys(self.zeros, 1)) != self.shown
+        ones = dict.fromkeys(self._left_open, 1)
+        return self.render(self.with_adaptive, {**self.literals, **ones}) != self.shown
 
     @property
     def with_adaptive(self) -> Query:
@@ -112,13 +124,22 @@ class PlannedRelease:
         """The same on whatever engine, whether rows stay there or not: what a stored answer is found by."""
         if not self.lasting:
             return self.shown if self.render is render else render(self.with_adaptive, self.zeros)
+        return render(with_adaptive([answer.table for answer in self.adaptive], self._query_if_changing), self.zeros)
+
+    @cached_property
+    def _query_if_changing(self) -> Query:
         aggregate = replace(self.release.aggregate, source=as_if_changing(self.release.aggregate.source))
-        query = release_sql(replace(self.release, aggregate=aggregate))
-        return render(with_adaptive([answer.table for answer in self.adaptive], query), self.zeros)
+        return release_sql(replace(self.release, aggregate=aggregate))
 
     @property
-    def zeros(self) -> dict[str, int]:
-        return dict.fromkeys((SALT, *(drawn.column for drawn in self.release.statistics)), 0)
+    def zeros(self) -> dict[str, Filling]:
+        """What fills the blanks where nothing is drawn yet."""
+        return {**self.literals, **dict.fromkeys(self._left_open, 0)}
+
+    @property
+    def _left_open(self) -> list[str]:
+        """The salt, and what depends on the noise."""
+        return [SALT, *(drawn.column for drawn in self.release.statistics)]
 
     @property
     def reports(self) -> Reports | None:

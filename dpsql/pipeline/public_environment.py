@@ -5,14 +5,14 @@ There is no engine here, no ledger and no row of people, so that none of these s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dpsql.accounting.budget import Budget
-    from dpsql.engine_sql.tree import Query
+    from dpsql.engine_sql.tree import Filling, Query
     from dpsql.engines.public import EmptyPostProcessor, Guarantees, Render
     from dpsql.pipeline.plan_cache import PlanCache
     from dpsql.relation.adaptive_subquery import AdaptiveTable
@@ -54,3 +54,5 @@ class PublicEnvironment:
     answers: GivenAnswers
     plans: PlanCache
     """What was planned in this session before."""
+    literals: Mapping[str, Filling] = field(default_factory=dict)
+    """What fills the blanks of a question that is planned for many: a renderer sees it, and no stage does."""

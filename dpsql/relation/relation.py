@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from dpsql.expressions.properties import Limit, Properties
-    from dpsql.expressions.tree import Expression
+    from dpsql.expressions.tree import Expression, Unseen
     from dpsql.relation.reports import Reports
     from dpsql.schema.column import Collected
     from dpsql.schema.table import Contribution
@@ -86,7 +86,7 @@ class StoredTest:
 
     declared: str
     operator: str
-    constant: Limit
+    constant: Limit | Unseen
     type: ColumnType
 
 

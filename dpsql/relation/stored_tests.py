@@ -13,9 +13,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpsql.errors import InternalError
 from dpsql.expressions.narrow import MIRRORED, conjuncts
 from dpsql.expressions.properties import midnight
-from dpsql.expressions.tree import Call, Column, Literal
+from dpsql.expressions.tree import Call, Column, Literal, Unseen
 from dpsql.relation.knowledge import knowledge_of
 from dpsql.relation.relation import Filter, Join, Scan, SemiJoin, StoredTest
 from dpsql.schema.types import Date, Decimal, Integer, Timestamp
@@ -43,17 +44,17 @@ def with_stored_tests(relation: Relation, condition: Expression) -> tuple[Relati
     return relation, left
 
 
-def _comparison(part: Expression) -> tuple[str, str, Literal] | None:
+def _comparison(part: Expression) -> tuple[str, str, Literal | Unseen] | None:
     """column, operator, constant."""
     match part:
-        case Call(function, (Column(name, _), Literal() as literal), _) if function.name in MIRRORED:
+        case Call(function, (Column(name, _), Literal() | Unseen() as literal), _) if function.name in MIRRORED:
             return name, function.name, literal
-        case Call(function, (Literal() as literal, Column(name, _)), _) if function.name in MIRRORED:
+        case Call(function, (Literal() | Unseen() as literal, Column(name, _)), _) if function.name in MIRRORED:
             return name, MIRRORED[function.name], literal
     return None
 
 
-def _tested(relation: Relation, name: str, operator: str, literal: Literal) -> Relation | None:
+def _tested(relation: Relation, name: str, operator: str, literal: Literal | Unseen) -> Relation | None:
     """None where the column is not one of a scan, or the scan cannot tell."""
     match relation:
         case Scan(columns=columns):
@@ -72,10 +73,14 @@ def _tested(relation: Relation, name: str, operator: str, literal: Literal) -> R
     return None
 
 
-def _stored_test(column: ScanColumn, operator: str, literal: Literal) -> StoredTest | None:
+def _stored_test(column: ScanColumn, operator: str, literal: Literal | Unseen) -> StoredTest | None:
     declared, low, high = column.properties, column.properties.low, column.properties.high
     if declared.values is not None or low is None or high is None or column.collected is not None:
         return None
+    if isinstance(literal, Unseen):
+        # Short of both ends, as is promised of it.
+        fits = _is_of_type(declared.type, literal.type)
+        return StoredTest(column.declared, operator, literal, declared.type) if fits else None
     compared = _as_type(declared.type, operator, literal)
     if compared is None:
         return None
@@ -83,6 +88,15 @@ def _stored_test(column: ScanColumn, operator: str, literal: Literal) -> StoredT
     above_low = constant > low if operator in ("<", ">=", "=") else constant >= low  # type: ignore[operator]
     below_high = constant < high if operator in ("<=", ">", "=") else constant <= high  # type: ignore[operator]
     return StoredTest(column.declared, operator, constant, declared.type) if above_low and below_high else None
+
+
+def _is_of_type(kind: ColumnType, other: ColumnType) -> bool:
+    """What `_as_type` would say of every constant of the other type; where it depends on the constant, nobody can."""
+    if not any(isinstance(kind, kinds) and isinstance(other, kinds) for kinds in (EXACT, MOMENTS)):
+        return False
+    if kind == other or (isinstance(kind, Decimal) and getattr(other, "scale", 0) <= kind.scale):
+        return True
+    raise InternalError("a literal that was left open has to be looked at")
 
 
 def _as_type(kind: ColumnType, operator: str, literal: Literal) -> tuple[str, Limit] | None:

@@ -12,8 +12,9 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import UNIT, all_of, apply, clamp, finite, finite_clamp, integer, one_zero, test, when
-from dpsql.engine_sql.tree import Constant, Derived, Field, Fold, Joined, Named, Select, Stored, Table
+from dpsql.engine_sql.tree import Blank, Constant, Derived, Field, Fold, Joined, Named, Select, Stored, Table
 from dpsql.errors import Unsupported
+from dpsql.expressions.tree import Unseen
 from dpsql.schema.types import Boolean, Date, Double, Text, Timestamp
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def _counts(column: ScanColumn) -> Term | None:
 
 def _stored_test(compared: StoredTest) -> Term:
     stored = Stored(compared.declared, ROWS, compared.type)
+    if isinstance(compared.constant, Unseen):
+        return test(compared.operator, stored, Blank(compared.constant.name, compared.type))
     return test(compared.operator, stored, Constant(compared.constant, compared.type))
 
 

@@ -31,10 +31,15 @@ def undeclared_constants(tree: exp.Expr, schema: Schema) -> tuple[str, ...]:
     found = (
         _sentence(column, constant.this)
         for node, constant in _compared(tree)
-        for column in [_declared(node, schema)]
+        for column in [declared_column(node, schema)]
         if column is not None and column.values is not None and constant.this not in column.values
     )
     return tuple(dict.fromkeys(found))
+
+
+def undeclared_texts(tree: exp.Expr, values: tuple[object, ...] | None) -> list[str]:
+    """The texts that a column is compared with which has these values, and none of them is."""
+    return [text.this for _, text in _compared(tree) if values is not None and text.this not in values]
 
 
 def _compared(tree: exp.Expr) -> Iterator[tuple[exp.Column, exp.Literal]]:
@@ -45,7 +50,7 @@ def _compared(tree: exp.Expr) -> Iterator[tuple[exp.Column, exp.Literal]]:
         yield from ((column, text) for column in columns for text in texts)
 
 
-def _declared(node: exp.Column, schema: Schema) -> Column | None:
+def declared_column(node: exp.Column, schema: Schema) -> Column | None:
     """The declared column that a name means, where only one table of the query's FROM has it."""
     select = node.find_ancestor(exp.Select)
     items = from_nodes(select) if select is not None else ()

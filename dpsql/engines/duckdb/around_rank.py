@@ -50,7 +50,7 @@ class Writer:
 
     @property
     def reach(self) -> int:
-        return self.renderer.blanks[self.profile.reach]
+        return self.renderer.number(self.profile.reach)
 
     @property
     def fraction(self) -> str:

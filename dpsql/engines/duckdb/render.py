@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from dpsql.engine_sql.tree import (
         AroundRank,
+        Filling,
         Fold,
         Kind,
         Let,
@@ -107,7 +108,7 @@ def type_name(kind: Kind) -> str:
             return engine_type(kind)
 
 
-def render(query: Query, blanks: Mapping[str, int] | None = None) -> str:
+def render(query: Query, blanks: Mapping[str, Filling] | None = None) -> str:
     return DuckDB(blanks).query(query)
 
 
@@ -122,7 +123,7 @@ def spelled(name: str) -> str:
 
 
 class DuckDB(Renderer):
-    def __init__(self, blanks: Mapping[str, int] | None = None) -> None:
+    def __init__(self, blanks: Mapping[str, Filling] | None = None) -> None:
         super().__init__(blanks)
         self._written: dict[int, tuple[Term, str]] = {}
 

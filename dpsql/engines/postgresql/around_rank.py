@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def around_rank(renderer: Renderer, profile: AroundRank) -> str:
     keys = [renderer.quoted(name) for name in profile.keys]
     value, point = renderer.quoted(profile.value), renderer.term(profile.point)
-    first, last = _ranks(profile, renderer.blanks[profile.reach])
+    first, last = _ranks(profile, renderer.number(profile.reach))
     by_keys = f"PARTITION BY {', '.join(keys)}" if keys else ""
     parts = {
         "_values": renderer.query(profile.values),

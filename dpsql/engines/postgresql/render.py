@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from dpsql.engine_sql.tree import (
         AroundRank,
+        Filling,
         Kind,
         Known,
         Let,
@@ -95,12 +96,12 @@ EXACT = {"+", "-", "*", "try +", "try -", "try *"}
 ANGLES = {"degrees": Fraction(57.29577951308232), "radians": Fraction(0.017453292519943295)}
 
 
-def render(query: Query, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> str:
+def render(query: Query, blanks: Mapping[str, Filling] | None = None, tables: Mapping[str, str] | None = None) -> str:
     return PostgreSQL(blanks, tables).query(query)
 
 
 class PostgreSQL(ServedRenderer):
-    def __init__(self, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> None:
+    def __init__(self, blanks: Mapping[str, Filling] | None = None, tables: Mapping[str, str] | None = None) -> None:
         super().__init__(blanks, tables)
         self.longest: list[int] = [0]
 

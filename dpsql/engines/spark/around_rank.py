@@ -57,7 +57,7 @@ def _ranks(renderer: Renderer, profile: AroundRank) -> tuple[str, str]:
     above, below = (integer(part) for part in profile.fraction.as_integer_ratio())
     product = apply("*", Field("_rows", kind=WIDE), above, kind=WIDE)
     middle = renderer.term(in_64_bits(apply("//", product, below, kind=WIDE)))
-    reach = renderer.blanks[profile.reach]
+    reach = renderer.number(profile.reach)
     return f"least(greatest({middle} - {reach}, 1), _rows)", f"greatest(least({middle} + 1 + {reach}, _rows), 1)"
 
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from dpsql.engine_sql.tree import (
         AroundRank,
+        Filling,
         Fold,
         Kind,
         Operand,
@@ -124,7 +125,7 @@ PLACES = (*SHORT_PLACES, "percent_rank", "cume_dist", "lag", "lead")
 ANGLES = {"degrees": 57.29577951308232, "radians": 0.017453292519943295}
 
 
-def render(query: Query, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> str:
+def render(query: Query, blanks: Mapping[str, Filling] | None = None, tables: Mapping[str, str] | None = None) -> str:
     return Spark(blanks, tables).query(query)
 
 
