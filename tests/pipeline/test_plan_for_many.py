@@ -474,7 +474,8 @@ def compare_corpus(file: str, every: int) -> int:
     with duckdb.connect() as raw:
         raw.execute(FILES[file].create)
         with dpsql.connect(raw, schema=FILES[file].schema, epsilon=100.0, delta=1e-6) as conn:
-            for question in [one for one in questions(FILES) if one.file == file][::every]:
+            found = sorted((one for one in questions(FILES) if one.file == file), key=lambda one: one.sql)
+            for question in found[::every]:
                 for sql in [question.sql, *one_changed(random, FILES[file], question.sql)]:
                     warm, cold = (outcome(conn, sql, question.parameters, kept=kept) for kept in (True, False))
                     assert warm == cold, (sql, question.parameters)
@@ -484,7 +485,7 @@ def compare_corpus(file: str, every: int) -> int:
 
 @pytest.mark.parametrize("file", FILES)
 def test_nor_of_the_questions_of_the_tests(file: str) -> None:
-    assert compare_corpus(file, EVERY) >= {"people": 5, "shop": 1}.get(file, 0)
+    assert compare_corpus(file, EVERY) >= {"shop": 5}.get(file, 0)
 
 
 @pytest.mark.long
