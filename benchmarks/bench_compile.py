@@ -206,7 +206,7 @@ def main() -> int:
             first = [first_time(database, sql) for _ in range(FRESH_SESSIONS)]
             results.append(compare(f"{name}, first", first, target))
             others = [compile_time(conn, sql.format(literal=next(LITERALS))) for _ in range(REPETITIONS)]
-            results.append(compare("  with another literal, which decides", others, target))
+            results.append(compare("  a literal that narrows a bound", others, target))
             again = [compile_time(conn, sql.format(literal=100)) for _ in range(REPETITIONS)]
             results.append(compare("  word for word again", again[1:], AGAIN_TARGET))
         for name, asked in INERT.items():

@@ -72,6 +72,8 @@ PARTS_OF_STAGES = {
     "allocate": "calibrate_noise",
     "default_share": "calibrate_noise",
     "fingerprint": "calibrate_noise",
+    "plan_cache": "calibrate_noise",  # which is given plans that were kept
+    "plan_for_many": "calibrate_noise",
     "seeking": "infer_sensitivity",
     "follow_outputs": "plan_query",
     "settle": "run_rounds",
