@@ -447,7 +447,7 @@ def test_nor_where_rows_stay(raw: duckdb.DuckDBPyConnection) -> None:
 # -- the questions of the tests ---------------------------------------------------------------------------------------
 
 FILES = case_files()
-EVERY = 5
+EVERY = 10
 
 
 def one_changed(random: Random, file: CaseFile, sql: str) -> Iterator[str]:
