@@ -59,8 +59,8 @@ def fetch_cells(cursor: duckdb.DuckDBPyConnection, sql: str) -> tuple[list[tuple
     """The names and types of a query's columns, and its cells."""
     cursor.execute(sql)
     described = [(str(item[0]), str(item[1])) for item in cursor.description or []]
-    names, types = [name for name, _ in described], [kind for _, kind in described]
-    if not SIMPLE.issuperset(types) or len(set(names)) < len(names):
+    names, types = {name.lower() for name, _ in described}, {kind for _, kind in described}
+    if not types <= SIMPLE or len(names) < len(described):
         return described, Cells(cursor.fetchall())
     fetched = cursor.fetchnumpy()
     columns = [_whole(np.asanyarray(fetched[name]), kind) for name, kind in described]

@@ -321,10 +321,11 @@ def _squared(estimate: Estimate) -> dict[str, float]:
         above, below = (
             {name: float(weight) for name, weight in side.weights} for side in (estimate.above, estimate.below)
         )
-        low, high = float(estimate.low or 0), float(estimate.high or 0)
+        low, high = (max(-LARGEST, min(float(end or 0), LARGEST)) for end in (estimate.low, estimate.high))
         middle, spread = (low + high) / 2, (high - low) ** 2 / 12
         return {
-            name: (above.get(name, 0.0) - middle * below.get(name, 0.0)) ** 2 + spread * below.get(name, 0.0) ** 2
+            name: min(abs(above.get(name, 0.0) - middle * below.get(name, 0.0)), LARGEST) ** 2
+            + spread * below.get(name, 0.0) ** 2
             for name in above | below
         }
     weights = estimate.weights if isinstance(estimate, Linear) else ()

@@ -256,7 +256,7 @@ def mostly_noise(columns: Sequence[ResultColumn], cells: Cells, epsilon: float) 
 
 def _enough(values: np.ndarray, width: float, epsilon: float) -> float | None:
     """Errors are inverse to epsilon, nearly; None where the values are no larger than noise alone would be."""
-    noise = (width / 1.96) ** 2
-    beyond = float(np.mean(values**2)) - noise
-    spread = 2 * noise * math.sqrt(2 / len(values))
-    return epsilon * width / (GOOD * math.sqrt(beyond)) if beyond > spread and epsilon else None
+    in_noises = values / (width / 1.96)
+    beyond = float(np.mean(in_noises**2)) - 1
+    spread = 2 * math.sqrt(2 / len(values))
+    return epsilon * 1.96 / (GOOD * math.sqrt(beyond)) if beyond > spread and epsilon else None

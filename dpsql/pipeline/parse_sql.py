@@ -291,8 +291,12 @@ def _check_fetch(parts: Sequence[exp.Expr]) -> None:
 
 
 def _check_numbers(parts: Sequence[exp.Expr], sql: str) -> None:
-    """Numbers that no column could hold, and whose digits alone would fill the memory."""
+    """Numbers that no column could hold, and whose digits alone would fill the memory; and what is none."""
     for node in of_kinds(parts, exp.Literal):
-        if not node.is_string and (len(node.this) > LONGEST_NUMBER or math.isinf(float(node.this))):
-            place = Place(sql, node.meta["start"], node.meta["end"]) if "start" in node.meta else None
+        if node.is_string:
+            continue
+        place = Place(sql, node.meta["start"], node.meta["end"]) if "start" in node.meta else None
+        if node.this[-1:].lower() == "e":
+            raise SqlSyntaxError("the number ends before its exponent", at=place, hint="write 4e2, or 400")
+        if len(node.this) > LONGEST_NUMBER or math.isinf(float(node.this)):
             raise SqlSyntaxError("the number is too large", at=place, hint="write one below 1e308")

@@ -41,8 +41,9 @@ class Shape:
     """Where literals stand in the text."""
 
     def without(self, names: Collection[str]) -> str:
-        """The shape with all values but those of these names. 1, 1.0 and True are equal, and not the same."""
-        return f"{self.key} {[value for name, value in self.values.items() if name not in names]!r}"
+        """The shape with all values but those of these names, each by its name: questions of one shape may leave others
+        out. 1, 1.0 and True are equal, and not the same."""
+        return f"{self.key} { ({name: value for name, value in self.values.items() if name not in names})!r}"
 
 
 def shape_of(request: QueryRequest, session: str) -> Shape | None:
@@ -51,7 +52,7 @@ def shape_of(request: QueryRequest, session: str) -> Shape | None:
         return None
     if request.parameters:
         given = {str(number): value for number, value in enumerate(request.parameters)}
-        return Shape(_key(request, session, request.sql), given, {})
+        return Shape(f"{len(given)} {_key(request, session, request.sql)}", given, {})
     found = list(PIECE.finditer(request.sql))
     literals = [match for match in found if match.lastgroup in ("text", "number")]
     if not literals or any(match.lastgroup == "stray" for match in found):

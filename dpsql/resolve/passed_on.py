@@ -34,6 +34,7 @@ def passed_on(query: exp.Query, tables: Sequence[PostProcessingTable]) -> tuple[
     items = {item.alias_or_name: item.unalias() for item in query.expressions}
     is_sound = (
         _is_table(query, tables[0].name)
+        and all(items)
         and len({name.lower() for name in items}) == len(query.expressions)
         and all(_is_column(item, types) for item in items.values())
         and _is_filter(query.args.get("where"), [name for name, kind in types.items() if kind in NUMBERS])

@@ -25,6 +25,7 @@ QUERIES = {
     "dates and decimals": "SELECT DATE '2025-01-01' + CAST(n AS INTEGER) AS d, CAST(n AS DECIMAL(9, 2)) AS e FROM "
     + ROWS,
     "one name twice": "SELECT n AS a, n + 1 AS a FROM range(3) AS r(n)",
+    "one name twice but for case": 'SELECT n AS "A", n + 1 AS a FROM range(3) AS r(n)',
     "lists": "SELECT [n] AS l FROM range(3) AS r(n)",
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpsql
@@ -182,3 +183,13 @@ def test_without_noise_the_answer_is_that_of_duckdb(
             math.isclose(a, b, rel_tol=1e-6) if isinstance(b, float) else a == b
             for a, b in zip(row, expected, strict=True)
         ), (row, expected)
+
+
+@pytest.mark.parametrize("bound", [1e153, 1e160, 1e300])
+@pytest.mark.parametrize("columns", ["SUM(x)", "AVG(x)", "AVG(x), COUNT(*)"])
+def test_bounds_whose_squares_no_double_holds(bound: float, columns: str) -> None:
+    people = pd.DataFrame({"person": range(50), "x": 1.0})
+    declared = {"person": "integer", "x": {"type": "double", "bounds": [-bound, bound]}}
+    schema = {"dataset": "d", "tables": {"people": {"unit": "person", "columns": declared}}}
+    with dpsql.connect({"people": people}, schema=schema, epsilon=10, delta=1e-6) as conn:
+        assert len(conn.execute(f"SELECT {columns} FROM people", epsilon=1).fetchall()) == 1

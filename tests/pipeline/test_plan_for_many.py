@@ -444,6 +444,44 @@ def test_nor_where_rows_stay(raw: duckdb.DuckDBPyConnection) -> None:
         assert compare(conn, random, sample(random, SAMPLED // 2)) > SAMPLED // 4
 
 
+ALIAS = "SELECT COUNT(*) AS '{0}' FROM orders WHERE quantity > {1} AND size > {2}"
+LISTS = (
+    "SELECT SUM(LEAST(amount, $2)) FROM orders WHERE quantity IN ($1) AND number IN ($3) AND size IN ($4)"
+    " AND number + 0 < 900"
+)
+OTHERS_OPEN: dict[str, tuple[tuple[str, object], ...]] = {
+    "a text that is a name, and so says which columns are read elsewhere": tuple(
+        (ALIAS.format(*values), None)
+        for values in (("size", 0, 2), ("size", 1, 2), ("quantity", 0, 1), ("quantity", 1, 1), ("size", 2, 0))
+    ),
+    "a list in the place of a value": tuple(
+        (LISTS, values)
+        for values in (
+            *([1, 3, 2, (1, 2)], [0, 3, 2, (1, 2)]),
+            *([(1, 2), 9, 2, 1], [(1, 5), 9, 2, 1], [(1, 3), 9, 2, 1]),
+            [3, 2, (1, 2), 2],
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("asked_in_turn", OTHERS_OPEN.values(), ids=OTHERS_OPEN)
+def test_questions_of_one_shape_may_leave_other_literals_open(
+    conn: dpsql.Connection, asked_in_turn: tuple[tuple[str, object], ...]
+) -> None:
+    for sql, parameters in asked_in_turn:
+        warm, cold = (outcome(conn, sql, parameters, kept=kept) for kept in (True, False))
+        assert warm == cold, (sql, parameters)
+
+
+def test_too_few_parameters_are_no_other_literals(conn: dpsql.Connection) -> None:
+    question = "SELECT COUNT(*) FROM orders WHERE quantity BETWEEN ? AND ?"
+    for values in ([1, 5], [2, 6], [3, 7]):
+        conn.explain(question, values)
+    with pytest.raises(dpsql.ProgrammingError, match="the query has 2 parameters, and 1 value was given"):
+        conn.explain(question, [1])
+
+
 # -- the questions of the tests ---------------------------------------------------------------------------------------
 
 FILES = case_files()

@@ -29,6 +29,7 @@ ASKED_ABOUT = (
     "SELECT r._a0 FROM _release_0 AS r",
     "SELECT _release_0._a0 FROM _release_0",
     "SELECT _a0 AS n, _a1 AS N FROM _release_0",
+    'SELECT _a0 AS "" FROM _release_0',
     "SELECT _a0 FROM _release_0, _release_0 AS other",
     "SELECT _a0 FROM _release_0 WHERE _k0 > 5",
     "SELECT _a0 FROM _release_0 WHERE _a0 > '5'",

@@ -193,6 +193,7 @@ LONG = {
     "a long list": (f"{GOOD} WHERE items IN (" + ", ".join(map(str, range(15_000))) + ")", "more than 10,000 values"),
     "a number that no double holds": (f"{GOOD} WHERE amount < 1e400", NUMBER),
     "a number that no memory holds": (f"{GOOD} WHERE amount < 1e300000000000", NUMBER),
+    "a number without its exponent": (f"{GOOD} WHERE amount < 4e", "the number ends before its exponent"),
     "such a number above": ("SELECT COUNT(*) * 1e300000000000 FROM orders", NUMBER),
     "a zero byte": (f"{GOOD} WHERE note = 'a\x00b'", "NUL character"),
 }
