@@ -92,6 +92,10 @@ class Level:
 
 LEVEL = "_level"
 """The column that says of which level a row is."""
+GROUP_RANK = "_rank"
+"""The place of a group among those of its unit."""
+MANY_GROUPS = 16
+"""Where so many groups may count, most units have no more rows than that: these need no ranks, and the rest are few."""
 
 
 def levels_of(totals: Sequence[tuple[int, ...]], keys: int, measures: tuple[Bounded, ...]) -> tuple[Level, ...]:

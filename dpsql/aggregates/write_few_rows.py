@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import CountValues, OneOf, Parted, SumValues
 from dpsql.aggregates.summed import summed_by, with_columns
+from dpsql.aggregates.uncut import partials_of_both, sums_of_one, uncut
 from dpsql.aggregates.write_bundles import cases_of_rows
 from dpsql.aggregates.write_many import NUMBER, beside_many
 from dpsql.engine_sql.build import (
@@ -29,19 +30,16 @@ from dpsql.engine_sql.build import (
     integer,
     select,
     test,
-    total,
     when,
 )
 from dpsql.engine_sql.tree import Derived, Field, Joined, Named, Part, Select, SetOperation, Table, With
 from dpsql.expressions.fixed_point import LARGEST_BITS
 from dpsql.relation.domain import ListedKeys
 from dpsql.relation.write_domain import domain_sql
-from dpsql.schema.types import Decimal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dpsql.aggregates.measure import ByUnit
     from dpsql.aggregates.summed import Summed
     from dpsql.aggregates.write_release import Writer
     from dpsql.engine_sql.tree import Query, Term
@@ -57,7 +55,7 @@ def sums_beside_few(writer: Writer, summed: Summed, few: int) -> Query:
     parts, rows = beside_many(writer, summed, few, UNIT)
     partials, is_few = _by_unit(writer, summed, rows), test("is null", writer.unit)
     kept = [
-        Named(when(is_few, _uncut(name, part), part.bounded(name, release.rows)), name)
+        Named(when(is_few, uncut(name, part, release.rows), part.bounded(name, release.rows)), name)
         for name, part in summed.measures
     ]
     columns = [*writer.shown_keys, *kept]
@@ -115,18 +113,13 @@ def _by_unit(writer: Writer, summed: Summed, rows: Query) -> Select:
     release = writer.release
     assert release.domain is not None
     of_few_groups = release.domain.size <= MOST_SORTED
-    shown, partials = [*fields([UNIT]), *writer.shown_keys], _partials(summed, in_decimals=of_few_groups)
+    shown, partials = [*fields([UNIT]), *writer.shown_keys], partials_of_both(summed, in_decimals=of_few_groups)
     clamped = select([*shown, *(summed.clamped_decimals if of_few_groups else summed.clamped)], rows)
     found: Query = select([*shown, *partials], clamped, group_by=[writer.unit, *writer.keys])
     names = [UNIT, *(partial.name for partial in partials)]
     if release.ranked and of_few_groups and _may_be_unlisted(writer):
         found = _declared(writer, Derived(found, BELOW), BELOW, [*writer.key_names, *names])
-    of_one = [
-        Named(part.of_one(Field(_all(name), kind=WIDE)), name)
-        for name, part in summed.measures
-        if isinstance(part, SumValues)
-    ]
-    return select([*writer.shown_keys, *fields(names), *of_one], found)
+    return select([*writer.shown_keys, *fields(names), *sums_of_one(summed)], found)
 
 
 def _may_be_unlisted(writer: Writer) -> bool:
@@ -141,35 +134,3 @@ def _declared(writer: Writer, partials: Table | Derived, name: str, columns: Ite
     listed = Derived(domain_sql(domain, writer.key_names), LISTED)
     shown = tuple(Named(Field(column, name), column) for column in columns)
     return Select(shown, Joined("INNER", partials, listed, writer.same_keys(name, LISTED)))
-
-
-def _partials(summed: Summed, *, in_decimals: bool) -> list[Named]:
-    """Sums over many units need more bits than one over the rows of a single one, and have names of their own."""
-    found = []
-    for name, part in summed.measures:
-        values = summed.values_of(name)
-        first, *others = part.partial(name, values)
-        if isinstance(part, SumValues):
-            kept = part.decimal if in_decimals else None
-            first = Named(_total(part, Field(values, kind=kept or part.kind)), _all(name))
-        found += [first, *others]
-    return found
-
-
-def _total(measure: SumValues, values: Field) -> Term:
-    """Whole numbers are counted from the centre before they are summed, decimals after."""
-    if isinstance(values.kind, Decimal):
-        return measure.sum_centred(values)
-    return total(cast(values, LONG))
-
-
-def _uncut(name: str, measure: ByUnit) -> Term:
-    """The partial as it is; a sum of no values is 0."""
-    if not isinstance(measure, SumValues):
-        return Field(name, kind=LONG)
-    return apply("coalesce", Field(_all(name), kind=WIDE), integer(0), kind=WIDE)
-
-
-def _all(name: str) -> str:
-    """The column of a sum over a unit, or over all units with few rows."""
-    return f"{name}_all"

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 
 from dpsql.aggregates.measure import CountValues, OverDistinct, Parted
 from dpsql.aggregates.number_groups import GROUP, GROUPS, are_numbered, number_type, numbered_groups, with_number
+from dpsql.aggregates.release import GROUP_RANK
 from dpsql.aggregates.write_few_rows import sums_of_parts
 from dpsql.aggregates.write_statistic import VALUE, profile_sql, with_values_once
-from dpsql.aggregates.write_sums import GROUP_RANK, of_first_groups, sums_sql
+from dpsql.aggregates.write_sums import of_first_groups, sums_sql
 from dpsql.engine_sql.build import SALT, UNIT, all_of, apply, cast, count, fields, finite, integer, select, test
 from dpsql.engine_sql.tree import Blank, Derived, Field, Fold, Joined, Named, Ordered, Over, Part, Select, Table, With
 from dpsql.expressions.emit import emit, emit_value
@@ -130,9 +131,9 @@ class Writer:
         arguments = [argument for call in aggregate.calls for argument in call.arguments]
         return listed_keys(aggregate.source, aggregate.keys, arguments)
 
-    def group_rank(self, rank: str, *, by_hash_alone: bool = False) -> Named:
+    def group_rank(self, rank: str) -> Named:
         """The order in which a unit's groups count: by a keyed hash, those whose hashes tie by key."""
-        order = [self.hashed(self.keys), *([] if by_hash_alone else self.keys)]
+        order = [self.hashed(self.keys), *self.keys]
         return Named(Over(Fold(rank), (self.unit,), tuple(map(Ordered, order))), GROUP_RANK)
 
     @cached_property

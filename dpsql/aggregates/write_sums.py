@@ -19,16 +19,18 @@ from dpsql.aggregates.measure import (
     SumValues,
     UnitsBeyond,
 )
+from dpsql.aggregates.release import MANY_GROUPS
 from dpsql.aggregates.summed import summed_by, value_rows, with_columns
 from dpsql.aggregates.write_bundles import cases_of_rows, values_of_bundles
+from dpsql.aggregates.write_by_hash import bounded_by_hash, may_be_ranked_by_hash
 from dpsql.aggregates.write_few_rows import PARTIALS, sums_beside_few
 from dpsql.aggregates.write_many import MANY, OWN, with_many
 from dpsql.engine_sql.build import UNIT, apply, count, fields, integer, select, test, total, when
 from dpsql.engine_sql.tree import (
     Derived,
+    Either,
     Exists,
     Field,
-    Fold,
     Joined,
     Named,
     Part,
@@ -38,7 +40,7 @@ from dpsql.engine_sql.tree import (
     With,
 )
 from dpsql.expressions.fixed_point import saturated
-from dpsql.schema.types import Integer, Text
+from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
     from dpsql.aggregates.measure import ByUnit
@@ -46,13 +48,9 @@ if TYPE_CHECKING:
     from dpsql.aggregates.write_release import Writer
     from dpsql.engine_sql.tree import Query, Term
 
-GROUP_RANK = "_rank"
-"""The place of a group among those of its unit."""
 REACHED = "_reached"
 """In how many groups a unit is."""
 SCALES = "_scales"
-MANY_GROUPS = 16
-"""Where so many groups may count, most units have no more rows than that: these need no ranks, and the rest are few."""
 
 
 def sums_sql(writer: Writer, measures: list[tuple[str, ByUnit]]) -> Query:
@@ -62,8 +60,8 @@ def sums_sql(writer: Writer, measures: list[tuple[str, ByUnit]]) -> Query:
         return _sums_of_rows(writer, summed, value_rows(writer, summed))
     if release.few_rows is not None:
         return sums_beside_few(writer, summed, release.few_rows)
-    rows = value_rows(writer, summed)
-    return _sums_of_units(writer, summed, writer.in_groups(rows, [UNIT, *summed.values]))
+    rows = writer.in_groups(value_rows(writer, summed), [UNIT, *summed.values])
+    return _sums_of_units(writer, summed, rows)
 
 
 def _sums_of_rows(writer: Writer, summed: Summed, rows: Query) -> Query:
@@ -78,14 +76,15 @@ def _sums_of_rows(writer: Writer, summed: Summed, rows: Query) -> Query:
 def _sums_of_units(writer: Writer, summed: Summed, rows: Query) -> Query:
     release, measures = writer.release, summed.measures
     ranked = release.ranked and not any(isinstance(part, Scaled) for _, part in measures)
-    by_rank = ranked and _are_ranked_by_hash(writer)
-    if ranked and release.ranked_by_row and not by_rank:
+    first = rows
+    if ranked and release.ranked_by_row:
         # Before they are clamped: what is left out needs none of it.
-        rows = of_first_groups(writer, rows, [UNIT, *writer.key_names, *summed.values])
+        first = of_first_groups(writer, rows, [UNIT, *writer.key_names, *summed.values])
     kept = [Named(part.bounded(name, release.rows), name) for name, part in measures]
     ranks = [writer.group_rank("row_number")] if ranked and not release.ranked_by_row else []
-    partials = (_by_unit_and_rank if by_rank else _by_unit)(writer, summed, rows)
-    bounded = select([*writer.shown_keys, *kept, *ranks], partials)
+    bounded: Query = select([*writer.shown_keys, *kept, *ranks], _by_unit(writer, summed, first))
+    if ranked and may_be_ranked_by_hash(writer):
+        bounded = Either(bounded_by_hash(writer, summed, rows), bounded)
     return writer.by_keys(summed.totals, bounded, writer.in_first_groups if ranks else None)
 
 
@@ -109,36 +108,6 @@ def _with_scale(partials: Query, names: list[str], scaled: Scaled) -> Query:
     beside = Joined("INNER", Table(PARTIALS), scales, test("=", Field(UNIT, PARTIALS), Field(UNIT, SCALES)))
     columns = *(Named(Field(name, PARTIALS), name) for name in names), *fields([SCALE])
     return With((Part(PARTIALS, partials, kept=True),), Select(columns, beside))
-
-
-def _by_unit_and_rank(writer: Writer, summed: Summed, rows: Query) -> Query:
-    """The same of the groups that count, each known by its rank."""
-    (key,), partials = writer.keys, summed.partials
-    rank = writer.group_rank("dense_rank", by_hash_alone=True)
-    # Before they are ranked: a value has half as many bits then.
-    clamped = select([*fields([UNIT, key.name]), *summed.clamped], rows)
-    ranked = select([*fields([UNIT, key.name, *summed.values]), rank], clamped)
-    least = Named(Fold("min", (key,), kind=key.kind), key.name)
-    by_unit = select([least, *partials], ranked, writer.in_first_groups, [writer.unit, Field(GROUP_RANK)])
-    seen = [key.name, *(partial.name for partial in partials)]
-    return with_columns(by_unit, seen, list(values_of_bundles(summed.measures)))
-
-
-def _are_ranked_by_hash(writer: Writer) -> bool:
-    """Whether a group is known by its rank, and that by a hash alone, so that texts are not sorted.
-
-    Groups of a unit whose hashes tie share a rank and are one group, that of the least key: a unit is in no more groups
-    for it. With one key it is in none of them twice, since equal keys of one unit have one hash: of texts and whole
-    numbers that is sure. Other branches would rank these groups one by one. docs/proofs/bounding.md.
-    """
-    release = writer.release
-    return (
-        release.ranked_by_row
-        and release.groups < MANY_GROUPS
-        and len(writer.keys) == 1
-        and all(isinstance(part.kind, Integer | Text) for part in (writer.unit, *writer.keys))
-        and not (release.statistics or writer.distinct_bases())
-    )
 
 
 def of_first_groups(writer: Writer, rows: Query, names: list[str]) -> Query:

@@ -326,7 +326,15 @@ class Lasting:
     query: Select
 
 
-Query: TypeAlias = Select | SetOperation | Values | Series | With | AroundRank | Lasting
+@dataclass(frozen=True, slots=True)
+class Either:
+    """Two ways to the same, groups known by their keys or by hashes of these: an engine takes the faster one."""
+
+    by_hash: Query
+    by_key: Query
+
+
+Query: TypeAlias = Select | SetOperation | Values | Series | With | AroundRank | Lasting | Either
 
 
 def tables_read(query: Query) -> set[str]:

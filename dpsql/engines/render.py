@@ -15,6 +15,7 @@ from dpsql.engine_sql.tree import (
     Cast,
     Constant,
     Derived,
+    Either,
     Exists,
     Field,
     Fold,
@@ -216,6 +217,8 @@ class Renderer(ABC):
                 return self.around_rank(query)
             case Lasting(lasting):
                 return self.query(lasting)
+            case Either(by_hash=chosen):
+                return self.query(chosen)
         assert_never(query)
 
     def part(self, part: Part) -> str:
