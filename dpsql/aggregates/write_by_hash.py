@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Query, Select, Term
 
 HASH, ALONE = "_hash", "_alone"
+SOME_GROUPS = 4
+"""Of fewer groups of a unit so few rows are left that it does not matter how they are summed."""
 FEW_ROWS = 8
 """Where no more rows of a unit may count in a group, most units are expected to have one there."""
 
@@ -51,13 +53,13 @@ def may_be_ranked_by_hash(writer: Writer) -> bool:
 
 def bounded_by_hash(writer: Writer, summed: Summed, rows: Query) -> Select:
     """The keys, and what of these rows counts there."""
-    (key,), most = writer.keys, writer.release.rows
+    (key,), groups, most = writer.keys, writer.release.groups, writer.release.rows
     # Before they are ranked: a value has half as many bits then.
     hashed = Named(writer.hashed([key]), HASH)
     clamped = select([*fields([UNIT, key.name]), *summed.clamped, hashed], rows)
     shown = [*fields([UNIT, key.name, *summed.values]), Named(_over(writer, "dense_rank"), GROUP_RANK)]
     kept = {name: part.bounded(name, most) for name, part in summed.measures}
-    if most <= FEW_ROWS and all(_adds_up(part) for _, part in summed.measures):
+    if groups >= SOME_GROUPS and most <= FEW_ROWS and all(_adds_up(part) for _, part in summed.measures):
         partials = _beside_alone(writer, summed, select([*shown, Named(_alone(writer), ALONE)], clamped))
         is_alone = test("is null", Field(GROUP_RANK))
         kept = {name: when(is_alone, uncut(name, part, most), kept[name]) for name, part in summed.measures}

@@ -72,7 +72,7 @@ def releases_of(database: duckdb.DuckDBPyConnection, answers: str, source: str =
             release
             for key, rows in BOUNDS
             for release in connection.explain(
-                f"SELECT {key}, {answers} FROM {source} GROUP BY {key}", max_groups=2, max_rows_per_group=rows
+                f"SELECT {key}, {answers} FROM {source} GROUP BY {key}", max_groups=4, max_rows_per_group=rows
             ).releases
         ]
 
