@@ -74,7 +74,7 @@ OPERATIONS: dict[str, str] = {
     **dict.fromkeys(("dayname", "monthname"), "in English"),
     "strftime": "by a constant format of %Y %m %d %H %M %S and plain text",
     # What bounds a unit's contribution.
-    "keyed hash": "of a salt, the unit and other values: for a salt drawn at random each order of them is as likely",
+    "keyed hash": "of a salt, the unit and other values, NULL too: for a random salt each order of them is as likely",
     "one in 32": "whether a keyed hash is one of a 32nd of all",
     # Groups as lists.
     "position": "of the first among the others, from 0; NULL where it is none of them",

@@ -111,8 +111,9 @@ def together(parts: NDArray[np.float64], places: Places) -> float:
 
 
 def _errors(variances: Variances, parts: NDArray[np.float64], falloff: int) -> NDArray[np.float64]:
-    """The variance of each column."""
-    found: NDArray[np.float64] = (variances / parts**falloff).sum(axis=1)
+    """The variance of each column. What a column does not depend on adds nothing to it, be its part nothing either."""
+    added = np.divide(variances, parts**falloff, out=np.zeros_like(variances), where=variances > 0)
+    found: NDArray[np.float64] = added.sum(axis=1)
     return found
 
 

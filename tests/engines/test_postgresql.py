@@ -132,6 +132,19 @@ def test_groups_are_scaled_as_the_definition_says(url: str, execute: Callable[[s
     assert len(found) == 3
 
 
+@pytest.mark.parametrize("key", ["word", "number"])
+def test_every_group_has_its_own_rows(key: str, url: str, execute: Callable[[str], Any]) -> None:
+    """NULL beside '' and 0, and numbers that PostgreSQL hashes alike: groups may be known by their hashes alone."""
+    keys = f"(VALUES (NULL, NULL), ('', 0), ('b', 2147483648), ('c', {2**63 - 1})) AS keys(word, number)"
+    execute(f"CREATE TABLE everywhere AS SELECT person, word, number FROM generate_series(1, 100) AS person, {keys}")
+    columns = {"person": "integer", "word": "text", "number": "integer"}
+    with connect(url, {"everywhere": {"unit": "person", "columns": columns}}, delta=1e-6) as connection:
+        asked = f"SELECT {key}, COUNT(*), COUNT(DISTINCT person) FROM everywhere GROUP BY {key}"
+        found = connection.execute(asked, max_groups=4, max_rows_per_group=8).fetchall()
+    execute("DROP TABLE everywhere")
+    assert [row[1:] for row in found] == [(100, 100)] * 4
+
+
 @pytest.mark.parametrize(
     ("table", "columns", "says"),
     [

@@ -595,6 +595,14 @@ def equal(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
+@pytest.mark.parametrize("kind", "isdb")
+def test_different_values_have_different_hashes(kind: str, engine: Engine) -> None:
+    """NULL too: groups may be known by their hashes alone."""
+    column = field(kind)
+    found = run(engine, apply("keyed hash", Blank("salt"), Constant(1, Integer()), column), (column,))
+    assert len({hashed for hashed, _ in found}) == len(EXTREME[kind])
+
+
 # -- casts, choices, names --------------------------------------------------------------------------------------------
 
 

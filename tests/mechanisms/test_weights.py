@@ -125,3 +125,11 @@ def test_cases_each_have_what_one_would_have() -> None:
         for best in (least_geometric_mean, least_worst_ratio):
             parts = best(np.eye(7), [1] * 7, falloff, [(0, case) for case in range(7)])
             assert parts == pytest.approx([1.0] * 7)
+
+
+@pytest.mark.parametrize("falloff", [GAUSSIAN, LAPLACE])
+@pytest.mark.parametrize("largest", [1.0, 1e37, 1e218, 1e300])
+def test_columns_of_any_size_share(largest: float, falloff: int) -> None:
+    """However much larger one is, each has the same ratio to what it would be alone."""
+    parts = least_worst_ratio(np.array([[largest, 0.0], [0.0, 4.0]]), [1, 1], falloff, apart(2))
+    assert parts == pytest.approx([0.5, 0.5], abs=1e-3)

@@ -52,6 +52,7 @@ FENCE = "OFFSET bigint '0'"
 LONGEST_NAME = 63
 """Bytes. The engine cuts off the rest, and two names would be one."""
 UNICODE = 'COLLATE "C.utf8"'
+EVERY_SECOND_BIT = "(-6148914691236517206)"
 INFIX = {**STANDARD_INFIX, "xor": "#"}
 SPELLED: dict[str, Callable[..., str]] = {
     **STANDARD,
@@ -197,15 +198,21 @@ class PostgreSQL(ServedRenderer):
         return f"{operation}({', '.join(arguments)})"
 
     def hashed(self, arguments: list[str], kinds: list[Known]) -> str:
-        """The hash of each part is the key of the next. NULL is hashed as some value: who sorts by it looks further."""
+        """The hash of each part is the key of the next. NULL is hashed as some value, and then turned over.
+
+        Of a whole number PostgreSQL hashes both halves of its bits as one: the upper half is hashed once more.
+        """
         key, *parts = arguments
         for part, kind in zip(parts, kinds, strict=True):
-            if isinstance(kind, Integer | Short):
-                key = f"hashint8extended(coalesce({part}, 0), {key})"
+            if isinstance(kind, Short):
+                hashed = f"hashint8extended(coalesce({part}, 0), {key})"
+            elif isinstance(kind, Integer):
+                hashed = f"hashint8extended(coalesce({part}, 0) >> 32, hashint8extended(coalesce({part}, 0), {key}))"
             elif isinstance(kind, Double):
-                key = f"hashfloat8extended(coalesce({part}, 0), {key})"
+                hashed = f"hashfloat8extended(coalesce({part}, 0), {key})"
             else:
-                key = f"hashtextextended(coalesce(CAST({part} AS TEXT), '') COLLATE \"C\", {key})"
+                hashed = f"hashtextextended(coalesce(CAST({part} AS TEXT), '') COLLATE \"C\", {key})"
+            key = f"({hashed} # CASE WHEN {part} IS NULL THEN {EVERY_SECOND_BIT} ELSE 0 END)"
         return key
 
     def arithmetic(self, operation: str, arguments: list[str], node: Apply) -> str:
