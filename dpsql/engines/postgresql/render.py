@@ -198,21 +198,20 @@ class PostgreSQL(ServedRenderer):
         return f"{operation}({', '.join(arguments)})"
 
     def hashed(self, arguments: list[str], kinds: list[Known]) -> str:
-        """The hash of each part is the key of the next. NULL is hashed as some value, and then turned over.
+        """The hash of each part is the key of the next.
 
-        Of a whole number PostgreSQL hashes both halves of its bits as one: the upper half is hashed once more.
+        Units may be hashed alike, values may not, since groups may be known by their hashes. Of whole numbers
+        PostgreSQL hashes both halves as one, so one of them is hashed before; NULL is hashed as some value, and turned
+        over.
         """
-        key, *parts = arguments
-        for part, kind in zip(parts, kinds, strict=True):
-            if isinstance(kind, Short):
-                hashed = f"hashint8extended(coalesce({part}, 0), {key})"
-            elif isinstance(kind, Integer):
-                hashed = f"hashint8extended(coalesce({part}, 0) >> 32, hashint8extended(coalesce({part}, 0), {key}))"
-            elif isinstance(kind, Double):
-                hashed = f"hashfloat8extended(coalesce({part}, 0), {key})"
-            else:
-                hashed = f"hashtextextended(coalesce(CAST({part} AS TEXT), '') COLLATE \"C\", {key})"
-            key = f"({hashed} # CASE WHEN {part} IS NULL THEN {EVERY_SECOND_BIT} ELSE 0 END)"
+        salt, unit, *parts = arguments
+        key = _hash(unit, kinds[0], salt)
+        for part, kind in zip(parts, kinds[1:], strict=True):
+            if isinstance(kind, Integer):
+                key = _hash(f"{part} >> 32", kind, key)
+            key = _hash(part, kind, key)
+            if not isinstance(kind, Short):
+                key = f"({key} # CASE WHEN {part} IS NULL THEN {EVERY_SECOND_BIT} ELSE 0 END)"
         return key
 
     def arithmetic(self, operation: str, arguments: list[str], node: Apply) -> str:
@@ -400,6 +399,15 @@ def _meets_in_a_column(on: Term | None) -> bool:
         isinstance(part, Apply) and part.operation == "=" and all(isinstance(side, Field) for side in part.arguments)
         for part in parts
     )
+
+
+def _hash(value: str, kind: Known, key: str) -> str:
+    """Of 64 bits; NULL has that of some value."""
+    if isinstance(kind, Integer | Short):
+        return f"hashint8extended(coalesce({value}, 0), {key})"
+    if isinstance(kind, Double):
+        return f"hashfloat8extended(coalesce({value}, 0), {key})"
+    return f"hashtextextended(coalesce(CAST({value} AS TEXT), '') COLLATE \"C\", {key})"
 
 
 def _infix(operator: str, arguments: list[str]) -> str:
