@@ -287,6 +287,9 @@ def shop(shop_database: duckdb.DuckDBPyConnection, shop_schema: dict[str, Any]) 
 @pytest.fixture(scope="module")
 def ipython() -> Iterator[InteractiveShell]:
     """The shell of a notebook. It keeps no history, which a thread would write that nobody ends."""
+    # It looks for garbage whenever it is reset: not among all that the tests before it have kept.
+    gc.collect()
+    gc.freeze()
     shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
     shell.colors = "nocolor"
     yield shell

@@ -74,7 +74,9 @@ def connected(database: duckdb.DuckDBPyConnection) -> dpsql.Connection:
 @cache
 def kept_visits(people: int, rows: int) -> duckdb.DuckDBPyConnection:
     """A database that is left as it is."""
-    return visits(people, rows)
+    database = visits(people, rows)
+    database.execute("SET threads = 1")
+    return database
 
 
 @cache
