@@ -220,6 +220,6 @@ def filled(schema: Schema, tables: Tables) -> Database:
     return Database(connection, DuckDBEngine.open(connection, schema))
 
 
-def answer(connection: duckdb.DuckDBPyConnection, sql: str) -> Answer:
+def answer(connection: duckdb.DuckDBPyConnection, sql: str | duckdb.Statement) -> Answer:
     found = connection.execute(sql)
     return [(item[0], str(item[1])) for item in found.description or ()], found.fetchall()

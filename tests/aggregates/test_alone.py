@@ -3,6 +3,7 @@ follows from it."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -65,16 +66,33 @@ def visits(people: int, rows: int) -> duckdb.DuckDBPyConnection:
     return database
 
 
-def releases_of(database: duckdb.DuckDBPyConnection, answers: str, source: str = "visits") -> list[ExplainedRelease]:
+def connected(database: duckdb.DuckDBPyConnection) -> dpsql.Connection:
     tables = {"visits": {"unit": "person", "columns": {"person": "integer", **COLUMNS}}}
-    with dpsql.connect(database, schema={"tables": tables}, epsilon=1, delta=1e-6) as connection:
-        return [
-            release
-            for key, rows in BOUNDS
-            for release in connection.explain(
-                f"SELECT {key}, {answers} FROM {source} GROUP BY {key}", max_groups=4, max_rows_per_group=rows
-            ).releases
-        ]
+    return dpsql.connect(database, schema={"tables": tables}, epsilon=1, delta=1e-6)
+
+
+@cache
+def kept_visits(people: int, rows: int) -> duckdb.DuckDBPyConnection:
+    """A database that is left as it is."""
+    database = visits(people, rows)
+    database.execute("SET threads = 1")
+    return database
+
+
+@cache
+def kept_session(people: int, rows: int, hashed: str, written: str) -> dpsql.Connection:
+    """SQL is kept there as it was written: one for each hash, and for each way to write it."""
+    return connected(kept_visits(people, rows))
+
+
+def releases_of(connection: dpsql.Connection, answers: str, source: str = "visits") -> list[ExplainedRelease]:
+    return [
+        release
+        for key, rows in BOUNDS
+        for release in connection.explain(
+            f"SELECT {key}, {answers} FROM {source} GROUP BY {key}", max_groups=4, max_rows_per_group=rows
+        ).releases
+    ]
 
 
 def found(database: duckdb.DuckDBPyConnection, releases: list[ExplainedRelease]) -> list[Answer]:
@@ -94,33 +112,35 @@ WRITTEN = Renderer._query
 def test_the_same_counts(answers: str, source: str, hashed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where all rows are summed by unit and rank, whatever the hashes are; where they differ, as by their keys."""
     monkeypatch.setitem(SPELLED, "keyed hash", HASHES[hashed])
-    database = visits(40, 200)
-    beside = found(database, releases_of(database, answers, SOURCES[source]))
+    database = kept_visits(40, 200)
+    beside = found(database, releases_of(kept_session(40, 200, hashed, "beside"), answers, SOURCES[source]))
     if hashed == "as it is":
         monkeypatch.setattr(Renderer, "_query", by_key)
     else:
         monkeypatch.setattr(write_by_hash, "FEW_ROWS", 0)
-    assert found(database, releases_of(database, answers, SOURCES[source])) == beside
+    assert found(database, releases_of(kept_session(40, 200, hashed, "by key"), answers, SOURCES[source])) == beside
 
 
 @pytest.mark.parametrize("hashed", HASHES)
 @pytest.mark.parametrize("answers", ANSWERS)
 def test_nobody_moves_further(answers: str, hashed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SPELLED, "keyed hash", HASHES[hashed])
-    database = visits(6, 40)
-    releases = releases_of(database, answers)
-    together = found(database, releases)
+    database = kept_visits(6, 40)
+    releases = releases_of(kept_session(6, 40, hashed, "beside"), answers)
+    statements = [database.extract_statements(release.sql)[0] for release in releases]
+    together = [answer(database, statement) for statement in statements]
     for person in range(7):
         database.execute(f"BEGIN; DELETE FROM visits WHERE person = {person}")
-        for release, whole, others in zip(releases, together, found(database, releases), strict=True):
-            assert list(moved_too_far(release, whole, others)) == []
+        for release, statement, whole in zip(releases, statements, together, strict=True):
+            assert list(moved_too_far(release, whole, answer(database, statement))) == []
         database.execute("ROLLBACK")
 
 
 def test_ties_are_seen_in_one_order() -> None:
     """Whether a row is alone is asked of several functions over one window: the engine sorts once for all of them."""
     database = visits(30_000, 300_000)
-    release, *_ = releases_of(database, "COUNT(*), SUM(paid)")
+    with connected(database) as connection:
+        release, *_ = releases_of(connection, "COUNT(*), SUM(paid)")
     plan = database.execute(f"EXPLAIN (FORMAT json) {release.sql}").fetchall()[0][1]
     assert release.sql.count("OVER (") == 4
     assert plan.count('"WINDOW"') == 1

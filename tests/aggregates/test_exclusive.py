@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import duckdb
@@ -93,16 +94,17 @@ def test_nobody_moves_a_bundle_further_than_one_of_its_cases(
 ) -> None:
     """In each group, all cases together: so the joint move is bounded in L1 and in L2."""
     raw.execute("DELETE FROM visits; DELETE FROM people")
-    if rows:
-        raw.executemany("INSERT INTO visits VALUES (?, ?, ?, ?, ?)", rows)
+    if rows:  # in one statement, which takes a quarter of the time
+        raw.execute(f"INSERT INTO visits VALUES {', '.join(['(?, ?, ?, ?, ?)'] * len(rows))}", [*chain(*rows)])
         raw.execute("INSERT INTO people SELECT person, any_value(kind), max(days) FROM visits GROUP BY person")
     (release,) = session.explain(sql).releases
     assert any(measure.place for measure in release.measures)
-    whole = answer(raw, release.sql)
+    (statement,) = raw.extract_statements(release.sql)
+    whole = answer(raw, statement)
     for person in (1, 2):
         raw.execute("BEGIN; DELETE FROM visits WHERE person = ?", [person])
         raw.execute("DELETE FROM people WHERE id = ?", [person])
-        assert list(moved_too_far(release, whole, answer(raw, release.sql))) == []
+        assert list(moved_too_far(release, whole, answer(raw, statement))) == []
         raw.execute("ROLLBACK")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import duckdb
@@ -65,8 +65,8 @@ def session(raw: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
 
 def fill(raw: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]]) -> None:
     raw.execute("DELETE FROM visits")
-    if rows:
-        raw.executemany("INSERT INTO visits VALUES (?, ?, ?, ?, ?, ?)", rows)
+    if rows:  # in one statement, which takes a quarter of the time
+        raw.execute(f"INSERT INTO visits VALUES {', '.join(['(?, ?, ?, ?, ?, ?)'] * len(rows))}", [*chain(*rows)])
 
 
 visits = st.lists(
@@ -93,10 +93,11 @@ def test_nobody_moves_a_column_further_in_l2(
     (release,) = session.explain(sql, bounding="scale").releases
     assert "_scale" in release.sql
     keys = len(release.keys)
-    whole = {row[:keys]: row[keys:] for row in raw.execute(release.sql).fetchall()}
+    (statement,) = raw.extract_statements(release.sql)
+    whole = {row[:keys]: row[keys:] for row in raw.execute(statement).fetchall()}
     for person in (1, 2, 3):
         raw.execute("BEGIN; DELETE FROM visits WHERE person = ?", [person])
-        without = {row[:keys]: row[keys:] for row in raw.execute(release.sql).fetchall()}
+        without = {row[:keys]: row[keys:] for row in raw.execute(statement).fetchall()}
         raw.execute("ROLLBACK")
         assert without.keys() == whole.keys()
         for place, measure in enumerate(release.measures):

@@ -161,6 +161,7 @@ def tame_value(name: str, draw: random.Random) -> object:
 def database() -> duckdb.DuckDBPyConnection:
     draw = random.Random(4)
     connection = duckdb.connect()
+    connection.execute("SET threads = 1")
     columns = ", ".join(f"{name} {engine_type(kind)}" for name, kind in KINDS.items())
     rows = {
         "wild": [[draw.choice([None, *WORST[name]]) for name in KINDS] for _ in range(300)],

@@ -92,11 +92,16 @@ Profile = tuple[list[int], int, int]
 """The points of consecutive ranks, how many rows are below them, and how many there are."""
 
 
-def profiles(raw: duckdb.DuckDBPyConnection, sql: str, epsilon: float) -> dict[object, Profile]:
+def released(connection: dpsql.Connection, sql: str, **options: Any) -> str:
+    """What the engine is asked. No row of people decides it, so other databases can be asked the same."""
+    (release,) = connection.explain(sql, **options).releases
+    return release.sql
+
+
+def profiles(raw: duckdb.DuckDBPyConnection, sql: str) -> dict[object, Profile]:
     """The exact description of each group, by its key."""
-    (release,) = connect(raw).explain(sql, epsilon=epsilon).releases
     found = {}
-    for row in raw.execute(release.sql).fetchall():
+    for row in raw.execute(sql).fetchall():
         points, counts, below, rows = row[-4:]
         expanded = [point for point, count in zip(points or [], counts or [], strict=True) for _ in range(count)]
         found[row[0] if len(row) > 4 else "all"] = expanded, below or 0, rows or 0
@@ -156,9 +161,10 @@ def test_the_ranks_that_a_quantile_needs(data: str, guess: str, monkeypatch: pyt
     raw = database([(person, "a", value) for person, value in enumerate(values)])
     present = [bounded(value) for value in values if value is not None]
     asked = [("0.5", "people", 1), ("0.03", "visits", 2)] + ([] if GUESSES[guess] else [("1", "people", 1)])
-    for fraction, table, rows in asked:
-        sql = f"SELECT QUANTILE_DISC(x, {fraction}) FROM {table}"
-        check_profile(profiles(raw, sql, 4)["all"], present, choice_of(fraction, 4, rows))
+    with connect(raw) as connection:
+        for fraction, table, rows in asked:
+            sql = released(connection, f"SELECT QUANTILE_DISC(x, {fraction}) FROM {table}", epsilon=4)
+            check_profile(profiles(raw, sql)["all"], present, choice_of(fraction, 4, rows))
 
 
 rows_of_few = st.lists(
@@ -170,13 +176,13 @@ rows_of_few = st.lists(
 @given(rows=rows_of_few, fraction=st.sampled_from(["0.5", "0.25", "1"]), sampled=st.sampled_from([1, 2, 64]))
 def test_groups_with_their_own_ranks(rows: list[tuple[str | None, int | None]], fraction: str, sampled: int) -> None:
     """Public groups are all there, empty ones too; a text that is not declared is NULL, which is one of them."""
-    with pytest.MonkeyPatch.context() as patch:
+    raw = database([(person, place, x) for person, (place, x) in enumerate(rows)])
+    with pytest.MonkeyPatch.context() as patch, connect(raw) as connection:
         patch.setattr(around_rank, "SAMPLED", sampled)
-        raw = database([(person, place, x) for person, (place, x) in enumerate(rows)])
         for table, each in (("people", 1), ("visits", 2)):
             reached = 1 if table == "people" else 2
             sql = f"SELECT place, QUANTILE_DISC(x, {fraction}) FROM {table} GROUP BY place"
-            found = profiles(raw, sql, 9)
+            found = profiles(raw, released(connection, sql, epsilon=9))
             assert set(found) == {"a", "b", "c", None}
             for place, profile in found.items():
                 mine = [
@@ -190,7 +196,8 @@ def test_doubles_that_are_no_numbers_do_not_count() -> None:
     kinds = ["CAST('nan' AS DOUBLE)", "CAST('inf' AS DOUBLE)", "CAST('-inf' AS DOUBLE)", "NULL", "1e300", "-0.0", "2.5"]
     for person, value in enumerate(kinds * 3):
         raw.execute(f"INSERT INTO people VALUES ({person}, 'a', 0, {value})")
-    points, below, rows = profiles(raw, "SELECT MEDIAN(d) FROM people", 4)["all"]
+    sql = released(connect(raw), "SELECT MEDIAN(d) FROM people", epsilon=4)
+    points, below, rows = profiles(raw, sql)["all"]
     assert (below, rows, len(points)) == (0, 9, 9)
     assert sorted(Counter(points).values()) == [3, 3, 3]
 
@@ -205,9 +212,12 @@ def test_one_person_changes_few_rows_of_few_groups(table: str, grouped: bool) ->
     visits += [(9, rng.choice("abc"), rng.randint(LOW, HIGH)) for _ in range(40)]
     groups, rows = (1, 1) if table == "people" else (2, 2)
     by, key = (" GROUP BY place", "place, ") if grouped else ("", "")
-    whole = multisets(database(visits), table, key, by)
+    with connect(database([])) as connection:  # epsilon is so small that the whole column is looked at
+        median = released(connection, f"SELECT {key}MEDIAN(x) FROM {table}{by}", epsilon=1e-4)
+        mode = released(connection, f"SELECT {key}MODE(x) FROM {table}{by}", epsilon=1)
+    whole = multisets(database(visits), median, mode)
     for person in sorted({person for person, _, _ in visits}):
-        without = multisets(database([visit for visit in visits if visit[0] != person]), table, key, by)
+        without = multisets(database([visit for visit in visits if visit[0] != person]), median, mode)
         for statistic in whole:
             moved = {
                 place: sum((whole[statistic][place] - without[statistic][place]).values())
@@ -218,15 +228,13 @@ def test_one_person_changes_few_rows_of_few_groups(table: str, grouped: bool) ->
             assert max(moved.values()) <= rows, statistic
 
 
-def multisets(raw: duckdb.DuckDBPyConnection, table: str, key: str, by: str) -> dict[str, dict[object, Counter[int]]]:
-    """By statistic and group, all values that count; epsilon is so small that the whole column is looked at."""
-    median = profiles(raw, f"SELECT {key}MEDIAN(x) FROM {table}{by}", 1e-4)
-    (release,) = connect(raw).explain(f"SELECT {key}MODE(x) FROM {table}{by}", epsilon=1).releases
-    modes = raw.execute(release.sql).fetchall()
+def multisets(raw: duckdb.DuckDBPyConnection, median: str, mode: str) -> dict[str, dict[object, Counter[int]]]:
+    """By statistic and group, all values that count."""
     return {
-        "median": {place: Counter(points) for place, (points, _, _) in median.items()},
+        "median": {place: Counter(points) for place, (points, _, _) in profiles(raw, median).items()},
         "mode": {
-            row[0] if key else "all": Counter(dict(zip(row[-2] or [], row[-1] or [], strict=True))) for row in modes
+            row[0] if len(row) > 2 else "all": Counter(dict(zip(row[-2] or [], row[-1] or [], strict=True)))
+            for row in raw.execute(mode).fetchall()
         },
     }
 
@@ -234,12 +242,10 @@ def multisets(raw: duckdb.DuckDBPyConnection, table: str, key: str, by: str) -> 
 def test_an_average_moves_by_the_rows_of_one_person() -> None:
     rng = random.Random(4)
     visits = [(rng.randint(0, 4), rng.choice("abc"), rng.randint(-80, 80)) for _ in range(60)]
-    sql = "SELECT AVG(x) FROM visits"
+    sql = released(connect(database([])), "SELECT AVG(x) FROM visits", mechanism="smooth", epsilon=1)
 
     def total(some: list[tuple[int, str, int]]) -> tuple[int, int]:
-        raw = database(some)
-        (release,) = connect(raw).explain(sql, mechanism="smooth", epsilon=1).releases
-        ((whole, rest, rows),) = raw.execute(release.sql).fetchall()
+        ((whole, rest, rows),) = database(some).execute(sql).fetchall()
         return (LOW + whole) * rows + rest, rows
 
     whole = total(visits)
@@ -263,12 +269,11 @@ def test_pairs_of_people_move_no_further_than_the_local_sensitivity(select: str,
     rng = random.Random(5)
     visits = [(rng.randint(0, 6), rng.choice("abc"), rng.randint(0, 4)) for _ in range(70)]
     sql = f"SELECT a.place, {select} FROM visits a JOIN visits b ON {meets} GROUP BY a.place"
+    asked = released(connect(database([])), sql, mechanism="smooth", epsilon=1)
     value = {"COUNT(*)": 1, "SUM(b.x)": HIGH}.get(select, 2 * HIGH)
 
     def totals(some: list[tuple[int, str, int]]) -> tuple[dict[object, int], int, int]:
-        raw = database(some)
-        (release,) = connect(raw).explain(sql, mechanism="smooth", epsilon=1).releases
-        found = raw.execute(release.sql).fetchall()
+        found = database(some).execute(asked).fetchall()
         return {row[0]: row[1] or 0 for row in found}, found[0][2] or 0, found[0][3] or 0
 
     whole, left, right = totals(visits)
@@ -294,6 +299,13 @@ def odd_database() -> Iterator[duckdb.DuckDBPyConnection]:
     raw = database([(person, place, rng.randint(LOW, HIGH)) for person, place in enumerate(places)])
     yield raw
     raw.close()
+
+
+@pytest.fixture(name="refusing", scope="module")
+def session_that_answers_nothing(raw: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
+    """For all that is refused."""
+    with connect(raw) as connection:
+        yield connection
 
 
 @pytest.fixture(name="exact")
@@ -441,9 +453,9 @@ def test_pairs_of_people_by_smooth_and_by_ptr(raw: duckdb.DuckDBPyConnection) ->
             assert found[place] == pytest.approx(count, abs=300)
 
 
-def test_without_a_mechanism_the_error_names_those_that_fit(raw: duckdb.DuckDBPyConnection) -> None:
+def test_without_a_mechanism_the_error_names_those_that_fit(refusing: dpsql.Connection) -> None:
     with pytest.raises(dpsql.Unsupported, match=r'mechanism="smooth", or "ptr" and propose='):
-        connect(raw).execute(f"SELECT COUNT(*) {PAIRS}")
+        refusing.execute(f"SELECT COUNT(*) {PAIRS}")
 
 
 @pytest.mark.parametrize(
@@ -467,12 +479,11 @@ def test_without_a_mechanism_the_error_names_those_that_fit(raw: duckdb.DuckDBPy
         "SELECT COUNT(*) FROM visits a, visits b WHERE a.x < 3 AND b.x > 2",
     ],
 )
-def test_pairs_of_people_are_for_counts_and_sums_alone(sql: str, raw: duckdb.DuckDBPyConnection) -> None:
-    connection = connect(raw)
+def test_pairs_of_people_are_for_counts_and_sums_alone(sql: str, refusing: dpsql.Connection) -> None:
     for options in ({"mechanism": "smooth"}, {"mechanism": "ptr", "propose": 1000}):
         with pytest.raises(dpsql.Error):
-            connection.execute(sql, epsilon=1, **options)
-    assert connection.budget.spent.epsilon == 0
+            refusing.execute(sql, epsilon=1, **options)
+    assert refusing.budget.spent.epsilon == 0
 
 
 # -- bad input -------------------------------------------------------------------------------------------------------
@@ -487,26 +498,26 @@ QUESTIONS = [
 
 @pytest.mark.parametrize("sql", QUESTIONS)
 @pytest.mark.parametrize("propose", [0, -1, math.nan, math.inf, "much", True, None])
-def test_proposals_that_are_none(sql: str, propose: object, raw: duckdb.DuckDBPyConnection) -> None:
+def test_proposals_that_are_none(sql: str, propose: object, refusing: dpsql.Connection) -> None:
     with pytest.raises(dpsql.ProgrammingError):
-        connect(raw).execute(sql, mechanism="ptr", propose=propose, epsilon=1)
+        refusing.execute(sql, mechanism="ptr", propose=propose, epsilon=1)
 
 
 @pytest.mark.parametrize("sql", QUESTIONS[:3])
-def test_a_proposal_above_the_declared_range_proposes_nothing(sql: str, raw: duckdb.DuckDBPyConnection) -> None:
+def test_a_proposal_above_the_declared_range_proposes_nothing(sql: str, refusing: dpsql.Connection) -> None:
     with pytest.raises(dpsql.ProgrammingError, match="propos"):
-        connect(raw).execute(sql, mechanism="ptr", propose=1000, epsilon=1)
+        refusing.execute(sql, mechanism="ptr", propose=1000, epsilon=1)
 
 
-def test_a_proposal_that_no_data_could_bear_out(raw: duckdb.DuckDBPyConnection) -> None:
+def test_a_proposal_that_no_data_could_bear_out(refusing: dpsql.Connection) -> None:
     with pytest.raises(dpsql.ProgrammingError, match="less than one unit can change on any data"):
-        connect(raw).execute(f"SELECT COUNT(*) {PAIRS}", mechanism="ptr", propose=2, epsilon=1)
+        refusing.execute(f"SELECT COUNT(*) {PAIRS}", mechanism="ptr", propose=2, epsilon=1)
 
 
 @pytest.mark.parametrize("fraction", ["-0.1", "1.5", "NULL", "'a'", "x", "[0.5, 2]", "[]"])
-def test_quantiles_outside_0_and_1(fraction: str, raw: duckdb.DuckDBPyConnection) -> None:
+def test_quantiles_outside_0_and_1(fraction: str, refusing: dpsql.Connection) -> None:
     with pytest.raises(dpsql.Error):
-        connect(raw).execute(f"SELECT QUANTILE_CONT(x, {fraction}) FROM visits", epsilon=1)
+        refusing.execute(f"SELECT QUANTILE_CONT(x, {fraction}) FROM visits", epsilon=1)
 
 
 @pytest.mark.parametrize("mechanism", ["exponential", "smooth", "ptr"])

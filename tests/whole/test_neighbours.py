@@ -9,6 +9,7 @@ THEORY 12.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import duckdb
@@ -116,13 +117,14 @@ def session(raw: duckdb.DuckDBPyConnection, small_shop_schema: dict[str, Any]) -
 def test_hypothetical_neighbours(sql: str, raw: Any, session: dpsql.Connection, rows: list[tuple[Any, ...]]) -> None:
     raw.execute("DELETE FROM orders")
     (release,) = session.explain(sql).releases
-    if rows:
-        raw.executemany("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-    whole = answer(raw, release.sql)
+    if rows:  # in one statement, which takes a quarter of the time
+        raw.execute(f"INSERT INTO orders VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?)'] * len(rows))}", [*chain(*rows)])
+    (statement,) = raw.extract_statements(release.sql)
+    whole = answer(raw, statement)
     check_shape(release, [whole])
     for person in (1, 2, 3):
         raw.execute("BEGIN; DELETE FROM orders WHERE customer_id = ?", [person])
-        check_neighbour(release, whole, answer(raw, release.sql))
+        check_neighbour(release, whole, answer(raw, statement))
         raw.execute("ROLLBACK")
 
 

@@ -36,19 +36,24 @@ def fix_meaning(connection: duckdb.DuckDBPyConnection) -> None:
     no setting of whoever shares the database changes what a query means, now or later.
     """
     connection.execute("SET search_path = 'system.main'")
+    # To ask for the value of every setting takes longer than all the rest of this.
+    if is_set(connection, "lock_configuration"):
+        _check_meaning(connection)
+        return
+    # Also those that are right: whoever shares the database may change them for all who have none of their own.
+    for name, (value, *_) in MEANING.items():
+        connection.execute(f"SET SESSION {name} = '{value}'")
+
+
+def _check_meaning(connection: duckdb.DuckDBPyConnection) -> None:
     found = dict(connection.execute("SELECT name, lower(value) FROM duckdb_settings()").fetchall())
-    differing = [name for name, accepted in MEANING.items() if name in found and found[name] not in accepted]
-    locked = found["lock_configuration"] == "true"
-    if differing and locked:
+    differing = [name for name, accepted in MEANING.items() if found[name] not in accepted]
+    if differing:
         wanted = "; ".join(f"SET {name} = '{MEANING[name][0]}'" for name in differing)
         raise SchemaError(
             f"the database is locked, with other settings than ours: {', '.join(differing)}",
             hint=f"before it is locked: {wanted}",
         )
-    if not locked:
-        # Also those that are right: whoever shares the database may change them for all who have none of their own.
-        for name in MEANING.keys() & found.keys():
-            connection.execute(f"SET SESSION {name} = '{MEANING[name][0]}'")
 
 
 def lock(connection: duckdb.DuckDBPyConnection) -> None:
