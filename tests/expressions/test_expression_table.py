@@ -508,7 +508,8 @@ def plain_values(case: Case, table: str) -> tuple[list[Any], bool]:
         return [value for (value,) in database().execute(f"SELECT TRY({case.plain}) FROM {table}").fetchall()], True
 
 
-def test_nested_calls_are_as_claimed() -> None:
+@pytest.mark.parametrize("number", [100, pytest.param(3000, marks=pytest.mark.long)])
+def test_nested_calls_are_as_claimed(number: int) -> None:
     """Any expression may stand where a column stood."""
     draw = random.Random(6)
     found: dict[str, list[Expression]] = {}
@@ -524,7 +525,7 @@ def test_nested_calls_are_as_claimed() -> None:
         arguments = tuple(nested(argument, depth) for argument in expression.arguments)
         return Call(expression.function, arguments, expression.type)
 
-    for _ in range(300):
+    for _ in range(number):
         expression = nested(lowered(draw.choice(CASES).sql), 2)
         for table, known in TABLES:
             try:

@@ -27,9 +27,11 @@ import pytest
 
 import dpsql
 
-EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "360"))
+EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "240"))
 SEED = os.environ.get("DPSQL_SEED", "crossings")
-PARTS = 3
+PARTS = 2
+MORE = [pytest.param(part, marks=pytest.mark.long) for part in range(PARTS, 20)]
+"""Ten times as many, by `make test-long`."""
 CHOICES = 160
 PEOPLE = 240
 FEW = 12
@@ -841,7 +843,7 @@ def drawn(part: str, count: int) -> Iterator[bytes]:
     return (rng.randbytes(CHOICES) for _ in range(count))
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [*range(PARTS), *MORE])
 def test_crossed_features_answer_as_duckdb(part: int) -> None:
     outcomes: Counter[str] = Counter()
     different: dict[str, str] = {}

@@ -34,9 +34,11 @@ from dpsql.engine_sql.build import TRUE
 from dpsql.engine_sql.tree import Field
 
 BY_HAND = "DPSQL_EXAMPLES" in os.environ
-EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "320"))
-PARTS = 4
+EXAMPLES = int(os.environ.get("DPSQL_EXAMPLES", "240"))
+PARTS = 3
 """The examples are split over tests, so that several processes can share them; each part has worlds of its own."""
+MORE = [pytest.param(part, marks=pytest.mark.long) for part in range(PARTS, 30)]
+"""Ten times as many, by `make test-long`."""
 WORLDS = 100 if BY_HAND else 6
 CHOICES = 200
 """Bytes that an example is made of, one for each choice; one that needs more has the simplest from there on. Drawing
@@ -674,7 +676,7 @@ def without_roles(columns: list[Column], kept: bool) -> list[Column]:
 # -- the test ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [*range(PARTS), *MORE])
 def test_generated_queries_keep_their_claims(part: int) -> None:
     outcomes = ask_many(part, EXAMPLES // PARTS, [Phase.generate, Phase.shrink])
     print(dict(outcomes))
