@@ -87,7 +87,7 @@ schemas: setup  ## rewrite the JSON Schema that editors use
 
 reference: setup  ## rewrite the lists of aggregates and words in docs/sql.md
 	@$(BIN)/python -m dpsql.aggregates.reference docs/sql.md
-	@$(BIN)/python -m dpsql.resolve.reference docs/sql.md
+	@$(BIN)/python -m dpsql.sql.reference docs/sql.md
 
 docs: setup  ## build the documentation in build/site; a warning is an error
 	@$(BIN)/python -c "import material" 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[docs]'

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 import dpsql
-from dpsql.pipeline import stages as pipeline
+from dpsql.pipeline import stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ LITERALS = count(101)
 def stage_times(conn: dpsql.Connection, sql: str) -> dict[str, float]:
     """Milliseconds of each stage before the charge, in one pass."""
     public, value, times = conn.session.environment.public(), conn.session.request(sql, None), {}
-    for stage in pipeline.FREE:
+    for stage in stages.FREE:
         started = process_time()
         value = stage(value, public)
         times[stage.__name__] = (process_time() - started) * 1000
@@ -132,7 +132,7 @@ def stage_times(conn: dpsql.Connection, sql: str) -> dict[str, float]:
 
 def compile_time(conn: dpsql.Connection, sql: str, parameters: list[object] | None = None) -> float:
     started = process_time()
-    pipeline.compile_question(conn.session.request(sql, parameters), conn.session.environment.public())
+    stages.compile_question(conn.session.request(sql, parameters), conn.session.environment.public())
     return (process_time() - started) * 1000
 
 

@@ -15,10 +15,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpsql.accounting import gaussian_dp
+from dpsql.accounting import curves
 from dpsql.accounting.events import Gaussian, PureRelease
-from dpsql.accounting.ledger.book import Book
-from dpsql.accounting.ledger.entries import Record
+from dpsql.accounting.ledger.journal import Book, Record
 from dpsql.accounting.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def fill(ledger: Ledger) -> None:
 
 def look(path: Path) -> str:
     """Opens the ledger and explains its budget, as a new process would: nothing is remembered from before."""
-    for remembered in (gaussian_dp.mu_for, gaussian_dp.epsilon_at, gaussian_dp.mu_of_pure):
+    for remembered in (curves.mu_for, curves.gaussian_epsilon_at, curves.mu_of_pure):
         remembered.cache_clear()
     ledger = Ledger.open(path, dataset="shop")
     words = str(ledger.budget)

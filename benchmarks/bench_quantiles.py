@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import opendp.prelude as opendp
 
-from dpsql.mechanisms.exponential import QuantileChoice, Windows
+from dpsql.mechanisms.exponential import QuantileChoice, Share, Windows
 from dpsql.mechanisms.laplace import calibrated
 from dpsql.mechanisms.local_sensitivity import order_statistic, smooth_reach, target_rank
-from dpsql.mechanisms.ranks import Share
 from dpsql.mechanisms.smooth_sensitivity import SmoothNoise, cauchy, laplace
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from matplotlib import pyplot as plt
 from PIL import Image
 
 import dpsql
-from dpsql.accounting.gaussian_dp import mu_for
+from dpsql.accounting.curves import mu_for
 from dpsql.mechanisms import gaussian, laplace, smooth_sensitivity
 from dpsql.mechanisms.local_sensitivity import order_statistic, smooth_reach
 from dpsql.mechanisms.permute_and_flip import MostFrequent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpsql.dbapi import (
+from dpsql.connection import (
     BINARY,
     DATETIME,
     NUMBER,
@@ -37,6 +37,7 @@ from dpsql.errors import (
     NotSupportedError,
     OperationalError,
     ProgrammingError,
+    QueryTimeout,
     SchemaError,
     SealedExecutionError,
     SqlSyntaxError,
@@ -45,7 +46,7 @@ from dpsql.errors import (
     Unsupported,
     Warning,  # noqa: A004 - the name is fixed by PEP 249
 )
-from dpsql.register_accessors import register_accessors
+from dpsql.frames.register import register_accessors
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -96,6 +97,7 @@ __all__ = [
     "NotSupportedError",
     "OperationalError",
     "ProgrammingError",
+    "QueryTimeout",
     "Schema",
     "SchemaError",
     "SealedExecutionError",

@@ -17,28 +17,27 @@ from typing import TYPE_CHECKING, Any
 from dpsql.accounting.budget import Budget
 from dpsql.accounting.events import Composed
 from dpsql.accounting.filters import Basic, Filter, filter_named
-from dpsql.accounting.ledger.tally import Tally
+from dpsql.accounting.ledger.journal import Tally
 from dpsql.accounting.privacy_loss import privacy_loss
-from dpsql.display.card import card, figures, grid
+from dpsql.display.html import card, figures, grid
 from dpsql.display.numbers import significant
 from dpsql.errors import ProgrammingError
-from dpsql.explanation import cost_figures
+from dpsql.explain import cost_figures
+from dpsql.mechanisms.registry import ADDITIVE
+from dpsql.options import positive, refuse_options
 from dpsql.pipeline.calibrate_noise import with_noise
-from dpsql.pipeline.candidates import candidate, reserved_delta, share_of, whole_delta
-from dpsql.pipeline.possible_noises import possible_noises
-from dpsql.pipeline.query_request import positive, refuse_options
+from dpsql.pipeline.choose_mechanism import candidate, possible_noises, reserved_delta, share_of, whole_delta
 from dpsql.pipeline.stages import plan_question
-from dpsql.statistics.mechanism_table import ADDITIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dpsql.accounting.privacy_loss import Cost, PrivacyLoss
-    from dpsql.explanation import Explanation
+    from dpsql.explain import Explanation
+    from dpsql.options import QueryRequest
     from dpsql.pipeline.calibrate_noise import Calibrated
+    from dpsql.pipeline.environment import PublicEnvironment
     from dpsql.pipeline.plan_query import Planned
-    from dpsql.pipeline.public_environment import PublicEnvironment
-    from dpsql.pipeline.query_request import QueryRequest
 
 FINER = 1 + Fraction(1, 2**8)
 HALVINGS = 8

@@ -15,15 +15,15 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dpsql.aggregates.estimate import Linear, Ratio, Reported, Smooth, WithError
-from dpsql.mechanisms import spread
+from dpsql.mechanisms import combined
 from dpsql.mechanisms.noise import Noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-NoisyColumns: TypeAlias = Mapping[str, tuple[Noise | spread.Combined, int]]
+NoisyColumns: TypeAlias = Mapping[str, tuple[Noise | combined.Combined, int]]
 """By measure its noise, and how many of the column's units one step of the noise is."""
-Noises: TypeAlias = tuple[Noise | spread.Combined, ...]
+Noises: TypeAlias = tuple[Noise | combined.Combined, ...]
 
 GRID = 100
 """Variances are rounded up to such parts of the largest, so that few different quantiles have to be computed."""
@@ -37,6 +37,8 @@ FARTHEST = 2.0**60
 """Beyond this an end is infinite."""
 TINY = 1e-9
 """The least first step towards an end."""
+NEVER = 1e-100
+"""Noise of a smaller standard deviation is 0, as far as any level can tell: P[X != 0] is at most its square."""
 NOTHING = 1e-300
 """Less than this and more than 0 is nothing that anybody could ask for."""
 
@@ -144,11 +146,11 @@ def _smooth(
 def _nearly_normal(linear: Linear, noises: NoisyColumns, level: float) -> float:
     """A quantile of several noises together, by their kurtosis: no two rows have the same weights."""
     terms = _terms(linear, noises)
-    combined = [weight * noise.std for weight, noise in terms if isinstance(noise, spread.Combined)]
-    others, _ = spread.independent(
-        [(weight, noise) for weight, noise in terms if not isinstance(noise, spread.Combined)]
+    sums = [weight * noise.std for weight, noise in terms if isinstance(noise, combined.Combined)]
+    others, _ = combined.independent(
+        [(weight, noise) for weight, noise in terms if not isinstance(noise, combined.Combined)]
     )
-    total = math.fsum(std**2 for std in (*combined, *(weight * noise.std for weight, noise in others)))
+    total = math.fsum(std**2 for std in (*sums, *(weight * noise.std for weight, noise in others)))
     if not total:
         return 0.0
     kurtosis = math.fsum(noise.kurtosis * ((weight * noise.std) ** 2 / total) ** 2 for weight, noise in others)
@@ -169,7 +171,7 @@ def _std(linear: Linear, noises: NoisyColumns) -> float:
     return math.hypot(*(weight * noise.std for weight, noise in _terms(linear, noises)))
 
 
-def _terms(linear: Linear, noises: NoisyColumns) -> list[tuple[float, Noise | spread.Combined]]:
+def _terms(linear: Linear, noises: NoisyColumns) -> list[tuple[float, Noise | combined.Combined]]:
     """The noises that it adds up, with their weights."""
     return [(float(weight) * noises[name][1], noises[name][0]) for name, weight in linear.weights]
 
@@ -191,7 +193,7 @@ def _linear(linear: Linear, noises: NoisyColumns, level: float) -> float:
     return math.floor(width + 0.5) if linear.is_whole else width + float(linear.rounding)
 
 
-def _width(terms: Sequence[tuple[float, Noise | spread.Combined]], level: float) -> float:
+def _width(terms: Sequence[tuple[float, Noise | combined.Combined]], level: float) -> float:
     """Of a weighted sum of noises."""
     noises = tuple(noise for _, noise in terms)
     if len(noises) == 1:
@@ -205,19 +207,19 @@ def _width(terms: Sequence[tuple[float, Noise | spread.Combined]], level: float)
 
 @lru_cache(maxsize=4096)
 def _width_of_one(noises: Noises, level: float) -> float:
-    return spread.half_width([(1.0, noise) for noise in noises], level)
+    return combined.half_width([(1.0, noise) for noise in noises], level)
 
 
 @lru_cache(maxsize=4096)
 def _stds(noises: Noises) -> list[float]:
-    return [noise.std for noise in noises]
+    return [noise.std if noise.std > NEVER else 0.0 for noise in noises]
 
 
 @lru_cache(maxsize=4096)
 def _normalised(noises: Noises, steps: tuple[int, ...], level: float) -> float:
     """Where the largest variance is 1, and each one a number of steps of the grid."""
     scaled = zip(steps, noises, _stds(noises), strict=True)
-    return spread.half_width([(math.sqrt(step / GRID) / std, noise) for step, noise, std in scaled if step], level)
+    return combined.half_width([(math.sqrt(step / GRID) / std, noise) for step, noise, std in scaled if step], level)
 
 
 def _fieller(ratio: Ratio, measures: Mapping[str, int], noises: NoisyColumns, level: float) -> tuple[float, float]:

@@ -38,3 +38,9 @@ MOST_PUBLIC_GROUPS = 1_000_000
 """Groups that are listed in advance."""
 LONGEST_ENGINE_SQL = 10_000_000
 """Characters of what is written for the engine: declared lists of values are a part of it."""
+MOST_ROWS_OF_ONE = 2**18
+"""Rows, or comparisons of rows, that joins, lists and moving frames make of one person's rows, at any step."""
+MOST_COPIES = 8
+"""Rows that one row may become without its person's rows being counted first."""
+FEWEST_ROWS_OF_ONE = 16
+"""Where only people with fewer rows could be kept within that, the question is refused."""

@@ -6,19 +6,16 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpsql.display.card import card, words
+from dpsql.display.html import card, words
 from dpsql.display.numbers import plain
-from dpsql.errors import UnknownName
-from dpsql.source import did_you_mean
+from dpsql.errors import UnknownName, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pandas as pd
 
-    from dpsql.schema.column import Column
-    from dpsql.schema.model import Schema
-    from dpsql.schema.table import Table
+    from dpsql.schema.model import Column, Schema, Table
 
 TABLES = ("table", "person", "counts", "columns")
 COLUMNS = ("column", "type", "declared")
@@ -98,7 +95,7 @@ def person_of(schema: Schema, name: str) -> str:
 
 def counts(table: Table) -> str:
     """How much of one person counts."""
-    from dpsql.schema.declared import AUTO  # late: it loads pydantic, which `import dpsql` does not wait for
+    from dpsql.schema.model import AUTO  # late: it loads pydantic, which `import dpsql` does not wait for
 
     if table.is_public:
         return "everything"

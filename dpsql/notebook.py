@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
-from dpsql.dbapi import Connection, connect
-from dpsql.errors import InterfaceError, ProgrammingError
+from dpsql.connection import Connection, connect
+from dpsql.errors import InterfaceError, ProgrammingError, did_you_mean
 from dpsql.session import OPTIONS
-from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -12,7 +12,7 @@ from dpsql.frames.vocabulary import Vocabulary
 if TYPE_CHECKING:
     import numpy as np
 
-    from dpsql.frames.answer import Answer
+    from dpsql.frames.accessor import Answer
 
 
 class PolarsWords(Vocabulary):

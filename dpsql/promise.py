@@ -16,7 +16,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.display.card import bullets, card, figures, grid, paragraph
+from dpsql.display.html import bullets, card, figures, grid, paragraph
 from dpsql.display.numbers import significant
 
 if TYPE_CHECKING:

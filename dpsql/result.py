@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from dpsql.aggregates.estimate import Smooth
 from dpsql.aggregates.release import LEVEL as TOTALS
 from dpsql.display import numbers
-from dpsql.display.table import MOST_ROWS, Cell, table
-from dpsql.engines.cells import plain_numbers
+from dpsql.display.html import MOST_ROWS, Cell, table
+from dpsql.engines.results import plain_numbers
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.intervals import NoisyColumns, for_all, half_width, interval
-from dpsql.mechanisms.replayed_interval import around_all, replayed_interval
+from dpsql.mechanisms.replay import around_all, replayed_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.privacy_loss import Cost
     from dpsql.aggregates.estimate import WithError
-    from dpsql.engines.cells import Cells
+    from dpsql.engines.results import Cells
 
 LEVEL = 0.95
 TIMES = ("DATE", "TIMESTAMP")

@@ -11,17 +11,13 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsql.accounting.ledger.file import MEMORY
-from dpsql.accounting.ledger.ledger import Ledger
+from dpsql.accounting.ledger.ledger import INTERRUPTS_PER_DAY, Ledger
+from dpsql.accounting.ledger.sqlite import MEMORY
 from dpsql.accounting.privacy_loss import privacy_loss
-from dpsql.completeness import check_complete
-from dpsql.engines.opened import has_own_ledger, open_engine
 from dpsql.engines.post_processor import PostProcessor
-from dpsql.errors import InterfaceError, LedgerError, ProgrammingError
-from dpsql.pipeline import stages as pipeline
-from dpsql.pipeline.candidates import share_of
-from dpsql.pipeline.environment import Environment
-from dpsql.pipeline.query_request import (
+from dpsql.engines.registry import has_own_ledger, open_engine
+from dpsql.errors import InterfaceError, LedgerError, ProgrammingError, did_you_mean
+from dpsql.options import (
     QueryRequest,
     accuracy_named,
     auto_named,
@@ -33,16 +29,19 @@ from dpsql.pipeline.query_request import (
     query_delta,
     weights_named,
 )
-from dpsql.resolve.other_words import dialect_named
+from dpsql.owner.check import check_copied, check_links
+from dpsql.pipeline import stages
+from dpsql.pipeline.choose_mechanism import share_of
+from dpsql.pipeline.environment import Environment
 from dpsql.schema import load_schema
-from dpsql.source import did_you_mean
+from dpsql.sql.dialects import dialect_named
 
 if TYPE_CHECKING:
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.ledger.ledger import OnFailure
     from dpsql.batch import Plan
-    from dpsql.explanation import Explanation
-    from dpsql.pipeline.trace import Trace
+    from dpsql.explain import Explanation
+    from dpsql.pipeline.stages import Trace
     from dpsql.result import Result
     from dpsql.schema import Schema
 
@@ -80,16 +79,20 @@ class Session:
         analyst: str | None,
         analyst_budget: object,
         on_failure: OnFailure,
+        interrupts_per_day: int = INTERRUPTS_PER_DAY,
+        timeout: object = None,
         dialect: str = "duckdb",
     ) -> None:
         self.dialect = dialect_named(dialect)
         loaded = load_schema(schema)
         total = positive(budget, "budget") if budget is not None else None
         share = positive(query_epsilon, "query_epsilon") if query_epsilon is not None else None
+        limit = float(positive(timeout, "timeout")) if timeout is not None else None
         engine = open_engine(database, loaded)
         try:
+            check_links(engine, loaded)
             if engine.copied:
-                check_complete(engine, loaded)
+                check_copied(engine, loaded)
             opened = Ledger.open(
                 default_ledger(database) if ledger is None else ledger,
                 dataset=loaded.dataset,
@@ -99,10 +102,12 @@ class Session:
                 analyst=analyst,
                 analyst_epsilon=analyst_budget,
                 on_failure=on_failure,
+                interrupts_per_day=interrupts_per_day,
             )
         except BaseException:
             engine.close()
             raise
+        engine.timeout = limit
         self.environment = Environment(loaded, engine, opened, PostProcessor())
         self.query_epsilon = share
 
@@ -118,25 +123,25 @@ class Session:
         return other
 
     def execute(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Result:
-        return pipeline.run(self.request(sql, parameters, **options), self.environment)
+        return stages.run(self.request(sql, parameters, **options), self.environment)
 
     def explain(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Explanation:
-        from dpsql.explanation import explain_calibrated  # late, as below: a question that is asked needs none of it
+        from dpsql.explain import explain_calibrated  # late, as below: a question that is asked needs none of it
 
         request, public = self.request(sql, parameters, **options), self.environment.public()
-        calibrated = pipeline.compile_question(request, public)
+        calibrated = stages.compile_question(request, public)
         after = public.budget.filter.remaining(public.budget.tally.totals + privacy_loss(calibrated.event))
         share = share_of(calibrated.candidate.loss, public.budget)
         return explain_calibrated(calibrated, share.part, after)
 
     def trace(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Trace:
-        from dpsql.pipeline.trace import trace_question
+        from dpsql.pipeline.stages import trace_question
 
         return trace_question(self.request(sql, parameters, **options), self.environment.public())
 
     def plan(self, queries: object, weights: object, epsilon: object, delta: object) -> Plan:
         from dpsql.batch import Plan, PlannedQuery, plan_batch, weigh
-        from dpsql.explanation import explain_calibrated
+        from dpsql.explain import explain_calibrated
 
         questions = [self.request(*query) for query in planned_queries(queries)]
         public = self.environment.public()
@@ -161,7 +166,7 @@ class Session:
             ),
             batch.cost,
             after,
-            lambda: pipeline.run_together(batch.parts, batch.filter.epsilon, self.environment),
+            lambda: stages.run_together(batch.parts, batch.filter.epsilon, self.environment),
         )
 
     def request(self, sql: str, parameters: object, **options: Any) -> QueryRequest:

@@ -17,9 +17,10 @@ from sqlalchemy.exc import ArgumentError, NoSuchTableError
 
 import dpsql
 import dpsql.schema as declared
-from dpsql import dbapi
-from dpsql.accounting.ledger.file import MEMORY
-from dpsql.engines.quoting import quoted
+from dpsql.accounting.ledger.sqlite import MEMORY
+from dpsql.connection import Connection as PrivateConnection
+from dpsql.connection import connect
+from dpsql.engines.render import quoted
 from dpsql.listing import counts, declared_facts, person_of
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ IN_URL = (
     "analyst",
     "analyst_budget",
     "on_failure",
+    "interrupts_per_day",
+    "timeout",
     "epsilon",
     "analyst_epsilon",
 )
@@ -76,7 +79,9 @@ class DpsqlDialect(DefaultDialect):
     def connect(self, *names: Any, **options: Any) -> Any:
         if not names[0] or "schema" not in options:
             raise ArgumentError("write dpsql:///data.duckdb?schema=data.yaml&budget=1")
-        return dbapi.connect(*names, **options)
+        if str(options.get("interrupts_per_day", "")).isdecimal():
+            options["interrupts_per_day"] = int(options["interrupts_per_day"])
+        return connect(*names, **options)
 
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
         given = context.execution_options if context is not None else {}
@@ -171,7 +176,7 @@ class DpsqlDialect(DefaultDialect):
 
 def _declared(connection: Connection) -> declared.Schema:
     opened = connection.connection.dbapi_connection
-    assert isinstance(opened, dbapi.Connection)
+    assert isinstance(opened, PrivateConnection)
     return opened.session.environment.schema
 
 

@@ -1,6 +1,6 @@
 """`make demo`, which is `dpsql demo`: a small synthetic shop is asked private questions."""
 
-from dpsql.demo.ask import main
+from dpsql.demo import main
 
 if __name__ == "__main__":
     main()

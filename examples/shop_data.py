@@ -4,7 +4,7 @@ import sys
 
 import duckdb
 
-from dpsql.demo.shop_data import make_shop
+from dpsql.demo import make_shop
 
 if __name__ == "__main__":
     made = make_shop(sys.argv[1] if len(sys.argv) > 1 else "shop.duckdb")

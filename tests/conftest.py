@@ -26,12 +26,12 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 import dpsql
-from dpsql.certify.corpus import CaseFile, case_files
-from dpsql.certify.rows import Rows, Tables, fill, tame_tables, unit_values, wild_tables, without
+from dpsql.options import QueryRequest
 from dpsql.pipeline.parse_sql import parse_sql
-from dpsql.pipeline.query_request import QueryRequest
 from dpsql.pipeline.resolve_names import resolve_names
 from dpsql.relation.relation import Relation
+from dpsql.synthetic import CaseTables, Rows, fill_case, tame_tables, unit_values, wild_tables, without_person
+from dpsql.verification.certify import CaseFile, case_files
 
 CASES = Path(__file__).parent / "cases"
 
@@ -90,16 +90,18 @@ class Worlds:
             people = unit_values(file.schema, units)
             self.found.append(self.add(file, tables, people))
 
-    def add(self, file: CaseFile, tables: Tables, people: list[object]) -> Neighbours:
+    def add(self, file: CaseFile, tables: CaseTables, people: list[object]) -> Neighbours:
         number = len(self.found)
         names = [self.make(file, f"w{number}", tables)]
-        names += [self.make(file, f"w{number}_{i}", without(file, tables, person)) for i, person in enumerate(people)]
+        names += [
+            self.make(file, f"w{number}_{i}", without_person(file, tables, person)) for i, person in enumerate(people)
+        ]
         return Neighbours(names[0], tuple(names[1:]))
 
-    def make(self, file: CaseFile, name: str, tables: Tables) -> str:
+    def make(self, file: CaseFile, name: str, tables: CaseTables) -> str:
         self.connection.execute(f"CREATE SCHEMA {name}")
         self.connection.execute(f"SET schema = '{name}'")
-        fill(self.connection, file, tables)
+        fill_case(self.connection, file, tables)
         return name
 
     def run(self, world: str, sql: str) -> tuple[list[tuple[str, str]], Rows]:
@@ -159,7 +161,7 @@ def tame() -> Callable[[str], duckdb.DuckDBPyConnection]:
         if name not in made:
             made[name] = duckdb.connect()
             made[name].execute("SET threads = 1")
-            fill(made[name], CASE_FILES[name], tame_tables(CASE_FILES[name], random.Random(f"tame {name}"), 1500))
+            fill_case(made[name], CASE_FILES[name], tame_tables(CASE_FILES[name], random.Random(f"tame {name}"), 1500))
         return made[name]
 
     return of

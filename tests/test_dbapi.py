@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsql
-from dpsql.engines.duckdb.lock import is_set
+from dpsql.engines.duckdb.catalog import is_set
 
 SQL = "SELECT region, COUNT(*) AS n, AVG(amount) AS mean FROM orders GROUP BY region ORDER BY region"
 REGIONS = ["east", "north", "south", "west"]

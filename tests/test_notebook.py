@@ -16,8 +16,8 @@ import yaml
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 import dpsql
-from dpsql.demo.ask import save_shop
-from dpsql.explanation import Explanation
+from dpsql.demo import save_shop
+from dpsql.explain import Explanation
 from dpsql.promise import Promise
 
 SCHEMA = {

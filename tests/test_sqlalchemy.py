@@ -56,6 +56,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         database.execute("""
             CREATE TABLE customers AS SELECT i AS id, ['Oslo', 'Rome'][1 + i % 2] AS "Home Town", i % 10 AS "order",
                 'secret' AS name FROM range(1000) AS r(i);
+            ALTER TABLE customers ADD PRIMARY KEY (id);
             CREATE TABLE orders AS SELECT i AS customer, 5::DECIMAL(10, 2) AS amount, 1.5::DOUBLE AS weight,
                 DATE '2024-01-31' AS day, TIMESTAMP '2024-01-31 12:00:00' AS moment, true AS gift
                 FROM range(1000) AS r(i);

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dpsql.accounting.events import Event
 from dpsql.accounting.exact import exact, rounded_down
-from dpsql.display.card import Step, card, facts, figures, folded, grid, meter, paragraph, staircase
+from dpsql.display.html import Step, card, facts, figures, folded, grid, meter, paragraph, staircase
 from dpsql.display.numbers import several
 
 if TYPE_CHECKING:
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dpsql.accounting.filters import Filter
-    from dpsql.accounting.ledger.entries import Entry
-    from dpsql.accounting.ledger.tally import Tally
+    from dpsql.accounting.ledger.journal import Entry, Tally
     from dpsql.accounting.privacy_loss import Cost, PrivacyLoss
-
 
 LARGE_EPSILON = 10
 LARGE_DELTA = 1e-4
@@ -38,7 +36,7 @@ class Priced(Protocol):
 
 
 class Suspension(NamedTuple):
-    """A question of the analyst (None: of whoever gave no name) failed after its charge, and nobody has looked yet."""
+    """A question of the analyst (None: of whoever gave no name) ended without an answer, and nobody has looked yet."""
 
     analyst: str | None
     entry: int
@@ -46,7 +44,7 @@ class Suspension(NamedTuple):
 
     def __str__(self) -> str:
         who = "questions without an analyst's name" if self.analyst is None else f"questions of {self.analyst}"
-        return f"{who}, by entry {self.entry}: one failed after its charge"
+        return f"{who}, by entry {self.entry}: one ended without an answer after its charge"
 
 
 def _not_on_record(after: int, count: int) -> Sequence[Entry]:

@@ -21,6 +21,7 @@ from functools import cached_property, lru_cache, reduce, singledispatch
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
+from dpsql.accounting.curves import mu_of_pure
 from dpsql.accounting.events import (
     ApproximateRelease,
     Composed,
@@ -35,7 +36,6 @@ from dpsql.accounting.events import (
     Repeated,
 )
 from dpsql.accounting.exact import Amount, from_text, shortened, to_text
-from dpsql.accounting.gaussian_dp import mu_of_pure
 from dpsql.errors import Unsupported
 
 if TYPE_CHECKING:

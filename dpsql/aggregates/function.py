@@ -15,7 +15,7 @@ from dpsql.schema.types import Decimal, Double, Integer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpsql.aggregates.final import Answer, Context
+    from dpsql.aggregates.estimate import Answer, Context
     from dpsql.aggregates.measure import CountRows, CountValues, SumValues
     from dpsql.expressions.tree import Known
     from dpsql.relation.relation import AggregateCall
@@ -71,7 +71,7 @@ class AggregateFunction:
     clip_power: int = 0
     """The power of its argument with which its error grows, where a clip of that argument can be found; else 0."""
     by_fraction: bool = False
-    """Whether a constant beside the argument says which quantile is meant: resolve/quantiles.py reads it."""
+    """Whether a constant beside the argument says which quantile is meant: sql/syntax.py reads it."""
     bounds: tuple[Bounds, ...] = (Bounds.PER_ROW,)
     clamped: Bounds | None = None
     """What CLAMPED BETWEEN bounds in ANON_<name> of the older dialect; None where that has no such function."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isqrt
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from dpsql.engine_sql.build import (
     LONG,
@@ -34,14 +34,15 @@ from dpsql.engine_sql.build import (
     wide,
 )
 from dpsql.engine_sql.tree import Case, Constant, Field, Fold, Named
-from dpsql.expressions.fixed_point import LARGEST_BITS, ROW_BITS, clamps_column, decimal_of_quanta, in_fixed_point
+from dpsql.expressions.casts import LARGEST, LARGEST_BITS, ROW_BITS, clamps_column, decimal_of_quanta, in_fixed_point
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
     from dpsql.engine_sql.tree import Short, Term, Wide
+    from dpsql.expressions.properties import Value
     from dpsql.expressions.tree import Expression, Known
+    from dpsql.relation.relation import CrossUnitJoin
     from dpsql.schema.types import Decimal
-
 
 MOST_ROWS = 2**20
 """Where no more rows count, sums of 32-bit values are scaled in 64 bits."""
@@ -256,7 +257,7 @@ class SumValues:
 
 @dataclass(frozen=True)
 class UnitsBeyond:
-    """How many units would add more to a group than the bound of `inner` lets them (aggregates/clip.py)."""
+    """How many units would add more to a group than the bound of `inner` lets them (aggregates/count_sum.py)."""
 
     inner: CountRows | CountValues | SumValues
 
@@ -460,3 +461,104 @@ def read_by(measure: ByUnit | Parted) -> Input | None:
         return read_by(measure.inner)
     part = measure.inner if isinstance(measure, UnitsBeyond | Centred | OneOf) else measure
     return part if isinstance(part, CountUnitsWith | CountValues | SumValues) else None
+
+
+# -- from middle -------------------------------------------------------------------------------------------------------
+# A count or sum of which the number of units, where that is counted anyway, bears a part.
+#
+# A unit that has rows in a group adds 1 to `rows` of them, so it moves  rows - (1 + rows)/2 * units  by no more than
+# half of that range. At the right parts of the budget the count has no more noise than it would have alone, and the
+# number of units comes free. docs/proofs/weights.md.
+
+
+def from_middle(measure: Measure, rows: int) -> tuple[tuple[Measure, Fraction], ...]:
+    """The measures, with weights, of which it is the sum."""
+    if not isinstance(measure, CountRows | CountValues | SumValues) or _is_centred(measure):
+        return ((measure, Fraction(1)),)
+    centred = Centred(measure)
+    worth = Fraction(1, centred.times(rows))
+    units = CountUnits(), worth * centred.middle(rows)
+    return ((centred, worth), units) if centred.linf(rows) else (units,)
+
+
+def _is_centred(measure: CountRows | CountValues | SumValues) -> bool:
+    return isinstance(measure, SumValues) and (measure.centre != 0 or measure.low + measure.high == 0)
+
+
+# -- statistic ---------------------------------------------------------------------------------------------------------
+# Statistics: what is taken of a group's values as a whole, and is no sum over people.
+#
+# One unit can move a median across the whole range, so no fixed noise fits it. The engine describes the group by a
+# *profile* (the values around a rank, how often each value occurs, a sum and a count), and a mechanism draws the answer
+# from it: exponential, smooth, propose-test-release, stable. Values are whole numbers of a public grid throughout.
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The points low, low + 1, ..., high, each worth `quantum`."""
+
+    quantum: Fraction
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """The value at a rank; its profile is the distinct values around it, how often each occurs, and what is below."""
+
+    argument: Expression
+    grid: Grid
+    fraction: Fraction
+
+    parts: ClassVar[tuple[str, ...]] = ("points", "counts", "below", "rows")
+
+
+@dataclass(frozen=True)
+class Mode:
+    """The most frequent of some public values; its profile is how often each occurs."""
+
+    argument: Expression
+    values: tuple[Value, ...]
+    parts: ClassVar[tuple[str, ...]] = ("points", "counts")
+
+
+@dataclass(frozen=True)
+class Average:
+    """The mean, where its noise shall follow the number of rows.
+
+    Its profile is that number, and what the sum of the values, counted from the lowest, is divided by it: the whole
+    part and the rest. The sum itself might leave 64 bits.
+    """
+
+    argument: Expression
+    grid: Grid
+    """Of the answer, which is finer than that of the values."""
+    finer: int
+    """So many steps of the answer are one of the values."""
+    parts: ClassVar[tuple[str, ...]] = ("whole", "rest", "rows")
+
+
+@dataclass(frozen=True)
+class Matched:
+    """How many pairs of rows of different people match, or the sum of a value over them.
+
+    One unit has at most `left_rows` and `right_rows`; its profile is the total, and how often the most frequent key
+    occurs on either side.
+    """
+
+    across: CrossUnitJoin
+    measure: CountRows | CountValues | SumValues
+    left_rows: int
+    right_rows: int
+    groups: int
+    """There are no more than so many, and one unit can change all of them."""
+    parts: ClassVar[tuple[str, ...]] = ("total", "left", "right")
+
+    @property
+    def grid(self) -> Grid:
+        """Of the answer, whose only range is that of sums which leave the engine."""
+        quantum = self.measure.quantum if isinstance(self.measure, SumValues) else Fraction(1)
+        return Grid(quantum, -LARGEST, LARGEST)
+
+
+Statistic: TypeAlias = Quantile | Mode | Average | Matched

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.statistic import Matched
+from dpsql.aggregates.measure import Matched
 from dpsql.engine_sql.build import BELOW, all_of, cast, fields, integer, select, test
 from dpsql.engine_sql.tree import Derived, Field, Fold, Joined, Named, Ordered, Over, Select, Short, Table
 from dpsql.relation.domain import Domain
-from dpsql.relation.write_domain import domain_sql
+from dpsql.relation.sql import domain_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,14 +11,14 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.estimate import Formula, Linear
-from dpsql.aggregates.final import Answer, Context
+from dpsql.aggregates.count_sum import finite_range, unbounded
+from dpsql.aggregates.estimate import Answer, Context, Formula, Linear
 from dpsql.aggregates.function import AggregateFunction, ErrorBars, Word, number_as_double
-from dpsql.aggregates.statistic import Grid, Quantile
-from dpsql.aggregates.sum import finite_range
-from dpsql.aggregates.unbounded import unbounded
+from dpsql.aggregates.measure import Grid, Mode, Quantile
+from dpsql.engine_sql.build import NULL, integer, test
+from dpsql.engine_sql.tree import Case, Constant, Field
 from dpsql.errors import Unsupported
-from dpsql.expressions.fixed_point import GRID_BITS, from_fixed_point, quantum_for
+from dpsql.expressions.casts import GRID_BITS, from_fixed_point, quantum_for
 from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.properties import midnight
 from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Timestamp
@@ -28,6 +28,38 @@ if TYPE_CHECKING:
     from dpsql.expressions.tree import Expression, Known
     from dpsql.relation.relation import AggregateCall
     from dpsql.schema.types import ColumnType
+
+# -- mode --------------------------------------------------------------------------------------------------------------
+# MODE(x): the most frequent of the values that x can have, which must be public. docs/proofs/permute_and_flip.md.
+
+
+def mode(call: AggregateCall, context: Context) -> Answer:
+    (value,) = call.arguments
+    values = kept_properties(value, context.known).listed()
+    if values is None or call.distinct:
+        raise Unsupported(
+            "MODE needs a column whose possible values are public",
+            at=call.at,
+            hint="the data owner can declare  values: [...]  for it, or narrow bounds for whole numbers; "
+            "or write GROUP BY it, ORDER BY COUNT(*) DESC LIMIT 1",
+        )
+    place = Field(context.drawn_as(Mode(value, values)))
+    cases = tuple(
+        (test("=", place, integer(number)), Constant(choice, value.type)) for number, choice in enumerate(values)
+    )
+    return Answer(Formula(Case(cases, NULL) if values else NULL), value.type)
+
+
+MODE = AggregateFunction(
+    name="MODE",
+    of="columns with public values",
+    error=ErrorBars.UNKNOWN,
+    answer=mode,
+    words=(Word("mode", "MODE({})", "The most frequent value."),),
+)
+
+
+# -- quantile ----------------------------------------------------------------------------------------------------------
 
 EPOCH = datetime(1970, 1, 1)
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.avg import AVG
-from dpsql.aggregates.count import COUNT
-from dpsql.aggregates.mode import MODE
+from dpsql.aggregates.count_sum import AVG, COUNT, SUM
 from dpsql.aggregates.moments import MOMENTS
-from dpsql.aggregates.quantile import QUANTILES
-from dpsql.aggregates.sum import SUM
+from dpsql.aggregates.quantile import MODE, QUANTILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

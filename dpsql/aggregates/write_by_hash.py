@@ -12,19 +12,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpsql.aggregates.disjoint import values_of_bundles
 from dpsql.aggregates.measure import Centred, CountRows, CountUnits, CountUnitsWith, CountValues, SumValues
+from dpsql.aggregates.partials import TOGETHER, partials_of_both, sums_of_one, uncut, with_columns
 from dpsql.aggregates.release import GROUP_RANK, MANY_GROUPS
-from dpsql.aggregates.summed import with_columns
-from dpsql.aggregates.uncut import TOGETHER, partials_of_both, sums_of_one, uncut
-from dpsql.aggregates.write_bundles import values_of_bundles
 from dpsql.engine_sql.build import UNIT, all_of, count, fields, select, test, when
 from dpsql.engine_sql.tree import Field, Fold, Named, Ordered, Over
 from dpsql.schema.types import Integer, Text
 
 if TYPE_CHECKING:
     from dpsql.aggregates.measure import ByUnit
-    from dpsql.aggregates.summed import Summed
-    from dpsql.aggregates.write_release import Writer
+    from dpsql.aggregates.partials import Summed
+    from dpsql.aggregates.release_sql import Writer
     from dpsql.engine_sql.tree import Query, Select, Term
 
 HASH, ALONE = "_hash", "_alone"

@@ -12,14 +12,10 @@ from typing import Annotated
 
 import typer
 
-from dpsql.cli.accounts import budget_app, ledger_app
-from dpsql.cli.audit import audit
-from dpsql.cli.certify import certify
-from dpsql.cli.errors import exit_code, show_error, show_warning
-from dpsql.cli.practice import practice
-from dpsql.cli.questions import explain, query, shell
-from dpsql.cli.randomize import randomize
-from dpsql.cli.schemas import check, init
+from dpsql.cli.output import exit_code, show_error, show_warning
+from dpsql.cli.owner import budget_app, check, init, ledger_app
+from dpsql.cli.query import explain, query, shell
+from dpsql.cli.tools import audit, certify, practice, randomize
 from dpsql.errors import Error
 
 INTERRUPTED = 130
@@ -63,10 +59,8 @@ def demo(
     ] = None,
 ) -> None:
     """Watch a made-up shop being asked private questions."""
-    from dpsql.demo.ask import (
-        main as run_demo,
-    )  # late: it loads the parser and the engine, and --help waits for neither
-    from dpsql.demo.ask import save_shop
+    from dpsql.demo import main as run_demo
+    from dpsql.demo import save_shop
 
     if save is None:
         run_demo()

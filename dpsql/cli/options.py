@@ -7,9 +7,9 @@ from typing import Annotated, TypeAlias
 import typer
 
 from dpsql.accounting.ledger.store import is_there
-from dpsql.dbapi import Connection, connect
-from dpsql.engines.opened import names_server
-from dpsql.errors import LedgerError
+from dpsql.connection import Connection, connect
+from dpsql.engines.registry import names_server
+from dpsql.errors import AccountSuspended, LedgerError, OperationalError, SchemaError
 
 Sql: TypeAlias = Annotated[str, typer.Argument(metavar="SQL", help="The question; - reads it from stdin.")]
 Database: TypeAlias = Annotated[
@@ -53,6 +53,12 @@ LedgerFile: TypeAlias = Annotated[
         help="The account's file, or postgresql://...; a file beside the database if not given.",
     ),
 ]
+Timeout: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", envvar="DPSQL_TIMEOUT", help="Seconds after which a running query is stopped; its charge stands."
+    ),
+]
 Mechanism: TypeAlias = Annotated[
     str | None,
     typer.Option("--mechanism", help="The kind of noise, such as laplace or gaussian; the best if not given."),
@@ -90,16 +96,43 @@ def open_session(
     ledger: str | None,
     analyst: str | None,
     epsilon: float | None = None,
+    timeout: float | None = None,
 ) -> Connection:
-    """`epsilon` is what a query costs that does not say."""
+    """`epsilon` is what a query costs that does not say.
+
+    Files are read by whoever opens them, here the analyst, and whether they fit may depend on one row: so there is one
+    text for all that can be wrong. `dpsql check`, which is the owner's, says what it is.
+    """
+    from dpsql.engines.duckdb.sources import files_of, names_files
+    from dpsql.schema import load_schema
+
+    loaded = load_schema(schema)
     account = ledger_path(database, ledger)
-    there = names_server(database) or Path(database).exists()
+    server = names_server(database)
+    files = not server and names_files(database)
+    there = server or Path(database).exists()
     if budget is None and there and not is_there(account):
         raise LedgerError(
             f"there is no budget in {account} yet", hint="say what may be spent in all: --budget 1.0 --delta 1e-6"
         )
-    return connect(
-        database, schema=schema, budget=budget, delta=delta, ledger=account, query_epsilon=epsilon, analyst=analyst
+    if files:
+        files_of(database)
+    try:
+        return connect(
+            database,
+            schema=loaded,
+            budget=budget,
+            delta=delta,
+            ledger=account,
+            query_epsilon=epsilon,
+            analyst=analyst,
+            timeout=timeout,
+        )
+    except (OperationalError, SchemaError) as problem:
+        if not files or isinstance(problem, LedgerError | AccountSuspended):
+            raise
+    raise OperationalError(
+        f"{database} does not fit {schema}", hint=f"the data owner sees why with:  dpsql check {schema} {database}"
     )
 
 

@@ -1,6 +1,17 @@
 """How a command speaks: reports on stdout for people, as JSON or as CSV; errors and waiting on stderr.
 
 rich.progress is imported by what draws with it: a command whose output is piped does not wait for it.
+
+Errors are one sentence, the caret and the hint, or JSON; the exit code says which kind it was.
+
+| code | meaning |
+|---|---|
+| 0 | done |
+| 1 | refused or failed; nothing was charged |
+| 2 | the command line is wrong |
+| 3 | the budget does not cover the query; nothing was charged |
+| 4 | the query failed or timed out after it was charged: asking again costs again |
+| 5 | an earlier query failed so, and the data owner has not looked yet; nothing was charged |
 """
 
 from __future__ import annotations
@@ -8,6 +19,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 import sys
 import threading
 from contextlib import contextmanager
@@ -18,8 +30,62 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dpsql.errors import AccountSuspended, BudgetExhausted, Error, QueryTimeout, SchemaError, SealedExecutionError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+FAILED = 1
+CODES: dict[type[Error], int] = {BudgetExhausted: 3, SealedExecutionError: 4, QueryTimeout: 4, AccountSuspended: 5}
+OPTIONS = "epsilon|budget|timeout|delta|accuracy|mechanism|propose|max_groups|max_rows_per_group"
+
+
+def exit_code(problem: Error) -> int:
+    return CODES.get(type(problem), FAILED)
+
+
+def drawn(problem: Error, options: str = OPTIONS, mark: str = "--") -> str:
+    """Hints speak Python; here an option is written otherwise.
+
+    >>> drawn(Error("too much", hint="ask with epsilon=0.3 or less"))
+    'Error: too much\\nhint: ask with --epsilon 0.3 or less'
+    """
+    problem.hint = _respelled(problem.hint, options, mark)
+    return f"{type(problem).__name__}: {problem}"
+
+
+def show_error(problem: Error, *, as_json: bool) -> None:
+    print(json.dumps(_document(problem), ensure_ascii=False) if as_json else drawn(problem), file=sys.stderr)
+
+
+def show_warning(message: Warning | str) -> None:
+    """Who types a command has no use for a line of our source."""
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def _document(problem: Error) -> dict[str, object]:
+    known = {name: getattr(problem, name) for name in ("requested", "remaining") if hasattr(problem, name)}
+    place = {} if problem.at is None else {"line": problem.at.line, "column": problem.at.column}
+    return {
+        "error": type(problem).__name__,
+        "problem": problem.problem,
+        "hint": _respelled(problem.hint),
+        **place,
+        **known,
+        **({"also": [other.problem for other in problem.others]} if isinstance(problem, SchemaError) else {}),
+    }
+
+
+def _respelled(hint: str | None, options: str = OPTIONS, mark: str = "--") -> str | None:
+    def option(found: re.Match[str]) -> str:
+        return f"{mark}{found[1].replace('_', '-')} {found[3]}"
+
+    return hint and re.sub(rf'\b({options})=("?)([^\s,;"]+)\2', option, hint)
+
+
+# -- output ------------------------------------------------------------------------------------------------------------
 
 PATIENCE = 1.0
 """Seconds before a query shows that it is still running."""

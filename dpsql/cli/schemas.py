@@ -1,69 +1,167 @@
-"""`dpsql init` and `dpsql check`: the owner's side."""
+"""What `dpsql init` and `dpsql check` do: begin a schema from the data, and see whether it fits them."""
 
+from contextlib import ExitStack, closing
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from dpsql.cli.errors import FAILED
-from dpsql.cli.options import Form
-from dpsql.cli.output import publish
-from dpsql.errors import ProgrammingError
-
-Data = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATA", help="A DuckDB, Parquet or CSV file, a folder of such, postgresql://... or sc://... ."
-    ),
-]
-Out = Annotated[Path | None, typer.Option("--out", help="The schema's file; DATA with .yaml at its end if not given.")]
-Units = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--unit",
-        metavar="COLUMN",
-        help="The column that identifies the person; table.column for one table alone. Repeatable.",
-    ),
-]
-Yes = Annotated[
-    bool, typer.Option("--yes", "-y", help="Ask nothing, as with --json or --csv: leave bounds to be filled in.")
-]
-SchemaArgument = Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema's file.")]
-LookAtData = Annotated[
-    bool, typer.Option("--data", help="Look at the rows too, and say what may be mended. For the data owner alone.")
-]
-MaybeDatabase = Annotated[str | None, typer.Argument(metavar="[DB]", help="The data that it should fit.")]
+from dpsql.cli.output import Report, table
+from dpsql.engines.base import declared_type
+from dpsql.engines.duckdb.describe import Described, describe
+from dpsql.engines.duckdb.sources import is_text
+from dpsql.engines.registry import describe_server, names_server, open_engine, without_password
+from dpsql.errors import OperationalError, SchemaError, UnknownName, did_you_mean
+from dpsql.listing import counts, person_of
+from dpsql.owner.check import Finding, as_text, check_complete, check_copied, check_links, inspect_rows
+from dpsql.owner.scaffold import PUBLIC, Chosen, measures, missing, schema_text
+from dpsql.schema import Schema, Table, load_schema, parse_type
+from dpsql.schema.read_yaml import read_yaml
 
 
-def init(
-    context: typer.Context, data: Data, out: Out = None, unit: Units = None, yes: Yes = False, form: Form = None
-) -> None:
-    """Begin a schema from the tables and types of a file; asks for units and bounds.
+def begin_schema(data: str, out: Path | None, unit: list[str], *, asks: bool) -> Report:
+    described = describe_server(data) if names_server(data) else None
+    path = Path(data)
+    if path.name in ("", ".."):
+        path = path.resolve()
+    target = out or (path.with_suffix(".yaml") if described is None else Path(f"{described[0]}.yaml"))
+    if target.exists():
+        raise OperationalError(f"{target} is there already", hint=f"write to another file: --out new_{target.name}")
+    name, tables = described or (path.stem, describe(path))
+    units = _named_units(unit, tables)
+    chosen = _ask(tables, units) if asks else Chosen(units)
+    target.write_text(schema_text(name, tables, chosen), encoding="utf-8")
+    return _begun(target, without_password(data), missing(tables, chosen))
 
-    No value is shown. How a CSV file is written is guessed from its rows, as its types are.
-    """
-    from dpsql.cli.begin_schema import begin_schema  # late: it loads the engine, and --help does not wait for it
 
-    if context.args:
-        raise ProgrammingError(
-            f"a schema describes one source of data, and here are {1 + len(context.args)}",
-            hint=f"make the files tables of one database: CREATE TABLE a AS FROM '{data}' in DuckDB; then init that",
+def _named_units(names: list[str], tables: dict[str, Described]) -> dict[str, str]:
+    units: dict[str, str] = {}
+    for name in names:
+        table_name, dot, column = name.rpartition(".")
+        found = [key for key in tables if column in tables[key].columns and (not dot or key == table_name)]
+        if not found:
+            known = {known for described in tables.values() for known in described.columns}
+            raise UnknownName(f'--unit: there is no column "{name}"', hint=did_you_mean(column, known))
+        units |= dict.fromkeys(found, column)
+    return units
+
+
+def _ask(tables: dict[str, Described], units: dict[str, str]) -> Chosen:
+    typer.echo("Choose from what you know about the subject. Enter leaves a thing to be filled in later.")
+    units = {name: answer for name, described in tables.items() if (answer := _ask_unit(name, described, units))}
+    bounds = {
+        (name, column): answer
+        for name, described in tables.items()
+        for column in measures(described, units.get(name))
+        if (answer := _ask_bounds(name, column, described.columns[column]))
+    }
+    if all(unit == PUBLIC or unit in tables[name].unique for name, unit in units.items()):
+        return Chosen(units, bounds)
+    groups = typer.prompt("In how many groups of one GROUP BY may a person count?", default=1, type=int)
+    rows = typer.prompt("And with how many rows in each?", default=1, type=int)
+    return Chosen(units, bounds, max(1, groups), max(1, rows))
+
+
+def _ask_unit(name: str, described: Described, units: dict[str, str]) -> str:
+    question = f"{name}: the column that identifies the person, or {PUBLIC} if the table is about nobody"
+    while True:
+        answer = _prompt(question, units.get(name, ""))
+        if answer in ("", PUBLIC, *described.columns):
+            return answer
+        typer.echo(f'  there is no column "{answer}"; {did_you_mean(answer, described.columns) or ""}')
+
+
+def _ask_bounds(name: str, column: str, kind: str) -> str:
+    declared = parse_type(str(declared_type(kind)))
+    while True:
+        answer = _prompt(f"{name}.{column} ({declared.name}): bounds, such as {declared.example}", "")
+        bounds = answer if not answer or answer.startswith("[") else f"[{', '.join(answer.replace(',', ' ').split())}]"
+        try:
+            if bounds:
+                _check_bounds(name, column, declared.name, bounds)
+            return bounds
+        except SchemaError as problem:
+            typer.echo(f"  {problem.problem}; {problem.hint}")
+
+
+def _check_bounds(table_name: str, column: str, declared: str, bounds: str) -> None:
+    read, _ = read_yaml(f"{{type: '{declared}', bounds: {bounds}}}", "bounds")
+    Schema.model_validate({"tables": {table_name: {"public": True, "columns": {column: read}}}})
+
+
+def _prompt(question: str, default: str) -> str:
+    return str(typer.prompt(question, default=default, show_default=bool(default))).strip()
+
+
+def _begun(target: Path, data: str, to_fill_in: list[str]) -> Report:
+    todo = "".join(f"  {path}\n" for path in to_fill_in)
+    text = f"wrote {target}\n" + (f"still to fill in:\n{todo}" if todo else "") + f"then: dpsql check {target} {data}"
+    return Report({"schema": str(target), "to_fill_in": to_fill_in}, ["to_fill_in"], [[p] for p in to_fill_in], text)
+
+
+# -- check schema ------------------------------------------------------------------------------------------------------
+# What `dpsql check` does: is the schema right, does it fit the data, and what do the rows look like?
+
+NOT_PRIVATE = """\
+These are exact counts and values of people's rows. Nothing about them is private: they are for the data owner alone.
+The schema is public: choose bounds and numbers from what you know of the subject, and see here whether they fit."""
+
+
+def check_schema(schema: Path, db: str | None) -> Report:
+    loaded = load_schema(schema)
+    if db is not None:
+        with closing(open_engine(db, loaded)) as engine:
+            check_links(engine, loaded)
+            (check_copied if engine.copied else check_complete)(engine, loaded)
+    fitting = "" if db is None else f", and fits {without_password(db)}"
+    return replace(describe_schema(loaded), note=f"{schema} is right{fitting}")
+
+
+def look_at_data(schema: Path, db: str | None) -> tuple[Report, bool]:
+    """What was found in the rows, and whether some of it makes dpsql refuse them."""
+    loaded = load_schema(schema)
+    if db is None:
+        raise typer.BadParameter("name the data to look at: dpsql check SCHEMA DATA --data", param_hint="'DATA'")
+    written = not names_server(db) and is_text(db)
+    with ExitStack() as stack:
+        engine = stack.enter_context(closing(open_engine(db, loaded)))
+        text = stack.enter_context(closing(open_engine(db, as_text(loaded)))) if written else None
+        findings = inspect_rows(engine, loaded, text)
+    return _found(findings), any(finding.refused for finding in findings)
+
+
+def _found(findings: list[Finding]) -> Report:
+    names = ("table", "column", "found", "suggestion")
+    rows = [tuple(getattr(finding, name) for name in names) for finding in findings]
+    document = {"private": False, "findings": [asdict(finding) for finding in findings]}
+    return Report(document, names, rows, table(names, rows), NOT_PRIVATE)
+
+
+def describe_schema(schema: Schema) -> Report:
+    """Each table: whose rows, how many of one person count, and which columns lack the bounds that a sum needs."""
+    names = ("table", "unit", "counts", "columns", "unbounded")
+    rows = [
+        (
+            name,
+            person_of(schema, name),
+            counts(declared),
+            ", ".join(declared.columns),
+            ", ".join(_unbounded(declared)),
         )
-    publish(begin_schema(data, out, unit or [], asks=not yes and form is None), form)
+        for name, declared in schema.tables.items()
+    ]
+    document = {"dataset": schema.dataset, "tables": [dict(zip(names, row, strict=True)) for row in rows]}
+    return Report(document, names, rows, table(names, rows))
 
 
-def check(schema: SchemaArgument, db: MaybeDatabase = None, data: LookAtData = False, form: Form = None) -> None:
-    """Check a schema, and that it fits the data if that is given; see what it allows.
-
-    With --data, for the data owner alone: what is unreadable, off its list or beyond its bounds, and how many rows
-    people have. These are exact counts and values, and nothing about them is private.
-    """
-    from dpsql.cli.check_schema import check_schema, look_at_data  # late: as above
-
-    if not data:
-        publish(check_schema(schema, db), form)
-        return
-    report, refused = look_at_data(schema, db)
-    publish(report, form)
-    if refused:
-        raise typer.Exit(FAILED)
+def _unbounded(declared: Table) -> list[str]:
+    return [
+        column.name
+        for column in declared.columns.values()
+        if column.type.takes_bounds
+        and column.bounds is None
+        and column.values is None
+        and column.collected is None
+        and not declared.is_public
+        and column.name != declared.unit_column
+    ]

@@ -13,14 +13,12 @@ from prompt_toolkit.completion import Completer, Completion
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from dpsql.aggregates.table import ways_to_ask
-from dpsql.cli.errors import drawn
-from dpsql.cli.output import Report, publish, waiting
-from dpsql.cli.reports import account, ask, explained, left, listed
-from dpsql.errors import Error, ProgrammingError
+from dpsql.cli.output import Report, drawn, publish, waiting
+from dpsql.cli.query import account, ask, explained, left, listed
+from dpsql.errors import Error, ProgrammingError, did_you_mean
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.pipeline.query_request import positive
-from dpsql.relation.per_unit import WINDOWS
-from dpsql.source import did_you_mean
+from dpsql.options import positive
+from dpsql.relation.facts import WINDOWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.document import Document
     from prompt_toolkit.history import History
 
-    from dpsql.dbapi import Connection
+    from dpsql.connection import Connection
     from dpsql.schema import Schema
 
 HISTORY = ".dpsql_history"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 import duckdb
 
-from dpsql.engines.cells import Cells, fetch_cells
-from dpsql.engines.duckdb.lock import lock
+from dpsql.engines.duckdb.catalog import lock
+from dpsql.engines.results import Cells, fetch_cells
 from dpsql.errors import ProgrammingError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from dpsql.engines.public import PostProcessingTable
+    from dpsql.engines.base import PostProcessingTable
 
     Columns = Mapping[str, np.ndarray]
     Data: TypeAlias = "Columns | Lasting | None"

@@ -6,11 +6,15 @@ that do not end. Ends are doubles, computed as an engine computes: where arithme
 
 from __future__ import annotations
 
+import itertools
 import math
+from abc import abstractmethod
+from contextlib import contextmanager
 from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
+from dpsql.engine_sql.build import NULL
 from dpsql.engine_sql.tree import (
     Apply,
     Case,
@@ -30,12 +34,57 @@ from dpsql.engine_sql.tree import (
     TryCast,
     With,
 )
-from dpsql.schema.types import Boolean, Decimal, Double, Integer
+from dpsql.engines.render import Renderer
+from dpsql.schema.types import Boolean, Decimal, Double, Integer, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from dpsql.engine_sql.tree import Known, Query, Source, Term
+    from dpsql.engine_sql.tree import Filling, Known, Query, Source, Stored, Table, Term
+
+# -- kinds -------------------------------------------------------------------------------------------------------------
+# Of which kind a value is, also where its tree does not say.
+
+RESULTS: dict[str, Known] = {
+    **dict.fromkeys(("lower", "upper", "trim", "ltrim", "rtrim", "replace", "substring", "left", "right"), Text()),
+    **dict.fromkeys(("lpad", "rpad", "split_part", "md5", "||", "concat", "concat_ws", "by code points"), Text()),
+    **dict.fromkeys(("length", "bytes", "strpos", "ascii", "unicode"), Integer()),
+    **dict.fromkeys(("starts_with", "ends_with", "contains"), Boolean()),
+}
+FOLDED: dict[str, Known] = {
+    **dict.fromkeys(("count", "row_number", "rank", "dense_rank", "ntile"), Integer()),
+    **dict.fromkeys(("percent_rank", "cume_dist"), Double()),
+    **dict.fromkeys(("bool_or", "bool_and"), Boolean()),
+}
+
+
+def kind_of(value: Term, operands: Sequence[Known] = ()) -> Known:
+    """`operands`: the kinds of the values that the Let around it has."""
+    if value.kind is not None:
+        return value.kind
+    match value:
+        case Case(branches, otherwise):
+            return _first([*(then for _, then in branches), otherwise], operands)
+        case Let(values, body):
+            return kind_of(body, [kind_of(part, operands) for part in values])
+        case Operand(number) if number < len(operands):
+            return operands[number]
+        case Fold(name, arguments) | Over(Fold(name, arguments)):
+            return FOLDED[name] if name in FOLDED else _first(arguments[:1], operands)
+        case Apply(operation, arguments):
+            return RESULTS[operation] if operation in RESULTS else _first(arguments[:1], operands)
+        case Constant(int()):
+            return Integer()
+        case _:
+            return None
+
+
+def _first(values: Sequence[Term], operands: Sequence[Known]) -> Known:
+    known = [kind_of(value, operands) for value in values]
+    return next((kind for kind in known if kind is not None), None)
+
+
+# -- ranges ------------------------------------------------------------------------------------------------------------
 
 Range: TypeAlias = tuple[float, float]
 ANYTHING: Range = (-math.inf, math.inf)
@@ -171,3 +220,102 @@ def _within(ends: Range, limits: Range) -> Range:
 
 def _rounded(ends: Range) -> Range:
     return ends[0] - 1, ends[1] + 1
+
+
+# -- ranged ------------------------------------------------------------------------------------------------------------
+# What a renderer leaves out because the tree says between which numbers a value lies.
+
+
+class RangedRenderer(Renderer):
+    def __init__(self, blanks: Mapping[str, Filling] | None = None) -> None:
+        super().__init__(blanks)
+        self.ranges = Ranges()
+        self.columns: list[Mapping[str, Range]] = [{}]
+        self.operands: list[tuple[str, list[Known], list[Range]]] = []
+
+    def kind_of(self, value: Term) -> Known:
+        return kind_of(value, self.operands[-1][1] if self.operands else ())
+
+    def range_of(self, value: Term) -> Range:
+        return self.ranges.of(value, self.columns[-1], self.operands[-1][2] if self.operands else ())
+
+    def most(self, value: Term) -> float:
+        """What a value is at most, on either side of zero."""
+        return magnitude(self.range_of(value))
+
+    @contextmanager
+    def bound(self, name: str, values: Sequence[Term]) -> Iterator[None]:
+        """Within, operands stand for these values."""
+        self.operands.append((name, list(map(self.kind_of, values)), list(map(self.range_of, values))))
+        yield
+        self.operands.pop()
+
+    @contextmanager
+    def reading(self, columns: Mapping[str, Range]) -> Iterator[None]:
+        self.columns.append(columns)
+        yield
+        self.columns.pop()
+
+    def select(self, select: Select) -> str:
+        with self.reading(self.ranges.of_columns(select.source)):
+            return super().select(select)
+
+    def case(self, case: Case) -> str:
+        """Doubles that lie within their bounds anyway are not clamped once more."""
+        match case.branches[0]:
+            case Apply("between", (value, Constant() as low, Constant() as high)), then if then == value:
+                least, most = self.range_of(value)
+                others = (isinstance(test, Apply) and test.arguments[0] == value for test, _ in case.branches[1:])
+                if (
+                    isinstance(self.kind_of(value), Double)
+                    and self.range_of(low)[0] <= least <= most <= self.range_of(high)[1]
+                    and case.otherwise == NULL
+                    and all(others)
+                ):
+                    return self.term(value)
+        return super().case(case)
+
+    def surely_fits(self, cast: TryCast) -> bool:
+        """Whether it is a double between whole numbers of the kind that it is cast to."""
+        match cast:
+            case TryCast(value, Integer() | Short() as kind) if isinstance(self.kind_of(value), Double):
+                bits = kind.bits if isinstance(kind, Short) else 64
+                return self.most(value) <= 2.0 ** (bits - 2)
+        return False
+
+
+# -- served ------------------------------------------------------------------------------------------------------------
+# What renderers for servers share: tables that are read as they are declared, and values that are computed once.
+
+SHORT = {1: math.inf, 2: 400, math.inf: 80}
+"""How many characters a value may have that is written as often as it is read: once, twice, or more often."""
+
+
+class ServedRenderer(RangedRenderer):
+    """`tables`: for each declared table the SELECT that reads its declared columns as they are declared."""
+
+    def __init__(self, blanks: Mapping[str, Filling] | None = None, tables: Mapping[str, str] | None = None) -> None:
+        super().__init__(blanks)
+        self.tables = tables or {}
+        self.numbers = itertools.count()
+
+    @abstractmethod
+    def computed_once(self, values: Sequence[str], write: Callable[..., str]) -> str:
+        """What `write` makes of names under which the engine finds the values, computed before."""
+
+    def once(self, values: Sequence[str], write: Callable[..., str]) -> str:
+        """What `write` makes of values that it reads more than once."""
+        reads = max(write(*(f"\0{place}" for place in range(len(values)))).count(f"\0{n}") for n in range(len(values)))
+        longest = next(length for most, length in SHORT.items() if reads <= most)
+        short = all(len(value) <= longest for value in values)
+        return write(*values) if short else self.computed_once(values, write)
+
+    def stored(self, column: Stored) -> str:
+        """Read as it is declared already."""
+        return f"{self.quoted(column.table)}.{self.quoted(column.name)}"
+
+    def table(self, table: Table) -> str:
+        """A declared table, which has an alias, is what its declared columns are read as."""
+        if table.alias is None or table.name not in self.tables:
+            return super().table(table)
+        return f"({self.tables[table.name]}) AS {self.quoted(table.alias)}"

@@ -13,18 +13,31 @@ from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import apply, arithmetic, double, integer, nonzero, test, when
 from dpsql.engine_sql.tree import Constant
-from dpsql.expressions.decimals import (
+from dpsql.expressions.properties import (
+    UNKNOWN,
+    Exact,
+    Properties,
+    Range,
+    bounded,
+    corners,
+    double_range,
+    magnitude,
+    range_of,
+    rounded_out,
+)
+from dpsql.expressions.tree import (
+    Function,
+    Misfit,
+    Written,
     digits_for,
     largest,
+    number_type,
     operation_sql,
     product_decimal,
     short_product_sql,
     sum_decimal,
+    written_as,
 )
-from dpsql.expressions.function import Function, Misfit, Written
-from dpsql.expressions.properties import Properties, bounded
-from dpsql.expressions.ranges import UNKNOWN, Exact, Range, corners, double_range, magnitude, range_of, rounded_out
-from dpsql.expressions.types import number_type, written_as
 from dpsql.schema.types import WIDEST_DECIMAL, Decimal, Double, Integer
 
 if TYPE_CHECKING:
@@ -213,7 +226,7 @@ def _arithmetic(name: str, operation: Callable[[Exact, Exact], Exact]) -> Functi
     return Function(name, f"a {name} b", partial(sum_properties, operation, name), partial(sum_sql, name))
 
 
-FUNCTIONS = (
+ARITHMETIC = (
     _arithmetic("+", operator.add),
     _arithmetic("-", operator.sub),
     _arithmetic("*", operator.mul),
@@ -222,3 +235,38 @@ FUNCTIONS = (
     Function("%", "a % b", remainder_properties, partial(by_nonzero, "%")),
     Function("negate", "-a", negate_properties, negate_sql),
 )
+
+
+# -- bits --------------------------------------------------------------------------------------------------------------
+# & | XOR on the bits of 64-bit integers. They cannot fail; numbers that are not negative stay so.
+
+
+def bits_properties(name: str, arguments: Sequence[Properties]) -> Properties:
+    if len(arguments) != 2 or not all(isinstance(properties.type, Integer) for properties in arguments):
+        raise Misfit(f"{name} takes two integers")
+    nullable = any(properties.nullable for properties in arguments)
+    ends = [(properties.low, properties.high) for properties in arguments]
+    highs = [high for low, high in ends if isinstance(low, int) and isinstance(high, int) and low >= 0]
+    if name == "&" and highs:
+        return bounded(Integer(), 0, min(highs), nullable=nullable)
+    if len(highs) == 2:
+        return bounded(Integer(), 0, 2 ** max(highs).bit_length() - 1, nullable=nullable)
+    return bounded(Integer(), None, None, nullable=nullable)
+
+
+def bits_sql(operator: str, arguments: Sequence[Written]) -> Term:
+    left, right = (argument.sql for argument in arguments)
+    return apply(operator, left, right, kind=Integer())
+
+
+def xor_sql(arguments: Sequence[Written]) -> Term:
+    return apply("xor", *(argument.sql for argument in arguments), kind=Integer())
+
+
+BITWISE = (
+    *(Function(name, f"a {name} b", partial(bits_properties, name), partial(bits_sql, name)) for name in ("&", "|")),
+    Function("XOR", "XOR(a, b)", partial(bits_properties, "XOR"), xor_sql),
+)
+
+
+FUNCTIONS = (*ARITHMETIC, *BITWISE)

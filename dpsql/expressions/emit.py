@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING
 from dpsql.engine_sql.build import one_zero
 from dpsql.engine_sql.tree import Blank, Constant, Field, Let, Named, Operand, Scalar, Select, Table, parts_of
 from dpsql.errors import Unsupported
-from dpsql.expressions.function import Written
-from dpsql.expressions.tree import AdaptiveConstant, Call, Column, Expression, Known, Literal, Unseen, properties_of
+from dpsql.expressions.tree import (
+    AdaptiveConstant,
+    Call,
+    Column,
+    Expression,
+    Known,
+    Literal,
+    Unseen,
+    Written,
+    properties_of,
+)
 from dpsql.limits import DEEPEST, MOST_PARTS
 from dpsql.schema.types import Double
 
@@ -22,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dpsql.engine_sql.tree import Term
-    from dpsql.source import Place
+    from dpsql.errors import Place
 
 VALUE = "value"
 """The column of an adaptive subquery that is one value."""

@@ -6,35 +6,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.expressions import arithmetic, bits, comparison, conditional, mathematics, patterns, rounding, text
-from dpsql.expressions.temporal import arithmetic as date_arithmetic
-from dpsql.expressions.temporal import buckets as date_buckets
-from dpsql.expressions.temporal import difference as date_difference
-from dpsql.expressions.temporal import making as date_making
-from dpsql.expressions.temporal import parts as dates
-from dpsql.expressions.temporal import text as date_text
+from dpsql.expressions import arithmetic, date_arithmetic, dates, logic, math, patterns, text
 
 if TYPE_CHECKING:
-    from dpsql.expressions.function import Function
+    from dpsql.expressions.tree import Function
 
 FUNCTIONS: dict[str, Function] = {
     function.name: function
-    for module in (
-        arithmetic,
-        bits,
-        comparison,
-        patterns,
-        conditional,
-        mathematics,
-        rounding,
-        text,
-        dates,
-        date_arithmetic,
-        date_difference,
-        date_making,
-        date_buckets,
-        date_text,
-    )
+    for module in (arithmetic, logic, patterns, math, text, dates, date_arithmetic)
     for function in module.FUNCTIONS
 }
 

@@ -9,14 +9,18 @@ docs/threat_model.md says which ways of making one frame from another keep the p
 
 from __future__ import annotations
 
+import atexit
+import json
+import uuid
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dpsql.accounting.exact import exact
 from dpsql.accounting.ledger.store import whole_path
-from dpsql.dbapi import Connection, by_one_name, connect
+from dpsql.connection import Connection, Cursor, by_one_name, connect
 from dpsql.errors import (
     BudgetExhausted,
     InterfaceError,
@@ -25,29 +29,147 @@ from dpsql.errors import (
     SchemaError,
     UnboundedColumn,
     UnknownName,
+    did_you_mean,
 )
-from dpsql.frames.accounts import MEMORY, Account, enter, find
-from dpsql.frames.answer import Answer
 from dpsql.frames.declare import bounds_hint, declare, narrowed
-from dpsql.frames.randomized import Randomized, randomized
-from dpsql.frames.vocabulary import Vocabulary
-from dpsql.frames.write_sql import ROWS, TABLE, bin_edges, column_key, histogram, period_key, select
+from dpsql.frames.vocabulary import ROWS, TABLE, Vocabulary, bin_edges, column_key, histogram, period_key, select
 from dpsql.listing import list_columns
-from dpsql.source import did_you_mean
+from dpsql.local.column import Randomizer
+from dpsql.schema import Schema
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     import numpy as np
 
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.ledger.ledger import OnFailure
-    from dpsql.explanation import Explanation
-    from dpsql.frames.write_sql import Key
+    from dpsql.explain import Explanation
+    from dpsql.frames.vocabulary import Key
     from dpsql.listing import Listing
     from dpsql.schema.types import ColumnType
     from dpsql.session import Session
+
+# -- accounts ----------------------------------------------------------------------------------------------------------
+# Whose budget a frame spends: a note that travels with the frame, and the accounts that notes refer to.
+#
+# A note is plain text, so that it survives whatever a frame goes through: copies, filters, pickle, Parquet. It names an
+# account of this process. In another process that account is opened again if its ledger is a file; if it was in memory,
+# it is gone, and the frame cannot be asked: a new budget would hide what is spent. Accounts live as long as the
+# process, because nobody knows how many notes there are.
+
+MEMORY = ":memory:"
+NEW_ACCOUNT = (
+    'protect frames that travel with ledger="people.ledger"; '
+    'df.attrs.pop("dpsql") makes this one unprotected, and its spent budget forgotten'
+)
+
+
+@dataclass(frozen=True)
+class Account:
+    session: Session
+    """Over a frame without its rows."""
+    schema: Schema
+    public: Mapping[str, Any]
+    """Frames about nobody, by the name of their table."""
+    ledger: str
+
+    def is_same_as(self, other: Account) -> bool:
+        if self.ledger == MEMORY:
+            return self.session.environment.ledger is other.session.environment.ledger
+        return self.ledger == other.ledger
+
+
+_accounts: dict[str, Account] = {}
+# While the interpreter ends, the engine can no longer be taken down in order.
+atexit.register(_accounts.clear)
+
+
+def enter(account: Account) -> str:
+    """Keeps the account; gives the note that leads back to it."""
+    name = uuid.uuid4().hex
+    _accounts[name] = account
+    declared = account.schema.model_dump(exclude_defaults=True)
+    return json.dumps({"account": name, "ledger": account.ledger, "schema": declared}, default=str)
+
+
+def find(note: object, columns: Collection[str], empty: Callable[[list[str]], object]) -> Account:
+    """The account of a note, opened again for a frame of these columns if need be; `empty` gives it without rows."""
+    try:
+        read = json.loads(note)  # type: ignore[arg-type]  # whatever it is
+        name, ledger, declared = read["account"], read["ledger"], read["schema"]
+    except (TypeError, ValueError, KeyError):
+        raise InterfaceError("the note of dpsql in this frame is damaged", hint=NEW_ACCOUNT) from None
+    if name not in _accounts:
+        _accounts[name] = _reopened(ledger, Schema.model_validate(declared), columns, empty)
+    return _accounts[name]
+
+
+def _reopened(ledger: str, schema: Schema, columns: Collection[str], empty: Callable[[list[str]], object]) -> Account:
+    if ledger == MEMORY:
+        raise LedgerError("this frame's budget was in the memory of another process, and is lost", hint=NEW_ACCOUNT)
+    if len(schema.tables) > 1:
+        raise LedgerError(
+            "this frame's public tables are in the memory of another process",
+            hint=f'take the note off with df.attrs.pop("dpsql"), and protect it again with ledger="{ledger}"',
+        )
+    present = narrowed(schema, columns)
+    rows = empty(list(present.tables[TABLE].columns))
+    return Account(connect({TABLE: rows}, schema=present, ledger=ledger).session, schema, {}, ledger)
+
+
+# -- answer ------------------------------------------------------------------------------------------------------------
+# What df.dp answers: a cursor that shows itself, each noisy value with its error.
+
+
+class Answer(Cursor):
+    """A table: `df()`, `pl()`, `arrow()`, `intervals()`, `receipt`, `plot()`. One number alone is `value`."""
+
+    @property
+    def value(self) -> Any:
+        """The number, if the answer is one; its error is in `intervals()`."""
+        rows = self.result.rows
+        if len(rows) != 1 or len(rows[0]) != 1:
+            raise InterfaceError(
+                f"the answer is a table of {len(rows)} rows and {len(self.result.columns)} columns, not one number",
+                hint="use df(), intervals() or fetchall()",
+            )
+        return rows[0][0]
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+
+# -- randomized --------------------------------------------------------------------------------------------------------
+# A frame whose column was randomised, and what a schema has to say of it.
+
+
+class Randomized(NamedTuple):
+    frame: Any
+    entry: dict[str, Any]
+    """What stands under the column's name in a schema, for `dpsql.connect`."""
+
+
+def randomized(
+    name: str,
+    answers: np.ndarray,
+    kind: ColumnType,
+    values: Sequence[object] | None,
+    epsilon: object,
+    mechanism: str,
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """The reports, and the entry of the schema."""
+    if values is None:
+        raise ProgrammingError(
+            f'which answers "{name}" can hold is not known, and must not be read off the data',
+            hint='list them: values=["never", "daily"]; columns of booleans, and of categories, say it themselves',
+        )
+    made = Randomizer(kind, values, epsilon, mechanism)
+    return made.reports(answers), made.entry
+
+
+# -- accessor ----------------------------------------------------------------------------------------------------------
 
 EXAMPLE = 'df.dp.protect(unit="customer_id", bounds={"amount": (0, 500)}, budget=1.0, delta=1e-6)'
 UNDECLARED = (

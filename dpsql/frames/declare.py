@@ -6,15 +6,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpsql.errors import ProgrammingError, SchemaError, UnknownName
-from dpsql.frames.write_sql import TABLE
+from dpsql.errors import ProgrammingError, SchemaError, UnknownName, did_you_mean
+from dpsql.frames.vocabulary import TABLE
 from dpsql.schema import Schema
-from dpsql.schema.declared import is_name
+from dpsql.schema.model import is_name
 from dpsql.schema.problems import Document
-from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from dpsql.schema.problems import Path
+    from dpsql.schema.problems import KeyPath
     from dpsql.schema.types import ColumnType
 
     Types = Mapping[str, ColumnType]
@@ -26,7 +25,7 @@ SAMPLES = {"bounds": "(0, 500)", "values": '["north", "south"]'}
 class Call(Document):
     """The call of protect(), in the place of a schema file."""
 
-    def error(self, path: Path, problem: str, hint: str | None) -> SchemaError:
+    def error(self, path: KeyPath, problem: str, hint: str | None) -> SchemaError:
         *_, column, key = ("", *path)
         if key in SAMPLES:
             return SchemaError(f"{key}[{column!r}]: {problem}", hint=bounds_hint(column, key))

@@ -3,20 +3,198 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpsql.aggregates.table import WORDS
-from dpsql.frames.write_sql import ROWS, aggregate, aggregates, correlation, described, quantiles, select
-from dpsql.source import did_you_mean
+from dpsql.engines import render
+from dpsql.errors import ProgrammingError, UnboundedColumn, Unsupported, did_you_mean
+from dpsql.schema.types import Double, Integer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable
 
     from dpsql.aggregates.function import Word
-    from dpsql.explanation import Explanation
-    from dpsql.frames.answer import Answer
-    from dpsql.frames.write_sql import Key
+    from dpsql.explain import Explanation
+    from dpsql.frames.accessor import Answer
+    from dpsql.schema.model import Column
+
+# -- write sql ---------------------------------------------------------------------------------------------------------
+# The vocabulary of frames, written as SQL over the table "df".
+
+TABLE = "df"
+ROWS = 'COUNT(*) AS "count"'
+EXAMPLE = 'agg(total=("amount", "sum")) or agg({"amount": ["sum", "mean"]})'
+
+
+def quoted(name: object) -> str:
+    if not isinstance(name, str):
+        raise ProgrammingError(f"a column is named by a text, not by {name!r}", hint='write "amount", for example')
+    return render.quoted(name)
+
+
+def aggregate(function: object, column: object, name: str | None = None) -> str:
+    """
+    >>> aggregate("mean", "amount")
+    'AVG("amount") AS "amount_mean"'
+    """
+    if not isinstance(function, str) or function not in WORDS:
+        raise Unsupported(f"there is no aggregate {function!r}", hint=did_you_mean(str(function), WORDS))
+    call = WORDS[function].sql.format(quoted(column))
+    return f"{call} AS {quoted(f'{column}_{function}' if name is None else name)}"
+
+
+class Key(NamedTuple):
+    """By what rows are grouped: a column, or an expression over one."""
+
+    column: str
+    sql: str
+
+
+def column_key(column: str) -> Key:
+    return Key(column, quoted(column))
+
+
+def period_key(column: str, period: object) -> Key:
+    """
+    >>> print(period_key("day", "MS").sql, period_key("day", "1w").sql)
+    DATE_TRUNC('month', "day") DATE_TRUNC('week', "day")
+    """
+    unit = PERIODS.get(str(period)) or PERIODS.get(str(period).lower())
+    if unit is None:
+        raise ProgrammingError(f"{period!r} is not a period", hint="write day, week, month, quarter or year")
+    return Key(column, f"DATE_TRUNC('{unit}', {quoted(column)})")
+
+
+PERIODS = {
+    name: unit
+    for unit, names in {
+        "hour": "hour h H 1h",
+        "day": "day d D 1d",
+        "week": "week w W 1w",
+        "month": "month M MS ME 1mo",
+        "quarter": "quarter Q QS QE 1q",
+        "year": "year Y YS YE A 1y",
+    }.items()
+    for name in names.split()
+}
+"""As pandas and polars write them, and in words."""
+
+
+def quantiles(column: object, q: object) -> str:
+    """
+    >>> quantiles("age", 0.9)
+    'QUANTILE_CONT("age", 0.9) AS "age_quantile"'
+    >>> quantiles("age", [0.1, 0.9])
+    'QUANTILE_CONT("age", 0.1) AS "age_0.1", QUANTILE_CONT("age", 0.9) AS "age_0.9"'
+    """
+    if isinstance(q, Sequence) and not isinstance(q, str) and q:
+        return ", ".join(_quantile(column, part, f"{column}_{part}") for part in q)
+    return _quantile(column, q, f"{column}_quantile")
+
+
+def _quantile(column: object, q: object, name: str) -> str:
+    if isinstance(q, bool) or not isinstance(q, int | float) or not 0 <= q <= 1:
+        raise ProgrammingError(f"a quantile lies between 0 and 1, unlike {q!r}", hint='write quantile("age", 0.9)')
+    return f"QUANTILE_CONT({quoted(column)}, {float(q)!r}) AS {quoted(name)}"
+
+
+def correlation(column: str, other: str) -> str:
+    return f"CORR({quoted(column)}, {quoted(other)}) AS {quoted(f'{column}_{other}_corr')}"
+
+
+def described(column: str) -> str:
+    """What pandas' describe() says of a column, in its words."""
+    plain = [aggregate(word, column, word) for word in ("count", "mean", "std", "min")]
+    quartiles = [_quantile(column, part, f"{100 * part:g}%") for part in (0.25, 0.5, 0.75)]
+    return ", ".join([*plain, *quartiles, aggregate("max", column, "max")])
+
+
+def aggregates(by_column: object, named: Mapping[str, tuple[Any, ...]]) -> tuple[str, list[str]]:
+    """What agg() was given, in either of pandas' two ways, and the columns in it.
+
+    >>> aggregates({"amount": ["sum"]}, {"people": ("customer_id", "nunique")})
+    ('SUM("amount") AS "amount_sum", COUNT(DISTINCT "customer_id") AS "people"', ['amount', 'customer_id'])
+    """
+    if by_column is not None and not isinstance(by_column, Mapping):
+        raise ProgrammingError(f"agg() takes a dict, not {by_column!r}", hint=f"write {EXAMPLE}")
+    calls: list[tuple[Any, Any, str | None]] = []
+    for column, functions in (by_column or {}).items():
+        for function in functions if isinstance(functions, list | tuple) else [functions]:
+            calls.append((column, function, None))
+    for name, pair in named.items():
+        if len(pair) != 2:
+            raise ProgrammingError(f"{name}= is a column and a function, not {pair!r}", hint=f"write {EXAMPLE}")
+        calls.append((*pair, name))
+    if not calls:
+        raise ProgrammingError("agg() was asked for nothing", hint=f"write {EXAMPLE}")
+    written = ", ".join(aggregate(function, column, name) for column, function, name in calls)
+    return written, [column for column, _, _ in calls]
+
+
+def select(written: str, keys: Sequence[Key], *, largest_first: bool = False) -> str:
+    """As in pandas, rows without a key are in no group, and groups are in the order of their keys.
+
+    >>> select(ROWS, [column_key("region")])
+    'SELECT "region", COUNT(*) AS "count" FROM df WHERE "region" IS NOT NULL GROUP BY 1 ORDER BY 1'
+    """
+    names = [key.sql if key.sql == quoted(key.column) else f"{key.sql} AS {quoted(key.column)}" for key in keys]
+    query = f"SELECT {', '.join([*names, written])} FROM {TABLE}"
+    if not names:
+        return query
+    known = " AND ".join(f"{quoted(key.column)} IS NOT NULL" for key in keys)
+    places = ", ".join(str(place) for place in range(1, len(names) + 1))
+    order = f"{len(names) + 1} DESC" if largest_first else places
+    return f"{query} WHERE {known} GROUP BY {places} ORDER BY {order}"
+
+
+def histogram(column: str, edges: Sequence[Any]) -> tuple[str, list[Any]]:
+    """The query and its parameters: a row is in the bin that begins at the last edge not above its value.
+
+    >>> sql, parameters = histogram("age", [0, 18, 120])
+    >>> sql.partition(" FROM ")[0], parameters
+    ('SELECT CASE WHEN "age" < ? THEN ? ELSE ? END AS "age", COUNT(*) AS "count"', [18, 0, 18, 0, 120])
+    """
+    name = quoted(column)
+    *bins, (last, _) = pairwise(edges)
+    cases = "".join(f"WHEN {name} < ? THEN ? " for _ in bins)
+    key = f"CASE {cases}ELSE ? END" if bins else "?"
+    query = f"SELECT {key} AS {name}, {ROWS} FROM {TABLE} WHERE {name} BETWEEN ? AND ? GROUP BY 1 ORDER BY 1"
+    return query, [*(end for low, high in bins for end in (high, low)), last, edges[0], edges[-1]]
+
+
+# The edges of a histogram's bins: as given, or evenly spaced between the declared bounds.
+
+HINT = "give the edges in order: bins=[0, 18, 65, 120], or bins=range(0, 101, 10)"
+
+
+def bin_edges(column: Column, bins: object) -> list[Any]:
+    if isinstance(bins, int) and not isinstance(bins, bool):
+        return _evenly_spaced(column, bins)
+    if isinstance(bins, str) or not isinstance(bins, Iterable):
+        raise ProgrammingError(f"bins are edges or a number, not {bins!r}", hint=HINT)
+    edges = [edge.item() if hasattr(edge, "item") else edge for edge in bins]
+    try:
+        rising = all(low < high for low, high in pairwise(edges))
+    except TypeError:
+        rising = False
+    if not rising or len(edges) < 2:
+        raise ProgrammingError("the edges of bins are at least two, each above the one before", hint=HINT)
+    return edges
+
+
+def _evenly_spaced(column: Column, bins: int) -> list[float]:
+    if not isinstance(column.type, Integer | Double) or bins < 1:
+        raise ProgrammingError(f'"{column.name}" cannot be cut into {bins} equal bins', hint=HINT)
+    if column.bounds is None:
+        raise UnboundedColumn(f'{bins} bins need bounds on "{column.name}"', hint=HINT, columns=(column.name,))
+    low, high = (float(end) for end in column.bounds)  # type: ignore[arg-type]  # numbers, by the type above
+    return [low + (high - low) * part / bins for part in range(bins)] + [high]
+
+
+# -- vocabulary --------------------------------------------------------------------------------------------------------
 
 
 class Vocabulary(ABC):

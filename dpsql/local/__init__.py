@@ -9,12 +9,11 @@ Proof: docs/proofs/local.md.
 
 from __future__ import annotations
 
-from dpsql.local.choose import best_for
-from dpsql.local.estimate import Estimate
+from dpsql.local.column import best_for
+from dpsql.local.estimate import shuffled_epsilon
 from dpsql.local.k_ary import KaryResponse, RandomizedResponse
-from dpsql.local.mechanism import Mechanism
+from dpsql.local.mechanism import Estimate, Mechanism
 from dpsql.local.rappor import Rappor
-from dpsql.local.shuffle import shuffled_epsilon
 from dpsql.local.subset_selection import SubsetSelection
 from dpsql.local.unary import OptimizedUnaryEncoding
 

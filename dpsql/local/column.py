@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from dpsql.errors import ProgrammingError
+from dpsql.errors import NotSupportedError, OperationalError, ProgrammingError, UnknownName, did_you_mean
 from dpsql.local.k_ary import KaryResponse, RandomizedResponse
+from dpsql.local.mechanism import read_epsilon
 from dpsql.local.rappor import Rappor
-from dpsql.local.shares import read_epsilon
 from dpsql.local.subset_selection import SubsetSelection
 from dpsql.local.unary import BitReports, OptimizedUnaryEncoding
-from dpsql.schema.column import Collected
-from dpsql.schema.column import Column as DeclaredColumn
+from dpsql.schema.model import Collected
+from dpsql.schema.model import Column as DeclaredColumn
 from dpsql.schema.problems import Document, all_problems
-from dpsql.source import did_you_mean
+from dpsql.schema.types import Boolean, Integer, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from dpsql.local.domain import Column
-    from dpsql.local.mechanism import Mechanism
-    from dpsql.schema.column import Collected
+    from dpsql.local.mechanism import Column, Mechanism
     from dpsql.schema.types import ColumnType
+
+# -- choose ------------------------------------------------------------------------------------------------------------
+# Which mechanism to collect with: the one whose estimates err least.
+
+# Simple ones first: among equals, the first is taken.
+CHOICES = (KaryResponse, SubsetSelection, OptimizedUnaryEncoding, Rappor)
+
+
+def best_for(domain: Iterable[object], epsilon: object, n: int) -> Mechanism:
+    """The least variance, summed over all values, of the counts of n people; it is the same whatever they answer.
+
+    >>> best_for(range(4), 3.0, n=1000)
+    KaryResponse(4 values, epsilon=3)
+    >>> best_for(range(50), 1.0, n=1000)
+    SubsetSelection(50 values, epsilon=1)
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ProgrammingError(f"n is how many people report, not {n!r}", hint="write n=1000, for example")
+    listed = tuple(domain)
+    return min((kind(listed, epsilon) for kind in CHOICES), key=lambda mechanism: mechanism.total_variance(n))
+
+
+# -- column ------------------------------------------------------------------------------------------------------------
 
 MECHANISMS = ("kary", "randomized_response", "rappor", "oue", "subset")
 
@@ -83,3 +107,143 @@ def declared_mechanism(collected: Collected) -> Mechanism:
         return RandomizedResponse(collected.epsilon, collected.values)
     (kind,) = (kind for kind in KINDS if kind.name == collected.mechanism)
     return kind(collected.values, collected.epsilon)
+
+
+# -- stream file -------------------------------------------------------------------------------------------------------
+# A file of any size randomised part by part: one column is replaced by reports, everything else is copied.
+#
+# What is written stands under a name of its own until it is whole, so that a failure leaves nothing behind, and nothing
+# that was there is lost.
+
+ROWS = 1 << 18
+"""Rows of a part."""
+CSV, PARQUET = ".csv", ".parquet"
+
+
+def randomize_file(
+    source: Path,
+    out: Path,
+    column: str,
+    epsilon: object,
+    mechanism: str,
+    values: Sequence[str] | None,
+    progress: Callable[[int], None],
+) -> tuple[int, dict[str, Any]]:
+    """How many answers were randomised, and the entry of the schema; `progress` is told of rows that are done."""
+    _check_paths(source, out)
+    pa = _arrow()
+    with _reader(source) as (schema, parts), _whole_or_not(out) as partial:
+        if column not in schema.names:
+            raise UnknownName(f'the file has no column "{column}"', hint=did_you_mean(column, schema.names))
+        kind = _kind(schema.field(column).type, column)
+        randomizer = Randomizer(kind, _values(kind, column, values), epsilon, mechanism)
+        place, rows = schema.get_field_index(column), 0
+        stored = pa.int64() if randomizer.is_bits else schema.field(column).type
+        written = schema.set(place, pa.field(column, stored))
+        with _writer(out, partial, written) as write:
+            for part in parts:
+                reports = randomizer.reports(part.column(place).to_numpy(zero_copy_only=False))
+                write(part.set_column(place, written.field(place), pa.array(reports, stored)).cast(written))
+                rows += part.num_rows
+                progress(part.num_rows)
+    return rows, randomizer.entry
+
+
+def count_rows(source: Path) -> int | None:
+    """Where the file says it."""
+    if source.suffix.lower() != PARQUET or not source.is_file():
+        return None
+    _arrow()
+    from pyarrow import parquet
+
+    rows: int = parquet.read_metadata(source).num_rows
+    return rows
+
+
+def _arrow() -> Any:
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise NotSupportedError("files are read with pyarrow", hint="pip install pyarrow") from None
+    return pa
+
+
+def _check_paths(source: Path, out: Path) -> None:
+    for path in (source, out):
+        if path.suffix.lower() not in (CSV, PARQUET):
+            raise ProgrammingError(f"{path.name} is neither .parquet nor .csv", hint="name a Parquet or CSV file")
+    if not source.is_file():
+        raise OperationalError(f"there is no file {source}", hint="check the path")
+    if out.exists():
+        raise OperationalError(f"{out} is there already, and would be lost", hint="choose another name for --out")
+
+
+@contextmanager
+def _reader(source: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
+    """The file's schema, and its parts as tables. All of a text file is text, as it stands there."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    if source.suffix.lower() == PARQUET:
+        with parquet.ParquetFile(source) as file:
+            yield file.schema_arrow, (pa.Table.from_batches([batch]) for batch in file.iter_batches(ROWS))
+        return
+    with source.open("rb") as text:
+        names = csv.open_csv(text).schema.names
+    options = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
+    with csv.open_csv(source, convert_options=options) as stream:
+        yield stream.schema, (pa.Table.from_batches([batch]) for batch in stream)
+
+
+@contextmanager
+def _writer(out: Path, partial: Path, schema: Any) -> Iterator[Callable[[Any], None]]:
+    from pyarrow import csv, parquet
+
+    if out.suffix.lower() == PARQUET:
+        with parquet.ParquetWriter(partial, schema) as writer:
+            yield writer.write_table
+    else:
+        with csv.CSVWriter(partial, schema) as writer:
+            yield writer.write_table
+
+
+@contextmanager
+def _whole_or_not(out: Path) -> Iterator[Path]:
+    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        partial.rename(out)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _kind(arrow: Any, column: str) -> ColumnType:
+    from pyarrow import types
+
+    inner = arrow.value_type if types.is_dictionary(arrow) else arrow
+    if types.is_boolean(inner):
+        return Boolean()
+    if types.is_integer(inner):
+        return Integer()
+    if types.is_string(inner) or types.is_large_string(inner):
+        return Text()
+    raise ProgrammingError(
+        f'"{column}" holds {inner}, which cannot be randomised', hint="randomise text, integer or boolean answers"
+    )
+
+
+def _values(kind: ColumnType, column: str, values: Sequence[str] | None) -> list[object]:
+    if isinstance(kind, Boolean):
+        return [False, True]
+    if values is None:
+        raise ProgrammingError(
+            f'which answers "{column}" can hold is not known, and must not be read off the data',
+            hint="list them: --values never,sometimes,daily",
+        )
+    if isinstance(kind, Text):
+        return list(values)
+    try:
+        return [int(value) for value in values]
+    except ValueError:
+        problem = ProgrammingError(f'"{column}" holds whole numbers', hint="list such values: --values 0,1,2")
+    raise problem

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsql.local.mechanism import Mechanism
-from dpsql.local.shares import WORDS, least_share, logarithm_above
+from dpsql.local.mechanism import WORDS, Mechanism, least_share, logarithm_above
 from dpsql.sampling import CryptographicRandomness, Randomness
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.local.domain import Column
+    from dpsql.local.mechanism import Column
 
 
 class KaryResponse(Mechanism):

@@ -14,8 +14,7 @@ import numpy as np
 
 from dpsql.accounting.exact import exact, rounded_up
 from dpsql.errors import ProgrammingError
-from dpsql.local.domain import chunks
-from dpsql.local.shares import WORDS, least_share, logarithm_above
+from dpsql.local.mechanism import WORDS, chunks, least_share, logarithm_above
 from dpsql.local.unary import UnaryEncoding
 from dpsql.sampling import CryptographicRandomness, Randomness
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.local.domain import Column
+    from dpsql.local.mechanism import Column
 
 
 class Rappor(UnaryEncoding):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.errors import ProgrammingError
-from dpsql.local.shares import WORDS, power_below, uniform
+from dpsql.local.mechanism import WORDS, power_below, uniform
 from dpsql.local.unary import BitReports
 from dpsql.sampling import CryptographicRandomness, Randomness
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.local.domain import Column
+    from dpsql.local.mechanism import Column
 
 
 class SubsetSelection(BitReports):

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.errors import ProgrammingError
-from dpsql.local.domain import chunks
-from dpsql.local.mechanism import Mechanism
-from dpsql.local.shares import WORDS, least_share
+from dpsql.local.mechanism import WORDS, Mechanism, chunks, least_share
 from dpsql.sampling import CryptographicRandomness, Randomness
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpsql.local.domain import Column
+    from dpsql.local.mechanism import Column
 
 WIDEST_INTEGER = 63
 """Bits that fit into a column of 64-bit integers."""

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from dpsql.accounting.curves import mu_for, rho_for
 from dpsql.accounting.events import ApproximateRelease, Composed, Event, Free, Gaussian
 from dpsql.accounting.exact import root_up
 from dpsql.accounting.filters import Basic, Filter, Zcdp, filter_named
-from dpsql.accounting.gaussian_dp import mu_for
 from dpsql.accounting.privacy_loss import privacy_loss
-from dpsql.accounting.zcdp import rho_for
 from dpsql.mechanisms.additive import AdditiveMechanism, Allowance, Dose, Share, joint_part, joint_shares
 from dpsql.mechanisms.noise import Noise
 from dpsql.sampling import rounded_gaussian

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dpsql.accounting.events import ApproximateRelease, Event, PureRelease
 from dpsql.mechanisms.local_sensitivity import LEAST_B
 from dpsql.mechanisms.noise import SAFETY
-from dpsql.sampling import real_noise, rounded_real
+from dpsql.sampling import gaussian, rounded_real
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ class SmoothNoise:
     Fraction(1, 2)
     """
 
-    kind: type[real_noise.Standard]
+    kind: type[gaussian.Standard]
     a: Fraction
     b: Fraction
     event: Event
@@ -63,7 +63,7 @@ def cauchy(epsilon: Fraction) -> SmoothNoise:
         here, there = (_decimal(x).exp() for x in (epsilon, b))
         cosh, cosh_b = (here + 1 / here) / 2, (there + 1 / there) / 2
         a = min(2 * (cosh - 1), 2 * there * (cosh - cosh_b)).sqrt()
-    return SmoothNoise(real_noise.Cauchy, _rounded_down(a), b, PureRelease(epsilon))
+    return SmoothNoise(gaussian.Cauchy, _rounded_down(a), b, PureRelease(epsilon))
 
 
 def laplace(epsilon: Fraction, delta: Fraction, cells: int = 1) -> SmoothNoise:
@@ -75,7 +75,7 @@ def laplace(epsilon: Fraction, delta: Fraction, cells: int = 1) -> SmoothNoise:
         with localcontext(Context(prec=30)):
             return _scale_divergence(half, b, cells) * Decimal(1 + SAFETY) <= _decimal(delta)
 
-    return SmoothNoise(real_noise.Laplace, epsilon / 2, _largest(private, limit), ApproximateRelease(epsilon, delta))
+    return SmoothNoise(gaussian.Laplace, epsilon / 2, _largest(private, limit), ApproximateRelease(epsilon, delta))
 
 
 def _scale_divergence(half: float, b: float, cells: int) -> Decimal:

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from dpsql.aggregates.estimate import Formula, Linear, Ratio, Smooth
-from dpsql.errors import ProgrammingError
+from dpsql.errors import ProgrammingError, did_you_mean
 from dpsql.mechanisms.additive import Box
-from dpsql.mechanisms.weights import as_fractions, least_geometric_mean, least_worst, least_worst_ratio, together
-from dpsql.source import did_you_mean
+from dpsql.mechanisms.allocation import as_fractions, least_geometric_mean, least_worst, least_worst_ratio, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,9 +27,8 @@ if TYPE_CHECKING:
     from dpsql.aggregates.release import Bounded, Release
     from dpsql.mechanisms.additive import AdditiveMechanism
     from dpsql.mechanisms.additive import Place as SharedPlace
-    from dpsql.mechanisms.weights import Places
-    from dpsql.pipeline.plan_query import Planned
-    from dpsql.pipeline.planned_release import PlannedRelease
+    from dpsql.mechanisms.allocation import Places
+    from dpsql.pipeline.plan_query import Planned, PlannedRelease
 
 Place: TypeAlias = tuple[int, str]
 """A measure: the number of its release, and its column."""

@@ -2,7 +2,7 @@
 
 The query's epsilon is shared equally by all its measures, partition selection included, and its statistics. Of the
 additive mechanisms the one that gives least error for the same part of the session is taken, unless the analyst names
-one. A statistic has a mechanism of its own. All are rows of statistics/mechanism_table.py. docs/proofs/calibration.md.
+one. A statistic has a mechanism of its own. All are rows of mechanisms/registry.py. docs/proofs/calibration.md.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from dpsql.accounting.events import ApproximateRelease, Composed, Event, PureRel
 from dpsql.accounting.exact import rounded_up
 from dpsql.accounting.privacy_loss import Cost, privacy_loss
 from dpsql.aggregates.estimate import noise_of
-from dpsql.aggregates.readable import quantum_of
+from dpsql.aggregates.format import quantum_of
 from dpsql.aggregates.release import LEVEL
 from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.draw import Refund, Terms
 from dpsql.mechanisms.noise import LARGEST_STD
-from dpsql.pipeline.candidates import (
+from dpsql.mechanisms.registry import draw_for, mechanism_for
+from dpsql.pipeline.choose_mechanism import (
     Candidate,
     NoisyMeasure,
     measure_count,
@@ -30,30 +32,26 @@ from dpsql.pipeline.candidates import (
     noisy_columns,
     reserved_delta,
     statistic_epsilon,
+    ways_at_price,
 )
-from dpsql.pipeline.fingerprint import fingerprint_of, ladders_of, subject_of
-from dpsql.pipeline.readable import about_releases, laid_out
+from dpsql.pipeline.format import about_releases, laid_out
+from dpsql.pipeline.plan_query import fingerprint_of, ladders_of, subject_of
 from dpsql.pipeline.target_accuracy import ways_to_meet
-from dpsql.pipeline.ways_at_price import ways_at_price
-from dpsql.relation.once import once_per_node
-from dpsql.statistics.draw import Refund, Terms
-from dpsql.statistics.mechanism_table import draw_for, mechanism_for
+from dpsql.relation.units import once_per_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from dpsql.aggregates.final import Test
+    from dpsql.aggregates.estimate import Test
     from dpsql.aggregates.release import Drawn, Release
     from dpsql.intervals import NoisyColumns
-    from dpsql.pipeline.counted_reports import CountedReports
-    from dpsql.pipeline.output import Output
-    from dpsql.pipeline.plan_query import Planned
-    from dpsql.pipeline.planned_release import PlannedRelease, PublicTable
-    from dpsql.pipeline.public_environment import GivenAnswers, PublicEnvironment
-    from dpsql.pipeline.query_request import QueryRequest
+    from dpsql.mechanisms.draw import Draw
+    from dpsql.options import QueryRequest
+    from dpsql.pipeline.environment import GivenAnswers, PublicEnvironment
+    from dpsql.pipeline.format import Output
+    from dpsql.pipeline.plan_query import CountedReports, Planned, PlannedRelease, PublicTable
     from dpsql.pipeline.track_units import Tracked
-    from dpsql.resolve.follow_noise import Followed
-    from dpsql.statistics.draw import Draw
+    from dpsql.sql.noise_tracking import Followed
 
 PASSING = 0.98
 """Of the noise in a test; half of what is outside makes it fail."""

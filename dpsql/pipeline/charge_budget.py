@@ -19,7 +19,7 @@ from dpsql.errors import BudgetExhausted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpsql.accounting.ledger.entries import Entry
+    from dpsql.accounting.ledger.journal import Entry
     from dpsql.pipeline.calibrate_noise import Calibrated
     from dpsql.pipeline.environment import Environment
 

@@ -4,23 +4,72 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dpsql.engine_sql.tree import tables_read
 from dpsql.errors import InterfaceError, InternalError, OperationalError
 from dpsql.pipeline.plan_cache import PlanCache
-from dpsql.pipeline.public_environment import PublicEnvironment
-from dpsql.relation.adaptive_subquery import with_adaptive
+from dpsql.relation.reports import with_adaptive
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from dpsql.accounting.budget import Budget
     from dpsql.accounting.ledger.ledger import Ledger
-    from dpsql.engine_sql.tree import Query
-    from dpsql.engines.engine import Engine
+    from dpsql.engine_sql.tree import Filling, Query
+    from dpsql.engines.base import EmptyPostProcessor, Engine, Guarantees, Render
     from dpsql.engines.post_processor import PostProcessor
-    from dpsql.relation.adaptive_subquery import AdaptiveTable
+    from dpsql.relation.reports import AdaptiveTable
     from dpsql.schema.model import Schema
+
+# -- public environment ------------------------------------------------------------------------------------------------
+# What a stage before the charge may look at besides its input: what everybody may know.
+#
+# There is no engine here, no ledger and no row of people, so that none of these stages can read or change any of them.
+
+
+class PublicRows(Protocol):
+    """Rows that belong to nobody."""
+
+    @property
+    def stay(self) -> bool:
+        """Whether nobody changes them while the connection is open."""
+
+    def number(self, query: Query, lists: Sequence[AdaptiveTable]) -> int:
+        """The number `n` that a query gives which reads nothing but public tables and these lists.
+
+        Raises OperationalError where they cannot be read.
+        """
+
+
+class GivenAnswers(Protocol):
+    """Noisy answers that were given before, and are known to everybody."""
+
+    def recall(self, fingerprint: str) -> str | None: ...
+
+    def first(self, subject: str) -> str | None:
+        """The answer that was given when the subject was first asked about."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicEnvironment:
+    schema: Schema
+    guarantees: Guarantees
+    render: Render
+    can_run: Callable[[str], bool]
+    """Whether the engine understands a text: a yes or no that no row has a part in."""
+    public_rows: PublicRows
+    post_processor: EmptyPostProcessor
+    budget: Budget
+    """The account as it stood when the question came."""
+    answers: GivenAnswers
+    plans: PlanCache
+    """What was planned in this session before."""
+    literals: Mapping[str, Filling] = field(default_factory=dict)
+    """What fills the blanks of a question that is planned for many: a renderer sees it, and no stage does."""
+
+
+# -- environment -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -39,6 +88,7 @@ class Environment:
             schema=self.schema,
             guarantees=self.engine.guarantees,
             render=self.engine.render,
+            can_run=self.engine.can_run,
             public_rows=EnginePublicRows(self.engine, self.schema),
             post_processor=self.post_processor,
             budget=self.ledger.account,

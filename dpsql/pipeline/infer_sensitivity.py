@@ -10,28 +10,36 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.clip import check_proposal
-from dpsql.aggregates.columns import Columns
+from dpsql.aggregates.count_sum import check_proposal
 from dpsql.aggregates.cross_unit import matched
-from dpsql.aggregates.few_rows import adds_up, few_rows
-from dpsql.aggregates.final import Answer, Context
-from dpsql.aggregates.measure import CountRows, CountUnits, CountUnitsWith, CountValues, OverDistinct, Parted, Scaled
-from dpsql.aggregates.one_of import exclusive_values
-from dpsql.aggregates.readable import quantum_of, readable_answer, readable_measure, readable_statistic
-from dpsql.aggregates.release import Bounded, Drawn, Release, levels_of
-from dpsql.aggregates.statistic import Matched, Statistic
+from dpsql.aggregates.disjoint import exclusive_values
+from dpsql.aggregates.estimate import Answer, Context
+from dpsql.aggregates.format import quantum_of, readable_answer, readable_measure, readable_statistic
+from dpsql.aggregates.heavy_units import adds_up, few_rows
+from dpsql.aggregates.measure import (
+    CountRows,
+    CountUnits,
+    CountUnitsWith,
+    CountValues,
+    Matched,
+    OverDistinct,
+    Parted,
+    Scaled,
+    Statistic,
+)
+from dpsql.aggregates.release import Bounded, Columns, Drawn, Release, levels_of
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import Unsupported
-from dpsql.expressions.elsewhere import INSTEAD
+from dpsql.expressions.format import readable_value
 from dpsql.expressions.narrow import kept_properties
-from dpsql.expressions.readable import readable_value
-from dpsql.pipeline.readable import about_releases, laid_out
-from dpsql.pipeline.seeking import counts_sought
+from dpsql.expressions.refusals import INSTEAD
+from dpsql.mechanisms.registry import ADDITIVE, MECHANISMS, drawing
+from dpsql.pipeline.auto_bounds import counts_sought
+from dpsql.pipeline.format import about_releases, laid_out
 from dpsql.pipeline.track_units import contribution_bounds
-from dpsql.relation.expected import expected_of
-from dpsql.relation.readable import readable_call
+from dpsql.relation.facts import expected_of
+from dpsql.relation.format import readable_call
 from dpsql.relation.units import different_units, one_row_per_unit, scans_of
-from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS, drawing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,12 +50,12 @@ if TYPE_CHECKING:
     from dpsql.aggregates.measure import Measure
     from dpsql.expressions.properties import Properties
     from dpsql.expressions.tree import Expression, Known
-    from dpsql.pipeline.public_environment import PublicEnvironment
-    from dpsql.pipeline.query_request import QueryRequest
+    from dpsql.options import QueryRequest
+    from dpsql.pipeline.environment import PublicEnvironment
     from dpsql.pipeline.track_units import Tracked, TrackedRelease
     from dpsql.relation.domain import Domain, ListedKeys
     from dpsql.relation.relation import Aggregate, AggregateCall, CrossUnitJoin, Relation, Scan
-    from dpsql.resolve.adaptive_subqueries import AdaptiveSubquery
+    from dpsql.sql.adaptive import AdaptiveSubquery
 
 
 @dataclass(frozen=True)

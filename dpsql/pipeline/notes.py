@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.aggregates.estimate import Linear, Ratio
-from dpsql.aggregates.measure import CountUnits, CountUnitsWith, CountValues, OverDistinct, SumValues, read_by
-from dpsql.aggregates.readable import readable_statistic
-from dpsql.aggregates.statistic import Matched
+from dpsql.aggregates.format import readable_statistic
+from dpsql.aggregates.measure import CountUnits, CountUnitsWith, CountValues, Matched, OverDistinct, SumValues, read_by
 from dpsql.display.numbers import several
-from dpsql.expressions.ranges import range_of
-from dpsql.expressions.readable import readable_value
+from dpsql.expressions.format import readable_value
+from dpsql.expressions.properties import range_of
 from dpsql.intervals import for_all
 from dpsql.pipeline.allocate import DIAGNOSING, SEEKING
-from dpsql.pipeline.seeking import readable_clipped
+from dpsql.pipeline.auto_bounds import readable_clipped
+from dpsql.relation.work import heaviest_counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpsql.aggregates.release import Release
-    from dpsql.engines.cells import Cells
+    from dpsql.engines.results import Cells
     from dpsql.pipeline.calibrate_noise import CalibratedRelease
-    from dpsql.pipeline.output import Output
+    from dpsql.pipeline.format import Output
     from dpsql.relation.relation import Diagnosis
     from dpsql.result import ResultColumn
 
@@ -56,6 +56,7 @@ def bounding_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
 
 def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
     release = calibrated.planned.release
+    yield from _left_out(release)
     pairs = any(isinstance(drawn.statistic, Matched) for drawn in release.statistics)
     if not release.one_row_per_unit and not pairs:
         most = math.inf if release.rows_per_unit is None else release.rows_per_unit
@@ -108,6 +109,16 @@ def _at_most(number: int, what: str, where: str = "") -> str:
     'at most 2 rows of one unit count in a group'
     """
     return f"at most {number:,} {what}{' of one unit counts' if number == 1 else 's of one unit count'}{where}"
+
+
+def heavy_unit_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
+    """What `explain` says too: who is left out so that no person sets the time that a query takes."""
+    yield from dict.fromkeys(note for release in releases for note in _left_out(release.planned.release))
+
+
+def _left_out(release: Release) -> Iterator[str]:
+    if (most := heaviest_counted(release.aggregate.source)) is not None:
+        yield f"people with more than {most:,} rows are left out, because the query multiplies each person's rows"
 
 
 def constant_note(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
@@ -181,7 +192,7 @@ def drawn_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]
 def diagnosis_notes(
     releases: Sequence[CalibratedRelease], columns: Sequence[Mapping[str, NDArray[Any]] | None]
 ) -> Iterator[str]:
-    """What the ladders of relation/diagnosis.py say; a step that noise alone could have filled counts as empty."""
+    """What the ladders of pipeline/auto_bounds.py say; a step that noise alone could have filled counts as empty."""
     for release, table in zip(releases, columns, strict=True):
         diagnosis = release.planned.release.aggregate.diagnosis
         if diagnosis is None or table is None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
-from dpsql.errors import SqlSyntaxError, Unsupported
+from dpsql.errors import Place, SqlSyntaxError, Unsupported
 from dpsql.expressions.lower import place_of
 from dpsql.expressions.parser_tree import nodes, nodes_of, of_kinds
-from dpsql.expressions.refusals import spoken
+from dpsql.expressions.refusals import spoken_name
 from dpsql.limits import (
     DEEPEST,
     LONGEST_LIST,
@@ -24,24 +26,98 @@ from dpsql.limits import (
     MOST_QUERIES,
     MOST_TERMS,
 )
-from dpsql.pipeline.query_request import with_clauses, with_proposal
-from dpsql.pipeline.readable import laid_out
-from dpsql.pipeline.syntax_hints import syntax_hint
-from dpsql.resolve.declared_values import pivoted_values
-from dpsql.resolve.option_clauses import number_clauses
-from dpsql.resolve.options import read_options
-from dpsql.resolve.other_words import respell
-from dpsql.resolve.parameters import Parameters, bind, check_parameters, check_text, marked
-from dpsql.resolve.pivots import unpivoted
-from dpsql.resolve.syntax import grammar_of, shown
-from dpsql.source import Place
+from dpsql.options import with_clauses, with_proposal
+from dpsql.pipeline.format import laid_out
+from dpsql.sql.desugar import unpivoted
+from dpsql.sql.dialects import respell
+from dpsql.sql.parameters import Parameters, bind, check_parameters, check_text, marked
+from dpsql.sql.post_processing import pivoted_values
+from dpsql.sql.privacy_options import number_clauses, read_options
+from dpsql.sql.syntax import grammar_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpsql.pipeline.public_environment import PublicEnvironment
-    from dpsql.pipeline.query_request import QueryRequest
-    from dpsql.resolve.option_clauses import SqlOptions
+    from dpsql.options import QueryRequest
+    from dpsql.pipeline.environment import PublicEnvironment
+    from dpsql.sql.privacy_options import SqlOptions
+
+# -- syntax hints ------------------------------------------------------------------------------------------------------
+# What is probably meant where a query cannot be read: a misspelt word, a bracket left open, another system's habit.
+
+KEYWORDS = (
+    *("SELECT", "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "OFFSET", "JOIN", "LEFT", "RIGHT", "INNER"),
+    *("OUTER", "UNION", "DISTINCT", "BETWEEN", "EXPLAIN", "QUALIFY", "USING", "WITH", "CASE", "WHEN", "THEN", "ELSE"),
+)
+LOOKED_AT = 4
+"""So many words up to the mark are compared with keywords: the parser stumbles some words after a misspelt one."""
+SIMILAR = 0.7
+NEAR = 24
+"""So many characters around the mark are searched for habits of other systems."""
+WORD = re.compile(r"[A-Za-z_]\w*")
+QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
+DANGLING = re.compile(r"(?i)\b(WHERE|AND|OR|NOT|BY|FROM|SELECT|HAVING|ON|JOIN|LIMIT|IN|LIKE|BETWEEN|SET)\s*;?\s*$")
+HABITS = (
+    (r"`", "a name is quoted with double quotes, a text with single quotes"),
+    (r"(?i)\bTOP\s+\d+", "write LIMIT 10 at the end of the query"),
+    (r"(?i)\bBETWEEN\s+\S+\s+TO\b", "write BETWEEN 10 AND 20"),
+    (r"(?i)\b(GROUP|ORDER)\s+(?!BY\b)\w", "write GROUP BY and ORDER BY"),
+    (r"\d,\d{3}\b", "write numbers without commas: 1000"),
+    (r"%s|%\(\w+\)s", "write ? in place of a value, and give the values in order"),
+    (r"(?i)\bCOUNT\s+\*", "write COUNT(*)"),
+    (r"(?i)\bEXPLAIN\s+ANALYZE|^\s*ANALYZE\b", "write EXPLAIN alone: it is free, and reads no data"),
+    (r"=<", "write <="),
+    (r"=!", "write <>"),
+    (r"&&", "write AND"),
+    (r"(?i)\bELSE\s*IF\b|\bELSEIF\b", "write CASE WHEN a THEN 1 WHEN b THEN 2 ELSE 3 END"),
+)
+OTHERWISE = "check the words before and at the mark"
+
+
+def syntax_hint(sql: str, mark: int) -> str:
+    """
+    >>> syntax_hint("SELEC COUNT(*) FROM visits", 11)
+    'did you mean SELECT instead of SELEC?'
+    >>> syntax_hint("SELECT COUNT(* FROM visits", 15)
+    'a parenthesis is not closed'
+    """
+    bare = QUOTED.sub(lambda found: " " * len(found[0]), sql)
+    return (
+        _misspelt(bare, mark)
+        or _habit(bare[max(0, mark - NEAR) : mark + NEAR])
+        or _bracket(bare)
+        or _dangling(bare)
+        or OTHERWISE
+    )
+
+
+def _misspelt(sql: str, mark: int) -> str | None:
+    """The first of the last words up to the mark that is nearly a keyword; `orders` is a table, not ORDER."""
+    words = [found[0] for found in WORD.finditer(sql) if found.start() <= mark][-LOOKED_AT:]
+    for word in words:
+        close = get_close_matches(word.upper(), KEYWORDS, n=1, cutoff=SIMILAR)
+        if close and word.upper().removesuffix("S") not in KEYWORDS:
+            return f"did you mean {close[0]} instead of {word}?"
+    return None
+
+
+def _habit(sql: str) -> str | None:
+    return next((hint for pattern, hint in HABITS if re.search(pattern, sql)), None)
+
+
+def _bracket(sql: str) -> str | None:
+    missing = sql.count("(") - sql.count(")")
+    if missing > 0:
+        return "a parenthesis is not closed"
+    return "there is a closing parenthesis too many" if missing < 0 else None
+
+
+def _dangling(sql: str) -> str | None:
+    found = DANGLING.search(sql)
+    return f"something is missing after {found[1].upper()}" if found else None
+
+
+# -- parse sql ---------------------------------------------------------------------------------------------------------
 
 UNIT_FIRST = ("DATE_TRUNC", "DATETRUNC", "DATE_DIFF", "DATEDIFF")
 """Functions whose first argument is a unit of time."""
@@ -63,7 +139,7 @@ class Parsed:
 
 def parse_sql(request: QueryRequest, public: PublicEnvironment) -> Parsed:
     """
-    >>> from dpsql.pipeline.query_request import QueryRequest
+    >>> from dpsql.options import QueryRequest
     >>> request = QueryRequest(sql="SELECT COUNT(*) FROM orders WHERE amount > ?", parameters=(10,))
     >>> parse_sql(request, None).tree.sql()
     'SELECT COUNT(*) FROM orders WHERE amount > 10'
@@ -226,7 +302,9 @@ def _check_arguments(parts: Sequence[exp.Expr], sql: str) -> None:
         if missing and not isinstance(node, exp.Anonymous | exp.Case | exp.Cast):
             place = place_of(node, sql)
             raise SqlSyntaxError(
-                f"{spoken(node, place)} has too few arguments", at=place, hint="docs/sql.md says what functions take"
+                f"{spoken_name(node, place)} has too few arguments",
+                at=place,
+                hint="docs/sql.md says what functions take",
             )
 
 

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dpsql.accounting.budget import Budget
-from dpsql.accounting.ledger.tally import Tally
+from dpsql.accounting.ledger.journal import Tally
 from dpsql.errors import InternalError
 from dpsql.pipeline.shape import shape_of
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from dpsql.engine_sql.tree import Query
-    from dpsql.engines.public import EmptyPostProcessor, PostProcessingTable
+    from dpsql.engines.base import EmptyPostProcessor, PostProcessingTable
+    from dpsql.options import QueryRequest
+    from dpsql.pipeline.environment import PublicEnvironment, PublicRows
     from dpsql.pipeline.plan_for_many import PlanForMany
     from dpsql.pipeline.plan_query import Planned
-    from dpsql.pipeline.public_environment import PublicEnvironment, PublicRows
-    from dpsql.pipeline.query_request import QueryRequest
     from dpsql.pipeline.shape import Shape
-    from dpsql.relation.adaptive_subquery import AdaptiveTable
+    from dpsql.relation.reports import AdaptiveTable
 
     Plan: TypeAlias = Callable[[QueryRequest, PublicEnvironment], Planned]
     Inert: TypeAlias = frozenset[str]

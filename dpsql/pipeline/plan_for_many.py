@@ -11,22 +11,22 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from dpsql.resolve.inert_literals import inert_tests, read_inert, with_marks
-from dpsql.resolve.option_clauses import NO_OPTIONS
+from dpsql.sql.privacy_options import NO_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from dpsql.aggregates.release import Release
     from dpsql.engine_sql.tree import Filling, Query
-    from dpsql.engines.public import EmptyPostProcessor, PostProcessingTable
+    from dpsql.engines.base import EmptyPostProcessor, PostProcessingTable
     from dpsql.expressions.tree import Literal
+    from dpsql.options import QueryRequest
+    from dpsql.pipeline.environment import PublicEnvironment
     from dpsql.pipeline.parse_sql import Parsed
     from dpsql.pipeline.plan_query import Planned
-    from dpsql.pipeline.public_environment import PublicEnvironment
-    from dpsql.pipeline.query_request import QueryRequest
     from dpsql.pipeline.shape import Shape
-    from dpsql.relation.adaptive_subquery import AdaptiveTable
     from dpsql.relation.relation import Aggregate
+    from dpsql.relation.reports import AdaptiveTable
     from dpsql.resolve.inert_literals import InertTest
     from dpsql.schema.types import ColumnType
 

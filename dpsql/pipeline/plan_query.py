@@ -2,44 +2,405 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from dpsql.aggregates.estimate import Estimate, Formula, Linear, Ratio, Reported, Smooth, WithError, estimate_of
-from dpsql.aggregates.final import as_shown
+from dpsql.aggregates.estimate import (
+    Estimate,
+    Formula,
+    Linear,
+    Ratio,
+    Reported,
+    Smooth,
+    WithError,
+    answer_type,
+    as_shown,
+    estimate_of,
+    final_sql,
+    noise_of,
+)
 from dpsql.aggregates.release import LEVEL
-from dpsql.aggregates.write_release import release_sql
-from dpsql.engine_sql.tree import tables_read
-from dpsql.engines.duckdb.render import render
+from dpsql.aggregates.release_sql import release_sql
+from dpsql.engine_sql.build import SALT, select, with_tables
+from dpsql.engine_sql.tree import Field, Named, tables_read
+from dpsql.engines.base import PostProcessingTable
+from dpsql.engines.duckdb.render import render, render_term, type_name
+from dpsql.engines.render import quoted
 from dpsql.errors import Unsupported
 from dpsql.expressions.parser_tree import copied, nodes_of
-from dpsql.pipeline.counted_reports import CountedReports
-from dpsql.pipeline.follow_outputs import follow_outputs, noisy_rows, plain_rows, reported_rows
-from dpsql.pipeline.output import Output
-from dpsql.pipeline.planned_release import PlannedAdaptiveSubquery, PlannedRelease, PublicTable
-from dpsql.pipeline.readable import about_releases, laid_out
+from dpsql.pipeline.auto_bounds import NOTHING_FOUND, NOTHING_SOUGHT, Found, Seeking
+from dpsql.pipeline.format import Output, about_releases, laid_out
+from dpsql.relation.facts import as_if_changing
 from dpsql.relation.relation import Aggregate
-from dpsql.relation.write_reports import answers_sql
-from dpsql.resolve.chosen_rows import chooses_by_noise, is_made_of
-from dpsql.resolve.inner import reads_release, release_name, reports_name
-from dpsql.resolve.passed_on import passed_on
-from dpsql.resolve.public_columns import columns_read
-from dpsql.resolve.syntax import is_interval_end, written
+from dpsql.relation.reports import with_adaptive
+from dpsql.relation.scan_sql import scan_sql
+from dpsql.relation.sql import answers_sql, counted_reports_sql
+from dpsql.result import is_number
+from dpsql.sql.noise_tracking import LOST, MARK, PLAIN, Kind, Made, Rows, follow_noise
+from dpsql.sql.post_processing import chooses_by_noise, columns_read, is_made_of, passed_on
+from dpsql.sql.rows import reads_release, release_name, reports_name
+from dpsql.sql.syntax import is_interval_end, written
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from dpsql.aggregates.estimate import Answer
     from dpsql.aggregates.release import Release
-    from dpsql.engines.public import Render
+    from dpsql.engine_sql.tree import Filling, Query, Select
+    from dpsql.engines.base import Render
+    from dpsql.options import QueryRequest
+    from dpsql.pipeline.environment import PublicEnvironment
     from dpsql.pipeline.infer_sensitivity import Measured
-    from dpsql.pipeline.public_environment import PublicEnvironment
-    from dpsql.pipeline.query_request import QueryRequest
     from dpsql.pipeline.track_units import Tracked
-    from dpsql.relation.reports import Reports
-    from dpsql.resolve.follow_noise import Followed
-    from dpsql.resolve.noise_in_columns import Rows
+    from dpsql.relation.relation import Scan
+    from dpsql.relation.reports import AdaptiveTable, Reports
+    from dpsql.sql.noise_tracking import Followed
+
+# -- counted reports ---------------------------------------------------------------------------------------------------
+# Randomised reports that the post-processing reads: how they are counted, and what becomes of them.
+
+
+@dataclass(frozen=True)
+class CountedReports:
+    """Randomised reports that are counted as they are, and what the post-processing reads of them: estimates."""
+
+    name: str
+    aggregate: Aggregate
+    answers: tuple[tuple[Any, ...], ...]
+    render: Render = field(compare=False)
+    """How the engine at hand says it."""
+
+    @property
+    def reports(self) -> Reports:
+        assert self.aggregate.reports is not None
+        return self.aggregate.reports
+
+    @property
+    def sql(self) -> str:
+        return self.render(counted_reports_sql(self.aggregate))
+
+    @property
+    def counts(self) -> list[str]:
+        return [f"n{number}" for number in range(len(self.aggregate.calls))]
+
+    @property
+    def post_processing_table(self) -> PostProcessingTable:
+        return estimates_table(self.name, self.reports)
+
+
+def estimates_table(name: str, reports: Reports) -> PostProcessingTable:
+    types = {f"_k{number}": type_name(kind) for number, kind in enumerate(reports.key_types)}
+    for number in range(len(reports.calls)):
+        found = Reported(f"_a{number}")
+        types |= dict.fromkeys((found.answer, found.standard_error, found.kurtosis), "DOUBLE")
+    return PostProcessingTable(name, types, {part: (kind, quoted(part)) for part, kind in types.items()})
+
+
+# -- fingerprint -------------------------------------------------------------------------------------------------------
+# When two releases are the same: at the same price by their fingerprint, at any price by their subject.
+
+
+def fingerprint_of(
+    planned: Planned, number: int, drawing: Sequence[object], dataset: str, before: Sequence[str]
+) -> str:
+    """`drawing` is the SQL of the release and how noise is drawn, `before` are the releases in front of it."""
+    # What a release reads of earlier answers is as much a part of it as its SQL.
+    read = [
+        [
+            part.post_processing,
+            *((before[n], repr(planned.releases[n].post_processing_table.columns)) for n in part.releases),
+        ]
+        for part in planned.releases[number].adaptive
+    ]
+    return _digest([dataset, *drawing, read])
+
+
+def subject_of(planned: Planned, number: int, dataset: str) -> str:
+    """What a release is about, whatever its noise."""
+    release = planned.releases[number]
+    read = [
+        [part.post_processing, *(subject_of(planned, number, dataset) for number in part.releases)]
+        for part in release.adaptive
+    ]
+    found = [planned.releases[ladder].canonical for ladder in ladders_of(planned, number)]
+    totals = release.release.aggregate.totals
+    return _digest(["subject", dataset, release.canonical, read, *found, *([totals] if totals else [])])
+
+
+def ladders_of(planned: Planned, number: int) -> list[int]:
+    """The releases on which bounds of this one are found: what it is follows from them."""
+    sought = [one.release.aggregate.sought for one in planned.releases]
+    return [ladder for ladder, part in enumerate(sought) if part is not None and part.release == number]
+
+
+def _digest(parts: list[object]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+# -- follow outputs ----------------------------------------------------------------------------------------------------
+# Which columns of an answer are computed from noisy ones, and whether their error is found by replaying them.
+
+
+def follow_outputs(
+    query: exp.Query, outputs: Sequence[Output], described: Sequence[tuple[str, str]], tables: Mapping[str, Rows]
+) -> tuple[tuple[Output, ...], Followed | None]:
+    """The outputs, those without an estimate with the name of their replicas or with the word that they are lost."""
+    pairs = list(zip(outputs, (kind for _, kind in described), strict=False))
+    is_noisy = any(made.kind for rows in tables.values() for _, made in rows.columns)
+    if not is_noisy or not any(map(_is_open, outputs)):
+        return tuple(outputs), None
+    followed = follow_noise(query, tables)
+    names = [output.name.lower() for output in outputs]
+    if followed is None:
+        # Which of the texts are keys is not known then.
+        return tuple(replace(output, lost=_is_open(output) and is_number(kind)) for output, kind in pairs), None
+    columns = followed.made(names)
+    if len(set(names)) < len(names):
+        # Replicas are found by name; what is not noisy needs none.
+        columns = [made.lost for made in columns]
+    found = tuple(
+        _with_error(*pair, made, chosen=followed.rows.chosen) for pair, made in zip(pairs, columns, strict=True)
+    )
+    return found, followed if any(output.replica for output in found) else None
+
+
+def _is_open(output: Output) -> bool:
+    """Whether its error has yet to be found."""
+    return output.estimate is None and not output.is_key
+
+
+def _with_error(output: Output, kind: str, made: Made, *, chosen: bool) -> Output:
+    is_key = made.kind is Kind.PLAIN if output.is_key is None else output.is_key
+    if not _is_open(output) or made.kind is Kind.PLAIN:
+        return replace(output, is_key=is_key)
+    if not is_number(kind):  # a text, a date, a test: there is no interval of those
+        return replace(output, is_key=is_key, lost=not output.is_answer)
+    is_lost = made.kind is Kind.LOST
+    return replace(output, is_key=is_key, replica=made.replica, lost=is_lost, chosen=output.chosen or chosen)
+
+
+def plain_rows(columns: Iterable[str]) -> Rows:
+    """Of a public table."""
+    return Rows(tuple((name, PLAIN) for name in columns))
+
+
+def reported_rows(columns: Iterable[str]) -> Rows:
+    """Of answers that were estimated from randomised reports: what is computed from those is lost."""
+    return Rows(tuple((name, LOST if name.startswith("_a") else PLAIN) for name in columns))
+
+
+def noisy_rows(columns: Iterable[str], release: Release) -> Rows:
+    """Of a release: its answers are noisy, its keys are not."""
+    measures, by_row = {part.column for part in release.measures}, bool(release.levels)
+    made = {
+        f"_a{number}": Made(Kind.NOISY, f"_a{number}{MARK}", by_row) if _is_of(answer, measures) else LOST
+        for number, answer in enumerate(release.answers)
+    }
+    return Rows(tuple((name, made.get(name, PLAIN)) for name in columns))
+
+
+def _is_of(answer: Answer, measures: set[str]) -> bool:
+    """Whether it is made of measures alone, whose noise everybody knows."""
+    match answer.estimate:
+        case Linear():
+            parts: tuple[Linear, ...] = (answer.estimate,)
+        case Ratio(above, below):
+            parts = (above, below)
+        case Formula(parts=of):
+            parts = of
+        case _:
+            return False
+    return bool(parts) and {name for part in parts for name, _ in part.weights} <= measures
+
+
+# -- planned release ---------------------------------------------------------------------------------------------------
+# What a plan is made of: releases as engine SQL, the answers that they read, and public tables.
+
+WITHOUT_LITERALS = ("query", "_query_if_changing", "_over_lasting", "_has_salt", "post_processing_table")
+"""What is found once for a release, whatever fills its blanks."""
+
+
+@dataclass(frozen=True)
+class PlannedAdaptiveSubquery:
+    """An answer that a release reads: its rows come from this SQL over releases and public tables."""
+
+    table: AdaptiveTable
+    post_processing: str
+    releases: tuple[int, ...]
+    public: tuple[PublicTable, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRelease:
+    name: str
+    release: Release
+    render: Render = field(compare=False)
+    """How the engine at hand says it."""
+    ends: tuple[Linear | Ratio | None, ...] = ()
+    """What DP_INTERVAL_LOW and DP_INTERVAL_HIGH are asked of: its columns _low0, _high0, _low1, ..."""
+    adaptive: tuple[PlannedAdaptiveSubquery, ...] = ()
+    """The answers that it reads."""
+    answers_met: tuple[Query, ...] = ()
+    """How many of their rows one row meets, at the most."""
+    seeking: Seeking = NOTHING_SOUGHT
+    """The bounds that are found before it is asked."""
+    found: Found = NOTHING_FOUND
+    """And what they turned out to be."""
+    answers: tuple[tuple[Any, ...], ...] = ()
+    """Where randomised reports are counted: all answers that there can be, and what is asked of each."""
+    literals: Mapping[str, Filling] = field(default_factory=dict)
+    """The literals of the question that were left open while it was planned: they fill blanks of the SQL."""
+
+    def with_literals(self, literals: Mapping[str, Filling]) -> PlannedRelease:
+        """The same release of another question of its shape. What was written without a look at literals is shared."""
+        other = replace(self, literals=literals)
+        vars(other).update({part: getattr(self, part) for part in WITHOUT_LITERALS})
+        return other
+
+    def salted(self, salt: int, reaches: Mapping[str, int]) -> str:
+        """The engine SQL; the salt decides which of a unit's groups and values count."""
+        if not reaches and not self._has_salt:
+            return self._unsalted
+        return self.render(self._over_lasting[0], {**self.literals, **reaches, SALT: salt})
+
+    @cached_property
+    def _unsalted(self) -> str:
+        return self.render(self._over_lasting[0], self.zeros) if self.lasting else self.shown
+
+    @property
+    def lasting(self) -> Mapping[str, str]:
+        """What lasts from question to question, in engine SQL, by the name of the table that the engine makes of it."""
+        return self._over_lasting[1]
+
+    @cached_property
+    def _over_lasting(self) -> tuple[Query, dict[str, str]]:
+        tables: dict[str, str] = {}
+
+        def name(part: Select) -> str:
+            sql = self.render(part)
+            name = f"dpsql.lasting.{sha256(sql.encode()).hexdigest()}"  # a declared name has no dots
+            tables[name] = sql
+            return name
+
+        return with_tables(self.with_adaptive, name), tables
+
+    @cached_property
+    def _has_salt(self) -> bool:
+        """Whether the SQL depends on it. Where all of a unit counts there is nothing to choose, and it does not."""
+        ones = dict.fromkeys(self._left_open, 1)
+        return self.render(self.with_adaptive, {**self.literals, **ones}) != self.shown
+
+    @property
+    def with_adaptive(self) -> Query:
+        return with_adaptive([answer.table for answer in self.adaptive], self.query)
+
+    @cached_property
+    def query(self) -> Query:
+        """Written once, with blanks for the salt and for what depends on the noise."""
+        return release_sql(self.release)
+
+    @cached_property
+    def shown(self) -> str:
+        """The same for whatever noise: with zeros in the blanks."""
+        return self.render(self.with_adaptive, self.zeros)
+
+    @cached_property
+    def canonical(self) -> str:
+        """The same on whatever engine, whether rows stay there or not: what a stored answer is found by."""
+        if not self.lasting:
+            return self.shown if self.render is render else render(self.with_adaptive, self.zeros)
+        return render(with_adaptive([answer.table for answer in self.adaptive], self._query_if_changing), self.zeros)
+
+    @cached_property
+    def _query_if_changing(self) -> Query:
+        aggregate = replace(self.release.aggregate, source=as_if_changing(self.release.aggregate.source))
+        return release_sql(replace(self.release, aggregate=aggregate))
+
+    @property
+    def zeros(self) -> dict[str, Filling]:
+        """What fills the blanks where nothing is drawn yet."""
+        return {**self.literals, **dict.fromkeys(self._left_open, 0)}
+
+    @property
+    def _left_open(self) -> list[str]:
+        """The salt, and what depends on the noise."""
+        return [SALT, *(drawn.column for drawn in self.release.statistics)]
+
+    @property
+    def reports(self) -> Reports | None:
+        return self.release.aggregate.reports
+
+    @cached_property
+    def post_processing_table(self) -> PostProcessingTable:
+        """What the post-processing reads: keys, aggregates made of measures and statistics, and these themselves."""
+        if self.reports is not None:
+            return estimates_table(self.name, self.reports)
+        keys = {name: type_name(kind) for name, kind in self.release.keys}
+        stored = keys | dict.fromkeys(self.release.columns, "BIGINT")
+        answers = {
+            f"_a{position}": (answer_type(answer), render_term(final_sql(answer.estimate, answer.type)))
+            for position, answer in enumerate(self.release.answers)
+        }
+        stored |= dict.fromkeys((f"_{end}{i}" for i in range(len(self.ends)) for end in ("low", "high")), "DOUBLE")
+        made = {name: (kind, quoted(name)) for name, kind in stored.items()} | answers
+        if self.release.levels:
+            stored[LEVEL] = "BIGINT"
+            made |= {
+                LEVEL: ("BIGINT", LEVEL),
+                **{f"_g{key}": ("BIGINT", self._left_out(key)) for key in range(len(keys))},
+            }
+        stored |= dict.fromkeys(map(noise_of, self.weighed), "DOUBLE")
+        return PostProcessingTable(self.name, stored, made)
+
+    @property
+    def weighed(self) -> list[str]:
+        """The measures whose noise decides what the answer is."""
+        formulas = [answer.estimate for answer in self.release.answers if isinstance(answer.estimate, Formula)]
+        return sorted(frozenset[str]().union(*(formula.weighed for formula in formulas)))
+
+    def _left_out(self, key: int) -> str:
+        """GROUPING: 1 in the levels that leave the key out, 0 elsewhere."""
+        kept = [str(number) for number, level in enumerate(self.release.levels) if key in level.kept]
+        return f"CASE WHEN {LEVEL} IN ({', '.join(kept)}) THEN 0 ELSE 1 END" if kept else "1"
+
+
+@dataclass(frozen=True)
+class PublicTable:
+    """A public table that the post-processing reads, as declared, with the columns that it may read."""
+
+    declared: Scan
+    read: tuple[str, ...]
+    """The names that these columns are declared by."""
+    render: Render = field(compare=False)
+    """How the engine at hand says it."""
+
+    @property
+    def name(self) -> str:
+        return self.declared.table
+
+    @property
+    def scan(self) -> Scan:
+        columns = tuple(part for part in self.declared.columns if part.declared in self.read)
+        return replace(self.declared, columns=columns)
+
+    @property
+    def sql(self) -> str:
+        columns = [Named(Field(part.name), part.declared) for part in self.scan.columns]
+        return self.render(select(columns, scan_sql(self.scan, [part.name for part in self.scan.columns])))
+
+    @property
+    def post_processing_table(self) -> PostProcessingTable:
+        types = {part.declared: type_name(part.properties.type) for part in self.scan.columns}
+        return PostProcessingTable(self.scan.table, types, {name: (kind, quoted(name)) for name, kind in types.items()})
+
+
+# -- plan query --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +439,7 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
             render=public.render,
             ends=ends[number],
             adaptive=_adaptive(number, measured, public.render),
+            answers_met=measured.tracked.releases[number].answers_met,
             answers=_answers(part.aggregate.reports, public),
             seeking=measured.tracked.releases[number].seeking,
             found=measured.tracked.releases[number].found,
@@ -86,8 +448,14 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
         for number, part in enumerate(measured.releases)
     )
     read = tuple(_public(measured, public))
-    # What the engine has no words for, or too many, is refused here, while nothing is charged.
+    # What the engine has no words for, too many, or ones that it does not understand, is refused here, while nothing
+    # is charged.
     asked = tuple(release.shown for release in releases), tuple(table.sql for table in read)
+    if not public.literals and not all(map(public.can_run, asked[0])):
+        raise Unsupported(
+            "the database does not understand what this would ask of it, so nothing was asked or charged",
+            hint="write it in another way; `dpsql explain` shows the SQL on other databases. Please report it",
+        )
     tables = [release.post_processing_table for release in releases] + [table.post_processing_table for table in read]
     above = copied(post_processing)
     outputs = _outputs(post_processing, measured)

@@ -16,20 +16,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpsql.expressions.parser_tree import copied
-from dpsql.pipeline.readable import about_releases, laid_out
-from dpsql.relation.readable import readable_aggregate, readable_call
-from dpsql.resolve.declared_values import undeclared_constants
-from dpsql.resolve.query import Resolver
-from dpsql.resolve.syntax import shown
+from dpsql.pipeline.format import about_releases, laid_out
+from dpsql.relation.format import readable_aggregate, readable_call
+from dpsql.sql.post_processing import undeclared_constants
+from dpsql.sql.query import Resolver
+from dpsql.sql.syntax import shown
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
+    from dpsql.options import QueryRequest
+    from dpsql.pipeline.environment import PublicEnvironment
     from dpsql.pipeline.parse_sql import Parsed
-    from dpsql.pipeline.public_environment import PublicEnvironment
-    from dpsql.pipeline.query_request import QueryRequest
     from dpsql.relation.relation import Aggregate, Scan
-    from dpsql.resolve.adaptive_subqueries import AdaptiveSubquery
+    from dpsql.sql.adaptive import AdaptiveSubquery
 
 
 @dataclass(frozen=True, kw_only=True)

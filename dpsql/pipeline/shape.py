@@ -18,7 +18,7 @@ from dpsql.resolve.inert_literals import WrittenLiteral
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from dpsql.pipeline.query_request import QueryRequest
+    from dpsql.options import QueryRequest
     from dpsql.resolve.inert_literals import Places
 
 PIECE = re.compile(

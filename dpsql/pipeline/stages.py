@@ -19,18 +19,21 @@ Free stages are given a `PublicEnvironment`, which has no way to people's rows n
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
+from dpsql.errors import Error
 from dpsql.pipeline.calibrate_noise import Calibrated, calibrate_noise
 from dpsql.pipeline.charge_budget import charge_budget, charge_together
 from dpsql.pipeline.estimate_answers import estimate_answers
+from dpsql.pipeline.execute import run_rounds, run_rounds_of_all
 from dpsql.pipeline.infer_sensitivity import infer_sensitivity
 from dpsql.pipeline.parse_sql import Parsed, parse_sql, too_deep
 from dpsql.pipeline.plan_for_many import plan_for_many
 from dpsql.pipeline.plan_query import Planned, plan_query
 from dpsql.pipeline.post_process import post_process
 from dpsql.pipeline.resolve_names import resolve_names
-from dpsql.pipeline.run_rounds import run_rounds
 from dpsql.pipeline.track_units import track_units
 from dpsql.result import Result
 
@@ -38,10 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from fractions import Fraction
 
-    from dpsql.pipeline.environment import Environment
+    from dpsql.options import QueryRequest
+    from dpsql.pipeline.environment import Environment, PublicEnvironment
     from dpsql.pipeline.plan_for_many import PlanForMany
-    from dpsql.pipeline.public_environment import PublicEnvironment
-    from dpsql.pipeline.query_request import QueryRequest
     from dpsql.pipeline.shape import Shape
 
 FREE: tuple[Callable[[Any, PublicEnvironment], Any], ...] = (
@@ -67,7 +69,7 @@ def run(request: QueryRequest, environment: Environment) -> Result:
 
 def run_together(parts: Sequence[Calibrated], epsilon: Fraction, environment: Environment) -> list[Result]:
     """All are charged, then all are drawn; where one fails and suspends the analyst, those after it are withheld."""
-    noisy = [run_rounds(charged, environment) for charged in charge_together(parts, epsilon, environment)]
+    noisy = run_rounds_of_all(charge_together(parts, epsilon, environment), environment)
     return [post_process(estimate_answers(part, environment), environment) for part in noisy]
 
 
@@ -102,3 +104,33 @@ def walk_free(asked: QueryRequest | Parsed, public: PublicEnvironment) -> Iterat
         if problem is not None:
             raise problem
         yield value
+
+
+# -- trace -------------------------------------------------------------------------------------------------------------
+# What each stage before the charge makes of a question, one below the other. Free: no data, no budget.
+
+
+@dataclass(frozen=True, repr=False)
+class Trace:
+    stages: tuple[tuple[str, str], ...]
+    """The name of each stage, and what it gave; of a question that is refused, what the refusing stage says."""
+    refusal: Error | None = None
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name}\n{indent(text, '  ')}" for name, text in self.stages)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def trace_question(request: QueryRequest, public: PublicEnvironment) -> Trace:
+    """A refusal ends the trace, as a part of it: where it comes from is what one wants to see."""
+    found: list[str] = []
+    refusal = None
+    try:
+        for value in walk_free(request, public):
+            found.append(str(value))
+    except Error as problem:
+        refusal = problem.with_traceback(None)
+        found.append(f"refused: {problem}")
+    return Trace(tuple(zip((stage.__name__ for stage in FREE), found, strict=False)), refusal)

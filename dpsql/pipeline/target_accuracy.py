@@ -18,21 +18,20 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.estimate import Linear, Ratio
 from dpsql.errors import ProgrammingError, Unsupported
 from dpsql.intervals import for_all, half_width
+from dpsql.options import refuse_options
 from dpsql.pipeline.allocate import aimed
-from dpsql.pipeline.candidates import Candidate, candidate_within, noisy_columns, share_of
-from dpsql.pipeline.fingerprint import subject_of
-from dpsql.pipeline.possible_noises import possible_noises
-from dpsql.pipeline.query_request import refuse_options
+from dpsql.pipeline.choose_mechanism import Candidate, candidate_within, noisy_columns, possible_noises, share_of
+from dpsql.pipeline.plan_query import subject_of
 from dpsql.pipeline.stored_answers import from_text
 from dpsql.result import LEVEL
 
 if TYPE_CHECKING:
     from dpsql.accounting.filters import Filter
     from dpsql.aggregates.release import Release
-    from dpsql.pipeline.output import Output
+    from dpsql.options import Accuracy
+    from dpsql.pipeline.environment import PublicEnvironment
+    from dpsql.pipeline.format import Output
     from dpsql.pipeline.plan_query import Planned
-    from dpsql.pipeline.public_environment import PublicEnvironment
-    from dpsql.pipeline.query_request import Accuracy
 
 MANTISSAS = 900
 """Epsilons are tried to three digits, 1.00 to 9.99, in each power of ten."""

@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING
 from dpsql.engine_sql.build import count, select
 from dpsql.engine_sql.tree import Named, tables_read
 from dpsql.errors import OperationalError, ProgrammingError, Unsupported
-from dpsql.expressions.readable import readable_properties
+from dpsql.expressions.format import readable_properties
 from dpsql.expressions.tree import names_read
 from dpsql.limits import MOST_PUBLIC_GROUPS
-from dpsql.pipeline.readable import about_releases, laid_out
-from dpsql.pipeline.seeking import NOTHING_FOUND, NOTHING_SOUGHT, Found, Seeking, ladders, with_seeking
-from dpsql.relation.diagnosis import diagnosing
+from dpsql.pipeline.auto_bounds import NOTHING_FOUND, NOTHING_SOUGHT, Found, Seeking, diagnosing, ladders, with_seeking
+from dpsql.pipeline.format import about_releases, laid_out
 from dpsql.relation.domain import Domain, ListedKeys, public_domain
-from dpsql.relation.knowledge import Knowledge, knowledge_of
-from dpsql.relation.multiplicity import rows_per_unit
+from dpsql.relation.facts import Knowledge, knowledge_of
 from dpsql.relation.relation import CrossUnitJoin, Filter, Project
+from dpsql.relation.sql import listed_keys_sql, relation_sql, rows_per_unit
 from dpsql.relation.units import bounding_scans, different_units, one_row_per_unit, parts_of, reads_unit, scans_of
-from dpsql.relation.write import relation_sql
-from dpsql.relation.write_domain import listed_keys_sql
-from dpsql.resolve.inner import reads_release
-from dpsql.resolve.syntax import aggregates
+from dpsql.relation.work import bound_work, heaviest_counted
+from dpsql.sql.rows import reads_release
+from dpsql.sql.syntax import aggregates
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -30,13 +28,13 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from dpsql.engine_sql.tree import Query
-    from dpsql.pipeline.public_environment import PublicEnvironment
-    from dpsql.pipeline.query_request import QueryRequest
+    from dpsql.options import QueryRequest
+    from dpsql.pipeline.environment import PublicEnvironment
     from dpsql.pipeline.resolve_names import Resolved
-    from dpsql.relation.adaptive_subquery import AdaptiveTable
     from dpsql.relation.relation import Aggregate, Relation, Scan
-    from dpsql.resolve.adaptive_subqueries import AdaptiveSubquery
-    from dpsql.resolve.option_clauses import Option, SqlOptions
+    from dpsql.relation.reports import AdaptiveTable
+    from dpsql.sql.adaptive import AdaptiveSubquery
+    from dpsql.sql.privacy_options import Option, SqlOptions
 
 PRICES = ("epsilon", "delta")
 PRESUMED_GROUPS = 4
@@ -58,6 +56,8 @@ class TrackedRelease:
     """The public groups; None when the keys are people's own and must be selected privately."""
     across: CrossUnitJoin | None
     """The join of different people that the rows come from, if they do."""
+    answers_met: tuple[Query, ...] = ()
+    """How many rows of answers to come one row meets, at the most: checked once they are there (relation/work.py)."""
     seeking: Seeking = NOTHING_SOUGHT
     """The bounds that the question finds for it."""
     found: Found = NOTHING_FOUND
@@ -79,6 +79,8 @@ class TrackedRelease:
         yield f"unit     {' and '.join(dict.fromkeys(str(scan.unit) for scan in self.scans))}"
         most = " and ".join("any number" if rows is None else f"at most {rows}" for rows in self.rows_per_unit)
         yield f"rows     {'one for each unit, guaranteed' if self.one_row_per_unit else f'{most} of a unit'}"
+        if (heavy := heaviest_counted(self.aggregate.source)) is not None:
+            yield f"left out people with more than {heavy:,} rows, which the query multiplies"
         if self.aggregate.grouped:
             groups = "people's own" if self.domain is None else f"public, at most {self.domain.size:,}"
             yield f"groups   {groups}"
@@ -130,7 +132,9 @@ def track_units(resolved: Resolved, public: PublicEnvironment) -> Tracked:
 def _track(
     aggregate: Aggregate, unit_columns: frozenset[str], resolved: Resolved, public: PublicEnvironment
 ) -> TrackedRelease:
-    knowledge = knowledge_of(aggregate.source)
+    source, answers_met = bound_work(aggregate.source, lambda sql: _count_public(sql, resolved, public))
+    aggregate = replace(aggregate, source=source)
+    knowledge = knowledge_of(source)
     domain: Domain | ListedKeys | None
     if aggregate.listed is None:
         domain = public_domain(aggregate.keys, aggregate.source, knowledge.listed, MOST_PUBLIC_GROUPS)
@@ -150,6 +154,7 @@ def _track(
         knowledge=knowledge,
         domain=domain,
         across=across,
+        answers_met=answers_met,
     )
 
 

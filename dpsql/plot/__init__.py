@@ -19,10 +19,10 @@ def plot(result: Result, library: str | None = None) -> Any:
     """An altair chart or a matplotlib figure; a notebook shows either."""
     chart = chart_of(result)
     if _chosen(library) == "altair":
-        from dpsql.plot.draw_altair import draw_altair
+        from dpsql.plot.altair import draw_altair
 
         return draw_altair(chart)
-    from dpsql.plot.draw_matplotlib import draw_matplotlib
+    from dpsql.plot.matplotlib import draw_matplotlib
 
     return draw_matplotlib(chart)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.expressions.narrow import conjuncts, kept_properties
 from dpsql.expressions.tree import Call, Column, Expression, Literal, columns_of, names_read, properties_of, substituted
-from dpsql.relation.knowledge import knowledge_of
+from dpsql.relation.facts import knowledge_of
 from dpsql.relation.relation import Filter, Relation, SemiJoin
 from dpsql.relation.units import is_tracked
 

@@ -12,6 +12,7 @@
     SetOp      UNION, INTERSECT, EXCEPT, each with or without ALL, of rows with their units
     Distinct   every different row of every unit once
     PerUnit    one row per unit and keys: aggregates within one unit
+    LightUnits the rows of units that do not have too many
 
 and on top of them the one thing that may leave: an `Aggregate`, which merges the rows of many units into groups. What
 has no node here has no private meaning and is refused. In all of them but CrossUnitJoin the rows of one unit depend on
@@ -25,25 +26,25 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
+    from dpsql.errors import Place
     from dpsql.expressions.properties import Limit, Properties
     from dpsql.expressions.tree import Expression, Unseen
     from dpsql.relation.reports import Reports
-    from dpsql.schema.column import Collected
-    from dpsql.schema.table import Contribution
+    from dpsql.schema.model import Collected, Contribution
     from dpsql.schema.types import ColumnType
-    from dpsql.source import Place
 
 
 @dataclass(frozen=True)
 class UnitHop:
-    """A foreign key towards the unit: `column` equals `to_table.to_column`, both read as `type`."""
+    """A foreign key towards the unit: `column` equals `to_table.to_column`, both read as `type`.
+
+    The engine guarantees that no two rows have the same `to_column`, else the table is refused (sql/rows.py).
+    """
 
     column: str
     to_table: str
     to_column: str
     type: ColumnType
-    unique: bool
-    """Whether the engine guarantees that no two rows have the same key."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +75,17 @@ class ScanColumn:
     """Whether no row that is read can be NULL there, whatever is declared."""
     collected: Collected | None = None
     """How it was randomised, where it stands for answers that the table does not hold: it cannot be read."""
+    unique: bool = False
+    """Whether the database guarantees that no two rows have the same value, as it is read."""
     auto: bool = False
     """Whether what is summed of it is clipped where each query finds it best."""
     as_stored: AsStored | None = None
-    """How its properties are made true, where that is not done to every value by the scan (relation/as_stored.py)."""
+    """How its properties are made true, where that is not done to every value by the scan (relation/scan_sql.py)."""
 
 
 @dataclass(frozen=True)
 class StoredTest:
-    """A comparison of what is stored in a column with a constant of its type (relation/stored_tests.py)."""
+    """A comparison of what is stored in a column with a constant of its type (relation/scan_sql.py)."""
 
     declared: str
     operator: str
@@ -272,8 +275,28 @@ class Window:
     columns: tuple[tuple[str, WindowCall], ...]
 
 
+@dataclass(frozen=True)
+class LightUnits:
+    """The rows of units that have no more than `most_rows`: read where rows are about to be multiplied (work.py)."""
+
+    source: Relation
+    most_rows: int
+
+
 Relation: TypeAlias = (
-    Scan | ValuesTable | Filter | Project | Join | CrossUnitJoin | SemiJoin | Mark | SetOp | Distinct | PerUnit | Window
+    Scan
+    | ValuesTable
+    | Filter
+    | Project
+    | Join
+    | CrossUnitJoin
+    | SemiJoin
+    | Mark
+    | SetOp
+    | Distinct
+    | PerUnit
+    | Window
+    | LightUnits
 )
 
 

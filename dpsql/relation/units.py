@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from dpsql.errors import Unsupported
 from dpsql.expressions.tree import names_read
-from dpsql.relation.once import once_per_node
+from dpsql.limits import MOST_STEPS, MOST_TABLES
 from dpsql.relation.relation import (
     OF_THE_LEFT,
     CrossUnitJoin,
     Distinct,
     Filter,
     Join,
+    LightUnits,
     Mark,
     PerUnit,
     Project,
@@ -28,9 +30,34 @@ from dpsql.relation.relation import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from dpsql.errors import Place
     from dpsql.expressions.tree import Expression
     from dpsql.relation.relation import ScanColumn
-    from dpsql.source import Place
+
+# -- once --------------------------------------------------------------------------------------------------------------
+# What follows from a node, and from values given beside it, is found once, however many walks ask for it.
+#
+# The finding is kept on the node itself, a relation or a plan: nodes never change, and it goes when the node goes.
+
+Node = TypeVar("Node")
+Given = TypeVarTuple("Given")
+Found = TypeVar("Found")
+
+
+def once_per_node(find: Callable[[Node, *Given], Found]) -> Callable[[Node, *Given], Found]:
+    key = f"{find.__module__}.{find.__name__}"
+
+    @wraps(find)
+    def found(node: Node, *given: *Given) -> Found:
+        kept: dict[tuple[*Given], Found] = vars(node).setdefault(key, {})
+        if given not in kept:
+            kept[given] = find(node, *given)
+        return kept[given]
+
+    return found
+
+
+# -- units -------------------------------------------------------------------------------------------------------------
 
 
 @once_per_node
@@ -129,7 +156,9 @@ def one_row_per_unit(relation: Relation) -> bool:
             return False
         case PerUnit(_, _, _, by_unit_alone):
             return by_unit_alone
-        case Filter(source) | Project(source) | SemiJoin(source) | Distinct(source) | Window(source):
+        case (
+            Filter(source) | Project(source) | SemiJoin(source) | Distinct(source) | Window(source) | LightUnits(source)
+        ):
             return one_row_per_unit(source)
         case Mark():
             return one_row_per_unit(relation.source)
@@ -139,3 +168,33 @@ def one_row_per_unit(relation: Relation) -> bool:
             return kind != "FULL" and all(is_tracked(side) and one_row_per_unit(side) for side in sides)
         case SetOp(kind, left, right):
             return kind in OF_THE_LEFT and one_row_per_unit(left)
+
+
+# -- size --------------------------------------------------------------------------------------------------------------
+# How much an engine has to read for a relation: what is read twice counts twice.
+
+
+@once_per_node
+def tables_read(relation: Relation) -> int:
+    return isinstance(relation, Scan) + sum(map(tables_read, below(relation)))
+
+
+@once_per_node
+def steps(relation: Relation) -> int:
+    """On the longest way from a table."""
+    return 1 + max(map(steps, below(relation)), default=0)
+
+
+def check_size(relation: Relation, at: Place | None) -> None:
+    if tables_read(relation) > MOST_TABLES:
+        raise Unsupported(
+            f"the query reads more than {MOST_TABLES} tables",
+            at=at,
+            hint="a WITH query counts wherever it is read: read it once, or ask in several queries",
+        )
+    if steps(relation) > MOST_STEPS:
+        raise Unsupported(
+            f"more than {MOST_STEPS} steps lead from a table to this result",
+            at=at,
+            hint="put several steps into one SELECT, or ask in several queries",
+        )

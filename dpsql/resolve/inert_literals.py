@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import Error
-from dpsql.expressions.lower import Lowering
-from dpsql.expressions.lower_special import KIND
+from dpsql.expressions.lower import KIND, Lowering
 from dpsql.expressions.parser_tree import copied, nodes, nodes_of
 from dpsql.expressions.properties import midnight
 from dpsql.expressions.tree import Call, Column, Literal
-from dpsql.resolve.declared_values import declared_column, undeclared_texts
-from dpsql.resolve.parameters import PARAMETER, check_text, literal
-from dpsql.resolve.rows import declared_properties
+from dpsql.sql.parameters import PARAMETER, check_text, literal
+from dpsql.sql.post_processing import declared_column, undeclared_texts
+from dpsql.sql.rows import declared_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

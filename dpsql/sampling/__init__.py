@@ -6,13 +6,11 @@ does not (docs/proofs/exact_sampling.md).
 
 from __future__ import annotations
 
-from dpsql.sampling.bernoulli import bernoulli_exp, uniform_below
-from dpsql.sampling.choice import choose, uniform_each
-from dpsql.sampling.discrete_laplace import discrete_laplace
+from dpsql.sampling.bernoulli import bernoulli_exp, choose, uniform_below, uniform_each
+from dpsql.sampling.gaussian import rounded_gaussian, rounded_real
+from dpsql.sampling.k_norm import rounded_box
+from dpsql.sampling.laplace import discrete_laplace
 from dpsql.sampling.randomness import CryptographicRandomness, Randomness, RepeatableRandomness
-from dpsql.sampling.real_noise import rounded_real
-from dpsql.sampling.rounded_box import rounded_box
-from dpsql.sampling.rounded_gaussian import rounded_gaussian
 
 __all__ = [
     "CryptographicRandomness",

@@ -9,16 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal, getcontext
 from fractions import Fraction
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpsql.sampling.enclosure import exactly, precise
+from dpsql.sampling.randomness import CryptographicRandomness, Randomness, exactly, precise
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterator, Sequence
 
-    from dpsql.sampling.randomness import Randomness
+    from numpy.typing import NDArray
 
 # From there on exp(-gamma) is far below a cell of U, and may be given as anything that is.
 FARTHEST = 700.0
@@ -84,3 +85,120 @@ class LazyUniform:
         """64 bits more."""
         self.numerator = self.numerator << 64 | int(self.source.words(1)[0])
         self.bits += 64
+
+
+# -- choice ------------------------------------------------------------------------------------------------------------
+# One of many, with probability proportional to n exp(-rate * score), for many lists at once.
+#
+# With cumulative weights C_1 < C_2 < ... < C_m and a uniform U it is number i for which C_(i-1) <= U C_m < C_i. float64
+# says which where no boundary is near, arbitrary precision elsewhere. Proof: docs/proofs/exact_sampling.md, section 6.
+
+# Weights below e^-700 of the heaviest may be off as a whole: together they are less than 2^-900 of it.
+FARTHEST_WEIGHT = 700.0
+
+# Cells of the table of weights that are handled together, so that it stays in the cache.
+CELLS = 1 << 17
+
+
+def choose(
+    sizes: NDArray[np.int64],
+    scores: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    rate: Fraction,
+    source: Randomness | None = None,
+) -> NDArray[np.int64]:
+    """For each list a position in `sizes`. List g stands from starts[g] to before starts[g + 1] and is not empty.
+
+    Sizes are at least 1, scores at least 0, the rate is not negative.
+    """
+    lengths = np.diff(starts)
+    if rate < 0 or (lengths < 1).any() or (sizes < 1).any() or (scores < 0).any():
+        raise ValueError("a choice needs non-empty lists, sizes above 0, and scores and a rate that are not negative")
+    source = source or CryptographicRandomness()
+    words = source.words(len(lengths))
+    chosen = np.empty(len(lengths), dtype=np.int64)
+    for lists in _batches(lengths):
+        columns, last = np.arange(lengths[lists].max()), lengths[lists, None] - 1
+        places = starts[:-1][lists, None] + np.minimum(columns, last)
+        weights = _weights(sizes[places], scores[places], rate)
+        weights[columns > last] = 0
+        passed, undecided = _enclose(words[lists], weights, columns >= last)
+        chosen[lists] = starts[:-1][lists] + passed
+        for i in lists[undecided]:
+            part = slice(starts[i], starts[i + 1])
+            chosen[i] = starts[i] + _decide_choice(
+                int(words[i]), sizes[part].tolist(), scores[part].tolist(), rate, source
+            )
+    return chosen
+
+
+def uniform_each(sizes: NDArray[np.int64], source: Randomness | None = None) -> NDArray[np.int64]:
+    """For each size n one of 0, 1, ..., n - 1, each exactly as likely.
+
+    As many bits as n - 1 has are drawn, again while they say n or more.
+    """
+    if (sizes < 1).any():
+        raise ValueError("a uniform choice needs at least one possibility")
+    source = source or CryptographicRandomness()
+    masks = sizes - 1
+    for shift in (1, 2, 4, 8, 16, 32):
+        masks = masks | masks >> shift
+    drawn = np.empty_like(masks)
+    again = np.arange(len(sizes))
+    while len(again):
+        drawn[again] = source.words(len(again)).view(np.int64) & masks[again]
+        again = again[drawn[again] >= sizes[again]]
+    return drawn
+
+
+def _batches(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """From the longest lists to the shortest, so that little of a table of them stays empty."""
+    order = np.argsort(-lengths, kind="stable")
+    while len(order):
+        together = max(1, CELLS // int(lengths[order[0]]))
+        yield order[:together]
+        order = order[together:]
+
+
+def _weights(sizes: NDArray[np.int64], scores: NDArray[np.int64], rate: Fraction) -> NDArray[np.float64]:
+    """Weights over that of a point with the best score, so that no sum overflows and each is at least 1."""
+    exponents: NDArray[np.float64] = (scores - scores.min(axis=1, keepdims=True)) * float(min(rate, Fraction(1000)))
+    np.minimum(exponents, FARTHEST_WEIGHT, out=exponents)
+    np.negative(exponents, out=exponents)
+    np.exp(exponents, out=exponents)
+    exponents *= sizes
+    return exponents
+
+
+def _enclose(
+    words: NDArray[np.uint64], weights: NDArray[np.float64], final: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """How many boundaries each word has passed, and where it does not determine that. U < 1 never passes the `final`.
+
+    A weight is off by less than 2^-41.8, relatively: three roundings of an exponent up to 700, exp, two more. A sum of
+    m adds m 2^-53. U C_m carries the error of C_m once more, and three roundings. Together: less than the radius.
+    """
+    np.cumsum(weights, axis=1, out=weights)
+    total = weights[:, -1].copy()
+    weights[final] = np.inf
+    at = words * 2.0**-64 * total
+    radius = total * (2.0**-40 + weights.shape[1] * 2.0**-51)
+    passed = np.count_nonzero(weights <= (at - radius)[:, None], axis=1)
+    perhaps = np.count_nonzero(weights <= (at + radius)[:, None], axis=1)
+    return passed, passed != perhaps
+
+
+def _decide_choice(word: int, sizes: Sequence[int], scores: Sequence[int], rate: Fraction, source: Randomness) -> int:
+    """The same choice in arbitrary precision, with as many more bits as it takes."""
+    u = LazyUniform(word, 64, source)
+    best = min(scores)
+    while True:
+        with precise(u.bits):
+            sums = list(accumulate(n * (-exactly(rate) * (s - best)).exp() for n, s in zip(sizes, scores, strict=True)))
+            cell = Decimal(2) ** -u.bits
+            at, slack = u.numerator * cell * sums[-1], cell * sums[-1]
+            passed = sum(boundary <= at - slack for boundary in sums[:-1])
+            perhaps = sum(boundary <= at + 2 * slack for boundary in sums[:-1])
+        if passed == perhaps:
+            return passed
+        u.reveal()

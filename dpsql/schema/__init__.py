@@ -1,9 +1,7 @@
 """What the data owner declares: tables, units, types, bounds. See schemas/shop.yaml for a schema with comments."""
 
-from dpsql.schema.column import Collected, Column
 from dpsql.schema.load import load_schema
-from dpsql.schema.model import Schema
-from dpsql.schema.table import Contribution, Csv, Hop, Table, UnitPath
+from dpsql.schema.model import Collected, Column, Contribution, Csv, Hop, Schema, Table, UnitPath
 from dpsql.schema.types import Boolean, ColumnType, Date, Decimal, Double, Integer, Text, Timestamp, Value, parse_type
 
 __all__ = [

@@ -10,8 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from dpsql.schema.column import TYPE_JSON
-from dpsql.schema.model import Schema
+from dpsql.schema.model import TYPE_JSON, Schema
 
 
 def export_json_schema() -> str:

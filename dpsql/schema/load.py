@@ -45,6 +45,7 @@ def load_schema(source: str | os.PathLike[str] | dict[str, Any] | Schema) -> Sch
 
 
 def _parsed(text: str, file: str) -> tuple[object, Document]:
+
     from dpsql.schema.read_yaml import read_yaml  # here, so that a schema given as a dict does not wait for the parser
 
     try:

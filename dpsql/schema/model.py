@@ -8,22 +8,578 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
     Field,
     ModelWrapValidatorHandler,
+    PlainSerializer,
+    PlainValidator,
+    PrivateAttr,
+    Tag,
     ValidationError,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
 
-from dpsql.schema.declared import Declared, check_names, spelled
-from dpsql.schema.problems import Document, all_problems, complaint
-from dpsql.schema.table import Contribution, Csv, Hop, Table, UnitPath
+from dpsql.errors import SchemaError, did_you_mean
+from dpsql.schema.problems import (
+    AUTO_BRANCH,
+    COLUMN_BRANCH,
+    NO_UNIT,
+    NUMBER_BRANCH,
+    PATH_BRANCH,
+    Document,
+    all_problems,
+    complaint,
+)
+from dpsql.schema.types import (
+    PLAIN_TYPES,
+    Boolean,
+    ColumnType,
+    Decimal,
+    Double,
+    Integer,
+    Text,
+    Value,
+    misfit,
+    parse_type,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# -- declared ----------------------------------------------------------------------------------------------------------
+# What all parts of a schema file have in common: known keys, and names as SQL understands them.
+
+AUTO: Literal["auto"] = "auto"
+
+
+class Declared(BaseModel):
+    """A part of the schema file: a mapping with known keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    sample: ClassVar[str]
+    elsewhere: ClassVar[dict[str, str]] = {}
+    """Keys that are looked for here and stand in another place, with the way there."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _know_every_key(cls, data: object) -> object:
+        if isinstance(data, cls):
+            return data
+        if not isinstance(data, dict):
+            raise complaint(misfit(data, "a mapping", "").problem, hint=f"write  {cls.sample}")
+        for key in map(str, data):
+            if key not in cls.model_fields:
+                raise complaint(
+                    f'unknown key "{key}"', key, hint=cls.elsewhere.get(key) or did_you_mean(key, cls.model_fields)
+                )
+        return data
+
+
+class Named(Declared):
+    """A part that stands under its name in a mapping."""
+
+    _name: str = PrivateAttr(default="")
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def named(self, name: str) -> Self:
+        copy = self.model_copy()
+        copy._name = name
+        return copy
+
+
+def is_name(text: str) -> bool:
+    return bool(text) and text == text.strip() and text.isprintable() and {".", '"'}.isdisjoint(text)
+
+
+def check_names(names: Iterable[str], *, dots: int = 0) -> None:
+    """A table may have the schema of the database in front: sales.orders."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if name.count(".") > dots or not all(map(is_name, name.split("."))):
+            raise complaint(
+                f"{name!r} cannot be a name",
+                name,
+                hint="a name has no dots, double quotes or control characters, and no blanks around it"
+                + ("; a table of another schema is declared as  sales.orders" if dots else ""),
+            )
+        twin = seen.setdefault(name.lower(), name)
+        if twin != name:
+            raise complaint(
+                f'"{name}" and "{twin}" are the same name in SQL', name, hint="rename one: case does not count"
+            )
+
+
+def spelled(kind: str, name: str, declared: Mapping[str, object], *at: str) -> str:
+    """`name` as it is declared, so that all later code may compare names as they are."""
+    for known in declared:
+        if known.lower() == name.lower():
+            return known
+    raise complaint(f'there is no {kind} "{name}"', *at, hint=did_you_mean(name, declared))
+
+
+# -- column ------------------------------------------------------------------------------------------------------------
+# A declared column: its type, and what everybody may know about its values.
+
+TYPE_JSON: dict[str, Any] = {
+    "anyOf": [
+        {"enum": list(PLAIN_TYPES)},
+        {"type": "string", "pattern": r"^decimal\(\s*\d+\s*,\s*\d+\s*\)$"},
+    ]
+}
+BOUNDS_JSON: dict[str, Any] = {
+    "anyOf": [
+        {"type": ["array", "null"], "items": {"type": ["number", "string"]}, "minItems": 2, "maxItems": 2},
+        {"const": AUTO},
+    ]
+}
+VALUES_JSON = {"type": ["array", "null"], "items": {"type": ["string", "integer", "boolean"]}, "minItems": 1}
+# Bits of a report that fit into a column of 64-bit integers.
+MOST_BITS = 63
+
+
+class Collected(Declared):
+    """The column holds reports: people randomised their own answers before these reached the table (dpsql.local)."""
+
+    sample = "collected: {mechanism: kary, epsilon: 1.0, values: [never, sometimes, daily]}"
+
+    mechanism: Literal["randomized_response", "kary", "rappor", "oue", "subset"] = Field(
+        description="How answers were randomised; rappor, oue and subset report a bit for each value, as one integer"
+    )
+    epsilon: Annotated[float, WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] = Field(
+        description="No two answers make a report more than e^epsilon times as likely"
+    )
+    values: Annotated[tuple[Value, ...], WithJsonSchema(VALUES_JSON | {"minItems": 2})] = Field(
+        description="Every value that an answer can have, in the order in which the mechanism was given them"
+    )
+    instantaneous: tuple[float, float] | None = Field(
+        default=None, description="For rappor: how often a permanent 0 and a permanent 1 are reported as 1"
+    )
+
+    @property
+    def is_bits(self) -> bool:
+        """Whether a report is a bit for each value, the first one lowest, and not a value."""
+        return self.mechanism in ("rappor", "oue", "subset")
+
+    @field_validator("epsilon", mode="plain")
+    @classmethod
+    def _read_epsilon(cls, epsilon: object) -> float:
+        if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon < math.inf:
+            raise complaint("epsilon is a number above 0", hint="write  epsilon: 1.0")
+        return float(epsilon)
+
+    @field_validator("values", mode="plain")
+    @classmethod
+    def _list_values(cls, values: object) -> tuple[object, ...]:
+        """What type they are of is the column's to say."""
+        if not isinstance(values, list | tuple) or len(values) < 2:
+            raise complaint("an answer has at least two possible values", hint=f"write  {cls.sample}")
+        return tuple(values)
+
+    @field_validator("instantaneous", mode="before")
+    @classmethod
+    def _list_probabilities(cls, pair: object) -> object:
+        return tuple(pair) if isinstance(pair, list) else pair
+
+    @model_validator(mode="after")
+    def _fit_the_mechanism(self) -> Collected:
+        if self.mechanism == "randomized_response" and len(self.values) != 2:
+            raise complaint("randomized response is for two values", "values", hint="write  mechanism: kary")
+        if self.is_bits and len(self.values) > MOST_BITS:
+            raise complaint(
+                f"a report of more than {MOST_BITS} bits does not fit into a column of integers",
+                "values",
+                hint="estimate such reports with dpsql.local, or collect with  mechanism: kary",
+            )
+        if self.instantaneous is not None and self.mechanism != "rappor":
+            raise complaint(f"{self.mechanism} has no instantaneous noise", "instantaneous", hint="leave it out")
+        if self.instantaneous is not None and not 0 < self.instantaneous[0] < self.instantaneous[1] < 1:
+            raise complaint(
+                "these are two probabilities, of which the second is larger",
+                "instantaneous",
+                hint="write  instantaneous: [0.5, 0.75]",
+            )
+        return self
+
+
+def _read_type(text: object) -> ColumnType:
+    if isinstance(text, ColumnType):
+        return text
+    try:
+        if not isinstance(text, str):
+            raise misfit(text, "a type", "write  type: integer")
+        return parse_type(text)
+    except SchemaError as error:
+        raise complaint(error.problem, hint=error.hint) from None
+
+
+class Column(Named):
+    """A column's type and what is public about its values: either bounds, or the list of all values, or neither."""
+
+    sample = "amount: double, or  amount: {type: double, bounds: [0, 500]}"
+    elsewhere: ClassVar = {"unique": "write  unique: true  beside the table's unit, if a unit has one row there"}
+
+    type: Annotated[
+        ColumnType,
+        PlainValidator(_read_type),
+        PlainSerializer(lambda column_type: column_type.name),
+        WithJsonSchema(TYPE_JSON),
+    ]
+    bounds: Annotated[tuple[Value, Value] | None, WithJsonSchema(BOUNDS_JSON)] = Field(
+        default=None,
+        description="Lowest and highest value, chosen by the owner and never read off the data; auto: as  auto: true",
+    )
+    auto: bool = Field(
+        default=False, description="Each query finds its own clip, within the bounds, for a part of its cost"
+    )
+    values: Annotated[tuple[Value, ...] | None, WithJsonSchema(VALUES_JSON)] = Field(
+        default=None, description="Every value that the column can have: its groups are public"
+    )
+    nullable: bool = Field(default=False, description="Whether NULL is among its values, and a group of its own")
+    collected: Collected | None = Field(
+        default=None, description="The column holds randomised reports; the type is that of the answers"
+    )
+
+    @property
+    def stored_type(self) -> ColumnType:
+        """What the table holds: reports of bits are integers, whatever the answers are."""
+        return Integer() if self.collected is not None and self.collected.is_bits else self.type
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_a_bare_type(cls, data: object) -> object:
+        if isinstance(data, str | ColumnType):
+            return {"type": data}
+        if isinstance(data, dict) and str(data.get("type")).startswith("decimal(") and ")" not in data["type"]:
+            raise complaint(
+                "inside braces YAML splits the type at its comma",
+                "type",
+                hint='put it in quotes:  type: "decimal(18,2)"',
+            )
+        if isinstance(data, dict) and data.get("bounds") == AUTO:
+            return {**data, "bounds": None, "auto": True}
+        return data
+
+    @field_validator("bounds", mode="plain")
+    @classmethod
+    def _read_bounds(cls, bounds: object, info: ValidationInfo) -> tuple[Value, Value] | None:
+        column_type: ColumnType | None = info.data.get("type")
+        if bounds is None or column_type is None:
+            return None
+        if not column_type.takes_bounds:
+            raise complaint(
+                f"a {column_type.name} column has no bounds",
+                hint=f"leave them out, or list the public values:  values: {column_type.example}",
+            )
+        if not isinstance(bounds, list | tuple) or len(bounds) != 2:
+            raise complaint("bounds are the lowest and the highest value", hint=f"write  bounds: {column_type.example}")
+        low, high = _read_all(column_type, bounds)
+        if low > high:  # type: ignore[operator]  # both are of the column's type
+            raise complaint(
+                f"the lower bound {bounds[0]} is above the upper bound {bounds[1]}",
+                hint=f"write  bounds: [{bounds[1]}, {bounds[0]}]",
+            )
+        return low, high
+
+    @field_validator("auto")
+    @classmethod
+    def _find_bounds_of_numbers(cls, auto: bool, info: ValidationInfo) -> bool:
+        column_type: ColumnType | None = info.data.get("type")
+        if auto and column_type is not None and not isinstance(column_type, Integer | Double | Decimal):
+            raise complaint(
+                f"bounds of a {column_type.name} column cannot be found by queries",
+                hint="that is for numbers: leave auto out",
+            )
+        return auto
+
+    @field_validator("values", mode="plain")
+    @classmethod
+    def _read_values(cls, values: object, info: ValidationInfo) -> tuple[Value, ...] | None:
+        column_type: ColumnType | None = info.data.get("type")
+        if values is None or column_type is None:
+            return None
+        if not column_type.takes_values:
+            raise complaint(
+                f"a {column_type.name} column cannot list its values", hint=f"write  bounds: {column_type.example}"
+            )
+        if not isinstance(values, list | tuple) or not values:
+            raise complaint(
+                "values are a list of at least one value",
+                hint=f"write  values: {column_type.example}, or leave them out",
+            )
+        if info.data.get("bounds") is not None or info.data.get("auto"):
+            raise complaint("a column has either bounds or values", hint="leave the bounds out: the values say more")
+        read = _read_all(column_type, values)
+        seen: set[Value] = set()
+        for value in read:
+            if value in seen:
+                raise complaint(f"{shown(value)} is listed twice", hint="list every value once")
+            seen.add(value)
+        return read
+
+    @field_validator("collected")
+    @classmethod
+    def _collect_answers_alone(cls, collected: Collected | None, info: ValidationInfo) -> Collected | None:
+        column_type: ColumnType | None = info.data.get("type")
+        if collected is None or column_type is None:
+            return collected
+        for key, instead in (("bounds", "the values say more"), ("values", "its values are those of `collected`")):
+            if info.data.get(key) is not None:
+                raise complaint(f"a collected column has no {key} beside it", hint=f"leave the {key} out: {instead}")
+        if info.data.get("nullable"):
+            raise complaint(
+                "a collected column holds no NULL: whether somebody answered is not randomised",
+                hint="leave nullable out, and let no answer be one of the values, such as none",
+            )
+        if not isinstance(column_type, Text | Integer | Boolean):
+            raise complaint(
+                f"a {column_type.name} column cannot be collected", hint="collect text, integer or boolean answers"
+            )
+        values = _read_all(column_type, collected.values)
+        if len({*values}) < len(values):
+            raise complaint("a value is listed twice", "values", hint="list every value once")
+        return collected.model_copy(update={"values": values})
+
+
+def _read_all(column_type: ColumnType, values: list[object] | tuple[object, ...]) -> tuple[Value, ...]:
+    try:
+        return tuple(column_type.read(value) for value in values)
+    except SchemaError as error:
+        raise complaint(error.problem, hint=error.hint) from None
+
+
+# -- table -------------------------------------------------------------------------------------------------------------
+# A declared table: whose rows it holds, how much of one person is looked at, and how its file is read.
+
+# One ASCII character that neither ends a line nor belongs to a word.
+Mark = Annotated[str, Field(pattern=r"^[\t !-/:-@\[-^`{-~]$")]
+NoMark = Annotated[str, Field(pattern=r"^[\t !-/:-@\[-^`{-~]?$")]
+# One person's rows and groups are counted in SQL integers.
+Count = Annotated[int, Field(ge=1, lt=2**31)]
+CountOrAuto = Annotated[
+    Annotated[Count, Tag(NUMBER_BRANCH)] | Annotated[Literal["auto"], Tag(AUTO_BRANCH)],
+    Discriminator(lambda bound: AUTO_BRANCH if bound == AUTO else NUMBER_BRANCH),
+]
+
+
+class Contribution(Declared):
+    """How much of one person is looked at: what exceeds it is sampled or scaled down, never refused."""
+
+    sample = "contribution: {max_groups: 4, max_rows_per_group: 5}"
+
+    max_groups: CountOrAuto = Field(
+        default=1, description="Groups of one GROUP BY that one person's rows may reach; auto: each query finds it"
+    )
+    max_rows_per_group: CountOrAuto = Field(
+        default=1, description="Rows of one person that count within one group; auto: each query finds it"
+    )
+
+
+class Csv(Declared):
+    """How a text file is read. Nothing is guessed from its rows: what is not said here is the constant beside it."""
+
+    sample = 'csv: {delimiter: ";", encoding: latin-1}'
+
+    delimiter: Mark | None = Field(
+        default=None, description="Between fields: a comma if not given, a tab for .tsv files"
+    )
+    quote: NoMark = Field(
+        default='"', description="Around fields that hold a delimiter; empty where no field is ever quoted"
+    )
+    escape: Mark | None = Field(default=None, description="Before a quote within quotes: the quote itself if not given")
+    header: Literal[True] | tuple[str, ...] = Field(
+        default=True, description="true: the first line names the columns; a list of names where no line does"
+    )
+    encoding: Literal["utf-8", "latin-1", "windows-1252"] = Field(
+        default="utf-8", description="What the bytes stand for"
+    )
+    line_breaks: bool = Field(default=False, description="Whether a quoted field may hold line breaks")
+
+    @field_validator("header", mode="before")
+    @classmethod
+    def _read_header(cls, header: object) -> object:
+        if header is True:
+            return header
+        if not isinstance(header, list | tuple) or not header or not all(isinstance(name, str) for name in header):
+            raise complaint(
+                "the header is true, or the list of the columns' names",
+                hint="write  header: [person, age]  for a file whose first line is a row already",
+            )
+        check_names(header)
+        return tuple(header)
+
+    @model_validator(mode="after")
+    def _tell_marks_apart(self) -> Csv:
+        if self.delimiter is not None and self.delimiter in (self.quote, self.escape):
+            raise complaint(
+                "the delimiter is the quote or the escape too", "delimiter", hint="each needs a character of its own"
+            )
+        return self
+
+
+class UnitPath(Declared):
+    """The person is found over a foreign key: column `through` of this table equals `to`, written table.column."""
+
+    sample = "unit: {through: order_id, to: orders.id}"
+
+    through: str = Field(description="The foreign key column of this table")
+    to: str = Field(description="What it refers to, as table.column", pattern=r"^[^.]+\.[^.]+(\.[^.]+)?$")
+
+    @field_validator("to", mode="before")
+    @classmethod
+    def _be_a_column_of_a_table(cls, to: object) -> object:
+        if isinstance(to, str) and not (to.count(".") in (1, 2) and all(to.split("."))):
+            raise complaint(
+                f'"{to}" is not a column of a table', hint="write  to: table.column, such as  to: orders.id"
+            )
+        return to
+
+    @property
+    def to_table(self) -> str:
+        return self.to.rpartition(".")[0]
+
+    @property
+    def to_column(self) -> str:
+        return self.to.rpartition(".")[2]
+
+
+class Hop(NamedTuple):
+    """One step from a row towards its person: `column` equals `to_table.to_column`."""
+
+    column: str
+    to_table: str
+    to_column: str
+
+
+def _unit_branch(unit: object) -> str:
+    return PATH_BRANCH if isinstance(unit, dict | UnitPath) else COLUMN_BRANCH
+
+
+class Table(Named):
+    """A private table, whose every row belongs to one unit, or a public one that belongs to nobody."""
+
+    sample = "orders: {unit: customer_id, columns: {customer_id: integer}}"
+
+    columns: Mapping[str, Column] = Field(description="Name: type, or name: {type: ..., bounds or values, nullable}")
+    unit: (
+        Annotated[
+            Annotated[str, Tag(COLUMN_BRANCH)] | Annotated[UnitPath, Tag(PATH_BRANCH)], Discriminator(_unit_branch)
+        ]
+        | None
+    ) = Field(default=None, description="The column that identifies the person, or the foreign key that leads there")
+    public: bool = Field(default=False, description="The table is about nobody and may be shown as it is")
+    unique: bool = Field(default=False, description="One row per unit")
+    contribution: Contribution = Field(
+        default_factory=Contribution, description="This table's own bounds; what they leave out is the schema's"
+    )
+    csv: Csv = Field(default_factory=Csv, description="How this table's text file is read, where it comes from one")
+    view: Literal["trusted"] | None = Field(
+        default=None,
+        description="Vouches for a view or computed columns: a row follows from one person's rows and cannot fail",
+    )
+
+    @property
+    def place(self) -> tuple[str | None, str]:
+        """The schema of the database in which it is, where it names one (sales.orders), and what it is called there."""
+        place, _, name = self.name.rpartition(".")
+        return place or None, name
+
+    @property
+    def is_public(self) -> bool:
+        return self.public
+
+    @property
+    def unit_column(self) -> str | None:
+        """The column that holds the unit; None when the table is public or reaches its unit over a path."""
+        return self.unit if isinstance(self.unit, str) else None
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name in any case, as SQL understands names."""
+        return self._by_lower_name.get(name.lower())
+
+    @cached_property
+    def _by_lower_name(self) -> dict[str, Column]:
+        return {name.lower(): column for name, column in self.columns.items()}
+
+    @field_validator("columns")
+    @classmethod
+    def _name_columns(cls, columns: Mapping[str, Column]) -> Mapping[str, Column]:
+        if not columns:
+            raise complaint("the table has no columns", hint="write  columns: {customer_id: integer, region: text}")
+        check_names(columns)
+        return {name: column.named(name) for name, column in columns.items()}
+
+    @field_validator("unit")
+    @classmethod
+    def _spell_unit_as_declared(cls, unit: str | UnitPath | None, info: ValidationInfo) -> str | UnitPath | None:
+        columns = info.data.get("columns")
+        if columns is None or unit is None:
+            return unit
+        if isinstance(unit, str):
+            return spelled("column", unit, columns)
+        return unit.model_copy(update={"through": spelled("column", unit.through, columns, "through")})
+
+    @model_validator(mode="after")
+    def _belong_to_a_unit_or_to_nobody(self) -> Table:
+        if self.public:
+            for key in ("unit", "unique", "contribution"):
+                if key in self.model_fields_set and getattr(self, key):
+                    raise complaint(
+                        f'a public table has no "{key}"',
+                        key,
+                        hint=f"remove {key} if the rows are about nobody, or  public: true  if they are about people",
+                    )
+        elif self.unit is None:
+            raise complaint(
+                NO_UNIT,
+                hint=f"write  unit: {next(iter(self.columns))}  if that column identifies the person; a table without "
+                "one may reach it:  unit: {through: order_id, to: orders.id}",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _know_people_by_what_is_true(self) -> Table:
+        leading = self.unit.through if isinstance(self.unit, UnitPath) else self.unit
+        if leading is not None and self.columns[leading].collected is not None:
+            raise complaint(
+                f'"{leading}" leads to the person and cannot be randomised',
+                "unit",
+                hint="remove collected, or name another column as the unit",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _leave_unique_alone(self) -> Table:
+        if self.unique and isinstance(self.unit, UnitPath):
+            raise complaint(
+                "a table that reaches its unit over a path cannot be unique",
+                "unique",
+                hint="remove unique, or declare a column of this table as its unit",
+            )
+        if self.unique and "contribution" in self.model_fields_set:
+            raise complaint(
+                "a table with one row per unit has no contribution to bound",
+                "contribution",
+                hint="remove contribution, or  unique: true; where a join multiplies its rows, the schema's own holds",
+            )
+        return self
+
+
+# -- model -------------------------------------------------------------------------------------------------------------
 
 
 class Schema(Declared):
@@ -50,6 +606,11 @@ class Schema(Declared):
             hops.append(Hop(table.unit.through, table.unit.to_table, table.unit.to_column))
             table = self.table(table.unit.to_table)
         return tuple(hops)
+
+    def link_targets(self, table_name: str) -> frozenset[str]:
+        """The columns of a table that rows of others refer to, on their way to their person."""
+        links = (table.unit for table in self.tables.values() if isinstance(table.unit, UnitPath))
+        return frozenset(link.to_column for link in links if link.to_table.lower() == table_name.lower())
 
     @cached_property
     def fingerprint(self) -> str:

@@ -11,22 +11,82 @@ A rule of the model raises `complaint(...)`, pydantic adds the path on the way u
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from dpsql.errors import SchemaError
-from dpsql.schema.propose import proposal
 from dpsql.schema.types import misfit, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from pydantic import ValidationError
 
-    from dpsql.source import Place
+    from dpsql.errors import Place
 
-Path: TypeAlias = tuple[str, ...]
+# -- propose -----------------------------------------------------------------------------------------------------------
+# The way that may lead from a table to its person: over a column that another table has too, or over `<table>_id`.
+
+
+class Way(NamedTuple):
+    through: str
+    to_table: str
+    to_column: str
+
+
+def way_to_person(
+    table: str,
+    columns: Mapping[str, Collection[str]],
+    units: Mapping[str, object],
+    is_sure: Callable[[Way], bool] = lambda _: True,
+) -> Way | None:
+    """`units` are those of the tables that have one; a way that ends at a unit is better than one that goes on.
+
+    >>> columns = {"orders": ["id", "customer_id"], "lines": ["order_id", "sku"], "returns": ["order_id"]}
+    >>> way_to_person("lines", columns, {"orders": "customer_id"})
+    Way(through='order_id', to_table='orders', to_column='id')
+    >>> way_to_person("returns", {**columns, "customers": ["id"]}, {"customers": "id"})
+    """
+    ways = [
+        way
+        for column, other in product(columns[table], units)
+        if other != table and (way := _between(column, other, columns[other])) is not None and is_sure(way)
+    ]
+    return min(ways, key=lambda way: units[way.to_table] != way.to_column, default=None)
+
+
+def _between(column: str, other: str, columns: Collection[str]) -> Way | None:
+    if not column.lower().endswith("id"):
+        return None
+    if column in columns and column != "id":
+        return Way(column, other, column)
+    named_like_it = column in (f"{other}_id", f"{other.removesuffix('s')}_id")
+    return Way(column, other, "id") if "id" in columns and named_like_it else None
+
+
+def proposal(data: Any, table: str) -> str | None:
+    """What may be written for the unit of a declared table that has none; None if nothing suggests itself.
+
+    >>> orders = {"unit": "customer_id", "columns": {"id": "integer", "customer_id": "integer"}}
+    >>> proposal({"tables": {"orders": orders, "lines": {"columns": {"order_id": "integer"}}}}, "lines")
+    'unit: {through: order_id, to: orders.id}'
+    """
+    tables = {name: part for name, part in data["tables"].items() if isinstance(part, dict)}
+    columns = {name: list(part["columns"]) for name, part in tables.items() if isinstance(part.get("columns"), dict)}
+    units = {name: tables[name]["unit"] for name in columns if tables[name].get("unit")}
+    way = way_to_person(table, columns, units) if table in columns else None
+    if way is None:
+        return None
+    if tables[way.to_table]["unit"] == way.to_column:
+        return f"unit: {way.through}"
+    return f"unit: {{through: {way.through}, to: {way.to_table}.{way.to_column}}}"
+
+
+# -- problems ----------------------------------------------------------------------------------------------------------
+
+KeyPath: TypeAlias = tuple[str, ...]
 
 # Pydantic names the branch of a union in its path; these are the branches of `unit` and of bounds that are numbers or
 # found by each query, and no part of the file.
@@ -75,13 +135,13 @@ class Document:
     """Where a schema was read from, and where in the text each of its paths is."""
 
     file: str | None = None
-    places: Mapping[Path, Place] = field(default_factory=dict)
+    places: Mapping[KeyPath, Place] = field(default_factory=dict)
 
-    def error(self, path: Path, problem: str, hint: str | None) -> SchemaError:
+    def error(self, path: KeyPath, problem: str, hint: str | None) -> SchemaError:
         address = [part for part in (self.file, ".".join(path)) if part]
         return SchemaError(shown(": ".join([*address, problem])), at=self._place(path), hint=hint)
 
-    def _place(self, path: Path) -> Place | None:
+    def _place(self, path: KeyPath) -> Place | None:
         """The place of `path`, or of the nearest thing around it: what is missing has none of its own."""
         return next((self.places[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.places), None)
 
@@ -107,7 +167,7 @@ def _problem(details: ErrorDetails, document: Document, data: object) -> SchemaE
     return document.error(*_in_our_words(path, details))
 
 
-def _in_our_words(path: Path, details: ErrorDetails) -> tuple[Path, str, str | None]:
+def _in_our_words(path: KeyPath, details: ErrorDetails) -> tuple[KeyPath, str, str | None]:
     key = path[-1]
     if key == "[key]":
         return path[:-1], f"{shown(details['input'])} is not a name", f'put it in quotes: "{shown(details["input"])}"'

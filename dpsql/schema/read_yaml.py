@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from dpsql.errors import SchemaError
-from dpsql.schema.problems import Document, Path
-from dpsql.source import Place
+from dpsql.errors import Place, SchemaError
+from dpsql.schema.problems import Document, KeyPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +63,7 @@ def read_yaml(text: str, file: str) -> tuple[object, Document]:
         raise SchemaError(f"{file}: the file is nested too deeply", hint="a schema is six levels deep") from None
 
 
-def _places(node: yaml.Node, path: Path, text: str, file: str) -> Iterator[tuple[Path, Place]]:
+def _places(node: yaml.Node, path: KeyPath, text: str, file: str) -> Iterator[tuple[KeyPath, Place]]:
     """Every path of the file with its place: `key: value` when that is one line, and the key alone otherwise."""
     if isinstance(node, yaml.MappingNode):
         seen: dict[str, Place] = {}

@@ -16,8 +16,7 @@ from datetime import date, datetime
 from numbers import Integral, Real
 from typing import ClassVar, TypeAlias
 
-from dpsql.errors import SchemaError
-from dpsql.source import did_you_mean
+from dpsql.errors import SchemaError, did_you_mean
 
 Value: TypeAlias = int | float | decimal.Decimal | str | bool | date | datetime
 

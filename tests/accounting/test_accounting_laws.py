@@ -24,9 +24,8 @@ from dpsql.accounting.events import (
     Repeated,
     from_json,
 )
-from dpsql.accounting.filters import FILTERS, RESERVED_SHARE, Auto, Basic, Gdp, Mixed, Zcdp, filter_named
+from dpsql.accounting.filters import FILTERS, RESERVED_SHARE, Auto, Basic, Gdp, Mixed, SmoothedSum, Zcdp, filter_named
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
-from dpsql.accounting.rules import SmoothedSum
 from dpsql.errors import ProgrammingError, Unsupported
 
 TENTH = Fraction(1, 10)

@@ -11,7 +11,7 @@ import pytest
 from dpsql.accounting.budget import Budget
 from dpsql.accounting.events import Composed, Free, Gaussian, Laplace, PureRelease
 from dpsql.accounting.filters import FILTERS, Auto, Basic, Gdp
-from dpsql.accounting.ledger.tally import Tally
+from dpsql.accounting.ledger.journal import Tally
 from dpsql.accounting.privacy_loss import Cost, privacy_loss
 
 DELTA = Fraction(1, 10**6)

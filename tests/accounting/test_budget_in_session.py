@@ -83,7 +83,7 @@ def test_exhausted_before_the_engine_is_asked(pure: dpsql.Connection) -> None:
     class Untouchable:
         def __init__(self, engine: Any) -> None:
             self.guarantees, self.check_unchanged, self.close = engine.guarantees, engine.check_unchanged, engine.close
-            self.render = engine.render
+            self.render, self.can_run = engine.render, engine.can_run
 
         def run(self, select: Any, lasting: Any = None) -> None:
             raise AssertionError("the engine was asked")
@@ -100,7 +100,7 @@ def test_charged_before_the_engine_is_asked(pure: dpsql.Connection) -> None:
 
     class Watching:
         guarantees, check_unchanged, close = engine.guarantees, engine.check_unchanged, engine.close
-        render = staticmethod(engine.render)
+        render, can_run = staticmethod(engine.render), staticmethod(engine.can_run)
 
         def run(self, select: Any, lasting: Any = None) -> Any:
             seen.append(spent(pure))

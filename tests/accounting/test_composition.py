@@ -12,13 +12,12 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import expit, log_ndtr, ndtr
 
+from dpsql.accounting.curves import delta_at, mu_for
 from dpsql.accounting.events import ApproximateRelease, Composed, Exponential, Gaussian, Laplace, PureRelease
 from dpsql.accounting.exact import root_up
-from dpsql.accounting.filters import FILTERS, Auto, Basic, Gdp, Mixed, Zcdp
-from dpsql.accounting.gaussian_dp import delta_at, mu_for
-from dpsql.accounting.ledger.tally import Tally
+from dpsql.accounting.filters import FILTERS, Auto, Basic, Gdp, Mixed, MixedSum, Zcdp
+from dpsql.accounting.ledger.journal import Tally
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
-from dpsql.accounting.rules import MixedSum
 
 DELTA = Fraction(1, 10**6)
 # The curve is to be read at 1e-6, so the session's delta is that much larger.

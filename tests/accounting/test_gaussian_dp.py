@@ -1,4 +1,4 @@
-"""docs/proofs/gaussian_dp.md, executed: against fifty-digit arithmetic and against dp-accounting."""
+"""docs/proofs/curves.md, executed: against fifty-digit arithmetic and against dp-accounting."""
 
 import math
 from collections.abc import Callable
@@ -9,8 +9,8 @@ import dp_accounting
 import mpmath
 import pytest
 
-from dpsql.accounting import gaussian_dp
-from dpsql.accounting.gaussian_dp import TOLERANCE, delta_at, epsilon_at, mu_for, mu_of_pure
+from dpsql.accounting import curves
+from dpsql.accounting.curves import TOLERANCE, delta_at, gaussian_epsilon_at, mu_for, mu_of_pure
 
 EPSILONS = ["1e-9", "0.001", "0.1", "1", "3", "10", "100", "1e6"]
 DELTAS = ["0.3", "1e-3", "1e-6", "1e-10", "1e-30", "1e-200"]
@@ -57,9 +57,13 @@ def halved(part: Callable[[float], Decimal], inside: float, outside: float) -> f
 def test_what_need_not_be_computed_is_not_found_otherwise(epsilon, delta, monkeypatch):
     epsilon, delta = Fraction(epsilon), Fraction(delta)
     mu = float(mu_for(epsilon, delta)) / 3
-    found = mu_for(epsilon, delta), epsilon_at(mu, delta), mu_of_pure(epsilon)
-    monkeypatch.setattr(gaussian_dp, "_edge", halved)
-    again = mu_for.__wrapped__(epsilon, delta), epsilon_at.__wrapped__(mu, delta), mu_of_pure.__wrapped__(epsilon)
+    found = mu_for(epsilon, delta), gaussian_epsilon_at(mu, delta), mu_of_pure(epsilon)
+    monkeypatch.setattr(curves, "_edge", halved)
+    again = (
+        mu_for.__wrapped__(epsilon, delta),
+        gaussian_epsilon_at.__wrapped__(mu, delta),
+        mu_of_pure.__wrapped__(epsilon),
+    )
     assert found == again
 
 
@@ -75,7 +79,7 @@ def test_calibration_agrees_with_dp_accounting_from_the_safe_side(epsilon, delta
 @pytest.mark.parametrize("mu", [0.001, 0.05, 0.5, 2.0, 7.0])
 def test_epsilon_agrees_with_dp_accounting_from_the_safe_side(mu):
     delta = Fraction(1, 10**6)
-    ours, theirs = epsilon_at(mu, delta), dp_accounting.get_epsilon_gaussian(1 / mu, float(delta))
+    ours, theirs = gaussian_epsilon_at(mu, delta), dp_accounting.get_epsilon_gaussian(1 / mu, float(delta))
     assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-11)
     assert true_delta(mu, ours) <= mpmath.mpf(1) / 10**6
 
@@ -110,7 +114,7 @@ def test_huge_epsilons_work_everywhere(epsilon):
     mu = mu_for(Fraction(epsilon), delta)
     assert 0.99 * math.sqrt(2 * epsilon) < mu < math.sqrt(2 * epsilon)
     assert delta_at(float(mu), float(epsilon)) <= 1e-6
-    assert epsilon_at(float(mu), delta) == pytest.approx(epsilon)
+    assert gaussian_epsilon_at(float(mu), delta) == pytest.approx(epsilon)
     assert mu_of_pure(Fraction(epsilon)) == pytest.approx(2 * math.sqrt(2 * epsilon), rel=1e-2)
     # The bound that large epsilons fall back to: the loss is below epsilon, so Gaussian DP at mu must allow it.
     assert delta_at(float(mu_of_pure(Fraction(epsilon))), float(epsilon)) > 0.5
@@ -120,9 +124,9 @@ def test_the_ends_of_the_range():
     assert delta_at(0.0, 1.0) == 0.0
     assert delta_at(1e200, 1.0) == 1.0
     assert 0 < delta_at(1e-5, 1e300) < 1e-300
-    assert epsilon_at(0.0, Fraction(1, 10**6)) == 0.0
-    assert epsilon_at(1e200, Fraction(1, 10**6)) == math.inf
-    assert epsilon_at(1.0, Fraction(0)) == math.inf
-    assert epsilon_at(1e-9, Fraction(1, 10**6)) == 0.0
+    assert gaussian_epsilon_at(0.0, Fraction(1, 10**6)) == 0.0
+    assert gaussian_epsilon_at(1e200, Fraction(1, 10**6)) == math.inf
+    assert gaussian_epsilon_at(1.0, Fraction(0)) == math.inf
+    assert gaussian_epsilon_at(1e-9, Fraction(1, 10**6)) == 0.0
     assert mu_of_pure(Fraction(0)) == 0
     assert float(mu_for(Fraction(0), Fraction(1, 10**6))) == pytest.approx(math.sqrt(2 * math.pi) * 1e-6)

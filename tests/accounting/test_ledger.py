@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from dpsql.accounting.events import ApproximateRelease, Composed, Free, Gaussian, Laplace, NonPrivate, PureRelease
-from dpsql.accounting.ledger import tables as ledger_schema
-from dpsql.accounting.ledger.answers import Stored
+from dpsql.accounting.ledger import sqlite
+from dpsql.accounting.ledger.journal import Stored
 from dpsql.accounting.ledger.ledger import Ledger
 from dpsql.errors import BudgetExhausted, InterfaceError, LedgerError, ProgrammingError
 
@@ -291,7 +291,7 @@ def test_a_closed_ledger_says_so(opened):
 
 
 def test_a_busy_ledger_waits_and_then_says_so(opened, path, monkeypatch):
-    monkeypatch.setattr(ledger_schema, "BUSY_SECONDS", 0.2)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.2)
     ledger = opened(epsilon=1.0)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

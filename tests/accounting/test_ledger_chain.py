@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from dpsql.accounting.events import Gaussian, PureRelease
-from dpsql.accounting.ledger.entries import COLUMNS, GENESIS, Entry, seal
+from dpsql.accounting.ledger.journal import COLUMNS, GENESIS, Entry, seal
 from dpsql.accounting.ledger.ledger import Ledger
 from dpsql.errors import LedgerError
 

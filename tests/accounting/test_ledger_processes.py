@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 
 from dpsql.accounting.events import PureRelease
-from dpsql.accounting.ledger import tables as ledger_schema
+from dpsql.accounting.ledger import sqlite
 from dpsql.accounting.ledger.ledger import Ledger
 from dpsql.errors import BudgetExhausted
 
@@ -23,7 +23,7 @@ PLENTY = 10**6
 @pytest.fixture
 def path(tmp_path, monkeypatch):
     """Processes that wait for each other wait as long as it takes, however busy the machine is."""
-    monkeypatch.setattr(ledger_schema, "BUSY_SECONDS", 300.0)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 300.0)
     return tmp_path / "shop.ledger"
 
 

@@ -114,7 +114,7 @@ def test_who_dies_after_a_charge_is_suspended(url: str) -> None:
     Ledger.open(url, dataset="shop", epsilon=1).close()
     assert subprocess.run([sys.executable, "-c", DIES, url], check=False).returncode == 9
     ledger = Ledger.open(url, dataset="shop")
-    with pytest.raises(dpsql.AccountSuspended, match="failed after its charge"):
+    with pytest.raises(dpsql.AccountSuspended, match="ended without an answer"):
         charge(ledger)
     ledger.resume(None)
     charge(ledger)
@@ -150,7 +150,7 @@ def test_a_session_that_cannot_be_set_up_is_closed(url: str, monkeypatch: pytest
     opened = []
     connect = psycopg.connect
     monkeypatch.setattr(psycopg, "connect", lambda *where, **how: opened.append(connect(*where, **how)) or opened[-1])
-    monkeypatch.setattr("dpsql.accounting.ledger.server.SETTINGS", {"lock_timeout": "soon"})
+    monkeypatch.setattr("dpsql.accounting.ledger.postgres.SETTINGS", {"lock_timeout": "soon"})
     with pytest.raises(dpsql.OperationalError):
         Ledger.open(url, dataset="shop", epsilon=1)
     assert [connection.closed for connection in opened] == [True]
@@ -180,6 +180,23 @@ def test_a_ledger_of_version_1_is_taken_over(url: str) -> None:
     assert ledger.may_retry(asked)
     assert not ledger.may_retry(asked)
     assert ledger.verify().entries == 3
+
+
+def test_questions_that_are_stopped_are_on_record_paid_and_counted(url: str) -> None:
+    here, there = (Ledger.open(url, dataset="shop", epsilon=1, analyst="ada", interrupts_per_day=1) for _ in range(2))
+    charges = [
+        ledger.charge(PureRelease(Fraction("1e-9")), sql="q", fingerprint="f", epsilon="1e-9")
+        for ledger in (here, there)
+    ]
+    assert here.stopped(charges[0], "interrupted").state == "interrupted"
+    assert there.stopped(charges[1], "timed out").state == "suspended"
+    assert here.budget.spent.epsilon == pytest.approx(2e-4)
+    with pytest.raises(dpsql.AccountSuspended):
+        charge(here)
+    charge(Ledger.open(url, dataset="shop"))
+    here.resume("ada")
+    charge(here)
+    here.verify()
 
 
 def test_a_tail_that_was_cut_off_is_missed(url: str) -> None:
@@ -337,7 +354,7 @@ def test_clocks_of_machines_may_differ(url: str, monkeypatch: pytest.MonkeyPatch
 
     ledger = Ledger.open(url, dataset="shop", epsilon=1)
     charge(ledger)
-    monkeypatch.setattr("dpsql.accounting.ledger.book.datetime", Late)
+    monkeypatch.setattr("dpsql.accounting.ledger.journal.datetime", Late)
     charge(Ledger.open(url, dataset="shop"))
     assert ledger.budget.remaining.epsilon == pytest.approx(0.8)
     assert ledger.verify().charges == 2

@@ -14,13 +14,12 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.aggregates.avg import AVG
+from dpsql.aggregates.count_sum import AVG, SUM
 from dpsql.aggregates.function import AggregateFunction, Bounds, ErrorBars
-from dpsql.aggregates.sum import SUM
 from dpsql.aggregates.table import AGGREGATES, WORDS, by_name, ways_to_ask
 from dpsql.frames.vocabulary import Vocabulary
-from dpsql.resolve.calls import HINT
-from dpsql.resolve.names import kinds_of, names_of
+from dpsql.sql.calls import HINT
+from dpsql.sql.syntax import kinds_of, names_of
 
 SCHEMA = {
     "dataset": "aggregates",

@@ -11,16 +11,16 @@ import pytest
 
 import dpsql
 from dpsql.aggregates import write_by_hash
-from dpsql.audit.neighbours import moved_too_far
-from dpsql.audit.synthesize import answer
 from dpsql.engine_sql.tree import Either
 from dpsql.engines.duckdb.render import SPELLED
 from dpsql.engines.render import Renderer
+from dpsql.synthetic import answer
+from dpsql.verification.audit import moved_too_far
 
 if TYPE_CHECKING:
-    from dpsql.audit.synthesize import Answer
     from dpsql.engine_sql.tree import Query
-    from dpsql.explanation import ExplainedRelease
+    from dpsql.explain import ExplainedRelease
+    from dpsql.synthetic import Answer
 
 HASHES = {
     "as it is": SPELLED["keyed hash"],

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpsql
-from dpsql.audit.neighbours import moved_too_far
-from dpsql.audit.synthesize import answer
+from dpsql.synthetic import answer
+from dpsql.verification.audit import moved_too_far
 
 SCHEMA: dict[str, Any] = {
     "dataset": "visits",

@@ -1,4 +1,4 @@
-"""Units with few rows count in full, wherever these are. docs/proofs/few_rows.md."""
+"""Units with few rows count in full, wherever these are. docs/proofs/heavy_units.md."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 import dpsql
 from dpsql.accounting.events import Parallel, PureRelease, Repeated
 from dpsql.accounting.privacy_loss import privacy_loss
-from dpsql.aggregates import few_rows, write_few_rows
+from dpsql.aggregates import heavy_units
 from dpsql.aggregates.measure import CountRows, CountUnits
-from dpsql.audit.neighbours import moved_too_far, wrong_shape
 from dpsql.mechanisms.additive import Allowance, Share
 from dpsql.mechanisms.k_norm import KNormMechanism
 from dpsql.mechanisms.laplace import LaplaceMechanism
-from dpsql.pipeline.candidates import coarse
+from dpsql.pipeline.choose_mechanism import coarse
+from dpsql.verification.audit import moved_too_far, wrong_shape
 
 WARDS = list("abcdefgh")
 
@@ -71,7 +71,7 @@ BOUNDS = [(2, 2), (3, 1), (8, 1), (1, 3), (8, 3)]
 
 @pytest.fixture(autouse=True)
 def always_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(few_rows, "LEAST", 1)
+    monkeypatch.setattr(heavy_units, "LEAST", 1)
 
 
 @pytest.fixture(scope="module")
@@ -110,15 +110,15 @@ visits = st.lists(
 
 @pytest.mark.parametrize(("groups", "rows"), BOUNDS)
 def test_few_is_the_most_that_noise_hides(groups: int, rows: int) -> None:
-    few = few_rows.few_rows(groups, rows, [CountRows()])
+    few = heavy_units.few_rows(groups, rows, [CountRows()])
     assert few is not None
     assert few**2 <= groups * rows**2 < (few + 1) ** 2
 
 
 def test_people_are_not_counted_by_their_rows() -> None:
-    assert few_rows.few_rows(3, 5, [CountRows(), CountUnits()]) is None
-    assert few_rows.few_rows(3, 5, [CountRows(most=2)]) is None
-    assert few_rows.few_rows(3, 5, []) is None
+    assert heavy_units.few_rows(3, 5, [CountRows(), CountUnits()]) is None
+    assert heavy_units.few_rows(3, 5, [CountRows(most=2)]) is None
+    assert heavy_units.few_rows(3, 5, []) is None
 
 
 @pytest.mark.parametrize("sql", SHAPES.values(), ids=SHAPES)
@@ -139,7 +139,7 @@ def test_groups_are_the_same_where_some_are_not_sorted(
     raw: duckdb.DuckDBPyConnection, sql: str, groups: int, rows: int, found: list[tuple[Any, ...]]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write_few_rows, "MOST_SORTED", 0)
+        patch.setattr(heavy_units, "MOST_SORTED", 0)
         apart = explained(raw, sql, groups, rows, 1e-6, apart=True)
     fill(raw, found)
     together = explained(raw, sql, groups, rows, 1e-6)

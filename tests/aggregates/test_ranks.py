@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.audit.neighbours import moved_too_far
-from dpsql.audit.synthesize import answer
 from dpsql.engines.duckdb.render import SPELLED
+from dpsql.synthetic import answer
+from dpsql.verification.audit import moved_too_far
 
 GROUPS = 3
 HASHES = {

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.aggregates import write_release
+from dpsql.aggregates import release_sql
 from dpsql.engine_sql.tree import Part, Query
 
 SCHEMA: dict[str, Any] = {
@@ -61,7 +61,7 @@ def test_profiles_of_the_same_values_share_them(
     raw: duckdb.DuckDBPyConnection, question: str, bounds: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared, together = exact(raw, question, *bounds)
-    monkeypatch.setattr(write_release, "with_values_once", each_by_itself)
+    monkeypatch.setattr(release_sql, "with_values_once", each_by_itself)
     single, apart = exact(raw, question, *bounds)
     assert together == apart
     assert shared.count("_value_rank BETWEEN") < single.count("_value_rank BETWEEN")

@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 
 from dpsql.accounting.events import Free
-from dpsql.audit.audit import Audited, Auditor, default_questions
-from dpsql.audit.lower_bound import certain_epsilon, lowest
-from dpsql.audit.synthesize import made_up_worlds, people_of
 from dpsql.cli.app import main
 from dpsql.schema import load_schema
+from dpsql.synthetic import made_up_worlds, people_of
+from dpsql.verification.audit import Audited, Auditor, certain_epsilon, default_questions, lowest
 
 SCHEMA = """
 dataset: clinic
@@ -142,14 +141,14 @@ def leave_out_the_clamps(patch: pytest.MonkeyPatch) -> None:
     """Values are clamped where they are read and where they are summed: both have to go."""
     from dpsql.aggregates import measure
     from dpsql.engine_sql.tree import Field
-    from dpsql.expressions.fixed_point import in_fixed_point
-    from dpsql.relation import write_scan
+    from dpsql.expressions.casts import in_fixed_point
+    from dpsql.relation import scan_sql
 
     def unclamped(value: Any, kind: Any, quantum: Fraction, low: int, high: int, into: Any) -> Any:
         return in_fixed_point(value, kind, quantum, -(2**62), 2**62)
 
     patch.setattr(measure, "in_fixed_point", unclamped)
-    patch.setattr(write_scan, "_declared", lambda column, facts: Field(column, write_scan.ROWS))
+    patch.setattr(scan_sql, "_declared", lambda column, facts: Field(column, scan_sql.ROWS))
 
 
 def skip_the_group_bound(patch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,9 +26,11 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import dpsql
-from dpsql.cli import errors, output
+from dpsql.cli import output
 from dpsql.cli.app import app, main
 from dpsql.cli.shell import Shell, SqlCompleter
+from dpsql.engines.duckdb.engine import DuckDBEngine
+from dpsql.owner.check import check_copied, inspect_rows
 from dpsql.schema import load_schema
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -425,6 +428,45 @@ def test_init_reads_constraints_and_odd_names(run: Run, tmp_path: Path, monkeypa
     assert schema.tables["visits"].unit == "patient"
 
 
+def test_init_leads_only_to_keys_that_are_there_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wards are many people's: a ward is no way from its name to a patient, and no constraint says that it were."""
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect("clinic.duckdb") as database:
+        database.execute("""
+            CREATE TABLE wards (ward_id INTEGER PRIMARY KEY, name TEXT);
+            CREATE TABLE patients (id INTEGER PRIMARY KEY, ward_id INTEGER REFERENCES wards (ward_id))""")
+    run("init", "clinic.duckdb", "--unit", "patients.id", "--yes")
+    text = (tmp_path / "clinic.yaml").read_text()
+    assert "through" not in text
+    found = re.sub("# FILL IN  unit: .*", "unit: {through: ward_id, to: patients.ward_id}", text)
+    (tmp_path / "clinic.yaml").write_text(found)
+    for look in ((), ("--data",)):
+        checked = run("check", "clinic.yaml", "clinic.duckdb", *look)
+        assert checked.code == 1
+        assert 'tables.wards.unit: nothing keeps "patients.ward_id" unique' in checked.err
+
+
+def test_check_counts_keys_that_lead_to_several_people(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "visits.csv").write_text("visit,person\n1,7\n1,8\n2,9\n")
+    (tmp_path / "visits.yaml").write_text(
+        "tables:\n"
+        "  visits: {unit: {through: visit, to: visits2.visit}, columns: {visit: integer}}\n"
+        "  visits2: {unit: person, columns: {visit: integer, person: integer}}\n"
+    )
+    engine = DuckDBEngine.open(
+        dict.fromkeys(("visits", "visits2"), tmp_path / "visits.csv"), schema := load_schema("visits.yaml")
+    )
+    with closing(engine), pytest.raises(dpsql.SchemaError, match="3 rows have 2 different keys"):
+        check_copied(engine, schema)
+    engine = DuckDBEngine.open(dict.fromkeys(("visits", "visits2"), tmp_path / "visits.csv"), schema)
+    with closing(engine):
+        (finding,) = [one for one in inspect_rows(engine, schema, None) if one.refused]
+    assert (finding.table, finding.column) == ("visits2", "visit")
+
+
 def test_init_and_check_propose_the_way_to_the_person(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -788,13 +830,13 @@ def test_the_docs_have_every_variable_and_exit_code() -> None:
     text = DOCS.read_text()
     help_pages = "".join(page for _, page in PAGES)
     assert set(re.findall(r"`(DPSQL_\w+)`", text)) == set(re.findall(r"env var:\s+(DPSQL_\w+)", help_pages))
-    table = re.findall(r"^\| \d \| .* \|$", errors.__doc__ or "", re.MULTILINE)
+    table = re.findall(r"^\| \d \| .* \|$", output.__doc__ or "", re.MULTILINE)
     assert re.findall(r"^\| \d \| .* \|$", text, re.MULTILINE) == table
 
 
 def test_the_demo_is_a_command_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it prints is compared with the README."""
-    monkeypatch.setattr("dpsql.demo.ask.main", lambda: print("the demo"))
+    monkeypatch.setattr("dpsql.demo.main", lambda: print("the demo"))
     assert run("demo").out == "the demo\n"
 
 
@@ -826,3 +868,30 @@ def test_help_waits_for_neither_the_pipeline_nor_the_engine(asked: str) -> None:
     code = f"import atexit, sys; atexit.register(lambda: print({heavy})); import dpsql.cli.app as it; it.main()"
     printed = subprocess.run([sys.executable, "-c", code, *asked.split()], capture_output=True, text=True).stdout
     assert printed.endswith("\nset()\n")
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ("1,5\n2,6,7\n", "1 of 2 lines"),
+        ("1,5\n2,6\n3,\n", "1 of 3 rows have no integer"),
+        ('1,5\n"2,6\n', "not well formed"),
+    ],
+)
+def test_an_analyst_is_told_one_text_of_a_file_that_does_not_fit(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: str, why: str
+) -> None:
+    """Opening is the owner's act, whose error depends on rows; `query` opens a file for the analyst too."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "visits.csv").write_text(f"person,spent\n{rows}")
+    (tmp_path / "visits.yaml").write_text(
+        "dataset: d\ntables: {visits: {unit: person, columns: {person: integer, spent: integer}}}\n"
+    )
+    asked = run(
+        "query", "SELECT COUNT(spent) FROM visits", "--db", "visits.csv", "--schema", "visits.yaml", "--budget", "1"
+    )
+    assert asked.err.splitlines() == [
+        "OperationalError: visits.csv does not fit visits.yaml",
+        "hint: the data owner sees why with:  dpsql check visits.yaml visits.csv",
+    ]
+    assert why in run("check", "visits.yaml", "visits.csv").err

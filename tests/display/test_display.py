@@ -15,9 +15,8 @@ import pandas as pd
 import pytest
 
 import dpsql
+from dpsql.display.html import DARK, LIGHT, STYLE, Cell, Scale, table
 from dpsql.display.numbers import with_error
-from dpsql.display.style import DARK, LIGHT, STYLE
-from dpsql.display.table import Cell, Scale, table
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;"
 VOID = {"img", "br", "hr", "meta", "link", "input"}

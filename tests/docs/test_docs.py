@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpsql
+from dpsql.accounting.curves import gaussian_epsilon_at, mu_for
 from dpsql.accounting.events import Composed
-from dpsql.accounting.gaussian_dp import epsilon_at, mu_for
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.aggregates.measure import CountRows, SumValues
 from dpsql.aggregates.reference import with_reference
@@ -30,11 +30,11 @@ from dpsql.engines.duckdb.render import render_term
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Column
 from dpsql.mechanisms.gaussian import GaussianNoise
-from dpsql.pipeline import stages as pipeline
-from dpsql.pipeline.candidates import coarse
-from dpsql.resolve.reference import with_reference as with_words
+from dpsql.mechanisms.registry import MECHANISMS
+from dpsql.pipeline import stages
+from dpsql.pipeline.choose_mechanism import coarse
 from dpsql.schema.types import Integer
-from dpsql.statistics.mechanism_table import MECHANISMS
+from dpsql.sql.reference import with_reference as with_words
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -90,17 +90,17 @@ def stage_table(text: str) -> list[tuple[str, str, str]]:
 
 
 def test_the_stage_table_is_that_of_the_pipeline() -> None:
-    table = stage_table(pipeline.__doc__ or "")
-    assert [name for name, _, _ in table] == [stage.__name__ for stage in pipeline.STAGES]
-    assert [gives for _, gives, _ in table] == [stage.__annotations__["return"] for stage in pipeline.STAGES]
+    table = stage_table(stages.__doc__ or "")
+    assert [name for name, _, _ in table] == [stage.__name__ for stage in stages.STAGES]
+    assert [gives for _, gives, _ in table] == [stage.__annotations__["return"] for stage in stages.STAGES]
     assert stage_table(read(DOCS / "ARCHITECTURE.md")) == table
 
 
 def test_the_charge_stands_before_the_engine() -> None:
-    names = [stage.__name__ for stage in pipeline.STAGES]
+    names = [stage.__name__ for stage in stages.STAGES]
     paid = ["charge_budget", "run_rounds", "estimate_answers", "post_process"]
     assert names[names.index("charge_budget") :] == paid
-    assert [stage.__name__ for stage in pipeline.FREE] == names[: names.index("charge_budget")]
+    assert [stage.__name__ for stage in stages.FREE] == names[: names.index("charge_budget")]
 
 
 def test_the_functions_are_those_that_can_be_asked() -> None:
@@ -249,7 +249,7 @@ def empty_shop() -> Any:
     database.execute(
         """
         CREATE TABLE customers (id INTEGER PRIMARY KEY, region VARCHAR, age INTEGER);
-        CREATE TABLE orders (id INTEGER, customer_id INTEGER, day DATE, amount DOUBLE);
+        CREATE TABLE orders (id INTEGER PRIMARY KEY, customer_id INTEGER, day DATE, amount DOUBLE);
         CREATE TABLE order_lines (order_id INTEGER, product VARCHAR, quantity INTEGER);
         CREATE TABLE regions (region VARCHAR, country VARCHAR)
         """
@@ -263,7 +263,7 @@ def connected(database: Any, **options: Any) -> dpsql.Connection:
 
 
 def calibrated(conn: dpsql.Connection, sql: str, **options: Any) -> Any:
-    return pipeline.compile_question(conn.session.request(sql, None, **options), conn.session.environment.public())
+    return stages.compile_question(conn.session.request(sql, None, **options), conn.session.environment.public())
 
 
 @pytest.mark.parametrize(("sql", "composition"), list(product(QUESTIONS, COMPOSITIONS)))
@@ -276,7 +276,10 @@ def test_a_query_is_charged_no_more_than_it_says(sql: str, composition: str, emp
             if mechanism == "laplace":
                 assert totals.epsilon == Fraction(epsilon)
             elif composition in ("auto", "gdp"):
-                assert epsilon_at(math.sqrt(totals.mu_squared), Fraction(95, 10**8)) <= float(Fraction(epsilon)) + 1e-9
+                assert (
+                    gaussian_epsilon_at(math.sqrt(totals.mu_squared), Fraction(95, 10**8))
+                    <= float(Fraction(epsilon)) + 1e-9
+                )
             elif composition == "zcdp":
                 assert conn.budget.filter.spent(totals).epsilon <= float(Fraction(epsilon)) + 1e-9
             else:

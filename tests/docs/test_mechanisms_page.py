@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.demo.ask import save_shop
+from dpsql.demo import save_shop
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "mechanisms.md"

@@ -9,7 +9,7 @@ import duckdb
 import pandas as pd
 import pytest
 
-from dpsql.engines.cells import Cells, fetch_cells
+from dpsql.engines.results import Cells, fetch_cells
 from dpsql.result import Result, ResultColumn
 
 ROWS = "(VALUES (1, '2.5'), (2, NULL), (NULL, 'nan'), (-7, '-inf')) AS t(n, x)"

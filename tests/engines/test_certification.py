@@ -16,13 +16,10 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.audit.neighbours import moved_too_far, wrong_shape
-from dpsql.audit.synthesize import Answer
-from dpsql.certify.certify import Certified, Certifier, passes
-from dpsql.certify.corpus import Case, Question, case_files
-from dpsql.certify.load import PREFIX, target
-from dpsql.certify.rows import unit_values, wild_tables, without
 from dpsql.cli.app import main
+from dpsql.synthetic import Answer, unit_values, wild_tables, without_person
+from dpsql.verification.audit import moved_too_far, wrong_shape
+from dpsql.verification.certify import PREFIX, Case, Certified, Certifier, Question, case_files, passes, target
 
 SAMPLED = {"postgresql_url": ("", 25), "spark_url": ("shop", 60)}
 """Of which file (of all), and one question in how many, is asked by every run of the tests: Spark takes its time for
@@ -86,7 +83,7 @@ Neighbours = Callable[[str], tuple[dpsql.Connection, list[str]]]
 
 @pytest.fixture(scope="module")
 def neighbours(engine: Sampled) -> Iterator[Neighbours]:
-    """A wild database of three people, and the names of it without each of them."""
+    """A wild database of three people, and the names of it without_person each of them."""
     made: dict[str, tuple[dpsql.Connection, list[str]]] = {}
     server = target(engine[0])
 
@@ -96,7 +93,7 @@ def neighbours(engine: Sampled) -> Iterator[Neighbours]:
             tables = wild_tables(file, random.Random(f"neighbours {name}"), 3, 40)
             people = unit_values(file.schema, 3)
             places = [f"{name}_without_{number}" for number in range(len(people) + 1)]
-            databases = [tables, *(without(file, tables, person) for person in people)]
+            databases = [tables, *(without_person(file, tables, person) for person in people)]
             urls = [opened.enter_context(server.place(place)) for place in places]
             for url, rows in zip(urls, databases, strict=True):
                 with duckdb.connect() as model:

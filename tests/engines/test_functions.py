@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from dpsql.engines.duckdb.render import render_term
-from dpsql.engines.postgresql.casts import type_name
 from dpsql.engines.postgresql.render import PostgreSQL
+from dpsql.engines.postgresql.scalars import type_name
 from dpsql.errors import Unsupported
 from dpsql.expressions.emit import written
 from dpsql.expressions.tree import Call, Column, Expression

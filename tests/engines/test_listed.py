@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import dpsql
-from dpsql.audit.neighbours import moved_too_far
 from dpsql.engine_sql.build import all_of, apply, count, fields, integer, select, total
 from dpsql.engine_sql.build import test as condition
 from dpsql.engine_sql.tree import Derived, Field, Joined, Named, Ordered, Select, Table, Values, With
-from dpsql.engines.spark.connection import own_session
-from dpsql.engines.spark.listed import looked_up, with_all_groups
+from dpsql.engines.spark.engine import own_session
+from dpsql.engines.spark.public_groups import looked_up, with_all_groups
 from dpsql.engines.spark.render import render
 from dpsql.schema.types import Double, Text
+from dpsql.verification.audit import moved_too_far
 
 # -- trees ------------------------------------------------------------------------------------------------------------
 

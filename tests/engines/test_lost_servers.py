@@ -7,16 +7,21 @@ met while it runs.
 from __future__ import annotations
 
 import runpy
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dpsql
+from dpsql.accounting.ledger.ledger import Ledger
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed; pip install dpsql[postgres]")
 SCHEMA: dict[str, Any] = {
@@ -175,6 +180,44 @@ def test_a_time_limit_is_a_failure_like_any_other(server: Server) -> None:
         assert "timeout" not in str(caught.value)
         assert states(connection) == ["charged", "failed"]
         assert connection.execute(QUICKLY).fetchall()
+
+
+def test_a_question_that_takes_too_long_is_stopped(server: Server) -> None:
+    """The server's own limit, which is shorter here, is that of other transactions."""
+    server.delay(600)
+    with server.connect("-cstatement_timeout%3D100", timeout=1, interrupts_per_day=1) as connection:
+        begun = time.monotonic()
+        with pytest.raises(dpsql.QueryTimeout, match="stopped after 1 seconds; the charge stands") as caught:
+            connection.execute(SLOWLY, epsilon=1e-9)
+        assert 1 <= time.monotonic() - begun < 10
+        assert caught.value.__cause__ is caught.value.__context__ is None
+        assert connection.budget.spent.epsilon == pytest.approx(1e-3)
+        assert connection.execute(QUICKLY).fetchall()
+        with pytest.raises(dpsql.SealedExecutionError, match="the account is suspended"):
+            connection.execute(SLOWLY)
+        assert states(connection) == ["charged", "timed out", "charged", "released", "charged", "suspended"]
+        connection.session.environment.ledger.verify()
+
+
+INTERRUPTED = """
+import signal, sys, dpsql
+signal.signal(signal.SIGINT, signal.default_int_handler)
+dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), epsilon=10, ledger=sys.argv[3]).execute(sys.argv[4], epsilon=1e-9)
+"""
+
+
+def test_ctrl_c_ends_a_question_and_is_on_record(server: Server, tmp_path: Path) -> None:
+    server.delay(600)
+    url, ledger = server.url.replace("owner@", "reader@"), tmp_path / "clinic.ledger"
+    command = [sys.executable, "-c", INTERRUPTED, url, repr(SCHEMA), str(ledger), SLOWLY]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
+        server.asleep()
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=60)
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    with closing(Ledger.at(ledger)) as opened:
+        assert [entry.state for entry in opened.history()] == ["budget", "charged", "interrupted"]
+        assert opened.budget.spent.epsilon == pytest.approx(1e-3)
 
 
 def test_a_connection_that_was_lost_in_between_is_not_noticed(server: Server) -> None:

@@ -10,6 +10,7 @@ import json
 import runpy
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -57,6 +58,22 @@ def test_a_session_that_is_lost_is_made_anew_and_the_question_answered(lake: Any
         connection.session.environment.engine._session.stop()  # type: ignore[attr-defined]
         assert abs(asked.result(120)[0][0] - 50) < 40
         assert states(connection) == ["charged", "retried", "released"]
+
+
+def test_a_question_that_takes_too_long_is_stopped(lake: Any, spark_url: str) -> None:
+    with connect(spark_url, timeout=3) as connection:
+        delay(lake.spark, 0)
+        assert connection.execute(QUICKLY).fetchall()
+        delay(lake.spark, 60_000)
+        begun = time.monotonic()
+        try:
+            with pytest.raises(dpsql.QueryTimeout, match="stopped after 3 seconds"):
+                connection.execute(SLOWLY, epsilon=1e-9)
+        finally:
+            delay(lake.spark, 0)
+        assert time.monotonic() - begun < 30
+        assert states(connection) == ["charged", "released", "charged", "timed out"]
+        assert connection.execute(QUICKLY, fresh=True).fetchall(), "the session is as good as before"
 
 
 def test_a_session_that_was_lost_in_between_is_not_noticed(lake: Any, spark_url: str) -> None:

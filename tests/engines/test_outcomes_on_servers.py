@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from dpsql.certify.load import POSTGRESQL_TYPES, InPostgreSQL, InSpark
+from dpsql.verification.certify import POSTGRESQL_TYPES, InPostgreSQL, InSpark
 
 outcomes = runpy.run_path(str(Path(__file__).parents[1] / "whole" / "test_outcomes.py"))
 PAIRS, FIRST = int(os.environ.get("DPSQL_PAIRS", "1")), int(os.environ.get("DPSQL_FIRST", "0"))

@@ -8,8 +8,8 @@ import weakref
 import numpy as np
 import pytest
 
+from dpsql.engines.base import PostProcessingTable
 from dpsql.engines.post_processor import MOST_VIEWS, Lasting, PostProcessor
-from dpsql.engines.public import PostProcessingTable
 from dpsql.errors import ProgrammingError
 
 TABLE = PostProcessingTable(

@@ -15,7 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import dpsql
 from dpsql.cli.app import main
-from dpsql.engines.postgresql import engine as postgresql_engine
+from dpsql.engines.postgresql import engine
 
 SCHEMA: dict[str, Any] = {
     "dataset": "clinic",
@@ -180,6 +180,58 @@ def test_constraints_are_the_databases_own(url: str) -> None:
         assert not engine.never_null("visits", "cost")
     with connect(url, {"base": {"unit": "person", "columns": {"person": "integer"}}}) as connection:
         assert not connection.session.environment.engine.guarantees.is_unique("base", "person", integer)
+
+
+ENFORCED = {
+    "primary key": "CREATE TABLE made (id BIGINT PRIMARY KEY)",
+    "unique": "CREATE TABLE made (id BIGINT UNIQUE NOT NULL)",
+    "of all partitions": """CREATE TABLE made (id BIGINT PRIMARY KEY) PARTITION BY RANGE (id);
+        CREATE TABLE made_low PARTITION OF made FOR VALUES FROM (0) TO (100)""",
+}
+NOT_ENFORCED = {
+    "an index that is no constraint": "CREATE TABLE made (id BIGINT NOT NULL); CREATE UNIQUE INDEX ON made (id)",
+    "a partial index": "CREATE TABLE made (id BIGINT); CREATE UNIQUE INDEX ON made (id) WHERE id > 5",
+    "an index of an expression": "CREATE TABLE made (id BIGINT); CREATE UNIQUE INDEX ON made ((id / 2))",
+    "two columns": "CREATE TABLE made (id BIGINT, day DATE, PRIMARY KEY (id, day))",
+    "deferrable": "CREATE TABLE made (id BIGINT UNIQUE DEFERRABLE)",
+    "deferred": "CREATE TABLE made (id BIGINT UNIQUE DEFERRABLE INITIALLY DEFERRED)",
+    "of the parent alone": """CREATE TABLE made (id BIGINT) PARTITION BY RANGE (id);
+        CREATE TABLE made_low PARTITION OF made FOR VALUES FROM (0) TO (100);
+        ALTER TABLE ONLY made ADD UNIQUE (id)""",
+    "with heirs": "CREATE TABLE made (id BIGINT PRIMARY KEY); CREATE TABLE made_heir () INHERITS (made)",
+    "an index that is not valid": """CREATE TABLE made (id BIGINT PRIMARY KEY);
+        UPDATE pg_index SET indisvalid = false WHERE indrelid = 'made'::regclass""",
+    "an index that is not ready": """CREATE TABLE made (id BIGINT PRIMARY KEY);
+        UPDATE pg_index SET indisready = false WHERE indrelid = 'made'::regclass""",
+    "an index that is dropped": """CREATE TABLE made (id BIGINT PRIMARY KEY);
+        UPDATE pg_index SET indislive = false WHERE indrelid = 'made'::regclass""",
+    "a constraint that is not validated": """CREATE TABLE made (id BIGINT PRIMARY KEY);
+        UPDATE pg_constraint SET convalidated = false WHERE conrelid = 'made'::regclass""",
+    "a check": "CREATE TABLE made (id BIGINT CHECK (id > 0))",
+    "an exclusion": "CREATE TABLE made (id BIGINT, EXCLUDE USING btree (id WITH =))",
+}
+
+
+@pytest.mark.parametrize("form", [*ENFORCED, *NOT_ENFORCED])
+def test_only_what_is_enforced_counts_as_unique(url: str, execute: Callable[[str], Any], form: str) -> None:
+    """A constraint is worth what its index enforces on every row: else one person's rows could be many."""
+    execute("DROP TABLE IF EXISTS made CASCADE")
+    execute((ENFORCED | NOT_ENFORCED)[form])
+    with connect(url, {"made": {"unit": "id", "columns": {"id": "integer"}}}) as connection:
+        environment = connection.session.environment
+        integer = environment.schema.tables["made"].columns["id"].type
+        assert environment.engine.guarantees.is_unique("made", "id", integer) == (form in ENFORCED)
+    execute("DROP TABLE made CASCADE")
+
+
+def test_a_column_that_is_not_null_elsewhere_may_be_null_here(url: str, execute: Callable[[str], Any]) -> None:
+    """An heir may drop what its parent requires."""
+    execute("DROP TABLE IF EXISTS made CASCADE; CREATE TABLE made (id BIGINT NOT NULL)")
+    for heir, expected in (("", True), ("CREATE TABLE made_heir () INHERITS (made)", False)):
+        execute(heir)
+        with connect(url, {"made": {"unit": "id", "columns": {"id": "integer"}}}) as connection:
+            assert connection.session.environment.engine.guarantees.never_null("made", "id") == expected
+    execute("DROP TABLE made CASCADE")
 
 
 # -- how it reads -----------------------------------------------------------------------------------------------------
@@ -396,9 +448,9 @@ def test_a_notebook_asks_it_too(ipython: InteractiveShell, url: str, tmp_path: P
 
 
 def test_a_version_that_is_not_certified_is_warned_of(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgresql_engine, "CERTIFIED", (99,))
+    monkeypatch.setattr(engine, "CERTIFIED", (99,))
     with pytest.warns(UserWarning, match="dpsql is certified on PostgreSQL 99, and this is"):
         connect(url).close()
-    monkeypatch.setattr(postgresql_engine, "OLDEST", 99)
+    monkeypatch.setattr(engine, "OLDEST", 99)
     with pytest.raises(dpsql.OperationalError, match="is too old"):
         connect(url)

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.completeness import check_complete
 from dpsql.engines.duckdb.engine import DuckDBEngine
-from dpsql.engines.duckdb.practice import practice_database
+from dpsql.owner.check import check_complete
 from dpsql.schema import load_schema
+from dpsql.synthetic import practice_database
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = {

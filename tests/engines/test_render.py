@@ -69,7 +69,7 @@ from dpsql.engine_sql.tree import (
 from dpsql.engines.duckdb.render import DuckDB
 from dpsql.engines.postgresql.render import PostgreSQL
 from dpsql.engines.render import Renderer
-from dpsql.engines.spark.connection import SETTINGS
+from dpsql.engines.spark.engine import SETTINGS
 from dpsql.engines.spark.render import Spark
 from dpsql.errors import Unsupported
 from dpsql.expressions.tree import Column

@@ -649,3 +649,39 @@ def test_a_relation_of_duckdb_is_a_frame() -> None:
     assert "cannot be read" in refused(
         lambda: asked(raw.sql("SELECT 'a' AS u").filter("CAST(u AS INT) > 0")), dpsql.Error
     )
+
+
+UNIQUE = {"PRIMARY KEY": "id BIGINT PRIMARY KEY", "UNIQUE": "id BIGINT UNIQUE"}
+NOT_UNIQUE = {
+    "two columns": "id BIGINT, day DATE, PRIMARY KEY (id, day)",
+    "a check": "id BIGINT CHECK (id > 0)",
+    "no constraint": "id BIGINT NOT NULL",
+}
+
+
+@pytest.mark.parametrize("form", [*UNIQUE, *NOT_UNIQUE, "an index", "a view"])
+def test_only_constraints_of_its_tables_count_as_unique(form: str) -> None:
+    with duckdb.connect() as database:
+        database.execute(f"CREATE TABLE stored ({(UNIQUE | NOT_UNIQUE).get(form, 'id BIGINT PRIMARY KEY')})")
+        database.execute("CREATE TABLE made (id BIGINT); CREATE UNIQUE INDEX made_once ON made (id)")
+        database.execute("CREATE VIEW seen AS FROM stored")
+        table = {"an index": "made", "a view": "seen"}.get(form, "stored")
+        vouched = {"view": "trusted"} if table == "seen" else {}
+        schema = {"dataset": "d", "tables": {table: {"unit": "id", "columns": {"id": "integer"}, **vouched}}}
+        with dpsql.connect(database, schema=schema, epsilon=1) as connection:
+            environment = connection.session.environment
+            integer = environment.schema.tables[table].columns["id"].type
+            assert environment.engine.guarantees.is_unique(table, "id", integer) == (form in UNIQUE)
+
+
+def test_what_the_engine_does_not_understand_is_refused_before_the_charge() -> None:
+    """A mistake of ours in the SQL costs nobody anything."""
+    frame = pd.DataFrame({"u": [1, 2], "v": [1.0, 2.0]})
+    schema = {"tables": {"t": {"unit": "u", "columns": {"u": "integer"}}}}
+    with dpsql.connect({"t": frame}, schema=schema, epsilon=1.0) as conn:
+        engine = conn.session.environment.engine
+        rendered = engine.render
+        engine.render = lambda query, blanks=None: rendered(query, blanks).replace("(", "no_such(")  # type: ignore[misc]
+        with pytest.raises(dpsql.Unsupported, match="does not understand"):
+            conn.execute("SELECT COUNT(*) FROM t")
+        assert conn.budget.spent.epsilon == 0

@@ -12,8 +12,8 @@ import pytest
 
 import dpsql
 from dpsql.cli.app import main
-from dpsql.engines.opened import is_spark
-from dpsql.engines.spark import connection as spark_connection
+from dpsql.engines.registry import is_spark
+from dpsql.engines.spark import engine
 from dpsql.schema.model import Schema
 
 pytestmark = pytest.mark.spark
@@ -186,21 +186,21 @@ def test_functions_of_other_sessions_are_not_called(lake: Any) -> None:
 
 
 def test_an_engine_that_computes_otherwise_is_refused(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_connection, "PROBES", {"id = 1": "its zero is one"})
+    monkeypatch.setattr(engine, "PROBES", {"id = 1": "its zero is one"})
     with pytest.raises(dpsql.OperationalError, match="no Spark that dpsql is certified on: its zero is one"):
         connect(lake)
 
 
 def test_constants_that_are_moved_together_are_noticed(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The setting that keeps them apart is needed, and that it holds is looked at."""
-    settings = {name: value for name, value in spark_connection.SETTINGS.items() if "excludedRules" not in name}
-    monkeypatch.setattr(spark_connection, "SETTINGS", settings)
+    settings = {name: value for name, value in engine.SETTINGS.items() if "excludedRules" not in name}
+    monkeypatch.setattr(engine, "SETTINGS", settings)
     with pytest.raises(dpsql.OperationalError, match="it moves constants together"):
         connect(lake)
 
 
 def test_a_version_that_is_not_certified_is_warned_of(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_connection, "CERTIFIED", ("4.9",))
+    monkeypatch.setattr(engine, "CERTIFIED", ("4.9",))
     with pytest.warns(UserWarning, match=r"dpsql is certified on Spark 4\.9, and this is"):
         connect(lake).close()
 

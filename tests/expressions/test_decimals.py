@@ -17,10 +17,9 @@ import sqlglot
 import dpsql
 from dpsql.engines.duckdb.render import render_term
 from dpsql.expressions.emit import written
-from dpsql.expressions.function import Written
 from dpsql.expressions.lower import Lowering
 from dpsql.expressions.properties import Properties, property_of
-from dpsql.expressions.tree import Column
+from dpsql.expressions.tree import Column, Written
 from dpsql.schema.types import parse_type
 
 TYPES = {

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.expressions.elsewhere import INSTEAD
+from dpsql.expressions.refusals import INSTEAD
 from dpsql.expressions.table import FUNCTIONS
 
 COLUMNS = {

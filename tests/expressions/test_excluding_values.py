@@ -10,9 +10,9 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.expressions.exclusive import bundled
+from dpsql.aggregates.disjoint import bundled
 from dpsql.expressions.tree import Expression
-from dpsql.pipeline.query_request import QueryRequest
+from dpsql.options import QueryRequest
 from dpsql.pipeline.stages import compile_question
 
 SCHEMA = {

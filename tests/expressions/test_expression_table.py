@@ -20,17 +20,17 @@ import pytest
 import sqlglot
 
 import dpsql
+from dpsql.engines.base import engine_type
 from dpsql.engines.duckdb.render import render_term
-from dpsql.engines.duckdb.types import engine_type
 from dpsql.expressions.emit import written
 from dpsql.expressions.lower import Lowering
 from dpsql.expressions.narrow import narrow
+from dpsql.expressions.patterns import BadPattern, check_pattern
 from dpsql.expressions.properties import Properties, Value, bounded, one_of, property_of
-from dpsql.expressions.regex import BadPattern, check_pattern
 from dpsql.expressions.table import FUNCTIONS, NODES
 from dpsql.expressions.tree import Call, Column, Expression, properties_of
-from dpsql.resolve.syntax import DUCKDB
 from dpsql.schema.types import ColumnType, parse_type
+from dpsql.sql.syntax import DUCKDB
 
 # -- the rows ---------------------------------------------------------------------------------------------------------
 

@@ -24,11 +24,11 @@ from dpsql.expressions.emit import emit
 from dpsql.expressions.properties import Properties
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import columns_of, properties_of
+from dpsql.options import QueryRequest
 from dpsql.pipeline.parse_sql import parse_sql
-from dpsql.pipeline.query_request import QueryRequest
 from dpsql.pipeline.resolve_names import resolve_names
 from dpsql.pipeline.track_units import track_units
-from dpsql.relation.write import relation_sql
+from dpsql.relation.sql import relation_sql
 
 SCHEMA = {
     "dataset": "expressions",

@@ -22,16 +22,16 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.engines.base import engine_type
 from dpsql.engines.duckdb.render import render, render_term
-from dpsql.engines.duckdb.types import engine_type
 from dpsql.expressions.emit import written
 from dpsql.expressions.narrow import kept_properties
 from dpsql.expressions.properties import Properties, bounded, one_of, property_of
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, Known, Literal
-from dpsql.relation.knowledge import knowledge_of
+from dpsql.relation.facts import knowledge_of
 from dpsql.relation.relation import Filter, Join, Mark, Relation, SemiJoin
-from dpsql.relation.write import relation_sql
+from dpsql.relation.sql import relation_sql
 from dpsql.schema.types import ColumnType, Integer
 
 TABLE = runpy.run_path(str(Path(__file__).parents[1] / "expressions" / "test_expression_table.py"))

@@ -18,9 +18,9 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.engines.duckdb import engine as duckdb_engine
-from dpsql.engines.duckdb.copies import copy_table
-from dpsql.frames import accounts
+from dpsql.engines.duckdb import engine
+from dpsql.engines.duckdb.sources import copy_table
+from dpsql.frames import accessor
 from dpsql.frames.vocabulary import Vocabulary
 
 REGIONS = ["east", "north", "south", "west"]
@@ -85,8 +85,8 @@ def unspent() -> pd.DataFrame:
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Forgets all accounts, as a new process does."""
-    return lambda: monkeypatch.setattr(accounts, "_accounts", {})
+    """Forgets all accessor, as a new process does."""
+    return lambda: monkeypatch.setattr(accessor, "_accounts", {})
 
 
 def spent(frame: pd.DataFrame) -> float:
@@ -370,7 +370,7 @@ def test_a_budget_in_a_file_is_found_again(
     bounds = {**BOUNDS, "day": ("2024-01-01", pd.Timestamp("2024-12-31"))}
     plain.dp.protect(unit="customer", bounds=bounds, epsilon=2.0, delta=1e-6, ledger="orders.ledger")
     plain.dp.count(epsilon=0.5)
-    declared = accounts.find(plain.attrs["dpsql"], [], list).schema
+    declared = accessor.find(plain.attrs["dpsql"], [], list).schema
     stored = pickle.dumps(plain[["customer", "age"]])
     elsewhere()
     monkeypatch.chdir(os.sep)
@@ -378,7 +378,7 @@ def test_a_budget_in_a_file_is_found_again(
     assert spent(frame) == 0.5
     frame.dp.mean("age", epsilon=0.5)
     assert spent(frame) == spent(plain) > 0.5
-    assert accounts.find(plain.attrs["dpsql"], [], list).schema.fingerprint == declared.fingerprint
+    assert accessor.find(plain.attrs["dpsql"], [], list).schema.fingerprint == declared.fingerprint
 
 
 def test_public_tables_stay_behind(plain: pd.DataFrame, elsewhere: Callable[[], None], tmp_path: Path) -> None:
@@ -590,7 +590,7 @@ def test_no_row_of_people_is_read_before_the_charge(
         read.append((table.name, len(source), plain.dp.budget.spent.epsilon))
         copy_table(connection, table, source)
 
-    monkeypatch.setattr(duckdb_engine, "copy_table", watched)
+    monkeypatch.setattr(engine, "copy_table", watched)
     getattr(plain.dp, ask)("SELECT region, COUNT(customer) FROM regions LEFT JOIN df USING (region) GROUP BY region")
     assert ("regions", len(REGIONS), 0.0) in read
     people = [(rows, spent) for name, rows, spent in read if name == "df" and rows]

@@ -520,8 +520,8 @@ def test_a_frame_of_reports(conn: dpsql.Connection) -> None:
 
 def test_the_audit_makes_up_reports_too() -> None:
     """Beside private columns the counts of reports move by no more than is claimed when one person goes."""
-    from dpsql.audit.audit import Auditor, default_questions
-    from dpsql.audit.synthesize import made_up_worlds
+    from dpsql.synthetic import made_up_worlds
+    from dpsql.verification.audit import Auditor, default_questions
 
     schema = dpsql.Schema.model_validate({"tables": {"people": SCHEMA["tables"]["people"]}})
     assert not any("smoker" in question or "oue" in question for question in default_questions(schema))

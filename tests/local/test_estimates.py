@@ -16,7 +16,7 @@ from dpsql.local import (
     SubsetSelection,
     best_for,
 )
-from dpsql.local.estimate import on_simplex
+from dpsql.local.mechanism import on_simplex
 
 SURVEYS, PEOPLE = 2_000, 1_000
 TRUTH = np.array([500, 300, 150, 50])

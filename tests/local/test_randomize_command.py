@@ -15,7 +15,7 @@ from pyarrow import parquet
 import dpsql
 from dpsql.cli import output
 from dpsql.cli.app import main
-from dpsql.local import stream_file
+from dpsql.local import column
 
 PEOPLE = 3_000
 ANSWERS = ["never", "some", "daily"]
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         tmp_path / "survey.csv", index=False
     )
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(stream_file, "ROWS", 500)
+    monkeypatch.setattr(column, "ROWS", 500)
     return tmp_path
 
 
@@ -133,9 +133,9 @@ def test_a_file_that_is_there_is_not_lost(folder: Path, capsys: pytest.CaptureFi
 def test_the_bar_counts_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Part by part: no more than 500 rows at once."""
     parts: list[int] = []
-    monkeypatch.setattr(stream_file, "count_rows", lambda path: PEOPLE)
+    monkeypatch.setattr(column, "count_rows", lambda path: PEOPLE)
     with output.counting_rows("randomising", PEOPLE) as done:
-        stream_file.randomize_file(
+        column.randomize_file(
             folder / "survey.parquet",
             folder / "r.parquet",
             "smoker",

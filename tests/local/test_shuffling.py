@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpsql.errors import ProgrammingError
 from dpsql.local import KaryResponse, shuffled_epsilon
-from dpsql.local.shuffle import ROUNDING, _clones, _delta, _log_binomial
+from dpsql.local.estimate import ROUNDING, _clones, _delta, _log_binomial
 
 
 def test_published_figures() -> None:
@@ -95,7 +95,7 @@ def test_chances_have_the_digits_that_rounding_is_said_to_leave(chance: float) -
 
 def test_clones_in_blocks_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
     coarse = shuffled_epsilon(3.0, 20_000, 1e-6)
-    monkeypatch.setattr("dpsql.local.shuffle.BLOCKS", 10**6)
+    monkeypatch.setattr("dpsql.local.estimate.BLOCKS", 10**6)
     fine = shuffled_epsilon(3.0, 20_000, 1e-6)
     assert fine <= coarse <= 1.01 * fine
 

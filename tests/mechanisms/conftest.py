@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.audit.lower_bound import certain_epsilon
+from dpsql.verification.audit import certain_epsilon
 
 Answers = NDArray[np.int64]
 

@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.mechanisms.exponential import QuantileChoice, Windows, extreme
+from dpsql.mechanisms.exponential import QuantileChoice, Share, Windows, extreme
 from dpsql.mechanisms.laplace import LaplaceNoise
 from dpsql.mechanisms.local_sensitivity import Average
 from dpsql.mechanisms.permute_and_flip import MostFrequent
 from dpsql.mechanisms.propose_test_release import StabilityTest
-from dpsql.mechanisms.ranks import Share
 from dpsql.mechanisms.smooth_sensitivity import SmoothNoise, cauchy, laplace
 from dpsql.mechanisms.stable_value import distances
 from dpsql.sampling import CryptographicRandomness

@@ -16,8 +16,7 @@ from scipy import stats
 
 from dpsql.accounting.events import Exponential
 from dpsql.accounting.privacy_loss import privacy_loss
-from dpsql.mechanisms.exponential import QuantileChoice, Windows, extreme
-from dpsql.mechanisms.ranks import Aim, Depth, Share, share
+from dpsql.mechanisms.exponential import Aim, Depth, QuantileChoice, Share, Windows, extreme, share
 
 AIMS: list[Aim] = [
     Share(0, 1),

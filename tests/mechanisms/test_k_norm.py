@@ -13,10 +13,9 @@ from dpsql.accounting.filters import filter_named
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.mechanisms import GaussianNoise, KNormNoise, LaplaceNoise, Noise
 from dpsql.mechanisms.additive import Allowance, Box, Share, joint_part
-from dpsql.mechanisms.box_sum import BoxSum
+from dpsql.mechanisms.combined import BoxSum, Combined, half_width, independent
 from dpsql.mechanisms.k_norm import KNormMechanism, drawn_together
 from dpsql.mechanisms.laplace import LaplaceMechanism
-from dpsql.mechanisms.spread import Combined, half_width, independent
 
 PAIR = Box(2, (0, 0))
 NODES, WEIGHTS = ((part + shift) / 2 for part, shift in zip(np.polynomial.legendre.leggauss(40), (1, 0), strict=True))

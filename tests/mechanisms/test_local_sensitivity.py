@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpsql.mechanisms.exponential import Share
 from dpsql.mechanisms.local_sensitivity import (
     Average,
     CrossJoin,
@@ -22,7 +23,6 @@ from dpsql.mechanisms.local_sensitivity import (
     smooth_reach,
     target_rank,
 )
-from dpsql.mechanisms.ranks import Share
 
 GRID = (0, 1, 4)
 Rows = tuple[int, ...]

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.reconcile import Kept, agreed, reconciled
+from dpsql.mechanisms.consistency import Kept, agreed, reconciled
 
 LEVELS: dict[str, list[Kept]] = {
     "a total": [(0,), ()],

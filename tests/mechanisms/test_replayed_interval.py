@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsql.mechanisms.replayed_interval import replayed_interval
+from dpsql.mechanisms.replay import replayed_interval
 
 EVENLY = np.arange(-99.0, 100.0)
 WITH_ONE_FAR = np.append(EVENLY[:-1], 1000.0)

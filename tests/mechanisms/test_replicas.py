@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from dpsql.mechanisms.additive import Box
+from dpsql.mechanisms.combined import Combined
 from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.mechanisms.k_norm import KNormNoise, drawn_together
 from dpsql.mechanisms.laplace import LaplaceNoise
 from dpsql.mechanisms.noise import Noise
-from dpsql.mechanisms.replicas import REPLICAS, quantiles, redrawn
-from dpsql.mechanisms.spread import Combined
+from dpsql.mechanisms.replay import REPLICAS, quantiles, redrawn
 from dpsql.sampling import RepeatableRandomness
 
 NOISES = (

@@ -13,7 +13,7 @@ from scipy import stats
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.mechanisms.local_sensitivity import Average, CrossJoin, order_statistic
 from dpsql.mechanisms.smooth_sensitivity import SmoothNoise, cauchy, laplace
-from dpsql.sampling.real_noise import Cauchy, Laplace
+from dpsql.sampling.gaussian import Cauchy, Laplace
 
 EPSILONS = [Fraction(1, 10), Fraction(1), Fraction(3), Fraction(10), Fraction(40)]
 DELTAS = [Fraction(1, 100), Fraction(1, 10**6)]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsql.mechanisms import GaussianNoise, LaplaceNoise, Noise
-from dpsql.mechanisms.spread import half_width
+from dpsql.mechanisms.combined import half_width
 
 # Integer weights, so that the sum lives on the integers and can be convolved exactly.
 SUMS: list[list[tuple[int, Noise]]] = [

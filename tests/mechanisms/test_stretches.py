@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpsql.mechanisms import stretches
-from dpsql.mechanisms.stretches import largest_stretch
+from dpsql.mechanisms import local_sensitivity
+from dpsql.mechanisms.local_sensitivity import largest_stretch
 
 LENGTH = 1 << 14
 
@@ -46,7 +46,7 @@ FLAT = np.zeros(LENGTH + 1, dtype=np.int64)
 
 @pytest.mark.parametrize("rows", [1, 2, 1024])
 def test_no_data_takes_longer(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rises that tie all stretches, that favour the shortest or the longest, or none at all.
+    """Rises that tie all local_sensitivity, that favour the shortest or the longest, or none at all.
 
     In each of log2(n) rounds n values are compared, and one more for each of those that share a fence.
     """
@@ -63,7 +63,7 @@ def test_no_data_takes_longer(rows: int, monkeypatch: pytest.MonkeyPatch) -> Non
                 compared.append(len(values))
                 return reduceat(values, starts)
 
-    monkeypatch.setattr(stretches, "np", Counting())
+    monkeypatch.setattr(local_sensitivity, "np", Counting())
     b, rounds = 40 * rows / LENGTH, (LENGTH // rows).bit_length()
     for above, below in product((GEOMETRIC, LINEAR, FLAT), repeat=2):
         compared.clear()

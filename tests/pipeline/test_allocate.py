@@ -15,9 +15,9 @@ import pytest
 
 import dpsql
 from dpsql.accounting.privacy_loss import privacy_loss
+from dpsql.options import QueryRequest
 from dpsql.pipeline.add_noise import noised
 from dpsql.pipeline.calibrate_noise import Calibrated
-from dpsql.pipeline.query_request import QueryRequest
 from dpsql.pipeline.stages import compile_question
 
 REGIONS = [f"region {number}" for number in range(10)]

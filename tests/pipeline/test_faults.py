@@ -17,11 +17,10 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.accounting.ledger import tables as ledger_schema
-from dpsql.accounting.ledger.book import Book
+from dpsql.accounting.ledger import sqlite
+from dpsql.accounting.ledger.journal import Book
 from dpsql.engines.duckdb.engine import DuckDBEngine
-from dpsql.pipeline import run_rounds
-from dpsql.pipeline import stages as pipeline
+from dpsql.pipeline import execute, stages
 
 SCHEMA = {
     "tables": {
@@ -114,7 +113,7 @@ def test_a_full_disk_releases_nothing_uncharged(opened: Any, small_disk: Path) -
 def test_a_ledger_locked_by_another_process_charges_nothing(
     opened: Any, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_schema, "BUSY_SECONDS", 0.2)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.2)
     connection = opened()
     hold = (
         "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None); c.execute('BEGIN IMMEDIATE'); "
@@ -135,7 +134,7 @@ def test_a_ledger_that_is_locked_when_the_answer_is_ready_releases_nothing(
     opened: Any, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The charge stands. That nothing could be recorded of its end makes it count as failed, once something can."""
-    monkeypatch.setattr(ledger_schema, "BUSY_SECONDS", 0.2)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.2)
     connection, run = opened(), DuckDBEngine.run
     other = sqlite3.connect(f"{database}.ledger", isolation_level=None)
 
@@ -234,7 +233,7 @@ def test_a_ledger_that_may_not_be_written_charges_nothing() -> None:
 
 # -- interrupts --------------------------------------------------------------------------------------------------------
 
-BEFORE = [stage.__name__ for stage in pipeline.FREE]
+BEFORE = [stage.__name__ for stage in stages.FREE]
 IN_A_ROUND = ["execute_query", "add_noise"]
 
 
@@ -243,10 +242,10 @@ def interrupt(*_: object, **__: object) -> Any:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("stage", [*(stage.__name__ for stage in pipeline.STAGES), *IN_A_ROUND])
+@pytest.mark.parametrize("stage", [*(stage.__name__ for stage in stages.STAGES), *IN_A_ROUND])
 def test_an_interrupt_at_any_stage(stage: str, when: str, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = opened()
-    home = run_rounds if stage in IN_A_ROUND else pipeline
+    home = execute if stage in IN_A_ROUND else stages
     function = getattr(home, stage)
 
     def interrupted(*arguments: Any) -> Any:
@@ -257,8 +256,8 @@ def test_an_interrupt_at_any_stage(stage: str, when: str, opened: Any, monkeypat
     with monkeypatch.context() as patched:
         patched.setattr(home, stage, interrupted)
         for part in ("FREE", "PAID"):
-            stages = tuple(interrupted if one is function else one for one in getattr(pipeline, part))
-            patched.setattr(pipeline, part, stages)
+            walked = tuple(interrupted if one is function else one for one in getattr(stages, part))
+            patched.setattr(stages, part, walked)
         with pytest.raises(KeyboardInterrupt):
             connection.execute(COUNT, epsilon=0.1)
     charged = connection.budget.queries

@@ -16,16 +16,16 @@ import pytest
 import dpsql
 from dpsql.accounting.events import Composed, Event, Repeated
 from dpsql.accounting.privacy_loss import privacy_loss
-from dpsql.audit.neighbours import moved_too_far, wrong_shape
-from dpsql.audit.synthesize import answer, made_up_worlds
 from dpsql.errors import Error
-from dpsql.explanation import explain_release
-from dpsql.mechanisms.clipping import Ladder, Setting, Sides, Wish, best_bounds
+from dpsql.explain import explain_release
+from dpsql.mechanisms.auto_bounds import Ladder, Setting, Sides, Wish, best_bounds
+from dpsql.pipeline.auto_bounds import Found
 from dpsql.pipeline.calibrate_noise import CalibratedRelease
-from dpsql.pipeline.found_bounds import made_again
-from dpsql.pipeline.seeking import Found
+from dpsql.pipeline.replan import made_again
 from dpsql.pipeline.stages import compile_question
 from dpsql.schema.model import Schema
+from dpsql.synthetic import answer, made_up_worlds
+from dpsql.verification.audit import moved_too_far, wrong_shape
 
 REGIONS = ["north", "south", "west"]
 SCHEMA: dict[str, Any] = {

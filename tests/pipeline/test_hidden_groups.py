@@ -17,12 +17,10 @@ import pytest
 import dpsql
 from dpsql.engines.duckdb.engine import DuckDBEngine
 from dpsql.mechanisms import local_sensitivity
+from dpsql.mechanisms.data_dependent import Proposed, Smooth
+from dpsql.mechanisms.draw_statistics import ChosenMode, ChosenQuantile, StableMode
+from dpsql.mechanisms.local_sensitivity import largest_stretch
 from dpsql.mechanisms.permute_and_flip import MostFrequent
-from dpsql.mechanisms.stretches import largest_stretch
-from dpsql.statistics.mode import ChosenMode, StableMode
-from dpsql.statistics.proposed import Proposed
-from dpsql.statistics.quantile import ChosenQuantile
-from dpsql.statistics.smooth import Smooth
 
 Steps = Callable[[Callable[[], object]], int]
 

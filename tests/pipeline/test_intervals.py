@@ -13,7 +13,7 @@ import pytest
 import dpsql
 from dpsql.aggregates.estimate import Linear, Ratio
 from dpsql.intervals import ends, half_width
-from dpsql.mechanisms import spread
+from dpsql.mechanisms import combined
 from dpsql.mechanisms.laplace import LaplaceNoise
 
 GROUPS = 300
@@ -135,7 +135,7 @@ def test_many_rows_need_few_quantiles(monkeypatch: pytest.MonkeyPatch) -> None:
         computed.append(terms)
         return sum(abs(weight) * noise.std for weight, noise in terms)
 
-    monkeypatch.setattr(spread, "half_width", counted)
+    monkeypatch.setattr(combined, "half_width", counted)
     noises = {"s": (LaplaceNoise(Fraction(1013, 10)), 1), "n": (LaplaceNoise(Fraction(71, 10)), 1)}
     average = Ratio(Linear((("s", Fraction(1)), ("n", Fraction(50)))), Linear((("n", Fraction(1)),)), 0, 100)  # type: ignore[arg-type]
     rows = [{"s": 50 * number - 50_000, "n": 1000} for number in range(2000)]

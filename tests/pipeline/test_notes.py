@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.cli.reports import ask
+from dpsql.cli.query import ask
 from dpsql.result import UNKNOWN_NOTE
 
 

@@ -13,11 +13,11 @@ import pytest
 from sqlglot import TokenType
 
 import dpsql
-from dpsql.certify.corpus import case_files, questions
 from dpsql.pipeline.plan_cache import LONGEST_KEPT, MOST_KEPT, PlanCache
 from dpsql.pipeline.plan_query import Planned
 from dpsql.pipeline.stages import compile_question, plan_question
-from dpsql.resolve.syntax import DUCKDB
+from dpsql.sql.syntax import DUCKDB
+from dpsql.verification.certify import case_files, questions
 
 SCHEMA: dict[str, Any] = {
     "dataset": "shop",

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import dpsql
-from dpsql.pipeline import stages as pipeline
+from dpsql.pipeline import stages
 
 HERE = Path(__file__).parents[1]
 check_neighbour = runpy.run_path(str(HERE / "whole" / "test_neighbours.py"))["check_neighbour"]
@@ -79,8 +79,7 @@ def test_the_cost_is_split_and_explained(people: dpsql.Connection) -> None:
 def fingerprints(connection: dpsql.Connection, sql: str) -> list[str]:
     question = connection.session.request(sql, None)
     return [
-        part.fingerprint
-        for part in pipeline.compile_question(question, connection.session.environment.public()).releases
+        part.fingerprint for part in stages.compile_question(question, connection.session.environment.public()).releases
     ]
 
 
@@ -130,7 +129,7 @@ def test_nobody_moves_it_further_whatever_was_answered(
     """Each value alone, none, and all of them at once; the constants are the same on both sides of a neighbourhood."""
     values = READING[sql]
     public = people.session.environment.public()
-    release = pipeline.compile_question(people.session.request(sql, None), public).releases[-1]
+    release = stages.compile_question(people.session.request(sql, None), public).releases[-1]
     claimed = people.explain(sql).releases[-1]
     found = worlds("people")
     (answer,) = release.planned.adaptive

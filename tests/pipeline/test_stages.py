@@ -16,17 +16,17 @@ from sqlglot import exp
 import dpsql
 from dpsql.engine_sql.build import count, select
 from dpsql.engine_sql.tree import Named
-from dpsql.pipeline import stages as pipeline
+from dpsql.pipeline import stages
 from dpsql.pipeline.environment import EnginePublicRows
 from dpsql.relation.relation import Relation
-from dpsql.relation.write import relation_sql
+from dpsql.relation.sql import relation_sql
 
 if TYPE_CHECKING:
-    from dpsql.pipeline.public_environment import PublicEnvironment
+    from dpsql.pipeline.environment import PublicEnvironment
 
 HERE = Path(__file__).parents[1]
 FILES = ("clinic", "people", "shop")
-FREE = [stage.__name__ for stage in pipeline.FREE]
+FREE = [stage.__name__ for stage in stages.FREE]
 
 
 def corpus(name: str) -> list[str]:
@@ -78,7 +78,7 @@ def test_a_free_stage_that_runs_twice_gives_the_same(
     public = dataclasses.replace(session.environment, engine=watching).public()
     for sql in corpus(name)[part::2]:
         value: Any = session.request(sql, None)
-        for stage in pipeline.FREE:
+        for stage in stages.FREE:
             before = str(value)
             first, refusal = outcome(stage, value, public)
             assert outcome(stage, value, public) == (first, refusal), f"{stage.__name__} of {sql}"
@@ -96,8 +96,8 @@ def test_a_free_stage_that_runs_twice_gives_the_same(
 def test_what_stages_give_is_compared_with_its_trees(shop: dpsql.Connection) -> None:
     """Or else a tree that a stage takes apart would not be noticed above."""
     public = shop.session.environment.public()
-    parsed = pipeline.parse_sql(shop.session.request("SELECT COUNT(*) FROM orders", None), public)
-    assert parsed == pipeline.parse_sql(parsed.request, public)
+    parsed = stages.parse_sql(shop.session.request("SELECT COUNT(*) FROM orders", None), public)
+    assert parsed == stages.parse_sql(parsed.request, public)
     assert parsed != dataclasses.replace(parsed, tree=parsed.tree.limit(1))
 
 
@@ -233,7 +233,8 @@ def test_rows_of_people_are_not_counted(
 def test_what_a_free_stage_is_given_has_no_way_to_change_the_account(shop: dpsql.Connection) -> None:
     public = shop.session.environment.public()
     assert {field.name for field in dataclasses.fields(public)} == {
-        *("schema", "guarantees", "render", "public_rows", "post_processor", "budget", "answers", "plans", "literals")
+        *("schema", "guarantees", "render", "can_run", "public_rows", "post_processor", "budget", "answers", "plans"),
+        "literals",
     }
     before = public.budget
     shop.execute("SELECT COUNT(*) FROM orders", epsilon=1)

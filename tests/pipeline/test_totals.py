@@ -18,12 +18,11 @@ from dpsql.aggregates.estimate import Linear
 from dpsql.aggregates.release import LEVEL
 from dpsql.intervals import ends
 from dpsql.mechanisms.laplace import LaplaceNoise
-from dpsql.pipeline.add_noise import noised, with_noise
+from dpsql.options import QueryRequest
+from dpsql.pipeline.add_noise import noised, with_noise, with_totals
 from dpsql.pipeline.calibrate_noise import CalibratedRelease
-from dpsql.pipeline.query_request import QueryRequest
-from dpsql.pipeline.reconcile_totals import agreeing
+from dpsql.pipeline.estimate_answers import agreeing
 from dpsql.pipeline.stages import compile_question
-from dpsql.pipeline.totals import with_totals
 
 PUBLIC: dict[str, Any] = {
     "dataset": "visits",

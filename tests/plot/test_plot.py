@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 import dpsql
 from dpsql.aggregates.estimate import Linear, Ratio
-from dpsql.engines.cells import Cells
+from dpsql.engines.results import Cells
 from dpsql.mechanisms.laplace import LaplaceNoise
 from dpsql.plot import plot
 from dpsql.plot.chart import MOST_GROUPS, chart_of

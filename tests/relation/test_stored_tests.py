@@ -100,7 +100,9 @@ def test_at_the_bounds_and_beyond_the_clamped_column_is_compared(condition: str,
 
 def test_below_joins_too(conn: dpsql.Connection, database: duckdb.DuckDBPyConnection) -> None:
     """Also where the row's other columns are tested, and where another table's row is looked for."""
-    sql = """SELECT COUNT(*) FROM visits a JOIN visits b ON a.person = b.person AND a.n > 3 AND b.day > '2024-03-01'
+    sql = """SELECT COUNT(*) FROM visits a
+             JOIN (SELECT person, COUNT(*) AS visits FROM visits WHERE day > '2024-03-01' GROUP BY person) b
+               ON a.person = b.person AND a.n > 3
              WHERE a.price < 10
                AND EXISTS (SELECT 1 FROM visits c WHERE c.person = a.person AND c.seen > '2024-02-01')"""
     assert conn.execute(sql).fetchall() == [(1,)]

@@ -16,9 +16,9 @@ import pytest
 
 import dpsql
 from dpsql.engines.duckdb.render import render
-from dpsql.relation.knowledge import knowledge_of
+from dpsql.relation.facts import knowledge_of
 from dpsql.relation.relation import Relation
-from dpsql.relation.write import relation_sql
+from dpsql.relation.sql import relation_sql
 
 # -- the families: aggregates within a unit x what is asked of them ---------------------------------------------------
 

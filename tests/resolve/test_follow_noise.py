@@ -9,8 +9,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp, parse_one
 
-from dpsql.resolve.follow_noise import follow_noise
-from dpsql.resolve.noise_in_columns import LOST, MARK, PLAIN, Kind, Made, Rows
+from dpsql.sql.noise_tracking import LOST, MARK, PLAIN, Kind, Made, Rows, follow_noise
 
 TABLES = {
     "r": Rows(

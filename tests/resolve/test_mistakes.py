@@ -51,7 +51,7 @@ def hospital() -> duckdb.DuckDBPyConnection:
     raw = duckdb.connect()
     raw.execute("CREATE TABLE patients (id INTEGER, age INTEGER, smoker BOOLEAN)")
     raw.execute(
-        "CREATE TABLE visits (visit_id INTEGER, patient_id INTEGER, department VARCHAR, cost DOUBLE, day DATE, "
+        "CREATE TABLE visits (visit_id INTEGER UNIQUE, patient_id INTEGER, department VARCHAR, cost DOUBLE, day DATE, "
         "arrived TIMESTAMP, urgent BOOLEAN, code VARCHAR, score INTEGER)"
     )
     raw.execute("CREATE TABLE tests (visit_id INTEGER, kind VARCHAR)")

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from sqlglot import exp
 
+from dpsql.engines.base import PostProcessingTable
 from dpsql.engines.post_processor import PostProcessor
-from dpsql.engines.public import PostProcessingTable
-from dpsql.resolve.passed_on import passed_on
-from dpsql.resolve.syntax import DUCKDB
+from dpsql.sql.post_processing import passed_on
+from dpsql.sql.syntax import DUCKDB
 
 TYPES = {"_k0": "VARCHAR", "_k1": "DATE", "_a0": "BIGINT", "_a1": "DOUBLE", "_a2": "DECIMAL(38, 2)", "m0": "HUGEINT"}
 TABLE = PostProcessingTable("_release_0", {}, {name: (kind, name) for name, kind in TYPES.items()})

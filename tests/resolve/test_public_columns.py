@@ -10,8 +10,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.pipeline.plan_query import Planned
-from dpsql.pipeline.planned_release import PublicTable
+from dpsql.pipeline.plan_query import Planned, PublicTable
 from dpsql.pipeline.stages import plan_question
 
 SCHEMA: dict[str, Any] = {

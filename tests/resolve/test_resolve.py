@@ -10,12 +10,12 @@ import sqlglot
 
 import dpsql
 from dpsql.expressions.tree import AdaptiveConstant
+from dpsql.options import QueryRequest
 from dpsql.pipeline.parse_sql import parse_sql
-from dpsql.pipeline.query_request import QueryRequest
 from dpsql.pipeline.resolve_names import resolve_names
 from dpsql.relation.relation import Filter, Join, Mark, PerUnit, SemiJoin
-from dpsql.resolve.free_columns import free_columns
-from dpsql.resolve.syntax import DUCKDB
+from dpsql.sql.per_key import free_columns
+from dpsql.sql.syntax import DUCKDB
 
 Connect = Callable[[str], dpsql.Connection]
 

@@ -14,7 +14,7 @@ import pytest
 from sqlglot import Dialect
 
 import dpsql
-from dpsql.resolve.options import read_options
+from dpsql.sql.privacy_options import read_options
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpsql.sampling import CryptographicRandomness, choice, choose, uniform_each
-from dpsql.sampling.choice import _decide
+from dpsql.sampling import CryptographicRandomness, bernoulli, choose, uniform_each
+from dpsql.sampling.bernoulli import _decide_choice
 
 # There are no seeds to fix: one false alarm in 10^5 runs.
 ALARM = 1e-6
@@ -80,7 +80,7 @@ def test_what_float64_decides_is_what_decimal_decides() -> None:
 
     chosen = choose(np.tile(sizes, 400), np.tile(scores, 400), np.arange(401) * 40, Fraction(1, 3), Replayed())
     for i, place in enumerate(chosen - np.arange(400) * 40):
-        assert place == _decide(int(words[i]), sizes.tolist(), scores.tolist(), Fraction(1, 3), source)
+        assert place == _decide_choice(int(words[i]), sizes.tolist(), scores.tolist(), Fraction(1, 3), source)
 
 
 def test_lists_of_all_lengths() -> None:
@@ -104,7 +104,7 @@ def test_extreme_rates(rate: Fraction) -> None:
 def test_ten_thousand_lists_of_four_hundred_are_chosen_from_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of lists at a time; hardly ever one by itself, in arbitrary precision."""
     together, alone = [], []
-    enclose, decide = choice._enclose, choice._decide
+    enclose, decide = bernoulli._enclose, bernoulli._decide_choice
 
     def spied_table(words: Any, weights: Any, final: Any) -> Any:
         together.append(len(words))
@@ -114,12 +114,12 @@ def test_ten_thousand_lists_of_four_hundred_are_chosen_from_together(monkeypatch
         alone.append(1)
         return decide(*arguments)
 
-    monkeypatch.setattr(choice, "_enclose", spied_table)
-    monkeypatch.setattr(choice, "_decide", spied_list)
+    monkeypatch.setattr(bernoulli, "_enclose", spied_table)
+    monkeypatch.setattr(bernoulli, "_decide_choice", spied_list)
     places = np.arange(4_000_000)
     choose(places + 1, places * 7919 % 401, np.arange(0, 4_000_001, 400), Fraction(1, 5))
     assert sum(together) == 10_000
-    assert len(together) <= 4_000_000 // choice.CELLS + 1
+    assert len(together) <= 4_000_000 // bernoulli.CELLS + 1
     assert len(alone) <= 2
 
 

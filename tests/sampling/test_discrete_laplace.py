@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsql.sampling import CryptographicRandomness, discrete_laplace
-from dpsql.sampling.discrete_laplace import _decide, _enclose, _offset
+from dpsql.sampling.laplace import _decide, _enclose, _offset
 
 SCALES = [Fraction(1, 3), Fraction(1), Fraction(15, 2), Fraction(1000), Fraction(2**20), Fraction(2**30)]
 ALL_ONES = (1 << 64) - 1

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.sampling import CryptographicRandomness
-from dpsql.sampling.enclosure import LIBM_ERROR, _pi, cos_sin
+from dpsql.sampling.randomness import LIBM_ERROR, _pi, cos_sin
 
 DIGITS = 50
 

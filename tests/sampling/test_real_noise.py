@@ -11,9 +11,8 @@ import pytest
 from scipy import stats
 
 from dpsql.sampling import CryptographicRandomness, rounded_real
-from dpsql.sampling.enclosure import LEAST_RELIABLE, cos_sin, precise
-from dpsql.sampling.real_noise import Cauchy, Laplace, Standard
-from dpsql.sampling.rounded_gaussian import MOST_RELIABLE
+from dpsql.sampling.gaussian import MOST_RELIABLE, Cauchy, Laplace, Standard
+from dpsql.sampling.randomness import LEAST_RELIABLE, cos_sin, precise
 
 KINDS: list[tuple[type[Standard], Any]] = [(Cauchy, stats.cauchy), (Laplace, stats.laplace)]
 WIDE = 10**30

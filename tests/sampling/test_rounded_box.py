@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from dpsql.sampling import CryptographicRandomness, rounded_box
-from dpsql.sampling.rounded_box import _decide, _enclose
+from dpsql.sampling.k_norm import _decide, _enclose
 
 # There are no seeds to fix. With a cut this low the few dozen checks give a false alarm in fewer than 1 of 10^4 runs.
 ALARM = 1e-6

@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 from dpsql.sampling import CryptographicRandomness, rounded_gaussian
-from dpsql.sampling.enclosure import cos_sin
-from dpsql.sampling.rounded_gaussian import _decide, _enclose
+from dpsql.sampling.gaussian import _decide, _enclose
+from dpsql.sampling.randomness import cos_sin
 
 SIGMAS = [Fraction(1, 3), Fraction(1), Fraction(15, 2), Fraction(1000), Fraction(2**20), Fraction(2**30)]
 ALL_ONES = (1 << 64) - 1

@@ -12,10 +12,10 @@ import pytest
 import dpsql
 from dpsql.accounting.filters import filter_named
 from dpsql.accounting.privacy_loss import privacy_loss
-from dpsql.aggregates.statistic import Average, Matched, Mode, Quantile
+from dpsql.aggregates.measure import Average, Matched, Mode, Quantile
 from dpsql.mechanisms.additive import Allowance, Box, PureMechanism, Share
 from dpsql.mechanisms.laplace import LaplaceNoise
-from dpsql.statistics.mechanism_table import ADDITIVE, MECHANISMS, Mechanism
+from dpsql.mechanisms.registry import ADDITIVE, MECHANISMS, Mechanism
 
 SCHEMA = {
     "dataset": "mechanisms",

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.aggregates.statistic import Average, Grid
+from dpsql.aggregates.measure import Average, Grid
 from dpsql.expressions.tree import Column
+from dpsql.mechanisms.data_dependent import proposed_average
+from dpsql.mechanisms.draw import Terms
 from dpsql.schema.types import Integer
-from dpsql.statistics.draw import Terms
-from dpsql.statistics.proposed import proposed_average
 
 
 def test_means_that_are_one_step_apart_stay_so_when_they_are_rounded() -> None:

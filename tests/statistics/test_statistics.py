@@ -22,10 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpsql
-from dpsql.engines.duckdb import around_rank
-from dpsql.mechanisms.exponential import QuantileChoice, extreme
+from dpsql.engines.duckdb import render
+from dpsql.mechanisms.exponential import QuantileChoice, extreme, share
 from dpsql.mechanisms.local_sensitivity import CrossJoin
-from dpsql.mechanisms.ranks import share
 
 LOW, HIGH = -50, 50
 SCHEMA: dict[str, Any] = {
@@ -156,7 +155,7 @@ GUESSES = {
 def test_the_ranks_that_a_quantile_needs(data: str, guess: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They come exactly from the engine, whatever the sample says about where they are."""
     for name, value in GUESSES[guess].items():
-        monkeypatch.setattr(around_rank, name, value)
+        monkeypatch.setattr(render, name, value)
     values = ADVERSARIAL[data](random.Random(data))
     raw = database([(person, "a", value) for person, value in enumerate(values)])
     present = [bounded(value) for value in values if value is not None]
@@ -178,7 +177,7 @@ def test_groups_with_their_own_ranks(rows: list[tuple[str | None, int | None]], 
     """Public groups are all there, empty ones too; a text that is not declared is NULL, which is one of them."""
     raw = database([(person, place, x) for person, (place, x) in enumerate(rows)])
     with pytest.MonkeyPatch.context() as patch, connect(raw) as connection:
-        patch.setattr(around_rank, "SAMPLED", sampled)
+        patch.setattr(render, "SAMPLED", sampled)
         for table, each in (("people", 1), ("visits", 2)):
             reached = 1 if table == "people" else 2
             sql = f"SELECT place, QUANTILE_DISC(x, {fraction}) FROM {table} GROUP BY place"

@@ -21,20 +21,21 @@ ROOT = Path(__file__).parents[2]
 LAYERS = (
     {"sqlalchemy"},  # only SQLAlchemy imports it, and is given the whole of dpsql as its DB-API module
     {"__init__"},
-    {"cli", "notebook", "register_accessors", "pandas", "polars"},
-    {"audit", "certify", "demo", "frames"},
-    {"dbapi"},
+    {"cli", "notebook", "pandas", "polars"},
+    {"verification", "demo", "frames"},
+    {"connection"},
+    {"synthetic"},
     {"plot", "promise"},
-    {"listing", "session"},
-    {"batch"},
-    {"explanation"},
-    {"completeness", "inspection"},
+    {"session"},
+    {"listing", "batch"},
+    {"explain"},
+    {"owner"},
     {"pipeline"},
-    {"result"},
-    {"intervals"},
-    {"statistics"},
     {"resolve"},
-    {"aggregates", "mechanisms"},
+    {"options", "result"},
+    {"intervals"},
+    {"mechanisms", "sql"},
+    {"aggregates"},
     {"relation"},
     {"expressions"},
     {"engines", "local"},
@@ -43,10 +44,9 @@ LAYERS = (
     {"display"},
     {"limits"},
     {"errors"},
-    {"source"},
 )
 
-# In the order in which they run; execute_query and add_noise are run by run_rounds.
+# In the order in which they run.
 STAGES = (
     "parse_sql",
     "resolve_names",
@@ -55,56 +55,49 @@ STAGES = (
     "plan_query",
     "calibrate_noise",
     "charge_budget",
-    "execute_query",
     "add_noise",
-    "run_rounds",
+    "execute",
     "estimate_answers",
     "post_process",
 )
-RUNS = {"run_rounds": ("execute_query", "add_noise")}
+
+# What execute gives was made by add_noise, which it runs.
+RUNS = {"estimate_answers": ("add_noise", "execute")}
 
 # Files of pipeline/ that are a part of one stage.
 PARTS_OF_STAGES = {
     "target_accuracy": "calibrate_noise",
-    "ways_at_price": "calibrate_noise",
-    "possible_noises": "calibrate_noise",
-    "candidates": "calibrate_noise",
+    "choose_mechanism": "calibrate_noise",
     "allocate": "calibrate_noise",
-    "default_share": "calibrate_noise",
-    "fingerprint": "calibrate_noise",
     "plan_cache": "calibrate_noise",  # which is given plans that were kept
     "plan_for_many": "calibrate_noise",
-    "seeking": "infer_sensitivity",
-    "follow_outputs": "plan_query",
-    "settle": "run_rounds",
-    "totals": "add_noise",
-    "reconcile_totals": "estimate_answers",
-    "replay": "post_process",
+    "auto_bounds": "infer_sensitivity",
     "notes": "post_process",
 }
 
 # Files of pipeline/ that walk through stages; with bounds that were found a release walks the last free ones again.
-WALKERS = {"stages", "trace", "found_bounds"}
+WALKERS = {"stages", "replan"}
 
 # Outside module (or function of one) -> where it may be used. Imports for type checkers alone do nothing and are free.
 NOWHERE: frozenset[str] = frozenset()
 FENCES = {
-    "duckdb": {"dpsql.engines", "dpsql.audit.synthesize", "dpsql.certify", "dpsql.demo"},  # theirs are made up
+    "duckdb": {"dpsql.engines", "dpsql.synthetic", "dpsql.verification", "dpsql.demo"},  # theirs are made up
     "sqlglot": {
         "dpsql.pipeline.parse_sql",
         "dpsql.pipeline.plan_query",
         "dpsql.resolve",
+        "dpsql.sql",
         "dpsql.aggregates",
         "dpsql.relation",
         "dpsql.expressions",
         "dpsql.engines",
     },
-    "psycopg": {"dpsql.engines.postgresql", "dpsql.accounting.ledger.server", "dpsql.certify.load"},
+    "psycopg": {"dpsql.engines.postgresql", "dpsql.accounting.ledger.postgres", "dpsql.verification.certify"},
     "pyspark": {"dpsql.engines.spark"},
     "cryptography": {"dpsql.sampling"},
     "os.urandom": {"dpsql.sampling"},
     "secrets": {"dpsql.sampling"},
-    "random": {"dpsql.audit.synthesize", "dpsql.certify"},  # rows that nobody is in, the same for the same seed
+    "random": {"dpsql.synthetic", "dpsql.verification"},  # rows that nobody is in, the same for the same seed
     "numpy.random": NOWHERE,
     "typer": {"dpsql.cli"},
     "rich": {"dpsql.cli"},
@@ -115,45 +108,47 @@ FENCES = {
 # What leads to rows of people or changes the account -> who may name it, be it as a type. The stages before the charge
 # are not among them: they are given a PublicEnvironment.
 PAID_STAGES = [f"dpsql.pipeline.{stage}" for stage in STAGES[STAGES.index("charge_budget") :]]
-PAID = {*PAID_STAGES, "dpsql.pipeline.settle", "dpsql.pipeline.environment"}
-DOORS = {"dpsql.session", "dpsql.audit", "dpsql.certify", "dpsql.demo", "dpsql.frames", "dpsql.cli", "dpsql.sqlalchemy"}
-HANDS = {
-    **{stage: {"dpsql.pipeline", "dpsql.audit", "dpsql.certify"} for stage in PAID_STAGES},  # their order is held above
-    "dpsql.pipeline.settle": PAID,
-    "dpsql.pipeline.environment": {*PAID, "dpsql.pipeline.stages", "dpsql.session"},
-    "dpsql.engines.engine": {
-        *PAID,
-        *DOORS,
-        "dpsql.completeness",
-        "dpsql.inspection",
-        "dpsql.pipeline.environment",
-        "dpsql.engines",
-    },
-    "dpsql.engines.duckdb.engine": {*DOORS, "dpsql.engines"},
-    "dpsql.engines.post_processor": {*PAID, *DOORS, "dpsql.engines", "dpsql.pipeline.replay"},  # released values
-    "dpsql.accounting.ledger.ledger": {*PAID, *DOORS, "dpsql.dbapi", "dpsql.accounting"},
-    "dpsql.accounting.ledger.file": {*DOORS, "dpsql.accounting"},
-    "dpsql.accounting.ledger.book": {"dpsql.accounting"},
-    "dpsql.accounting.ledger.answers": {"dpsql.pipeline.add_noise", "dpsql.accounting"},
-    "dpsql.accounting.ledger.holds": {"dpsql.accounting"},
+PAID = {*PAID_STAGES, "dpsql.pipeline.environment"}
+DOORS = {
+    "dpsql.session",
+    "dpsql.synthetic",
+    "dpsql.verification",
+    "dpsql.demo",
+    "dpsql.frames",
+    "dpsql.cli",
+    "dpsql.sqlalchemy",
 }
+HANDS = {
+    **{stage: {"dpsql.pipeline", "dpsql.verification"} for stage in PAID_STAGES},  # their order is held above
+    "dpsql.pipeline.execute": {*PAID, "dpsql.pipeline.stages"},
+    "dpsql.pipeline.environment.Environment": {*PAID, "dpsql.pipeline.stages", "dpsql.session"},
+    "dpsql.pipeline.environment.EnginePublicRows": {"dpsql.pipeline.environment"},
+    "dpsql.engines.base.Engine": {*PAID, *DOORS, "dpsql.owner.check", "dpsql.engines"},
+    "dpsql.engines.duckdb.engine": {*DOORS, "dpsql.engines"},
+    "dpsql.engines.post_processor": {*PAID, *DOORS, "dpsql.engines"},
+    "dpsql.accounting.ledger.ledger": {*PAID, *DOORS, "dpsql.connection", "dpsql.accounting"},
+    "dpsql.accounting.ledger.sqlite": {*DOORS, "dpsql.accounting"},
+    "dpsql.accounting.ledger.journal.Book": {"dpsql.accounting"},
+    "dpsql.accounting.ledger.journal.Answers": {"dpsql.pipeline.add_noise", "dpsql.accounting"},
+}
+# Names of these modules that lead nowhere: anybody may use them.
+HARMLESS = {"dpsql.pipeline.estimate_answers.levels_noises"}
 
 # Imported when used, so that `import dpsql` stays light -> who may import it at once.
 LATE = {
     "pandas": {"dpsql.pandas"},
     "polars": {"dpsql.polars"},
     "pyarrow": NOWHERE,
-    "altair": {"dpsql.plot.draw_altair"},
-    "matplotlib": {"dpsql.plot.draw_matplotlib"},
+    "altair": {"dpsql.plot.altair"},
+    "matplotlib": {"dpsql.plot.matplotlib"},
     "IPython": {"dpsql.notebook"},
 }
 
 STATEFUL = {
     "dpsql.session",
     "dpsql.accounting.ledger.ledger",
-    "dpsql.accounting.ledger.fork",
-    "dpsql.accounting.ledger.holds",
-    "dpsql.frames.accounts",
+    "dpsql.accounting.ledger.sqlite",
+    "dpsql.frames.accessor",
 }
 BUILDERS = {"dpsql.expressions", "dpsql.relation", "dpsql.aggregates", "dpsql.engine_sql"}
 ENGINE_WORDS = re.compile(
@@ -237,7 +232,8 @@ def skipped_stages(module: str, tree: ast.Module) -> Iterator[str]:
             continue
         # What a stage gives contains what earlier stages gave, so their types may be named, but nothing run.
         run = RUNS.get(stage, earlier[-1:])
-        if there not in (earlier if use.typing_only else run):
+        is_type = use.typing_only or use.name.rpartition(".")[2][0].isupper()
+        if there not in (earlier if is_type else run):
             yield f"line {use.line}: {stage} imports {there}; it may know only {' and '.join(run) or 'no stage'}"
 
 
@@ -249,10 +245,18 @@ def broken_fences(module: str, tree: ast.Module) -> Iterator[str]:
 
 
 def long_hands(module: str, tree: ast.Module) -> Iterator[str]:
+    """Whoever imports the module around a name could reach the name."""
     for use in uses(tree):
         for hand, allowed in HANDS.items():
-            if within(use.name, {hand}) and module != hand and not within(module, allowed):
+            reaches = within(use.name, {hand}) or use.name == module_of(hand)
+            if reaches and use.name not in HARMLESS and module != module_of(hand) and not within(module, allowed):
                 yield f"line {use.line}: {hand} is not for {module}, even as a type"
+
+
+def module_of(hand: str) -> str:
+    """`dpsql.engines.base` of `dpsql.engines.base.Engine`."""
+    around, _, name = hand.rpartition(".")
+    return around if name[0].isupper() else hand
 
 
 def early_imports(module: str, tree: ast.Module) -> Iterator[str]:
@@ -319,7 +323,7 @@ def test_every_place_that_the_tables_name_is_there() -> None:
     """A line around a place that has moved would hold nothing."""
     built = {module_name(file) for file in (ROOT / "dpsql").rglob("*.py")}
     places = {
-        *HANDS,
+        *map(module_of, HANDS),
         *STATEFUL,
         *(place for table in (FENCES, LATE, HANDS) for places in table.values() for place in places),
     }
@@ -336,18 +340,18 @@ def test_every_place_that_the_tables_name_is_there() -> None:
         ("dpsql.schema.load", "def f():\n    import dpsql.pipeline.parse_sql", "line 2: schema imports pipeline"),
         (
             "dpsql.schema.load",
-            "if TYPE_CHECKING:\n    from dpsql.engines.quoting import quoted",
+            "if TYPE_CHECKING:\n    from dpsql.engines.render import quoted",
             "schema imports engines",
         ),
         ("dpsql.schema.load", "from dpsql.sampling import uniform", "schema imports sampling"),
         ("dpsql.schema.load", "from .model import Schema", "relative import"),
-        ("dpsql.source", "from dpsql.errors import Error", "source imports errors"),
-        ("dpsql.relation.write", "sql = f'TRY_CAST({x} AS BIGINT)'", "is an engine's word"),
+        ("dpsql.errors", "from dpsql.limits import MOST_NODES", "errors imports limits"),
+        ("dpsql.relation.sql", "sql = f'TRY_CAST({x} AS BIGINT)'", "is an engine's word"),
         ("dpsql.helpers", "", "helpers has no place"),
         ("dpsql.schema.load", "from dpsql.helpers import x", "schema imports helpers"),
         (
             "dpsql.pipeline.plan_query",
-            "from dpsql.pipeline.parse_sql import Parsed",
+            "from dpsql.pipeline.parse_sql import parse_sql",
             "it may know only infer_sensitivity",
         ),
         ("dpsql.pipeline.plan_query", "from dpsql.pipeline import add_noise", "it may know only infer_sensitivity"),
@@ -359,35 +363,35 @@ def test_every_place_that_the_tables_name_is_there() -> None:
         ("dpsql.pipeline.parse_sql", "import dpsql.pipeline.post_process", "it may know only no stage"),
         ("dpsql.pipeline.environment", "from dpsql.pipeline.parse_sql import Parsed", "it may know only no stage"),
         (
-            "dpsql.pipeline.run_rounds",
+            "dpsql.pipeline.execute",
             "from dpsql.pipeline.charge_budget import charge_together",
-            "execute_query and add_noise",
+            "it may know only add_noise",
         ),
         (
             "dpsql.pipeline.plan_query",
             "from dpsql.pipeline.environment import Environment",
-            "dpsql.pipeline.environment is not for",
+            "environment.Environment is not for",
         ),
         ("dpsql.batch", "if TYPE_CHECKING:\n    from dpsql.pipeline.environment import Environment", "even as a type"),
-        ("dpsql.pipeline.plan_query", "from dpsql.pipeline import settle", "dpsql.pipeline.settle is not for"),
-        ("dpsql.batch", "from dpsql.pipeline.run_rounds import run_rounds", "dpsql.pipeline.run_rounds is not for"),
+        ("dpsql.batch", "from dpsql.pipeline.execute import run_rounds", "dpsql.pipeline.execute is not for"),
         (
             "dpsql.pipeline.track_units",
             "from dpsql.pipeline.environment import EnginePublicRows",
-            "dpsql.pipeline.environment is not for",
+            "EnginePublicRows is not for",
         ),
-        ("dpsql.resolve.query", "import dpsql.engines.engine", "dpsql.engines.engine is not for"),
+        ("dpsql.sql.query", "import dpsql.engines.base", "dpsql.engines.base.Engine is not for"),
+        ("dpsql.sql.query", "from dpsql.engines import base", "dpsql.engines.base.Engine is not for"),
         ("dpsql.relation.units", "from dpsql.engines.duckdb.engine import DuckDBEngine", "duckdb.engine is not for"),
         (
-            "dpsql.resolve.query",
+            "dpsql.sql.query",
             "from dpsql.engines.post_processor import PostProcessor",
             "dpsql.engines.post_processor is not for",
         ),
         ("dpsql.pipeline.calibrate_noise", "from dpsql.accounting.ledger.ledger import Ledger", "ledger is not for"),
         (
             "dpsql.pipeline.target_accuracy",
-            "def f():\n    from dpsql.accounting.ledger.answers import Answers",
-            "answers is not for",
+            "def f():\n    from dpsql.accounting.ledger.journal import Answers",
+            "Answers is not for",
         ),
         ("dpsql.pipeline", "from dpsql.pipeline.parse_sql import Parsed", "it may know only no stage"),
         ("dpsql.session", "import duckdb", "duckdb is for"),
@@ -397,8 +401,8 @@ def test_every_place_that_the_tables_name_is_there() -> None:
         ("dpsql.mechanisms.laplace", "from os import urandom", "os.urandom is for"),
         ("dpsql.mechanisms.laplace", "import secrets", "secrets is for"),
         ("dpsql.mechanisms.laplace", "from cryptography.hazmat.primitives import ciphers", "cryptography is for"),
-        ("dpsql.sampling.bernoulli", "import random", "random is for dpsql.audit"),
-        ("dpsql.sampling.bernoulli", "from random import random", "random is for dpsql.audit"),
+        ("dpsql.sampling.bernoulli", "import random", "random is for dpsql.synthetic"),
+        ("dpsql.sampling.bernoulli", "from random import random", "random is for dpsql.synthetic"),
         ("dpsql.sampling.bernoulli", "import numpy as np\nrng = np.random.default_rng()", "numpy.random is for nobody"),
         ("dpsql.sampling.bernoulli", "from numpy import random", "numpy.random is for nobody"),
         ("dpsql.sampling.bernoulli", "from numpy.random import default_rng", "numpy.random is for nobody"),
@@ -420,18 +424,18 @@ def test_a_planted_violation_is_found(module: str, source: str, complaint: str) 
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("dpsql", "from dpsql.dbapi import connect\n__all__ = ['connect']"),
+        ("dpsql", "from dpsql.connection import connect\n__all__ = ['connect']"),
         ("dpsql.pipeline.stages", "from dpsql.pipeline import parse_sql, post_process"),
         ("dpsql.pipeline.plan_query", "from dpsql.pipeline.infer_sensitivity import Measured\nfrom sqlglot import exp"),
-        ("dpsql.pipeline.plan_query", "from dpsql.pipeline.public_environment import PublicEnvironment"),
-        ("dpsql.pipeline.run_rounds", "from dpsql.pipeline.execute_query import execute_query"),
-        ("dpsql.pipeline.execute_query", "from dpsql.pipeline.environment import Environment"),
-        ("dpsql.resolve.adaptive_subqueries", "from dpsql.engines.public import PostProcessingTable"),
+        ("dpsql.pipeline.plan_query", "from dpsql.pipeline.environment import PublicEnvironment"),
+        ("dpsql.pipeline.execute", "from dpsql.pipeline.add_noise import add_noise"),
+        ("dpsql.pipeline.execute", "from dpsql.pipeline.environment import Environment"),
+        ("dpsql.sql.adaptive", "from dpsql.engines.base import PostProcessingTable"),
         ("dpsql.engines.duckdb", "import duckdb\nfrom dpsql.schema.model import Schema"),
-        ("dpsql.engines.engine", "from dpsql.engines.duckdb import DuckDB"),
+        ("dpsql.engines.base", "from dpsql.engines.duckdb import DuckDB"),
         ("dpsql.sampling.randomness", "import os\nimport hashlib\nkey = os.urandom(32)"),
         ("dpsql.accounting.budget", "import hashlib"),
-        ("dpsql.dbapi", "if TYPE_CHECKING:\n    import duckdb\n    import pandas"),
+        ("dpsql.connection", "if TYPE_CHECKING:\n    import duckdb\n    import pandas"),
         ("dpsql.result", "def df(self):\n    import pandas\n    return pandas.DataFrame()"),
         ("dpsql.pandas", "import pandas"),
         ("dpsql.result", "NAMES = ['a']\nkinds = ('a', 'b')\nlimit = 5\nPairs = dict[str, int]"),

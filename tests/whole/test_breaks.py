@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import dpsql
-from dpsql.relation.write_scan import LONGEST_TEXT
+from dpsql.relation.scan_sql import LONGEST_TEXT
 
 
 def two_tables(**column: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 import dpsql
 from dpsql.aggregates.measure import CountRows
 from dpsql.aggregates.release import Bounded
-from dpsql.aggregates.write_release import Writer
+from dpsql.aggregates.release_sql import Writer
 from dpsql.engine_sql.build import TRUE
 from dpsql.engine_sql.tree import Field
 
@@ -132,20 +132,20 @@ class World:
         unique = self.rng.random() < 0.5
         yield self.table("a", "u", unique=unique, key="PRIMARY KEY" if unique and self.rng.random() < 0.7 else "")
         if self.rng.random() < 0.8:
-            yield self.table("b", "w", identified=self.rng.choice(["PRIMARY KEY", ""]))
+            yield self.table("b", "w", identified=True)
             if self.rng.random() < 0.7:
                 yield self.table("c", None)
 
     def table(
-        self, name: str, unit: str | None, *, unique: bool = False, key: str = "", identified: str | None = None
+        self, name: str, unit: str | None, *, unique: bool = False, key: str = "", identified: bool = False
     ) -> Table:
         """A table of people: `unit` is its column; without one a foreign key leads to table b."""
         rng = self.rng
         chosen = [rng.choice(COLUMNS) for _ in range(rng.randint(2, 4))]
         people = "VARCHAR" if self.unit_kind == "text" else rng.choice(["INTEGER", "BIGINT", "HUGEINT"])
         first: dict[str, tuple[Any, str]] = {unit: (self.unit_kind, f"{people} {key}")} if unit else {}
-        if identified is not None:
-            first["id"] = ("integer", f"BIGINT {identified}")
+        if identified:
+            first["id"] = ("integer", "BIGINT PRIMARY KEY")
         if unit is None:
             first["b_id"] = ("integer", "INTEGER")
         named = {f"{name}{i}": (self.declared(what), kind) for i, (what, kind, _) in enumerate(chosen)}
@@ -160,7 +160,7 @@ class World:
         }
         if unique:
             declared["unique"] = True
-        rows = list(self.rows(list(first), chosen, once=unique, own_ids=identified == "PRIMARY KEY", strict=bool(key)))
+        rows = list(self.rows(list(first), chosen, once=unique, own_ids=identified, strict=bool(key)))
         return Table(name, declared, columns, create(name, {**first, **named}), rows)
 
     def declared(self, what: Any) -> Any:
@@ -177,7 +177,7 @@ class World:
         elif not strict and rng.random() < 0.5:
             owners += [self.people[0], None]  # what is declared unique need not be
         for number, owner in enumerate(owners):
-            ids = {"id": number if own_ids else rng.choice([0, 1, 2, 3, None]), "b_id": rng.choice([*range(6), None])}
+            ids = {"id": number, "b_id": rng.choice([*range(6), None])}
             values = [None if rng.random() < 0.15 else rng.choice(values) for _, _, values in chosen]
             row = (*(ids.get(column, owner) for column in first), *values)
             yield row
@@ -205,12 +205,11 @@ class World:
             self.connection.execute(f"INSERT INTO {table.name} VALUES {values}")
 
     def owner(self, table: Table, row: tuple[object, ...]) -> object:
-        """Whose the row is; a row that leads to several people is the least one's."""
+        """Whose the row is."""
         by_name = dict(zip((column.name for column in table.columns), row, strict=True))
         if table.name != "c":
             return by_name.get("u", by_name.get("w"))
-        owners = [order[0] for order in self.tables["b"].rows if order[1] == by_name["b_id"] is not None]
-        return min((owner for owner in owners if owner is not None), default=None)  # type: ignore[type-var]
+        return next((order[0] for order in self.tables["b"].rows if order[1] == by_name["b_id"]), None)
 
     def run(self, schema: str, release: Any) -> tuple[list[tuple[str, str]], list[tuple[Any, ...]]]:
         """Columns with their types, and rows: the keys, then the measures."""

@@ -156,7 +156,7 @@ def made_rows(rng: random.Random) -> tuple[Tables, Tables]:
     full, less = {"p": PUBLIC}, {"p": PUBLIC}
     for table, others in (("t", 30), ("v", 20)):
         less[table] = [drawn(rng, person, table, PLAIN) for person in range(others)]
-        odd = [drawn(rng, PERSON, table, ODD) for _ in range(rng.choice([1, 1, 1, 2, 5, 40]))]
+        odd = [drawn(rng, PERSON, table, ODD) for _ in range(rng.choice([1, 1, 1, 2, 5, 40, 600]))]
         full[table] = odd + less[table] if rng.random() < 0.5 else less[table] + odd
     return full, less
 
@@ -413,6 +413,7 @@ class Words:
             f"{self.whole(depth)} {self.pick('<', '=', '>=')} {self.rng.choice(WHOLE)}",
             f"{self.real(depth)} {self.pick('<', '=', '>=')} {self.pick(*REAL)}",
             f"{self.text(depth)} {self.pick('=', '<', 'LIKE')} 'a'",
+            f"{self.text(depth)} {self.pick('LIKE', 'NOT LIKE', 'ILIKE')} '{self.pattern()}'",
             f"{self.day(depth)} > DATE '2024-01-01'",
             f"{self.text(depth)} IS NULL",
             f"CONTAINS({self.text(depth)}, 'a')",
@@ -461,8 +462,34 @@ class Words:
             f"SELECT u, CAST({self.pick('AVG', 'AVG', 'SUM', 'MAX')}({self.held()}) AS BIGINT) AS a FROM t GROUP BY u"
         )
 
+    def pattern(self) -> str:
+        """Many places at which a search that goes back could begin again."""
+        return self.pick("%", "%_", "_%a") + self.pick("x%", "a%", "_%") * self.rng.choice((1, 4, 12))
+
+    def multiplied(self) -> str:
+        """One row becomes many: by lists, or by the other rows of its person, again and again."""
+        numbers, lists = "bcde", self.rng.choice((1, 1, 2, 3, 4))
+        sizes = [self.pick("2", "10", "1000", "100000", "100000000") for _ in range(lists)]
+        crossed = " ".join(
+            f"CROSS JOIN {self.pick('RANGE', 'GENERATE_SERIES')}(0, {size}) {name}(i{name})"
+            for name, size in zip(numbers, sizes, strict=False)
+        )
+        joined = " ".join(f"JOIN t {name} ON {name}.u = t.u" for name in numbers[:lists])
+        window = f"ROWS BETWEEN {self.pick('1', '1000', '100000000')} PRECEDING AND CURRENT ROW"
+        moving = self.pick("MIN(n)", "COUNT(n)", "MAX(s)")
+        return self.pick(
+            f"(SELECT t.*, ib AS w, ib AS a FROM t {crossed})",
+            f"(SELECT DISTINCT t.*, ib AS w, ib AS a FROM t {crossed})",
+            f"(SELECT t.*, b.k AS w, b.n AS a FROM t {joined})",
+            f"(SELECT DISTINCT t.*, b.k AS w, b.n AS a FROM t {joined})",
+            f"(SELECT t.*, LENGTH(CAST({moving} OVER (PARTITION BY u ORDER BY k {window}) AS VARCHAR)) AS w, k AS a"
+            " FROM t)",
+        )
+
     def source(self) -> str:
         """Rows with two more whole numbers, w and a, of a window, a join, a set or a sum within one person."""
+        if self.rng.random() < 0.2:
+            return self.multiplied()
         window = self.pick(
             f"COUNT(*) OVER (PARTITION BY u ORDER BY k {self.frame()})",
             f"COUNT(n) OVER (PARTITION BY u ORDER BY k {self.frame()})",

@@ -21,23 +21,23 @@ import pytest
 import dpsql
 from dpsql.engine_sql.build import WIDE, apply, cast, double, wide
 from dpsql.engine_sql.tree import Term
-from dpsql.engines.duckdb import copies, csv_files, declared_tables, lock
-from dpsql.engines.duckdb import engine as duckdb_engine
+from dpsql.engines import tables
+from dpsql.engines.duckdb import catalog, engine, sources
 from dpsql.engines.duckdb.catalog import Place
-from dpsql.engines.duckdb.declared_tables import Found
-from dpsql.engines.duckdb.files import exactly
-from dpsql.engines.quoting import quoted
+from dpsql.engines.duckdb.sources import exactly
+from dpsql.engines.render import quoted
+from dpsql.engines.tables import Found
 from dpsql.errors import OperationalError
 from dpsql.expressions import arithmetic
-from dpsql.expressions.function import Function, Written
 from dpsql.expressions.properties import Properties
 from dpsql.expressions.table import FUNCTIONS
+from dpsql.expressions.tree import Function, Written
+from dpsql.mechanisms import data_dependent
 from dpsql.pipeline import add_noise
-from dpsql.relation import knowledge, unit_sums
+from dpsql.relation import facts
 from dpsql.relation.relation import Relation
-from dpsql.schema.table import Table
+from dpsql.schema.model import Table
 from dpsql.schema.types import Double, Integer
-from dpsql.statistics import smooth
 
 pytestmark = pytest.mark.long
 
@@ -82,15 +82,15 @@ def frames_never_empty(patch: Patch) -> None:
     def facts(*arguments: Any) -> Properties:
         return whole(*arguments[:3])
 
-    whole = knowledge.per_unit_properties
-    patch.setattr(knowledge, "per_unit_properties", facts)
+    whole = facts.per_unit_properties
+    patch.setattr(facts, "per_unit_properties", facts)
 
 
 def averages_rounded_outwards(patch: Patch) -> None:
     def rounded(mean: Term, least: Term, most: Term) -> Term:
         return apply("/", apply("ceil", apply("*", mean, double(1024))), double(1024))
 
-    patch.setattr(unit_sums, "_between", rounded)
+    patch.setattr(facts, "_between", rounded)
 
 
 def draws_for_hidden_groups(patch: Patch) -> None:
@@ -103,15 +103,13 @@ def draws_for_hidden_groups(patch: Patch) -> None:
 
 
 def draws_without_limits(patch: Patch) -> None:
-    patch.setattr(smooth, "MOST_RANKS", 2**21)
+    patch.setattr(data_dependent, "MOST_RANKS", 2**21)
 
 
 def keys_as_they_come(patch: Patch) -> None:
-    run = duckdb_engine.DuckDBEngine._run
+    run = engine.DuckDBEngine._run
     ending = re.compile(r" ORDER BY [^()]*$")
-    patch.setattr(
-        duckdb_engine.DuckDBEngine, "_run", lambda self, sql, **asked: run(self, ending.sub("", sql), **asked)
-    )
+    patch.setattr(engine.DuckDBEngine, "_run", lambda self, sql, **asked: run(self, ending.sub("", sql), **asked))
 
 
 def look_up(connection: duckdb.DuckDBPyConnection, table: Table, rows: str) -> None:
@@ -121,30 +119,30 @@ def look_up(connection: duckdb.DuckDBPyConnection, table: Table, rows: str) -> N
     except duckdb.Error:
         raise OperationalError("the owner is told", hint="") from None
     found = Found(name=table.name, columns={name: kind for name, kind, *_ in described}, is_text=True)
-    declared_tables.check_table(table, found)
-    columns = declared_tables.declared_columns(table, found, copied=True)
+    tables.check_table(table, found)
+    columns = tables.declared_columns(table, found, copied=True)
     connection.execute(f"CREATE TEMP VIEW {quoted(table.name)} AS SELECT {columns} FROM {rows}")
 
 
 def uncounted_csv(patch: Patch) -> None:
     """What cannot be read is passed over."""
-    patch.setattr(csv_files, "_problems", lambda *_: [])
+    patch.setattr(sources, "_problems", lambda *_: [])
 
 
 def guessed_dialect(patch: Patch) -> None:
     """How a file is written is found out from its rows."""
     uncounted_csv(patch)
-    patch.setattr(csv_files, "_rejected", lambda _: [])
+    patch.setattr(sources, "_rejected", lambda _: [])
     guessing = "read_csv({}, all_varchar = true)"
-    patch.setattr(csv_files, "_reader", lambda path, readable, *_: guessing.format(exactly(readable)))
+    patch.setattr(sources, "_reader", lambda path, readable, *_: guessing.format(exactly(readable)))
 
 
 def unchecked_text(patch: Patch) -> None:
-    patch.setattr(declared_tables, "valid_text", lambda column: column)
+    patch.setattr(tables, "valid_text", lambda column: column)
 
 
 def objects_as_they_are(patch: Patch) -> None:
-    patch.setattr(copies, "with_plain_text", lambda frame: frame)
+    patch.setattr(sources, "with_plain_text", lambda frame: frame)
 
 
 def frames_read_by_questions(patch: Patch) -> None:
@@ -152,15 +150,15 @@ def frames_read_by_questions(patch: Patch) -> None:
         connection.register(f"{table.name}.frame", frame)
         look_up(connection, table, quoted(f"{table.name}.frame"))
 
-    patch.setattr(copies, "_copy_frame", registered)
+    patch.setattr(sources, "_copy_frame", registered)
 
 
 def settings_of_others(patch: Patch) -> None:
-    patch.setattr(lock, "MEANING", {})
+    patch.setattr(catalog, "MEANING", {})
 
 
 def one_setting_of_others(name: str, patch: Patch) -> None:
-    patch.setattr(lock, "MEANING", {other: value for other, value in lock.MEANING.items() if other != name})
+    patch.setattr(catalog, "MEANING", {other: value for other, value in catalog.MEANING.items() if other != name})
 
 
 def roots_of_anything(patch: Patch) -> None:
@@ -174,7 +172,7 @@ def divisors_of_any_size(patch: Patch) -> None:
 
 
 def tables_of_the_first_schema(patch: Patch) -> None:
-    patch.setattr(duckdb_engine, "current_place", lambda connection: Place("memory", "main"))
+    patch.setattr(engine, "current_place", lambda connection: Place("memory", "main"))
 
 
 def macros_of_others(patch: Patch) -> None:
@@ -184,16 +182,16 @@ def macros_of_others(patch: Patch) -> None:
         whole(connection)
         connection.execute("SET search_path = 'memory.main'")
 
-    whole = duckdb_engine.fix_meaning
-    patch.setattr(duckdb_engine, "fix_meaning", fix_settings)
+    whole = engine.fix_meaning
+    patch.setattr(engine, "fix_meaning", fix_settings)
 
 
 def views_like_tables(patch: Patch) -> None:
     def found_tables(*arguments: Any) -> dict[str, Found]:
         return {name: replace(table, is_view=False) for name, table in whole(*arguments).items()}
 
-    whole = duckdb_engine.found_tables
-    patch.setattr(duckdb_engine, "found_tables", found_tables)
+    whole = engine.found_tables
+    patch.setattr(engine, "found_tables", found_tables)
 
 
 Removal = Callable[[Patch], None]

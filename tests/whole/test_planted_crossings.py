@@ -12,29 +12,26 @@ from typing import Any
 import pytest
 from sqlglot import exp
 
-from dpsql.aggregates import moments as aggregate_moments
+from dpsql.aggregates import moments
 from dpsql.aggregates.measure import CountUnitsWith
 from dpsql.aggregates.quantile import quantile
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.engine_sql.build import apply
 from dpsql.engine_sql.tree import Term
-from dpsql.engines import post_processor as scratch
-from dpsql.engines.duckdb import declared_tables
-from dpsql.engines.duckdb.types import engine_type
-from dpsql.expressions import casts
+from dpsql.engines import post_processor, tables
+from dpsql.engines.base import engine_type
+from dpsql.expressions import casts, constants
 from dpsql.expressions.emit import emit
-from dpsql.expressions.lower import SPECIAL
-from dpsql.expressions.lower_positions import lower_bracket
-from dpsql.expressions.lower_special import lower_literal
+from dpsql.expressions.lower import SPECIAL, lower_literal
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.expressions.temporal import constants as moments
+from dpsql.expressions.text import lower_bracket
 from dpsql.expressions.tree import Call, Literal, properties_of
 from dpsql.pipeline import infer_sensitivity, plan_query, track_units
-from dpsql.relation import unit_sums, write_tests
-from dpsql.resolve import aggregate
-from dpsql.resolve.rows import Rows
-from dpsql.resolve.syntax import DUCKDB
+from dpsql.relation import facts, sql
 from dpsql.schema.types import Boolean, Decimal, Double, Timestamp
+from dpsql.sql import query
+from dpsql.sql.rows import Rows
+from dpsql.sql.syntax import DUCKDB
 
 CROSSINGS = runpy.run_path(str(Path(__file__).parents[1] / "whole" / "test_crossings.py"))
 
@@ -57,12 +54,12 @@ def people_are_added(release: Any, parts: Any, answers: Any) -> None:
     check_totals(release, [part for part in parts if not isinstance(part, CountUnitsWith)], answers)
 
 
-double_parts = unit_sums._double_parts
+double_parts = facts._double_parts
 
 
 def coarse_sums(value: Term, power: int, average: bool) -> Any:
-    rounded = apply("round", unit_sums._times(value, 34 - power), kind=Double())
-    return double_parts(unit_sums._times(rounded, power - 34), power, average)
+    rounded = apply("round", facts._times(value, 34 - power), kind=Double())
+    return double_parts(facts._times(rounded, power - 34), power, average)
 
 
 def counted_from_zero(lowering: Any, node: Any) -> Any:
@@ -75,14 +72,14 @@ def open_where_null(semi: Any, known: Any, write: Any) -> list[Term]:
     return [emit(test, known.kept) for test in tests]
 
 
-read_moment = moments.read_moment
+read_moment = constants.read_moment
 
 
 def by_the_hour(literal: Any, wanted: Any) -> Any:
     return read_moment(literal, Timestamp() if ":" in literal.value else wanted)
 
 
-read_as = declared_tables.read_as
+read_as = tables.read_as
 
 
 def nearest_microsecond(column: str, stored: str, declared: Any) -> str:
@@ -100,7 +97,7 @@ def median_as_its_values(call: Any, context: Any) -> Any:
 PLANTED: dict[str, list[tuple[Any, Any, Any]]] = {
     "decimal literals are doubles": [(SPECIAL, exp.Literal, in_doubles)],
     "what is unique stays so under a join": [(infer_sensitivity, "_groups_and_rows", one_row_whatever_the_join)],
-    "sums of doubles within a person are rounded to 34 bits": [(unit_sums, "_double_parts", coarse_sums)],
+    "sums of doubles within a person are rounded to 34 bits": [(facts, "_double_parts", coarse_sums)],
     "people are added up over groups": [(infer_sensitivity, "_check_totals", people_are_added)],
     "the unit is known by its column alone": [
         (Rows, "key_of", lambda self, value: self.unit_keys.get(getattr(value, "name", ""))),
@@ -110,16 +107,16 @@ PLANTED: dict[str, list[tuple[Any, Any, Any]]] = {
         (DUCKDB, "INDEX_OFFSET", 1),
         (SPECIAL, exp.Bracket, counted_from_zero),
     ],
-    "NULL is not in nothing neither": [(write_tests, "_open", open_where_null)],
-    "a text with a time of day makes a date a timestamp": [(moments, "read_moment", by_the_hour)],
-    "a total over no group is NULL": [(scratch, "_total", null_total)],
-    "nanoseconds are rounded": [(declared_tables, "read_as", nearest_microsecond)],
+    "NULL is not in nothing neither": [(sql, "_open", open_where_null)],
+    "a text with a time of day makes a date a timestamp": [(constants, "read_moment", by_the_hour)],
+    "a total over no group is NULL": [(post_processor, "_total", null_total)],
+    "nanoseconds are rounded": [(tables, "read_as", nearest_microsecond)],
     "a constant is not explained": [
-        (aggregate_moments, "properties_of", lambda value, known: replace(properties_of(value, known), values=None))
+        (moments, "properties_of", lambda value, known: replace(properties_of(value, known), values=None))
     ],
     "sums are as wide as their values": [(plan_query, "answer_type", lambda answer: str(engine_type(answer.type)))],
     "zero has a sign": [(casts, "one_zero", lambda number: number)],
-    "a key is kept and left out": [(aggregate, "refuse_equal_keys", lambda *_: None)],
+    "a key is kept and left out": [(query, "refuse_equal_keys", lambda *_: None)],
     "a median of dates is a date": [
         (
             AGGREGATES,

@@ -25,7 +25,7 @@ class FailingEngine:
     def __init__(self, engine: Any, failure: BaseException) -> None:
         self._engine = engine
         self._failure = failure
-        self.guarantees, self.render = engine.guarantees, engine.render
+        self.guarantees, self.render, self.can_run = engine.guarantees, engine.render, engine.can_run
 
     def check_unchanged(self) -> None:
         self._engine.check_unchanged()

@@ -65,6 +65,7 @@ def generated(folder: Path, scale: str) -> Iterator[duckdb.DuckDBPyConnection]:
         connection.execute("SET threads = 1")
         for table in SCHEMA["tables"]:
             connection.execute(f"CREATE TABLE {table} AS FROM '{folder / table}.parquet'")
+        connection.execute("ALTER TABLE orders ADD PRIMARY KEY (o_orderkey)")
         yield connection
 
 
@@ -87,6 +88,7 @@ def tpch_in_doubles(tpch: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnectio
         casts = [f"CAST({name} AS DOUBLE) AS {name}" for name in decimals(declared)]
         replaced = f"REPLACE ({', '.join(casts)})" if casts else ""
         tpch.execute(f"CREATE TABLE doubles.{table} AS SELECT * {replaced} FROM main.{table}")
+    tpch.execute("ALTER TABLE doubles.orders ADD PRIMARY KEY (o_orderkey)")
     return in_schema(tpch, "doubles")
 
 
@@ -236,9 +238,15 @@ def test_keys_of_the_database(name: str, tpch_with_keys: duckdb.DuckDBPyConnecti
     check(name, tpch_with_keys)
 
 
-@pytest.mark.parametrize("name", [name for name in PRIVATE if "customer" in read(name)])
+@pytest.mark.parametrize("name", [name for name in PRIVATE if "customer" in read(name) and name != "q05"])
 def test_customers_that_are_not_unique(name: str, tpch: duckdb.DuckDBPyConnection) -> None:
     check(name, tpch, not_unique)
+
+
+def test_customers_with_many_lines_are_left_out_of_a_join_of_three(tpch: duckdb.DuckDBPyConnection) -> None:
+    """Where a customer may have several rows, those of q05 are multiplied by orders and by lines."""
+    with exact(tpch, not_unique) as session:
+        assert "people with more than 64 rows are left out" in " ".join(session.execute(read("q05")).notes)
 
 
 @pytest.mark.parametrize("name", PRIVATE)

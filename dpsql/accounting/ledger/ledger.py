@@ -5,7 +5,9 @@ got out is on record whatever happens next. Running sums travel with the entries
 same time after a hundred thousand queries as after one.
 
 A question that fails after its charge may fail because of one person, so it trips a wire: its analyst is answered
-nothing new until the data owner has looked and resumes. See docs/proofs/ledger.md.
+nothing new until the data owner has looked and resumes. Whoever stops a question, or has it stopped by the session's
+time limit, learns that it had not ended by then: that too is on record, costs a least amount, and trips the wire when
+it happens too often. See docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -13,20 +15,17 @@ from __future__ import annotations
 import os
 import shlex
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from dpsql.accounting.budget import Budget, Suspension
-from dpsql.accounting.events import Composed, Event
+from dpsql.accounting.events import Composed, Event, PureRelease
 from dpsql.accounting.exact import exact, rounded_up
-from dpsql.accounting.filters import filter_named
-from dpsql.accounting.ledger.allowance import Allowance, check_analyst
-from dpsql.accounting.ledger.answers import Answers
-from dpsql.accounting.ledger.book import Book
-from dpsql.accounting.ledger.chain import VerifyReport, verify_chain
-from dpsql.accounting.ledger.entries import Entry, Record, gives_back_at_most
-from dpsql.accounting.ledger.file import MEMORY
+from dpsql.accounting.filters import Filter, filter_named
+from dpsql.accounting.ledger.journal import Answers, Book, Entry, Record, VerifyReport, gives_back_at_most, verify_chain
+from dpsql.accounting.ledger.sqlite import MEMORY
 from dpsql.accounting.ledger.store import Store, is_there, open_store
 from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
 from dpsql.errors import AccountSuspended, BudgetExhausted, LedgerError, ProgrammingError
@@ -34,11 +33,155 @@ from dpsql.errors import AccountSuspended, BudgetExhausted, LedgerError, Program
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dpsql.accounting.filters import Filter
-    from dpsql.accounting.ledger.answers import Stored
+    from dpsql.accounting.ledger.journal import State, Stored
+
+# -- allowance ---------------------------------------------------------------------------------------------------------
+# The budget on record: put there by the first session, compared by later ones, changed by the data owner alone.
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What the dataset's sessions (analyst None), or those of one analyst, may spend."""
+
+    book: Book
+    path: str
+    dataset: str
+    analyst: str | None = None
+
+    def agree(self, epsilon: object, delta: object, composition: str | None) -> None:
+        """The first budget that is named is put on record. What is named later must be the same; None is."""
+        recorded = self.book.budget(self.analyst)
+        if recorded is None:
+            self._put_on_record(self._named(epsilon, delta, composition))
+            return
+        self._refuse_a_stranger(recorded, composition)
+        before, after = filter_of(recorded), self._named(epsilon, delta, composition)
+        if after != before:
+            given = [f"epsilon {float(after.epsilon):.6g}"] if epsilon is not None else []
+            given += [f"delta {float(after.delta):.3g}"] if delta is not None else []
+            raise LedgerError(
+                f"{self._whose} has a budget of {amount(before)} on record in {self.path}, not {' and '.join(given)}",
+                hint=f"name none to use that; the data owner changes it: {self._command(after)}",
+            )
+
+    def grant(self, epsilon: object, delta: object) -> None:
+        """Raises the total to what is named."""
+        recorded, after = self.book.budget(self.analyst), self._named(epsilon, delta, None)
+        if recorded is None:
+            raise LedgerError(
+                f"{self._whose} has no limit to raise, and may spend what the dataset has left",
+                hint=f"set one: {self._command(after)}",
+            )
+        before = filter_of(recorded)
+        if after.epsilon < before.epsilon or after.delta < before.delta:
+            more = self._named(before.epsilon + after.epsilon, None, None)
+            raise LedgerError(
+                f"{amount(after)} is less than what is on record, {amount(before)}: a grant names the new total",
+                hint=f"this adds to it: {self._command(more)}; this lowers it: {self._command(after)}",
+            )
+        self._put_on_record(after)
+
+    def limit(self, epsilon: object, delta: object) -> None:
+        """Lowers the total to what is named, or gives an analyst one for the first time."""
+        recorded, after = self.book.budget(self.analyst), self._named(epsilon, delta, None)
+        if recorded is not None and (after.epsilon > recorded.epsilon or after.delta > recorded.delta):
+            raise LedgerError(
+                f"{amount(after)} is more than what is on record, {amount(filter_of(recorded))}",
+                hint=f"this raises it: {self._command(after)}",
+            )
+        self._put_on_record(after)
+
+    def _named(self, epsilon: object, delta: object, composition: str | None) -> Filter:
+        """With what is None as it is on record; an analyst has the delta and the composition of the dataset."""
+        recorded = self.book.budget(self.analyst) or self.book.budget(None)
+        if recorded is None:
+            return filter_named(composition or "mixed", exact(epsilon), exact(delta or 0, "delta"))
+        return filter_named(
+            str(recorded.composition),
+            recorded.epsilon if epsilon is None else exact(epsilon),
+            recorded.delta if delta is None else exact(delta, "delta"),
+        )
+
+    def _refuse_a_stranger(self, recorded: Entry, composition: str | None) -> None:
+        if recorded.dataset != self.dataset:
+            raise LedgerError(
+                f'the ledger {self.path} belongs to the dataset "{recorded.dataset}", not to "{self.dataset}"',
+                hint="every dataset has a ledger of its own: give another path",
+            )
+        if composition not in (None, recorded.composition):
+            raise LedgerError(
+                f'the ledger {self.path} counts by "{recorded.composition}", not by "{composition}"',
+                hint=f'open it with composition="{recorded.composition}"',
+            )
+
+    def _put_on_record(self, limit: Filter) -> None:
+        """Appends the budget if it is news; never one that is overdrawn already."""
+        recorded = self.book.budget(self.analyst)
+        if recorded is not None and filter_of(recorded) == limit:
+            return
+        tally = self.book.tally() if self.analyst is None else self.book.analyst_tally(self.analyst)
+        if not limit.admits(tally.totals):
+            spent = limit.spent(tally.totals)
+            raise LedgerError(
+                f"epsilon {spent.epsilon:.6g} at delta {spent.delta:.3g} is spent already, which {amount(limit)} does "
+                "not cover",
+                hint="what was answered cannot be taken back: name more than is spent",
+            )
+        self.book.append(
+            Record(
+                dataset=self.dataset,
+                analyst=self.analyst,
+                state="budget",
+                epsilon=limit.epsilon,
+                delta=limit.delta,
+                composition=limit.name,
+            )
+        )
+
+    @property
+    def _whose(self) -> str:
+        return "the dataset" if self.analyst is None else self.analyst
+
+    def _command(self, wanted: Filter) -> str:
+        """What the data owner types to have that budget on record."""
+        recorded = self.book.budget(self.analyst)
+        before = wanted if recorded is None else filter_of(recorded)
+        raised = recorded is not None and (wanted.epsilon, wanted.delta) > (before.epsilon, before.delta)
+        delta = "" if wanted.delta == before.delta else f" --delta {float(wanted.delta):.3g}"
+        name = "" if self.analyst is None else f" --analyst {shlex.quote(self.analyst)}"
+        words = f"{'grant' if raised else 'limit'} {float(wanted.epsilon):.6g}{delta}{name}"
+        return f"dpsql budget {words} --ledger {shlex.quote(self.path)}"
+
+
+def check_analyst(analyst: str | None, epsilon: object) -> None:
+    """A limit of nobody would limit nobody."""
+    if analyst is None and epsilon is not None:
+        raise ProgrammingError(
+            "analyst_budget= is the limit of one analyst, and none is named", hint='name one: analyst="ada"'
+        )
+
+
+def filter_of(budget: Entry) -> Filter:
+    return filter_named(str(budget.composition), budget.epsilon, budget.delta)
+
+
+def amount(budget: Filter) -> str:
+    """
+    >>> amount(filter_named("basic", exact(1), exact("1e-6")))
+    'epsilon 1 at delta 1e-06'
+    """
+    return f"epsilon {float(budget.epsilon):.6g} at delta {float(budget.delta):.3g}"
+
+
+# -- ledger ------------------------------------------------------------------------------------------------------------
 
 OnFailure = Literal["suspend", "warn"]
 """What becomes of the analyst whose question failed after its charge."""
+Stopped = Literal["interrupted", "timed out"]
+INTERRUPTS_PER_DAY = 3
+DAY = timedelta(hours=24)
+LEAST_SHARE = Fraction(1, 10_000)
+"""What an outcome without an answer costs at least, as a part of the smallest budget that applies to its analyst."""
 ZERO = Fraction(0)
 
 
@@ -55,10 +198,18 @@ class Charge(NamedTuple):
 class Ledger:
     """Made by `Ledger.open`."""
 
-    def __init__(self, file: Store, dataset: str, analyst: str | None, on_failure: OnFailure = "suspend") -> None:
+    def __init__(
+        self,
+        file: Store,
+        dataset: str,
+        analyst: str | None,
+        on_failure: OnFailure = "suspend",
+        interrupts_per_day: int = INTERRUPTS_PER_DAY,
+    ) -> None:
         self.dataset = dataset
         self.analyst = analyst
         self.on_failure = on_failure
+        self.interrupts_per_day = interrupts_per_day
         self.answers = Answers(file, dataset)
         self._file = file
 
@@ -74,6 +225,7 @@ class Ledger:
         analyst: str | None = None,
         analyst_epsilon: object = None,
         on_failure: OnFailure = "suspend",
+        interrupts_per_day: int = INTERRUPTS_PER_DAY,
     ) -> Ledger:
         """Opens or makes the ledger. What is None is taken from the file; what differs from it is refused."""
         path = os.fspath(path)
@@ -82,11 +234,16 @@ class Ledger:
             raise ProgrammingError(
                 f"there is no on_failure={on_failure!r}", hint='write on_failure="suspend" or "warn"'
             )
+        if type(interrupts_per_day) is not int or interrupts_per_day < 0:
+            raise ProgrammingError(
+                f"interrupts_per_day is a number of questions, and {interrupts_per_day!r} is none",
+                hint=f"write interrupts_per_day={INTERRUPTS_PER_DAY}, or 0 if the first one should suspend",
+            )
         if epsilon is None and not is_there(path):
             raise _nothing_recorded(path)
         file = open_store(path)
         try:
-            ledger = cls(file, dataset, analyst, on_failure)
+            ledger = cls(file, dataset, analyst, on_failure, interrupts_per_day)
             with file.writing() as connection:
                 book = Book(connection)
                 if epsilon is None and book.budget(None) is None:
@@ -132,11 +289,11 @@ class Ledger:
         self._look_for_the_lost()
         with self._held() as held, self._file.writing() as connection:
             book = Book(connection)
-            before = self._budgets(book)
+            before = self._budgets(book, self.analyst)
             self._refuse_the_suspended(before[0].suspended)
             entries: list[Entry] = []
             for charge in charges:
-                budgets = zip(before, self._budgets(book) if entries else before, strict=True)
+                budgets = zip(before, self._budgets(book, self.analyst) if entries else before, strict=True)
                 refusing = [was for was, now in budgets if not now.admits(privacy_loss(charge.event))]
                 if refusing:
                     # An error undoes the transaction, and with it what was recorded in this loop.
@@ -174,25 +331,47 @@ class Ledger:
 
     def released(self, charge: Entry) -> Entry:
         """Records that a charge ended in an answer."""
-        return self._mark(charge, Record(dataset=self.dataset, analyst=charge.analyst, state="released"))
+        with self._ending(charge) as book:
+            return book.append(_mark(charge, "released"))
 
     def refused(self, charge: Entry, refund: Event, epsilon: Fraction, delta: Fraction = ZERO) -> Entry:
         """Records that a test failed and gives back what was charged for the release behind it.
 
         That the release did not happen shows in the answer, so giving back tells nothing new. docs/proofs/ledger.md.
         """
-        record = Record(
-            dataset=self.dataset, analyst=charge.analyst, state="refused", epsilon=epsilon, delta=delta, event=refund
-        )
-        return self._mark(charge, record)
+        mark = replace(_mark(charge, "refused"), epsilon=epsilon, delta=delta, event=refund)
+        with self._ending(charge) as book:
+            if not gives_back_at_most(mark, charge):
+                raise LedgerError(
+                    f"more would be given back than entry {charge.number} was charged",
+                    hint="what a test spares is a part of its question's cost",
+                )
+            return book.append(mark)
 
     def failed(self, charge: Entry) -> Entry:
         """Records that a charge ended in no answer, perhaps because of somebody's row: the analyst is suspended."""
-        return self._mark(charge, self._failure(charge.analyst))
+        with self._ending(charge) as book:
+            return book.append(self._failure(book, charge))
 
-    def interrupted(self, charge: Entry) -> Entry:
+    def stopped(self, charge: Entry, how: Stopped) -> Entry:
+        """Records that the analyst or the session's time limit ended a question, whose time may be one person's doing.
+
+        The first few in 24 hours are forgiven; the next suspends the analyst, as does one that the budget cannot pay.
+        """
+        with self._ending(charge) as book:
+            paid = self._paid(book, charge, _mark(charge, how))
+            if paid is not None and (self.on_failure == "warn" or self._forgives(book, charge.analyst)):
+                return book.append(paid)
+            return book.append(self._failure(book, charge))
+
+    def _forgives(self, book: Book, analyst: str | None) -> bool:
+        """Whether one more stopped question leaves the analyst as before; of the suspended all questions end alike."""
+        return book.suspension(analyst) is None and book.stopped(analyst, within=DAY) < self.interrupts_per_day
+
+    def abandoned(self, charge: Entry) -> Entry:
         """Records that a charge ended in no answer for a reason that is no secret."""
-        return self._mark(charge, Record(dataset=self.dataset, analyst=charge.analyst, state="failed"))
+        with self._ending(charge) as book:
+            return book.append(_mark(charge, "failed"))
 
     def may_retry(self, charge: Entry) -> bool:
         """Whether a question whose server went away may be asked once more, which is on record before it is.
@@ -201,10 +380,10 @@ class Ledger:
         """
         with self._file.writing() as connection:
             book = Book(connection)
-            if book.has_retried(charge.analyst):
+            retry = self._paid(book, charge, replace(_mark(charge, "retried"), charge=None))
+            if book.has_retried(charge.analyst) or retry is None:
                 return False
-            retry = Record(dataset=self.dataset, analyst=charge.analyst, state="retried")
-            book.append(replace(retry, fingerprint=charge.fingerprint))
+            book.append(retry)
         return True
 
     def resume(self, analyst: str | None) -> Entry:
@@ -212,7 +391,7 @@ class Ledger:
         with self._file.writing() as connection:
             book = Book(connection)
             self._count_the_lost(book, analyst)
-            if book.suspension(analyst) is None and not book.has_retried(analyst):
+            if not (book.suspension(analyst) or book.has_retried(analyst) or book.stopped(analyst)):
                 raise _not_suspended(analyst, book.suspensions())
             return book.append(Record(dataset=self.dataset, analyst=analyst, state="resumed"))
 
@@ -226,11 +405,25 @@ class Ledger:
         with self._file.writing() as connection:
             Allowance(Book(connection), self._file.path, self.dataset, analyst).limit(epsilon, delta)
 
-    def _failure(self, analyst: str | None) -> Record:
-        state: Literal["suspended", "failed"] = "suspended" if self.on_failure == "suspend" else "failed"
-        return Record(dataset=self.dataset, analyst=analyst, state=state)
+    def _failure(self, book: Book, charge: Entry) -> Record:
+        """Paid if there is enough left."""
+        mark = _mark(charge, "suspended" if self.on_failure == "suspend" else "failed")
+        return self._paid(book, charge, mark) or mark
 
-    def _mark(self, charge: Entry, record: Record) -> Entry:
+    def _paid(self, book: Book, charge: Entry, outcome: Record) -> Record | None:
+        """The outcome with what its charge lacks to the least that one costs; None if a budget does not have it."""
+        budgets = self._budgets(book, charge.analyst)
+        lacking = min(budget.filter.epsilon for budget in budgets) * LEAST_SHARE - charge.epsilon
+        if lacking <= 0:
+            return outcome
+        event = PureRelease(lacking)
+        if not all(budget.admits(privacy_loss(event)) for budget in budgets):
+            return None
+        return replace(outcome, event=event, epsilon=lacking)
+
+    @contextmanager
+    def _ending(self, charge: Entry) -> Iterator[Book]:
+        """A transaction that marks the charge."""
         with self._file.writing() as connection:
             book = Book(connection)
             if not book.is_charge(charge.number, charge.hash):
@@ -238,12 +431,7 @@ class Ledger:
                     f"entry {charge.number} of the ledger {self._file.path} is not that charge",
                     hint="a charge is marked in the ledger that it was made in",
                 )
-            if record.state == "refused" and not gives_back_at_most(record, charge):
-                raise LedgerError(
-                    f"more would be given back than entry {charge.number} was charged",
-                    hint="what a test spares is a part of its question's cost",
-                )
-            return book.append(_marking(charge, record))
+            yield book
 
     def _look_for_the_lost(self) -> None:
         with self._file.reading() as connection:
@@ -256,7 +444,7 @@ class Ledger:
         for number in self._lost(book, analyst):
             charge = book.entry(number)
             assert charge is not None
-            book.append(_marking(charge, self._failure(analyst)))
+            book.append(self._failure(book, charge))
 
     def _lost(self, book: Book, analyst: str | None) -> list[int]:
         """Charges that are open while nobody works on them: the process died, or could not record how it ended."""
@@ -267,7 +455,7 @@ class Ledger:
         if suspension is not None:
             whose = "the account" if self.analyst is None else f'the account of "{self.analyst}"'
             raise AccountSuspended(
-                f"{whose} is suspended: a question failed after its charge (entry {suspension.entry})",
+                f"{whose} is suspended: a question ended without an answer after its charge (entry {suspension.entry})",
                 hint=f"the data owner looks why, and lifts it: {self.way_to_resume}",
             )
 
@@ -282,7 +470,7 @@ class Ledger:
     def budget(self) -> Budget:
         """The dataset's."""
         with self._file.reading() as connection:
-            return self._budgets(Book(connection))[0]
+            return self._budgets(Book(connection), self.analyst)[0]
 
     @property
     def account(self) -> Budget:
@@ -307,7 +495,7 @@ class Ledger:
     def analyst_budget(self) -> Budget | None:
         """That of this ledger's analyst, if one is on record."""
         with self._file.reading() as connection:
-            _, *own = self._budgets(Book(connection))
+            _, *own = self._budgets(Book(connection), self.analyst)
         return own[0] if own else None
 
     def history(self, limit: int | None = None) -> list[Entry]:
@@ -329,17 +517,24 @@ class Ledger:
     def close(self) -> None:
         self._file.close()
 
-    def _budgets(self, book: Book) -> list[Budget]:
+    def _budgets(self, book: Book, analyst: str | None) -> list[Budget]:
         """The dataset's, and the analyst's if one is on record."""
         budgets = [Budget(self._limit(book), book.tally(), self.charges, tuple(book.suspensions()))]
-        own = None if self.analyst is None else book.limit(self.analyst)
+        own = None if analyst is None else book.limit(analyst)
         if own is not None:
-            budgets.append(Budget(filter_named(*own), book.analyst_tally(self.analyst)))
+            budgets.append(Budget(filter_named(*own), book.analyst_tally(analyst)))
         return budgets
 
 
-def _marking(charge: Entry, record: Record) -> Record:
-    return replace(record, charge=charge.number, fingerprint=charge.fingerprint)
+def _mark(charge: Entry, state: State) -> Record:
+    """How the charge ended."""
+    return Record(
+        dataset=charge.dataset,
+        analyst=charge.analyst,
+        state=state,
+        charge=charge.number,
+        fingerprint=charge.fingerprint,
+    )
 
 
 def _not_suspended(analyst: str | None, suspended: Sequence[Suspension]) -> LedgerError:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dpsql.accounting.ledger.file import MEMORY, LedgerFile
+from dpsql.accounting.ledger.sqlite import MEMORY, LedgerFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,7 +67,7 @@ def whole_path(path: str | os.PathLike[str]) -> str:
 def is_there(path: str) -> bool:
     """Whether there is a ledger already."""
     if is_server(path):
-        from dpsql.accounting.ledger.server import is_on_server
+        from dpsql.accounting.ledger.postgres import is_on_server
 
         return is_on_server(path)
     return path != MEMORY and Path(path).exists()
@@ -79,6 +79,6 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     if not is_server(path):
         return LedgerFile(path)
     # Late: only who keeps the account on a server needs its driver.
-    from dpsql.accounting.ledger.server import LedgerServer
+    from dpsql.accounting.ledger.postgres import LedgerServer
 
     return LedgerServer(path)

@@ -13,21 +13,23 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from dpsql.engines.duckdb.catalog import current_place, found_tables
-from dpsql.engines.duckdb.csv_files import in_utf8, marks, opened
 from dpsql.engines.duckdb.engine import open_file
-from dpsql.engines.duckdb.files import (
+from dpsql.engines.duckdb.sources import (
     PARQUET,
     check_alike,
     exactly,
     files_of,
+    in_utf8,
     kind_of,
+    marks,
     names_files,
+    opened,
     parquet_columns,
     table_name,
 )
-from dpsql.engines.quoting import literal
+from dpsql.engines.render import literal
 from dpsql.errors import OperationalError
-from dpsql.schema.table import Csv
+from dpsql.schema.model import Csv
 
 if TYPE_CHECKING:
     from pathlib import Path

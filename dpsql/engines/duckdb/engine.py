@@ -24,33 +24,72 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import duckdb
 import numpy as np
 
+from dpsql.engines.base import Guarantees, declared_type, engine_type, stopped_after
 from dpsql.engines.duckdb.catalog import (
+    MEANING,
     Place,
     current_place,
     definitions,
+    fix_meaning,
     found_tables,
+    is_set,
+    lock,
     places_of,
     prepare_definitions,
 )
-from dpsql.engines.duckdb.copies import copy_table
-from dpsql.engines.duckdb.declared_tables import check_table, declared_columns, is_present
-from dpsql.engines.duckdb.files import files_of, names_files, table_name
-from dpsql.engines.duckdb.lasting_tables import LastingTables
-from dpsql.engines.duckdb.lock import MEANING, fix_meaning, is_set, lock
 from dpsql.engines.duckdb.render import render
-from dpsql.engines.duckdb.types import declared_type
-from dpsql.engines.public import Guarantees
-from dpsql.engines.quoting import quoted
-from dpsql.errors import InterfaceError, OperationalError, SchemaError
+from dpsql.engines.duckdb.sources import copy_table, files_of, names_files, table_name
+from dpsql.engines.render import quoted
+from dpsql.engines.tables import check_table, declared_columns, is_present
+from dpsql.errors import InterfaceError, OperationalError, SchemaError, did_you_mean
 from dpsql.schema.types import parse_type
-from dpsql.source import did_you_mean
 
 if TYPE_CHECKING:
-    from dpsql.engines.duckdb.declared_tables import Found
-    from dpsql.schema.column import Column
-    from dpsql.schema.model import Schema
-    from dpsql.schema.table import Table
+    from dpsql.engines.tables import Found
+    from dpsql.schema.model import Column, Schema, Table
     from dpsql.schema.types import ColumnType
+
+# -- lasting tables ----------------------------------------------------------------------------------------------------
+# Temporary tables of what lasts from question to question (engine_sql/build.py), where nobody changes rows.
+#
+# They are made when they are first needed; where there are too many, those go that were not needed for the longest
+# time.
+
+MOST_TABLES, MOST_CELLS = 64, 1 << 27
+"""How many tables there are at most, and how many cells they have together, unless one question needs more: a gigabyte
+of numbers. A list may name a column many times."""
+
+
+class LastingTables:
+    def __init__(self) -> None:
+        self._cells: dict[str, int] = {}
+        """How many each table has, those first that were not needed since."""
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def keep(self, lasting: Mapping[str, str], connection: duckdb.DuckDBPyConnection) -> None:
+        """Makes such of these tables, by name, as are not there yet."""
+        for name, sql in lasting.items():
+            cells = self._cells.pop(name, None)
+            self._cells[name] = _cells_made(name, sql, connection) if cells is None else cells
+        while len(self._cells) > len(lasting) and self._are_too_many():
+            oldest = next(iter(self._cells))
+            del self._cells[oldest]
+            connection.execute(f"DROP TABLE {quoted(oldest)}")
+
+    def _are_too_many(self) -> bool:
+        return len(self._cells) > MOST_TABLES or sum(self._cells.values()) > MOST_CELLS
+
+
+def _cells_made(name: str, sql: str, connection: duckdb.DuckDBPyConnection) -> int:
+    # There may be one still, where its removal was interrupted.
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS {sql}")
+    table = connection.table(quoted(name))
+    return table.shape[0] * table.shape[1]
+
+
+# -- engine ------------------------------------------------------------------------------------------------------------
 
 What = TypeVar("What")
 
@@ -91,20 +130,22 @@ class DuckDBEngine:
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
+        schema: Schema,
         *,
         guarantees: Guarantees | None = None,
         copied: bool = False,
         shared: SharedTables | None = None,
         waiting: Sequence[tuple[Table, object]] = (),
     ) -> None:
-        """`copied`: whether nobody changes the rows any more. Then the schema says which columns are NULL in no row,
-        and dpsql.completeness looks.
+        """`copied`: whether nobody changes the rows any more. Then the schema says which columns are NULL in no row
+        and which keys are there once, and dpsql.owner.check looks.
 
         `shared`: the declared tables of a database that others can change.
 
         `waiting`: what tables of people are filled with when the first question has been paid for.
         """
         self._connection = connection
+        self._declared = tuple(table.name for table in schema.tables.values())
         self.guarantees = guarantees or Guarantees()
         self.copied = copied
         self._shared = shared
@@ -113,6 +154,7 @@ class DuckDBEngine:
         self._lock = threading.Lock()
         self._statements: dict[bytes, duckdb.Statement | None] = {}
         self._lasting = LastingTables()
+        self.timeout: float | None = None
 
     @classmethod
     def open(cls, database: object, schema: Schema) -> DuckDBEngine:
@@ -126,7 +168,12 @@ class DuckDBEngine:
         spill = mkdtemp(prefix="dpsql_")
         connection = duckdb.connect(":memory:", config=SETTINGS | {"temp_directory": str(Path(spill) / "spill")})
         present = _columns(schema, lambda _, column: not column.nullable)
-        engine = cls(connection, guarantees=Guarantees(present=present, rows_stay=True), copied=True)
+        unique = {
+            (table.name.lower(), name.lower()): engine_type(table.columns[name].stored_type)
+            for table in schema.tables.values()
+            for name in schema.link_targets(table.name)
+        }
+        engine = cls(connection, schema, guarantees=Guarantees(unique, present, rows_stay=True), copied=True)
         engine._forget = weakref.finalize(engine, shutil.rmtree, spill, ignore_errors=True)
         _copy_tables(connection, _sources(database, schema), schema)
         connection.execute("SET enable_external_access = false")
@@ -142,7 +189,9 @@ class DuckDBEngine:
         waiting = [(table, frames[table.name]) for table in schema.tables.values() if not table.is_public]
         empty = {table.name: frame.head(0) for table, frame in waiting}
         _copy_tables(connection, {**frames, **empty}, schema)
-        return DuckDBEngine(connection, waiting=waiting)
+        engine = DuckDBEngine(connection, schema, waiting=waiting)
+        engine.timeout = self.timeout
+        return engine
 
     def check_unchanged(self) -> None:
         """Raises OperationalError if a declared table is no longer the one that was opened."""
@@ -161,6 +210,29 @@ class DuckDBEngine:
             raise OperationalError(
                 "a declared table was changed since the connection was opened", hint="connect again: it is checked anew"
             )
+
+    def can_run(self, sql: str) -> bool:
+        try:
+            empty = self._empty
+            with self._lock:
+                empty.execute(f"PREPARE asked AS {sql}")
+            return True
+        except duckdb.Error:
+            understood = False
+        self.check_unchanged()
+        return understood
+
+    @cached_property
+    def _empty(self) -> duckdb.DuckDBPyConnection:
+        """A database with the declared tables and no rows, so that none can have a part in what is found there."""
+        empty = duckdb.connect(":memory:", config=SETTINGS | {"threads": 1})
+        with self._lock:
+            for table in self._declared:
+                described = self._connection.execute(f"DESCRIBE {quoted(table)}").fetchall()
+                columns = ", ".join(f"{quoted(name)} {kind}" for name, kind, *_ in described)
+                empty.execute(f"CREATE TABLE {quoted(table)} ({columns})")
+        empty.execute("PRAGMA disable_optimizer")
+        return empty
 
     def run(self, sql: str, lasting: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
         return self._interruptible(lambda: self._run(sql, lasting or {}, paid=True))
@@ -188,6 +260,9 @@ class DuckDBEngine:
         pool = self._asking
         try:
             pool.submit(ask)
+            # A Ctrl-C that comes just before a wait is heard when the wait ends.
+            while not wait([answer], timeout=0.1).done:
+                pass
             return answer.result()
         except KeyboardInterrupt:
             answer.cancel()  # what has not begun yet never will
@@ -206,7 +281,7 @@ class DuckDBEngine:
 
     def _run(self, sql: str, lasting: Mapping[str, str], *, paid: bool) -> Mapping[str, np.ndarray]:
         # One connection, one query at a time: temporary tables are seen by the connection alone.
-        with self._lock:
+        with self._lock, stopped_after(self.timeout if paid else None, self._connection.interrupt):
             if paid:
                 self._fill_tables()
             assert self.guarantees.rows_stay or not lasting
@@ -296,7 +371,7 @@ def _over_tables(connection: duckdb.DuckDBPyConnection, place: Place, schema: Sc
         here = place.database.lower(), place.schema.lower()
         guarantees = Guarantees(unique, present, rows_stay=not shared, place=here)
         watched = SharedTables(places, created, declared) if shared else None
-        return DuckDBEngine(connection, guarantees=guarantees, shared=watched)
+        return DuckDBEngine(connection, schema, guarantees=guarantees, shared=watched)
     except duckdb.Error:
         problem = OperationalError("a declared view of the database cannot be read", hint="try it with DuckDB alone")
     except BaseException:

@@ -6,15 +6,117 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpsql.engines.duckdb.declared_tables import Found
-from dpsql.engines.postgresql.stored import StoredType, stored_type
-from dpsql.engines.quoting import literal
+from dpsql.engine_sql.tree import Wide
+from dpsql.engines.postgresql.scalars import FIRST_DAY, LAST_DAY, by_code_points, from_numeric, try_cast, type_name
+from dpsql.engines.render import literal
+from dpsql.engines.tables import Found
+from dpsql.schema.types import WIDEST_DECIMAL, Date, Decimal, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import psycopg
 
+    from dpsql.engine_sql.tree import Kind
+    from dpsql.schema.types import ColumnType
+
+# -- stored ------------------------------------------------------------------------------------------------------------
+# Types that PostgreSQL stores, and how a column of each is read as what is declared: it fails for no value.
+
+COMMON: dict[str, str] = {
+    "int2": "SMALLINT",
+    "int4": "INTEGER",
+    "int8": "BIGINT",
+    "float4": "FLOAT",
+    "float8": "DOUBLE",
+    "bool": "BOOLEAN",
+    **dict.fromkeys(("text", "varchar", "bpchar", "name", "citext"), "VARCHAR"),
+    "uuid": "UUID",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "timestamptz": "TIMESTAMP",
+}
+"""PostgreSQL's name of a type, and the one that schemas are checked by, which all engines share."""
+ANY_DECIMAL = f"DECIMAL({WIDEST_DECIMAL},0)"
+"""A NUMERIC of any digits: whatever decimal is declared, what does not fit into it is no value."""
+
+
+@dataclass(frozen=True)
+class StoredType:
+    """Of a domain it is the type below."""
+
+    name: str
+    digits: tuple[int, int] | None = None
+    """Precision and scale of a NUMERIC that has them."""
+    is_enum: bool = False
+
+    @property
+    def common(self) -> str:
+        """As all engines call it; one of its own name cannot be read as anything declared."""
+        if self.is_enum:
+            return "ENUM"
+        if self.name == "numeric" and self.digits is not None and self.digits[1] == 0:
+            return "HUGEINT"
+        if self.name == "numeric":
+            return ANY_DECIMAL if self.digits is None else "DECIMAL({},{})".format(*self.digits)
+        return COMMON.get(self.name, self.name.upper())
+
+    @property
+    def keeps_apart(self) -> bool:
+        """A NUMERIC of any digits is rounded to those that are declared."""
+        return self.name != "numeric" or self.digits is not None
+
+    @property
+    def may_be_nan(self) -> bool:
+        return self.name == "numeric"
+
+    def read_as(self, column: str, declared: ColumnType) -> str:
+        match declared:
+            case Text():
+                return by_code_points(self._spelled(column))
+            case Double() | Decimal() if self.name == "numeric":
+                return from_numeric(column, declared, self.digits)
+            case Integer() if self.name == "numeric":
+                return _at_once(column, Wide(), declared)
+            case Decimal():
+                return _at_once(column, Integer(), declared)
+            case Timestamp() if self.name == "timestamptz":
+                return f"({column} AT TIME ZONE 'UTC')"
+            case Timestamp() if self.name == "date":
+                # The engine's dates go further than its timestamps.
+                return f"CASE WHEN {column} BETWEEN {FIRST_DAY} AND {LAST_DAY} THEN CAST({column} AS TIMESTAMP) END"
+            case Date() | Timestamp():
+                return column
+            case _:
+                return f"CAST({column} AS {type_name(declared)})"
+
+    def _spelled(self, column: str) -> str:
+        """An enum as its label and a UUID as its digits, whatever casts to text somebody made for them."""
+        if not self.is_enum and self.name != "uuid":
+            return f"CAST({column} AS TEXT)"
+        return f"CASE WHEN {column} IS NOT NULL THEN concat({column}) END"
+
+
+def _at_once(column: str, source: Kind, declared: ColumnType) -> str:
+    return try_cast(column, source, declared, lambda values, write: write(*values))
+
+
+def stored_type(name: str, kind: str, modifier: int) -> StoredType:
+    """By what the catalogue says: the name, whether it is an enum, and the modifier that holds a NUMERIC's digits.
+
+    >>> stored_type("numeric", "b", ((10 << 16) | 2) + 4).common
+    'DECIMAL(10,2)'
+    """
+    if name != "numeric" or modifier < 4:
+        return StoredType(name, is_enum=kind == "e")
+    precision, scale = ((modifier - 4) >> 16) & 0xFFFF, (((modifier - 4) & 0x7FF) ^ 0x400) - 0x400
+    fits = precision <= WIDEST_DECIMAL and 0 <= scale <= precision
+    return StoredType(name, (precision, scale) if fits else None)
+
+
+# -- catalog -----------------------------------------------------------------------------------------------------------
+
+if TYPE_CHECKING:
     Rows = list[tuple[Any, ...]]
 
 DOMAIN, ORDINARY, PARTITIONED, VIEW = "d", "r", "p", "v"
@@ -33,13 +135,24 @@ COLUMNS = f"""
     WHERE {WHERE_SHOWN} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY c.oid, a.attnum
 """
 TYPES = "SELECT oid, typname, typtype, typbasetype, typtypmod FROM pg_type WHERE typtype IN ('b', 'd', 'e')"
-CONSTRAINTS = f"""
-    SELECT c.relname, a.attname, k.contype, other.relname, target.attname
+# What counts as a guarantee. A constraint is worth what its index enforces now, on every partition: one that was added
+# to the parent alone, or failed while it was built, is in the catalogue and is not valid.
+UNIQUE = """
+    SELECT c.relname, a.attname FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.conrelid
+    JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = k.conkey[1]
+    JOIN pg_index AS i ON i.indexrelid = k.conindid
+    WHERE {shown} AND k.contype IN ('p', 'u') AND array_length(k.conkey, 1) = 1 AND k.convalidated
+    AND NOT k.condeferrable AND i.indisunique AND i.indisvalid AND i.indisready AND i.indislive AND i.indimmediate
+    AND i.indpred IS NULL AND i.indexprs IS NULL
+""".replace("{shown}", WHERE_SHOWN)
+# No guarantee: `init` proposes ways to the unit by them, which the owner looks at.
+REFERENCES = f"""
+    SELECT c.relname, a.attname, other.relname, target.attname
     FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.conrelid
     JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = k.conkey[1]
-    LEFT JOIN pg_class AS other ON other.oid = k.confrelid
-    LEFT JOIN pg_attribute AS target ON target.attrelid = other.oid AND target.attnum = k.confkey[1]
-    WHERE {WHERE_SHOWN} AND k.contype IN ('p', 'u', 'f') AND array_length(k.conkey, 1) = 1
+    JOIN pg_class AS other ON other.oid = k.confrelid
+    JOIN pg_attribute AS target ON target.attrelid = other.oid AND target.attnum = k.confkey[1]
+    WHERE {WHERE_SHOWN} AND k.contype = 'f' AND array_length(k.conkey, 1) = 1
 """
 PARTS = """
     WITH RECURSIVE below AS (
@@ -73,7 +186,7 @@ def found_tables(connection: psycopg.Connection, schema: str) -> dict[str, Postg
     for table, *column in _rows(connection, COLUMNS, schema):
         columns[table].append(tuple(column))
     types = {oid: rest for oid, *rest in _rows(connection, TYPES)}
-    constraints = _rows(connection, CONSTRAINTS, schema)
+    unique, references = _rows(connection, UNIQUE, schema), _rows(connection, REFERENCES, schema)
     children: dict[int, set[str]] = defaultdict(set)
     for parent, kind in _rows(connection, PARTS):
         children[parent].add(kind)
@@ -87,7 +200,8 @@ def found_tables(connection: psycopg.Connection, schema: str) -> dict[str, Postg
             kind not in (ORDINARY, PARTITIONED) or has_policies or bool(children[oid] - {ORDINARY, PARTITIONED}),
             kind == ORDINARY and bool(children[oid]),
             {column: (_resolved(oid_, modifier, types), *rest) for column, oid_, modifier, *rest in columns[name]},
-            [rest for table, *rest in constraints if table == name],
+            {column for table, column in unique if table == name},
+            {column: (other, target) for table, column, other, target in references if table == name},
         )
         for name, oid, kind, has_policies, readable in tables
         if spelled[name.lower()] == 1
@@ -100,21 +214,21 @@ def _table(
     is_view: bool,
     has_heirs: bool,
     columns: dict[str, tuple[StoredType, bool, str, bool]],
-    constraints: list[list[Any]],
+    unique: set[str],
+    references: dict[str, tuple[str, str]],
 ) -> PostgreSQLTable:
-    """Constraints do not hold for rows of tables that inherit from this one."""
+    """Constraints do not hold for rows of tables that inherit from this one, nor for those of another server."""
+    enforced = not (has_heirs or is_view)
     types = {column: stored for column, (stored, *_) in columns.items()}
-    unique = {column for column, contype, *_ in constraints if contype in "pu" and types[column].keeps_apart}
     required = {column for column, (stored, not_null, *_) in columns.items() if not_null and not stored.may_be_nan}
     found = Found(
         name=name,
         columns={column: stored.common for column, stored in types.items()},
         is_view=is_view,
         computed=frozenset(column for column, (*_, generated, _) in columns.items() if generated == "v"),
-        unique=frozenset(() if has_heirs else unique),
-        required=frozenset(() if has_heirs else required),
+        unique=frozenset(column for column in unique if enforced and types[column].keeps_apart),
+        required=frozenset(required if enforced else ()),
     )
-    references = {column: (table, target) for column, contype, table, target in constraints if contype == "f"}
     readable = frozenset(column for column, (*_, may_be_read) in columns.items() if may_be_read)
     return PostgreSQLTable(found, types, readable, can_be_locked, references)
 

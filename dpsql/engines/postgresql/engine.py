@@ -7,9 +7,10 @@ those that were opened.
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
@@ -17,27 +18,26 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import IsolationLevel
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import ExecStatus
 
-from dpsql.engines.duckdb.declared_tables import check_table, is_present
-from dpsql.engines.engine import ConnectionLost, run_twice_if_lost
-from dpsql.engines.fetched import columns
+from dpsql.engines.base import ConnectionLost, Guarantees, TimedOut, run_twice_if_lost
+from dpsql.engines.duckdb.describe import Described
 from dpsql.engines.postgresql.catalog import current_schema, found_tables
 from dpsql.engines.postgresql.render import render
-from dpsql.engines.public import Guarantees
-from dpsql.engines.quoting import quoted
-from dpsql.errors import OperationalError, SchemaError
-from dpsql.source import did_you_mean
+from dpsql.engines.render import quoted
+from dpsql.engines.results import columns
+from dpsql.engines.tables import check_table, is_present
+from dpsql.errors import OperationalError, SchemaError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import numpy as np
 
-    from dpsql.engines.fetched import Fetched
+    from dpsql.engines.base import Render
     from dpsql.engines.postgresql.catalog import PostgreSQLTable
-    from dpsql.engines.public import Render
-    from dpsql.schema.model import Schema
-    from dpsql.schema.table import Table
+    from dpsql.engines.results import Fetched
+    from dpsql.schema.model import Schema, Table
 
 CERTIFIED = (15,)
 OLDEST = 14
@@ -80,6 +80,7 @@ class PostgreSQLEngine:
     def __init__(self, connection: psycopg.Connection, url: str, place: str, schema: Schema) -> None:
         """Raises SchemaError unless every declared table and column is there, with a type that fits."""
         self._connection, self._url = connection, url
+        self.timeout: float | None = None
         self._lock = threading.RLock()
         self._places = {
             table.name.lower(): (table.place[0] or place, table.place[1].lower()) for table in schema.tables.values()
@@ -137,18 +138,41 @@ class PostgreSQLEngine:
         with self._reading():
             pass
 
+    def can_run(self, sql: str) -> bool:
+        """The server parses it and looks its names up. It plans nothing, so that statistics have no part in it."""
+        with self._lock:
+            if self._connection.closed:
+                return True
+            answer = self._connection.pgconn.prepare(b"", sql.encode())
+            if answer.status == ExecStatus.COMMAND_OK or self._connection.closed:
+                return True
+        self.check_unchanged()
+        return False
+
     def run(self, sql: str, lasting: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
         assert not lasting, "rows of a server are changed by others"
+        return self._run(sql, self.timeout)
+
+    def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
+        return run_twice_if_lost(self._run, sql)
+
+    def _run(self, sql: str, seconds: float | None = None) -> Mapping[str, np.ndarray]:
         try:
             with self._reading(patience=RESTART) as connection:
+                if seconds is not None:
+                    # For this transaction, in the place of the server's own limit.
+                    milliseconds = str(math.ceil(1000 * seconds))
+                    connection.execute("SELECT pg_catalog.set_config('statement_timeout', %s, true)", [milliseconds])
                 return _fetched(connection.execute(sql.encode()))
+        except psycopg.errors.QueryCanceled:
+            if seconds is None:
+                raise
+            is_late = True
         except psycopg.Error:
             if not self._connection.closed:
                 raise
-        raise ConnectionLost
-
-    def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
-        return run_twice_if_lost(self.run, sql)
+            is_late = False
+        raise TimedOut if is_late else ConnectionLost
 
     @contextmanager
     def _reading(self, patience: float = 0) -> Iterator[psycopg.Connection]:
@@ -300,3 +324,27 @@ def _fetched(cursor: psycopg.Cursor[Any]) -> Mapping[str, np.ndarray]:
         column.name: KINDS.get(column.type_code, "other") for column in cursor.description or []
     }
     return columns(cursor.fetchall(), kinds)
+
+
+# -- describe ----------------------------------------------------------------------------------------------------------
+# Names, types and constraints of a PostgreSQL database: what a schema can be begun from. No value is read.
+
+USUAL_DECIMAL = "DECIMAL(18,2)"
+"""To begin with, for a NUMERIC that does not say how many digits it has."""
+
+
+def describe(url: str) -> tuple[str, dict[str, Described]]:
+    """The database's own name, and its tables and views by theirs."""
+    connection, place = connected(url)
+    with closing(connection):
+        tables = found_tables(connection, place).values()
+        name = connection.info.dbname
+    return name, {
+        table.found.name: Described(
+            {column: stored.common if stored.keeps_apart else USUAL_DECIMAL for column, stored in table.types.items()},
+            set(table.found.unique),
+            dict(table.references),
+            is_view=table.found.is_view,
+        )
+        for table in tables
+    }

@@ -14,36 +14,155 @@ from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.engine_sql.tree import Apply, Cast, Constant, Field, Fold, Joined, Over, Short, TryCast, Wide
-from dpsql.engines.postgresql import doubles, moments
-from dpsql.engines.postgresql.around_rank import around_rank
-from dpsql.engines.postgresql.casts import by_code_points, no_cast, try_cast, type_name
-from dpsql.engines.postgresql.groups import in_sorted_order, place_among_all, sorted_units
-from dpsql.engines.quoting import literal, quoted
-from dpsql.engines.refusals import refused
-from dpsql.engines.render import STANDARD, STANDARD_INFIX, quanta_in_one
-from dpsql.engines.served import ServedRenderer
+from dpsql.engine_sql.tree import (
+    Apply,
+    Cast,
+    Constant,
+    Derived,
+    Field,
+    Fold,
+    Joined,
+    Named,
+    Ordered,
+    Over,
+    Select,
+    Short,
+    TryCast,
+    Wide,
+)
+from dpsql.engines.postgresql import scalars
+from dpsql.engines.postgresql.scalars import by_code_points, no_cast, try_cast, type_name
+from dpsql.engines.ranges import ServedRenderer
+from dpsql.engines.render import STANDARD, STANDARD_INFIX, literal, quanta_in_one, quoted, refused
 from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpsql.engine_sql.tree import (
-        AroundRank,
-        Filling,
-        Kind,
-        Known,
-        Let,
-        Named,
-        Operand,
-        Part,
-        Query,
-        Select,
-        Series,
-        Source,
-        Term,
-    )
+    from dpsql.engine_sql.tree import AroundRank, Filling, Kind, Known, Let, Operand, Part, Query, Series, Source, Term
+    from dpsql.engines.render import Renderer
+
+# -- around rank -------------------------------------------------------------------------------------------------------
+# The values around one rank: counted by point, summed up in their order, and cut to the ranks that are needed.
+#
+#     _values  what each unit may bring: a value per row
+#     _points  how often each point occurs in a group; NULL is none, and keeps groups without a value
+#     _sums    how many values there are up to each point, and in the whole group
+#
+# Only points of the needed ranks are collected.
+
+
+def around_rank(renderer: Renderer, profile: AroundRank) -> str:
+    keys = [renderer.quoted(name) for name in profile.keys]
+    value, point = renderer.quoted(profile.value), renderer.term(profile.point)
+    first, last = _ranks(profile, renderer.number(profile.reach))
+    by_keys = f"PARTITION BY {', '.join(keys)}" if keys else ""
+    parts = {
+        "_values": renderer.query(profile.values),
+        "_pointed": f"SELECT {_listed(keys, f'{point} AS _point', value)} FROM _values",
+        "_points": (
+            f"SELECT {_listed(keys, '_point', f'count({value}) AS _count')} FROM _pointed "
+            f"GROUP BY {_listed(keys, '_point')}"
+        ),
+        "_sums": (
+            f"SELECT {_listed(keys, '_point', '_count')}, sum(_count) OVER ({by_keys} ORDER BY _point) AS _upto, "
+            f"sum(_count) OVER ({by_keys}) AS _rows FROM _points"
+        ),
+    }
+    needed = f"_point IS NOT NULL AND _upto >= {first} AND _upto - _count < {last}"
+    points, counts, below, rows = map(renderer.quoted, profile.names)
+    columns = [
+        *(
+            f"coalesce(array_agg({part} ORDER BY _point) FILTER (WHERE {needed}), '{{}}') AS {name}"
+            for part, name in (("_point", points), ("_count", counts))
+        ),
+        f"CAST(coalesce(min(_upto - _count) FILTER (WHERE {needed}), 0) AS BIGINT) AS {below}",
+        f"CAST(coalesce(max(_rows), 0) AS BIGINT) AS {rows}",
+    ]
+    before = ", ".join(f"{name} AS ({sql})" for name, sql in parts.items())
+    grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
+    return f"WITH {before} SELECT {_listed(keys, *columns)} FROM _sums{grouping}"
+
+
+def _ranks(profile: AroundRank, reach: int) -> tuple[str, str]:
+    """The first and the last rank that is needed; there always is one, where there is a value."""
+    above, below = profile.fraction.numerator, profile.fraction.denominator
+    middle = f"div(_rows * {above}, {below})"
+    return f"least(greatest({middle} - {reach}, 1), _rows)", f"greatest(least({middle} + 1 + {reach}, _rows), 1)"
+
+
+def _listed(keys: list[str], *others: str) -> str:
+    return ", ".join([*keys, *others])
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+# Groups in the shapes that PostgreSQL plans best: sorted once, and numbered without a window.
+#
+# A window function keeps all that is joined to it within one process. Several can share a list that is made otherwise.
+
+ORDER = "_order"
+
+
+def in_sorted_order(select: Select) -> Select:
+    """Groups of a unit that were ranked by a hash lie in its order. Grouped by it too, which changes nothing since it
+    follows from unit and keys, they need not be sorted or hashed once more."""
+    by = select.group_by
+    if not by or (rows := _with_order(select.source, by)) is None:
+        return select
+    return replace(select, source=rows, group_by=(by[0], Field(ORDER), *by[1:]))
+
+
+def _with_order(source: Source | None, by: tuple[Term, ...]) -> Derived | None:
+    """The same rows with the hash that their groups were ranked by, here or below."""
+    match source:
+        case Derived(Select(group_by=(), distinct=False) as rows):
+            below = _with_order(rows.source, by) if _passes_on(rows, by) else None
+            order: Term | None = Field(ORDER) if below is not None else _rank_order(rows, by)
+            if order is not None:
+                columns = (*rows.columns, Named(order, ORDER))
+                return replace(source, query=replace(rows, columns=columns, source=below or rows.source))
+    return None
+
+
+def _rank_order(rows: Select, by: tuple[Term, ...]) -> Term | None:
+    for column in rows.columns:
+        match column.value:
+            case Over(Fold("dense_rank"), owner, (Ordered(hashed), *keys)):
+                if (*owner, *(key.value for key in keys)) == by:
+                    return hashed
+    return None
+
+
+def _passes_on(rows: Select, by: tuple[Term, ...]) -> bool:
+    """Whether what is grouped by is what it is below."""
+    same = {own.name for own in rows.columns if isinstance(own.value, Field) and own.value.name == own.name}
+    return all(isinstance(part, Field) and part.name in same for part in by)
+
+
+def _instead(select: Select, below: Select) -> Derived:
+    assert isinstance(select.source, Derived)
+    return replace(select.source, query=below)
+
+
+def sorted_units(select: Select) -> Select:
+    """Whole numbers of which nothing but themselves is read are sorted faster than hashed, and then grouped at once."""
+    match select:
+        case Select(group_by=(Field(name, kind=Integer()),), source=Derived(Select(columns=(Named(_, only),)) as rows)):
+            if only == name:
+                return replace(select, source=_instead(select, replace(rows, order_by=(Ordered(Field(name)),))))
+    return select
+
+
+def place_among_all(query: Query) -> Named | None:
+    """The last column of a list of keys, where that is the place of each in their order."""
+    match query:
+        case Select(columns=(*keys, Named(Cast(Over(Fold("row_number"), (Constant(1),), order))) as place)):
+            return place if [part.value for part in order] == [key.value for key in keys] else None
+    return None
+
+
+# -- render ------------------------------------------------------------------------------------------------------------
 
 LONGEST_COLUMN = 200
 """Characters of a column that may be computed again wherever it is read."""
@@ -56,7 +175,7 @@ EVERY_SECOND_BIT = "(-6148914691236517206)"
 INFIX = {**STANDARD_INFIX, "xor": "#"}
 SPELLED: dict[str, Callable[..., str]] = {
     **STANDARD,
-    "is finite": lambda value: f"(abs({value}) < {doubles.INFINITE})",
+    "is finite": lambda value: f"(abs({value}) < {scalars.INFINITE})",
     "is nan": lambda value: f"({value} = float8 'NaN')",
     "by code points": by_code_points,
     "bytes": lambda text: f"CAST(octet_length({text}) AS BIGINT)",
@@ -73,24 +192,24 @@ SPELLED: dict[str, Callable[..., str]] = {
         f"({text} {UNICODE} ILIKE {pattern} {UNICODE} ESCAPE {escape} {UNICODE})"
     ),
     "date - date": lambda left, right: f"CAST({left} - {right} AS BIGINT)",
-    "last day": moments.last_day,
+    "last day": scalars.last_day,
     "epoch": lambda moment: (
-        f"(CAST({moments.microseconds(moments.timestamp(moment))} AS DOUBLE PRECISION) / float8 '1000000')"
+        f"(CAST({scalars.microseconds(scalars.timestamp(moment))} AS DOUBLE PRECISION) / float8 '1000000')"
     ),
-    "epoch days": lambda day: f"CAST({day} - {moments.EPOCH} AS BIGINT)",
-    "epoch microseconds": moments.microseconds,
-    "from epoch days": lambda days: f"({moments.EPOCH} + CAST({days} AS INTEGER))",
-    "dayname": lambda moment: by_code_points(f"to_char({moments.timestamp(moment)}, 'FMDay')"),
-    "monthname": lambda moment: by_code_points(f"to_char({moments.timestamp(moment)}, 'FMMonth')"),
+    "epoch days": lambda day: f"CAST({day} - {scalars.EPOCH} AS BIGINT)",
+    "epoch microseconds": scalars.microseconds,
+    "from epoch days": lambda days: f"({scalars.EPOCH} + CAST({days} AS INTEGER))",
+    "dayname": lambda moment: by_code_points(f"to_char({scalars.timestamp(moment)}, 'FMDay')"),
+    "monthname": lambda moment: by_code_points(f"to_char({scalars.timestamp(moment)}, 'FMMonth')"),
     "one in 32": lambda hashed: f"(({hashed} & 31) = 0)",
     "position": lambda value, *choices: f"CAST(array_position(ARRAY[{', '.join(choices)}], {value}) - 1 AS BIGINT)",
 }
 REPEATED: dict[str, Callable[..., str]] = {
     "unicode": lambda text: f"CASE WHEN {text} = '' THEN -1 ELSE CAST(ascii({text}) AS BIGINT) END",
-    "date + days": moments.days_later,
-    "make date": moments.made,
-    "from epoch microseconds": moments.from_microseconds,
-    "exp": doubles.exponential,
+    "date + days": scalars.days_later,
+    "make date": scalars.made,
+    "from epoch microseconds": scalars.from_microseconds,
+    "exp": scalars.exponential,
 }
 """What reads its arguments more than once."""
 EXACT = {"+", "-", "*", "try +", "try -", "try *"}
@@ -131,7 +250,7 @@ class PostgreSQL(ServedRenderer):
                 return f"numeric '{value}'"
             case Double():
                 assert isinstance(value, int | Fraction)
-                return doubles.number(float(value))
+                return scalars.number(float(value))
             case Decimal(scale=scale):
                 assert isinstance(value, int | Fraction)
                 return f"CAST('{round(Fraction(value) * 10**scale)}e-{scale}' AS {type_name(kind)})"
@@ -182,17 +301,17 @@ class PostgreSQL(ServedRenderer):
             case ">>", (_, Constant(int(bits))):
                 return f"floor({arguments[0]} * numeric '{_digits(bits)}')"
             case "date part", (Constant(str(name)), _):
-                return self.once(arguments[1:], lambda moment: moments.part(name, moment))
+                return self.once(arguments[1:], lambda moment: scalars.part(name, moment))
             case "date trunc", _:
                 return f"date_trunc({arguments[0]}, {arguments[1]})"
             case "date diff", (Constant(str(unit)), *_):
-                return self.once(arguments[1:], lambda first, last: moments.starts_between(unit, first, last))
+                return self.once(arguments[1:], lambda first, last: scalars.starts_between(unit, first, last))
             case "date sub", (Constant(str(unit)), *_):
-                return moments.whole_units_between(unit, *arguments[1:])
+                return scalars.whole_units_between(unit, *arguments[1:])
             case "shift", (_, Constant(int(amount)), Constant(str(unit))):
-                return self.once(arguments[:1], lambda moment: moments.shifted(moment, amount, unit))
+                return self.once(arguments[:1], lambda moment: scalars.shifted(moment, amount, unit))
             case "strftime", (_, Constant(str(pattern))):
-                return by_code_points(moments.formatted(arguments[0], pattern, self.text))
+                return by_code_points(scalars.formatted(arguments[0], pattern, self.text))
             case "ends_with", (_, Constant(str(end))):
                 return f"(right({arguments[0]}, {len(end)}) = {arguments[1]})"
         return f"{operation}({', '.join(arguments)})"
@@ -215,7 +334,7 @@ class PostgreSQL(ServedRenderer):
         return key
 
     def arithmetic(self, operation: str, arguments: list[str], node: Apply) -> str:
-        """In doubles, or exactly in NUMERIC."""
+        """In scalars, or exactly in NUMERIC."""
         kind = node.kind if node.kind is not None else self.kind_of(node.arguments[0])
         if isinstance(kind, Double):
             return self.in_doubles(operation, arguments, node)
@@ -237,7 +356,7 @@ class PostgreSQL(ServedRenderer):
         constant = _number(node.arguments[-1])
         match operation:
             case "round" | "trunc":
-                whole = doubles.rounded if operation == "round" else (lambda value: f"trunc({value})")
+                whole = scalars.rounded if operation == "round" else (lambda value: f"trunc({value})")
                 return self.to_digits(whole, first, _number(node.arguments[1]) if rest else Fraction(0))
             case "degrees" | "radians":
                 return self.times(first, ANGLES[operation], self.most(node.arguments[0]))
@@ -246,30 +365,30 @@ class PostgreSQL(ServedRenderer):
                     raise Unsupported(
                         "on PostgreSQL a power needs a constant exponent", hint="write POWER(x, 2), or EXP(y * LN(x))"
                     )
-                return self.once([first], lambda value: doubles.raised(value, float(constant)))
+                return self.once([first], lambda value: scalars.raised(value, float(constant)))
             case "*" if constant is not None:
                 return self.times(first, constant, self.most(node.arguments[0]))
             case "*" if (factor := _number(node.arguments[0])) is not None:
                 return self.times(rest[0], factor, self.most(node.arguments[1]))
             case "/" if constant is not None and constant != 0:
                 return self.divided_by(first, constant, self.most(node.arguments[0]))
-            case "+" | "-" if min(map(self.most, node.arguments)) <= doubles.CANNOT_CARRY:
+            case "+" | "-" if min(map(self.most, node.arguments)) <= scalars.CANNOT_CARRY:
                 return _infix(operation, arguments)
             case "+" | "-":
-                return self.once(arguments, lambda left, right: doubles.added(left, operation, right))
+                return self.once(arguments, lambda left, right: scalars.added(left, operation, right))
             case "*":
                 most = max(map(self.most, node.arguments))
-                return self.once(arguments, lambda left, right: doubles.multiplied(left, right, most))
+                return self.once(arguments, lambda left, right: scalars.multiplied(left, right, most))
             case _:
-                return self.once(arguments, doubles.divided)
+                return self.once(arguments, scalars.divided)
 
     def times(self, value: str, factor: Fraction, most: float = math.inf) -> str:
-        by = doubles.number(float(factor))
-        return self.once([value], lambda short: doubles.scaled(short, factor, f"({short} * {by})", most))
+        by = scalars.number(float(factor))
+        return self.once([value], lambda short: scalars.scaled(short, factor, f"({short} * {by})", most))
 
     def divided_by(self, value: str, divisor: Fraction, most: float = math.inf) -> str:
-        by = doubles.number(float(divisor))
-        return self.once([value], lambda short: doubles.scaled(short, 1 / divisor, f"({short} / {by})", most))
+        by = scalars.number(float(divisor))
+        return self.once([value], lambda short: scalars.scaled(short, 1 / divisor, f"({short} / {by})", most))
 
     def to_digits(self, whole: Callable[[str], str], value: str, digits: Fraction | None) -> str:
         """So many digits after the point, or before it; where the scaled number is no double, the number itself."""
@@ -282,7 +401,7 @@ class PostgreSQL(ServedRenderer):
         def written(short: str) -> str:
             def chosen(scaled: str) -> str:
                 result = back(self.once([scaled], whole), step)
-                return f"CASE WHEN abs({scaled}) < {doubles.INFINITE} THEN {result} ELSE {short} END"
+                return f"CASE WHEN abs({scaled}) < {scalars.INFINITE} THEN {result} ELSE {short} END"
 
             return self.once([there(short, step)], chosen)
 

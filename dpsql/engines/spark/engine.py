@@ -6,32 +6,204 @@ Spark's own, which other sessions cannot replace here.
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
+import warnings
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, cast
 
-from dpsql.engines.duckdb.declared_tables import check_table
-from dpsql.engines.engine import ConnectionLost, run_twice_if_lost
-from dpsql.engines.fetched import columns
-from dpsql.engines.public import Guarantees
-from dpsql.engines.spark.catalog import FORMATS, Place, found_table, table_names
-from dpsql.engines.spark.connection import RESTART, answers, own_session, quiet, reached_again
+from dpsql.engines.base import ConnectionLost, Guarantees, TimedOut, run_twice_if_lost, stopped_after
+from dpsql.engines.duckdb.describe import Described
+from dpsql.engines.results import columns
+from dpsql.engines.spark.catalog import FORMATS, Place, current_place, found_table, table_names
 from dpsql.engines.spark.render import render
-from dpsql.engines.spark.texts import quoted
-from dpsql.errors import OperationalError, SchemaError
-from dpsql.source import did_you_mean
+from dpsql.engines.spark.scalars import quoted
+from dpsql.engines.tables import check_table
+from dpsql.errors import OperationalError, SchemaError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import numpy as np
     from pyspark.sql import DataFrame, SparkSession
 
-    from dpsql.engines.fetched import Fetched
-    from dpsql.engines.public import Render
+    from dpsql.engines.base import Render
+    from dpsql.engines.results import Fetched
     from dpsql.engines.spark.catalog import SparkTable
-    from dpsql.schema.model import Schema
-    from dpsql.schema.table import Table
+    from dpsql.schema.model import Schema, Table
+
+# -- connection --------------------------------------------------------------------------------------------------------
+# A session of Spark that is our own: what it is asked means the same whatever other sessions have set.
+
+CERTIFIED = ("4.3",)
+OLDEST = (4, 0)
+# What our SQL was certified with. The meaning of a query depends on these, or whether a row can make it fail.
+SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.groupByOrdinal": "false",
+    "spark.sql.orderByOrdinal": "false",
+    "spark.sql.groupByAliases": "false",
+    "spark.sql.lateralColumnAlias.enableImplicitResolution": "false",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    # Constants must not be moved together: (x * a) * b may be a number where a * b is none.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ReorderAssociativeOperator",
+    # One old date of one row would make every query fail.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    # Changes no result: rows would be sorted once more, to leave out few of them before they are sent around.
+    "spark.sql.optimizer.windowGroupLimitThreshold": "-1",
+    # Nor do these. People are many: they are counted faster while they fit into the first, small table of a task. And
+    # what is sent for each is short: less of it is put together into one task, so that no core waits for another.
+    "spark.sql.codegen.aggregate.fastHashMap.capacityBit": "18",
+    "spark.sql.adaptive.coalescePartitions.minPartitionSize": "128k",
+    # Plans are described for whoever watches Spark, anew after each of their stages: in few words.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
+RESTART, PAUSE = 60.0, 1.0
+"""Seconds that a question which is paid for waits for a server that went away, and between two tries."""
+PROBES = {
+    "try_multiply(try_multiply(id, 4611686018427387904L), 3L) = 0": "it moves constants together",
+    "try_add(id + 9223372036854775807L, 1L) IS NULL": "its integers wrap around",
+    "rint(id + 2.5D) = 2 AND round(id + 2.5D) = 3": "it rounds otherwise",
+    "dayofweek(date_add(DATE '2024-02-25', CAST(id AS INT))) = 1": "its weeks begin otherwise",
+    "CAST(CAST(id + 0.5D AS DOUBLE) AS BIGINT) = 0": "its casts round otherwise",
+    "concat(CAST(id AS STRING), NULL) IS NULL": "its NULL is another one",
+    "xxhash64(id) <> xxhash64(id + 1)": "it does not hash",
+}
+"""What is true of Spark for id = 0. Others speak its protocol, and compute otherwise."""
+
+
+def own_session(database: object) -> tuple[SparkSession, Place]:
+    """Of a URL a session on that server; of a session another one on the same Spark, where tables are found alike."""
+    with quiet():
+        if isinstance(database, str):
+            url, name = _without_database(database)
+            session = _reached(url)
+            place = current_place(session) if name is None else Place(current_place(session).catalog, name)
+        else:
+            given: Any = database
+            session, place = given.newSession(), current_place(given)
+        _prepare(session)
+    return session, place
+
+
+def answers(session: SparkSession) -> bool:
+    try:
+        return len(session.sql("SELECT 1").collect()) == 1
+    except Exception:
+        return False
+
+
+def reached_again(url: str, patience: float) -> tuple[SparkSession, Place]:
+    """Tries for so many seconds: a server that is restarted is back soon."""
+    until = monotonic() + patience
+    while True:
+        try:
+            return own_session(url)
+        except OperationalError:
+            if monotonic() > until:
+                raise
+        sleep(PAUSE)
+
+
+def _without_database(url: str) -> tuple[str, str | None]:
+    """
+    >>> _without_database("sc://host:15002/;database=sales;user_id=me")
+    ('sc://host:15002/;user_id=me', 'sales')
+    """
+    found = re.search(";database=([^;]*)", url)
+    return (url, None) if found is None else (url.replace(found[0], "", 1), found[1])
+
+
+def _reached(url: str) -> SparkSession:
+    try:
+        with warnings.catch_warnings():
+            # What the client thinks of the versions that it meets here, and of an answer that does not come.
+            warnings.simplefilter("ignore")
+            from pyspark.sql.connect.client.retries import DefaultPolicy
+            from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+            session: Any = RemoteSession.builder.remote(url).create()
+            session.client.set_retry_policies([DefaultPolicy(max_retries=3)])
+            session.sql("SELECT 1").collect()
+        return cast("SparkSession", session)
+    except Exception:
+        problem = OperationalError(
+            "Spark cannot be reached", hint="a server of Spark Connect listens at sc://host:15002"
+        )
+    raise problem
+
+
+def _prepare(session: SparkSession) -> None:
+    version = session.version
+    if tuple(int(part) for part in re.findall("[0-9]+", version)[:2]) < OLDEST:
+        raise OperationalError(f"Spark {version} is too old", hint="it takes Spark 4.0 or newer")
+    if not version.startswith(tuple(f"{known}." for known in CERTIFIED)):
+        warnings.warn(
+            f"dpsql is certified on Spark {', '.join(CERTIFIED)}, and this is {version}: see docs/engines.md",
+            stacklevel=2,
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a setting may go with later versions
+        for name, value in SETTINGS.items():
+            session.conf.set(name, value)
+    wrong = _wrong(session)
+    if wrong is not None:
+        raise OperationalError(
+            f"this is no Spark that dpsql is certified on: {wrong}",
+            hint="what only speaks Spark's protocol is refused until `dpsql certify` passes on it",
+        )
+
+
+def _wrong(session: SparkSession) -> str | None:
+    columns = ", ".join(f"{probe} AS p{number}" for number, probe in enumerate(PROBES))
+    try:
+        ((*found,),) = session.sql(f"SELECT {columns} FROM range(1)").collect()
+    except Exception:
+        return "it does not know Spark's functions"
+    return next((meaning for true, meaning in zip(found, PROBES.values(), strict=True) if not true), None)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """The client writes what a query failed of into a log, with values of rows in it."""
+    logger = logging.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+# -- describe ----------------------------------------------------------------------------------------------------------
+# Names and types of the tables that Spark has: what a schema can be begun from. No value is read.
+
+
+def describe(url: str) -> tuple[str, dict[str, Described]]:
+    """The database's own name, and its tables and views by theirs."""
+    session, place = own_session(url)
+    try:
+        tables = [found_table(session, place, name) for name in table_names(session, place).values()]
+    finally:
+        session.stop()
+    return place.database, {
+        table.found.name: Described(dict(table.found.columns), is_view=table.found.is_view) for table in tables
+    }
+
+
+# -- engine ------------------------------------------------------------------------------------------------------------
 
 
 class SparkEngine:
@@ -40,6 +212,7 @@ class SparkEngine:
     def __init__(self, session: SparkSession, place: Place, url: str | None, schema: Schema) -> None:
         """Raises SchemaError unless every declared table and column is there, with a type that fits."""
         self._session, self._url = session, url
+        self.timeout: float | None = None
         self._lost = False
         self._lock = threading.RLock()
         self._places = {
@@ -117,23 +290,41 @@ class SparkEngine:
         self._compare()
         self._lost = False
 
+    def can_run(self, sql: str) -> bool:
+        """The session analyses it, which looks names and types up. No job is run."""
+        with self._lock, quiet():
+            try:
+                return self._lost or bool(self._session.sql(sql).schema.fields)
+            except Exception:
+                if self._is_lost():
+                    return True
+        self.check_unchanged()
+        return False
+
     def run(self, sql: str, lasting: Mapping[str, str] | None = None) -> Mapping[str, np.ndarray]:
         assert not lasting, "rows of a server are changed by others"
+        return self._run(sql, self.timeout)
+
+    def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
+        return run_twice_if_lost(self._run, sql)
+
+    def _run(self, sql: str, seconds: float | None = None) -> Mapping[str, np.ndarray]:
         with self._lock, quiet():
             if self._lost:
                 self._connect_again(RESTART)
             try:
-                return _fetched(self._session.sql(sql))
+                # The session is our own, and asks one thing at a time: all that it runs is this.
+                with stopped_after(seconds, self._session.interruptAll):
+                    return _fetched(self._session.sql(sql))
             except KeyboardInterrupt:
                 self._session.interruptAll()
+                raise
+            except TimedOut:
                 raise
             except Exception:
                 if not self._is_lost():
                     raise
         raise ConnectionLost
-
-    def run_public(self, sql: str) -> Mapping[str, np.ndarray]:
-        return run_twice_if_lost(self.run, sql)
 
     def close(self) -> None:
         if self._url is not None:

@@ -6,11 +6,12 @@ that may leave them are Spark's own try_add and its like, which are many times f
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import WIDE, apply, in_64_bits, integer
 from dpsql.engine_sql.tree import (
     Apply,
     Cast,
@@ -21,22 +22,21 @@ from dpsql.engine_sql.tree import (
     Field,
     Let,
     Named,
+    Over,
     Scalar,
     Select,
     Short,
     TryCast,
     Values,
     Wide,
+    is_one_scan,
     parts_of,
 )
-from dpsql.engines.refusals import refused
-from dpsql.engines.render import STANDARD, STANDARD_INFIX, quanta_in_one
-from dpsql.engines.served import ServedRenderer
-from dpsql.engines.spark import doubles, moments, texts
-from dpsql.engines.spark.around_rank import around_rank
-from dpsql.engines.spark.casts import no_cast, try_cast, type_name
-from dpsql.engines.spark.clustered import Clustered, clustered
-from dpsql.engines.spark.listed import looked_up, with_all_groups
+from dpsql.engines.ranges import ServedRenderer
+from dpsql.engines.render import STANDARD, STANDARD_INFIX, quanta_in_one, refused
+from dpsql.engines.spark import scalars
+from dpsql.engines.spark.public_groups import looked_up, with_all_groups
+from dpsql.engines.spark.scalars import no_cast, try_cast, type_name
 from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
@@ -48,14 +48,117 @@ if TYPE_CHECKING:
         Filling,
         Fold,
         Kind,
+        Known,
         Operand,
         Ordered,
-        Over,
         Part,
         Query,
         Series,
         Term,
     )
+    from dpsql.engines.render import Renderer
+
+# -- around rank -------------------------------------------------------------------------------------------------------
+# The values around one rank: counted by point, summed up in their order, and cut to the ranks that are needed.
+#
+#     _values  what each unit may bring: a value per row
+#     _points  how often each point occurs in a group; NULL is none, and keeps groups without a value
+#     _sums    how many values there are up to each point, and in the whole group
+#
+# Only points of the needed ranks are collected.
+
+
+def around_rank(renderer: Renderer, profile: AroundRank) -> str:
+    keys = [renderer.quoted(name) for name in profile.keys]
+    value, point = renderer.quoted(profile.value), renderer.term(profile.point)
+    first, last = _ranks(renderer, profile)
+    by_keys = f"PARTITION BY {', '.join(keys)}" if keys else ""
+    parts = {
+        "_values": renderer.query(profile.values),
+        "_pointed": f"SELECT {_listed(keys, f'{point} AS _point', value)} FROM _values",
+        "_points": (
+            f"SELECT {_listed(keys, '_point', f'count({value}) AS _count')} FROM _pointed "
+            f"GROUP BY {_listed(keys, '_point')}"
+        ),
+        "_sums": (
+            f"SELECT {_listed(keys, '_point', '_count')}, sum(_count) OVER ({by_keys} ORDER BY _point) AS _upto, "
+            f"sum(_count) OVER ({by_keys}) AS _rows FROM _points"
+        ),
+    }
+    needed = f"_point IS NOT NULL AND _upto >= {first} AND _upto - _count < {last}"
+    points, counts, below, rows = map(renderer.quoted, profile.names)
+    collected = f"array_sort(collect_list(CASE WHEN {needed} THEN struct(_point, _count) END))"
+    columns = [
+        *(
+            f"transform({collected}, _p -> _p.{part}) AS {name}"
+            for part, name in (("_point", points), ("_count", counts))
+        ),
+        f"coalesce(min(_upto - _count) FILTER (WHERE {needed}), 0L) AS {below}",
+        f"coalesce(max(_rows), 0L) AS {rows}",
+    ]
+    before = ", ".join(f"{name} AS ({sql})" for name, sql in parts.items())
+    grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
+    return f"WITH {before} SELECT {_listed(keys, *columns)} FROM _sums{grouping}"
+
+
+def _ranks(renderer: Renderer, profile: AroundRank) -> tuple[str, str]:
+    """The first and the last rank that is needed; there always is one, where there is a value."""
+    above, below = (integer(part) for part in profile.fraction.as_integer_ratio())
+    product = apply("*", Field("_rows", kind=WIDE), above, kind=WIDE)
+    middle = renderer.term(in_64_bits(apply("//", product, below, kind=WIDE)))
+    reach = renderer.number(profile.reach)
+    return f"least(greatest({middle} - {reach}, 1), _rows)", f"greatest(least({middle} + 1 + {reach}, _rows), 1)"
+
+
+def _listed(keys: list[str], *others: str) -> str:
+    return ", ".join([*keys, *others])
+
+
+# -- clustered ---------------------------------------------------------------------------------------------------------
+# Rows sorted by their unit before they are ranked within it: CLUSTER BY.
+#
+#     SELECT row_number() OVER (PARTITION BY _unit ORDER BY hash(...)) FROM (SELECT ... CLUSTER BY _unit)
+#
+# Spark sorts by one whole number in linear time (radix sort), and by several values with comparisons, most of which are
+# of a unit's own rows and read these from all over the memory. In rows that are sorted by their unit the second sort
+# finds those of a unit side by side. Rows are sent to where their unit's are once, as they would be anyway.
+
+
+@dataclass(frozen=True, slots=True)
+class Clustered(Select):
+    """Its rows are sent to where others with the same value of a column are, and sorted by it there."""
+
+    by: str = ""
+
+
+def clustered(select: Select) -> Select:
+    """The same over clustered rows, where it ranks rows of one table within units that are whole numbers. Those of a
+    join may be sorted by their unit already."""
+    match select.source:
+        case Derived(Select(columns, source, where, (), (), False) as rows) if is_one_scan(rows):
+            unit = _ranked_within(select)
+            if unit is None:
+                return select
+            below = Clustered(columns, source, where, by=unit)
+            return replace(select, source=replace(select.source, query=below))
+    return select
+
+
+def _ranked_within(select: Select) -> str | None:
+    """The column that all ranks are within, if there is one."""
+    names = {_partition(column.value) for column in select.columns} - {None}
+    return names.pop() if len(names) == 1 else None
+
+
+def _partition(value: Term) -> str | None:
+    """What a rank by something computed is within: else Spark takes both sorts for one."""
+    match value:
+        case Over(partition_by=(Field(name, kind=Integer()), *_), order_by=order):
+            return name if any(isinstance(part.value, Apply) for part in order) else None
+    return None
+
+
+# -- render ------------------------------------------------------------------------------------------------------------
 
 HALF_BITS = 20
 LARGEST_HALF = 2**HALF_BITS
@@ -70,7 +173,7 @@ INFIX = {
 }
 SPELLED: dict[str, Callable[..., str]] = {
     **STANDARD,
-    "is finite": lambda value: f"(abs({value}) < {doubles.INFINITE})",
+    "is finite": lambda value: f"(abs({value}) < {scalars.INFINITE})",
     "is nan": lambda value: f"({value} = CAST('NaN' AS DOUBLE))",
     "try +": lambda left, right: f"try_add({left}, {right})",
     "try -": lambda left, right: f"try_subtract({left}, {right})",
@@ -86,17 +189,17 @@ SPELLED: dict[str, Callable[..., str]] = {
     "ltrim": lambda text, *those: _trimmed("LEADING", text, *those),
     "rtrim": lambda text, *those: _trimmed("TRAILING", text, *those),
     "concat": lambda *parts: f"concat({', '.join(f'coalesce({part}, {EMPTY})' for part in parts)})",
-    "date trunc": lambda unit, moment: moments.without_zone(f"date_trunc({unit}, {moments.timestamp(moment)})"),
+    "date trunc": lambda unit, moment: scalars.without_zone(f"date_trunc({unit}, {scalars.timestamp(moment)})"),
     "date + days": lambda day, days: f"date_add({day}, {days})",
     "date - date": lambda left, right: f"CAST(datediff({left}, {right}) AS BIGINT)",
     "last day": lambda moment: f"last_day(CAST({moment} AS DATE))",
-    "epoch": lambda moment: f"(CAST({moments.microseconds(moment)} AS DOUBLE) / 1000000D)",
+    "epoch": lambda moment: f"(CAST({scalars.microseconds(moment)} AS DOUBLE) / 1000000D)",
     "epoch days": lambda day: f"CAST(unix_date({day}) AS BIGINT)",
-    "epoch microseconds": moments.microseconds,
+    "epoch microseconds": scalars.microseconds,
     "from epoch days": lambda days: f"date_from_unix_date(CAST({days} AS INT))",
-    "from epoch microseconds": lambda count: moments.without_zone(f"timestamp_micros({count})"),
-    "dayname": lambda moment: f"date_format({moments.timestamp(moment)}, 'EEEE')",
-    "monthname": lambda moment: f"date_format({moments.timestamp(moment)}, 'MMMM')",
+    "from epoch microseconds": lambda count: scalars.without_zone(f"timestamp_micros({count})"),
+    "dayname": lambda moment: f"date_format({scalars.timestamp(moment)}, 'EEEE')",
+    "monthname": lambda moment: f"date_format({scalars.timestamp(moment)}, 'MMMM')",
     # NULL leaves the hash as it is, so which parts are NULL is hashed too. A number would be a part of the code that
     # Spark compiles, anew for each salt; a text is handed to it.
     "keyed hash": lambda salt, *parts: (
@@ -106,19 +209,19 @@ SPELLED: dict[str, Callable[..., str]] = {
     "position": lambda value, *choices: f"(nullif(array_position(array({', '.join(choices)}), {value}), 0) - 1)",
 }
 REPEATED: dict[str, Callable[..., str]] = {
-    "lower": texts.lower,
-    "upper": texts.upper,
+    "lower": scalars.lower,
+    "upper": scalars.upper,
     "unicode": lambda text: f"CASE WHEN {text} = '' THEN -1L ELSE CAST(ascii({text}) AS BIGINT) END",
-    "make date": moments.made,
-    "pow": doubles.raised,
+    "make date": scalars.made,
+    "pow": scalars.raised,
 }
 """What reads its arguments more than once."""
 TRIED = {"+": "try_add", "-": "try_subtract", "*": "try_multiply"}
 ROUNDED: dict[str, Callable[[str], str]] = {
-    "floor": doubles.floor,
-    "ceil": doubles.ceil,
-    "trunc": doubles.truncated,
-    "round": doubles.rounded,
+    "floor": scalars.floor,
+    "ceil": scalars.ceil,
+    "trunc": scalars.truncated,
+    "round": scalars.rounded,
 }
 SHORT_PLACES = ("row_number", "rank", "dense_rank", "ntile")
 PLACES = (*SHORT_PLACES, "percent_rank", "cume_dist", "lag", "lead")
@@ -133,7 +236,7 @@ class Spark(ServedRenderer):
     # -- names and constants ------------------------------------------------------------------------------------------
 
     def quoted(self, name: str) -> str:
-        return texts.quoted(name)
+        return scalars.quoted(name)
 
     def type_name(self, kind: Kind) -> str:
         return type_name(kind)
@@ -154,7 +257,7 @@ class Spark(ServedRenderer):
                 return f"CAST('{value}' AS {type_name(kind)})"
             case Double():
                 assert isinstance(value, int | Fraction)
-                return doubles.number(float(value))
+                return scalars.number(float(value))
             case Decimal(scale=scale):
                 assert isinstance(value, int | Fraction)
                 return f"CAST('{round(Fraction(value) * 10**scale)}e-{scale}' AS {type_name(kind)})"
@@ -165,7 +268,7 @@ class Spark(ServedRenderer):
                 assert isinstance(value, datetime)
                 return f"TIMESTAMP_NTZ '{value.isoformat(' ')}'"
             case _:
-                return texts.literal(str(value))
+                return scalars.literal(str(value))
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -180,6 +283,8 @@ class Spark(ServedRenderer):
             return self.divided(operation, arguments, node)
         if operation in ROUNDED:
             return self.rounded(operation, arguments, node)
+        if operation in ("negate", "abs") and (long := _long(self.kind_of(node.arguments[0]))):
+            return self.once(arguments, lambda value: _with_sign(operation, value, long))
         if operation in INFIX:
             left, right = arguments
             return f"({left} {INFIX[operation]} {right})"
@@ -197,23 +302,33 @@ class Spark(ServedRenderer):
                 )
             case "like" | "ilike", (_, Constant(str(wanted)), *escape):
                 mark = next((str(part.value) for part in escape if isinstance(part, Constant)), None)
-                return self.like(operation, arguments[0], texts.literal(texts.pattern(wanted, mark)))
+                return self.like(operation, arguments[0], scalars.pattern(wanted, mark))
             case "date part", (Constant(str(name)), _):
-                return moments.part(name, arguments[1])
+                return scalars.part(name, arguments[1])
             case "date diff", (Constant(str(unit)), *_):
-                return self.once(arguments[1:], lambda first, last: moments.starts_between(unit, first, last))
+                return self.once(arguments[1:], lambda first, last: scalars.starts_between(unit, first, last))
             case "date sub", (Constant(str(unit)), *_):
-                return moments.whole_units_between(unit, *arguments[1:])
+                return scalars.whole_units_between(unit, *arguments[1:])
             case "shift", (_, Constant(int(amount)), Constant(str(unit))):
-                return moments.shifted(arguments[0], amount, unit)
+                return scalars.shifted(arguments[0], amount, unit)
             case "strftime", (_, Constant(str(pattern))):
-                return moments.formatted(arguments[0], pattern, texts.literal)
+                return scalars.formatted(arguments[0], pattern, scalars.literal)
         return f"{operation}({', '.join(arguments)})"
 
     def like(self, operation: str, text: str, pattern: str) -> str:
+        linear = scalars.linear_pattern(pattern.lower() if operation == "ilike" else pattern)
+        if operation == "ilike" and linear is not None and not pattern.isascii():
+            raise Unsupported(
+                "on Spark ILIKE with several % and letters beyond ASCII could take too long",
+                hint="use LIKE, or a pattern with one %",
+            )
         if operation == "ilike":
-            text, pattern = self.once([text], texts.lower), f"({texts.lower(pattern)})"
-        return f"({text} LIKE {pattern} ESCAPE '{texts.ESCAPE}')"
+            text, wanted = self.once([text], scalars.lower), f"({scalars.lower(scalars.literal(pattern))})"
+        else:
+            wanted = scalars.literal(pattern)
+        if linear is not None:
+            return f"({text} RLIKE {scalars.literal(linear)})"
+        return f"({text} LIKE {wanted} ESCAPE '{scalars.ESCAPE}')"
 
     def divided(self, operation: str, arguments: list[str], node: Apply) -> str:
         """Of wide numbers: without the remainder a quotient has no digits after the point."""
@@ -255,13 +370,13 @@ class Spark(ServedRenderer):
         """So many digits after the point, or before it; where the scaled number is no double, the number itself."""
         if digits == 0:
             return self.once([value], whole)
-        step = doubles.number(10.0 ** abs(digits))
+        step = scalars.number(10.0 ** abs(digits))
         there, back = ("*", "/") if digits > 0 else ("/", "*")
 
         def written(short: str) -> str:
             def chosen(scaled: str) -> str:
                 result = f"({self.once([scaled], whole)} {back} {step})"
-                return f"CASE WHEN abs({scaled}) < {doubles.INFINITE} THEN {result} ELSE {short} END"
+                return f"CASE WHEN abs({scaled}) < {scalars.INFINITE} THEN {result} ELSE {short} END"
 
             return self.once([f"({short} {there} {step})"], chosen)
 
@@ -392,7 +507,7 @@ def _bound(name: str, values: Sequence[str], body: str) -> str:
 
 
 def _by_key(select: Select) -> Select:
-    """Spark sums by hash only what has fixed width, and would sort all rows once more for the least of some texts."""
+    """Spark sums by hash only what has fixed width, and would sort all rows once more for the least of some scalars."""
     match select.source:
         case Derived(Either(by_key=chosen)) as source:
             return replace(select, source=replace(source, query=chosen))
@@ -443,3 +558,15 @@ def _comparison(order: Sequence[Ordered]) -> str:
             f"WHEN {left} < {right} THEN {first} WHEN {left} > {right} THEN {last}"
         ]
     return f"(_l, _r) -> CASE {' '.join(tests)} ELSE 0 END" if tests else "(_l, _r) -> 0"
+
+
+def _long(kind: Known) -> str | None:
+    """The type if it has more than 34 digits: the engine rounds to these when it changes a sign, or fails."""
+    long = isinstance(kind, Wide) or (isinstance(kind, Decimal) and kind.precision > 34)
+    return type_name(kind) if long and kind is not None else None
+
+
+def _with_sign(operation: str, value: str, type_: str) -> str:
+    text = f"CAST({value} AS STRING)"
+    positive = text if operation == "abs" else f"concat('-', {text})"
+    return f"TRY_CAST(CASE WHEN {value} < 0 THEN substring({text}, 2) ELSE {positive} END AS {type_})"

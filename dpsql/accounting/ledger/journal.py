@@ -1,0 +1,489 @@
+"""The ledger's entries, through an open transaction: the latest sums and budgets, and appending one more."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from dpsql.accounting.budget import Suspension
+from dpsql.accounting.events import Event, from_json
+from dpsql.accounting.exact import Amount, from_text, rounded_up, shortened, to_text
+from dpsql.accounting.filters import Filter, filter_named
+from dpsql.accounting.privacy_loss import Cost, PrivacyLoss, privacy_loss
+from dpsql.display.numbers import several
+from dpsql.errors import Error, LedgerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from dpsql.accounting.ledger.store import Connection, Store
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+# Noisy answers by the question's fingerprint: asking the same again is answered from here, and costs nothing.
+#
+# A payload holds noisy values only. It was paid for when it was made; handing it out again is post-processing. For each
+# subject, which is a question at any price, it is known which answer was the first.
+
+INSERT_ANSWER = (
+    "INSERT INTO answers (dataset, fingerprint, payload) VALUES (?, ?, ?) ON CONFLICT (dataset, fingerprint)"
+)
+
+
+class Stored(NamedTuple):
+    fingerprint: str
+    subject: str
+    payload: str
+
+
+@dataclass(frozen=True)
+class Answers:
+    file: Store
+    dataset: str
+
+    def store(self, connection: Connection, answers: Sequence[Stored]) -> None:
+        """Keeps the answers; a fresh one takes the place of an older one."""
+        for fingerprint, subject, payload in answers:
+            connection.execute(
+                f"{INSERT_ANSWER} DO UPDATE SET payload = excluded.payload", (self.dataset, fingerprint, payload)
+            )
+            connection.execute(f"{INSERT_ANSWER} DO NOTHING", (self.dataset, subject, fingerprint))
+
+    def recall(self, fingerprint: str) -> str | None:
+        with self.file.reading() as connection:
+            row = connection.execute(
+                "SELECT payload FROM answers WHERE dataset = ? AND fingerprint = ?", (self.dataset, fingerprint)
+            ).fetchone()
+        return None if row is None else str(row[0])
+
+    def first(self, subject: str) -> str | None:
+        """The answer that was given when the subject was first asked about."""
+        fingerprint = self.recall(subject)
+        return None if fingerprint is None else self.recall(fingerprint)
+
+
+# -- tally -------------------------------------------------------------------------------------------------------------
+# The running sums of one account, so that what was spent is known without reading the entries again.
+#
+# Beside what the filter counts, a tally keeps what the textbook rules would have counted over the nominal costs.
+
+ZERO = Fraction(0)
+NOTHING = PrivacyLoss()
+
+
+@dataclass(frozen=True)
+class Tally:
+    queries: int = 0
+    totals: PrivacyLoss = NOTHING
+    epsilon: Amount = ZERO
+    delta: Amount = ZERO
+    epsilon_squared: Amount = ZERO
+    drift: Amount = ZERO  # the sum of epsilon (e^epsilon - 1), the loss to be expected
+
+    def plus(self, cost: PrivacyLoss, epsilon: Fraction, delta: Fraction, queries: int = 1) -> Tally:
+        """With one more query, of this price and this nominal (epsilon, delta)."""
+        return Tally(
+            self.queries + queries,
+            self.totals + cost,
+            shortened(self.epsilon + epsilon),
+            shortened(self.delta + delta),
+            shortened(self.epsilon_squared + epsilon**2),
+            shortened(self.drift + _drift(epsilon)),
+        )
+
+    def less(self, refund: PrivacyLoss, epsilon: Fraction, delta: Fraction) -> Tally:
+        """Without a part that was not spent. The squares for `advanced`, a comparison only, stay as they are."""
+        return replace(
+            self,
+            totals=self.totals.less(refund),
+            epsilon=shortened(self.epsilon - epsilon),
+            delta=shortened(self.delta - delta),
+        )
+
+    def after(self, record: Record) -> Tally:
+        """With what the record says happened."""
+        if record.event is None:
+            return self
+        cost = privacy_loss(record.event)
+        if record.state == "refused":
+            return self.less(cost, record.epsilon, record.delta)
+        return self.plus(cost, record.epsilon, record.delta, queries=int(record.state == "charged"))
+
+    def agrees(self, counted: Tally) -> bool:
+        return self.totals.agrees(counted.totals) and replace(self, totals=NOTHING) == replace(counted, totals=NOTHING)
+
+    @property
+    def basic(self) -> Cost:
+        return Cost(rounded_up(self.epsilon), rounded_up(self.delta))
+
+    def advanced(self, slack: Fraction) -> Cost:
+        """Dwork, Rothblum and Vadhan 2010, with `slack` as the additional delta, which must not be zero."""
+        log = math.log(slack.denominator) - math.log(slack.numerator)
+        epsilon = rounded_up(self.drift) + math.sqrt(2 * log * float(self.epsilon_squared))
+        return Cost(epsilon, rounded_up(self.delta + slack))
+
+    def to_json(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        """Written once: most entries change nothing, and repeat it."""
+        amounts = {name: to_text(getattr(self, name)) for name in ("epsilon", "delta", "epsilon_squared", "drift")}
+        described = {"queries": self.queries, "totals": self.totals.to_texts()} | amounts
+        return json.dumps(described, sort_keys=True, separators=(",", ":"))
+
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def from_json(text: str) -> Tally:
+        """A question reads the same sums several times."""
+        described = json.loads(text)
+        queries, totals = described.pop("queries"), described.pop("totals")
+        amounts = {name: from_text(amount) for name, amount in described.items()}
+        return Tally(queries, PrivacyLoss.from_texts(totals), **amounts)
+
+
+def _drift(epsilon: Fraction) -> Amount:
+    try:
+        return Fraction(float(epsilon) * math.expm1(float(epsilon)))
+    except OverflowError:
+        return math.inf
+
+
+# -- entries -----------------------------------------------------------------------------------------------------------
+# One line of the ledger, and the seal that chains it to the line before.
+#
+#     budget     what may be spent, as the data owner said; the first entry is one
+#     charged    a query's cost, on record before any private row was read
+#     retried    the server went away while an open charge was asked, which is asked once more
+#     released   the charge it points at ended in an answer
+#     refused    a test failed: of the charge that it points at, what its event costs was not spent and is given back
+#     failed     the charge it points at ended in no answer
+#     interrupted, timed out
+#                the same: its analyst stopped it, or the session's time limit did
+#     suspended  the same, and its analyst is answered nothing new from here on
+#     resumed    the data owner has looked, and lifts that; what was retried or stopped before it is explained
+#
+# An outcome without an answer, and a retry, cost a least amount: the event of such an entry is what its charge lacks.
+# Every seal covers the one before it, so no entry can be changed without changing all that follow.
+
+State = Literal[
+    "budget", "charged", "released", "refused", "failed", "suspended", "resumed", "retried", "interrupted", "timed out"
+]
+GENESIS = "0" * 64
+SHOWN = ("number", "time", "analyst", "state", "epsilon", "delta", "sql")
+"""What people see of an entry."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What happened. The epsilon and delta of a charge are nominal; what counts is its event."""
+
+    dataset: str
+    analyst: str | None
+    state: State
+    epsilon: Fraction = Fraction(0)
+    delta: Fraction = Fraction(0)
+    composition: str | None = None
+    charge: int | None = None
+    fingerprint: str | None = None
+    sql: str | None = None
+    event: Event | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry(Record):
+    """A record in its place, with the sums up to and including it: all of the dataset, and those of its analyst."""
+
+    number: int
+    time: str
+    tally: Tally
+    analyst_tally: Tally
+    hash: str = ""
+
+    def to_row(self) -> tuple[object, ...]:
+        stored = {
+            "epsilon": to_text(self.epsilon),
+            "delta": to_text(self.delta),
+            "tally": self.tally.to_json(),
+            "analyst_tally": self.analyst_tally.to_json(),
+            "event": self.event and self.event.to_json(),
+        }
+        return tuple(stored.get(column, getattr(self, column)) for column in COLUMNS)
+
+    @classmethod
+    def from_row(cls, row: Sequence[object]) -> Entry:
+        values = dict(zip(COLUMNS, row, strict=True))
+        revived = {
+            "epsilon": Fraction(str(values["epsilon"])),
+            "delta": Fraction(str(values["delta"])),
+            "tally": Tally.from_json(str(values["tally"])),
+            "analyst_tally": Tally.from_json(str(values["analyst_tally"])),
+            "event": None if values["event"] is None else from_json(str(values["event"])),
+        }
+        return cls(**(values | revived))  # type: ignore[arg-type]
+
+    def shown(self) -> dict[str, object]:
+        """Exact fractions as the numbers that people read."""
+        seen = {name: getattr(self, name) for name in SHOWN}
+        return {name: float(value) if isinstance(value, Fraction) else value for name, value in seen.items()}
+
+    def sealed(self, previous: str) -> tuple[Entry, tuple[object, ...]]:
+        """Also as a row, which takes a while to write."""
+        row = self.to_row()
+        sealed = replace(self, hash=seal(previous, row))
+        return sealed, (*row[:-1], sealed.hash)
+
+
+COLUMNS = tuple(field.name for field in fields(Entry))
+
+
+def gives_back_at_most(refund: Record, charge: Entry | None) -> bool:
+    """Whether the refund is a part of the charge, in every currency."""
+    if charge is None or charge.event is None or refund.event is None:
+        return False
+    nominal = 0 <= refund.epsilon <= charge.epsilon and 0 <= refund.delta <= charge.delta
+    return nominal and privacy_loss(refund.event) <= privacy_loss(charge.event)
+
+
+def seal(previous: str, row: Sequence[object]) -> str:
+    """SHA-256 over the seal before and every stored column but the seal itself, which comes last."""
+    text = json.dumps(row[:-1], ensure_ascii=False, separators=(",", ":"), default=repr)
+    return hashlib.sha256(f"{previous}\n{text}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# -- book --------------------------------------------------------------------------------------------------------------
+
+SELECT = f"SELECT {', '.join(COLUMNS)} FROM entries"
+SELECT_LIMIT = "SELECT composition, epsilon, delta FROM entries"
+CHANGED = "(SELECT mark.tally FROM entries AS mark WHERE mark.charge = entries.number AND mark.event IS NOT NULL)"
+SELECT_ENDED = SELECT.replace(" tally,", f" coalesce({CHANGED}, tally),")
+INSERT_ENTRY = f"INSERT INTO entries ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+
+ALL = 2**62
+"""As many entries as there can be."""
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def as_text(time: datetime) -> str:
+    """Of one length, so that texts compare as times do."""
+    return time.isoformat(timespec="microseconds")
+
+
+@dataclass(frozen=True)
+class Book:
+    connection: Connection
+
+    def append(self, record: Record) -> Entry:
+        last = self._one("SELECT number, hash, tally FROM entries ORDER BY number DESC LIMIT 1")
+        number, previous, text = last or (0, GENESIS, None)
+        before = Tally() if text is None else Tally.from_json(text)
+        own = self.analyst_tally(record.analyst)
+        tally = before.after(record)
+        # Where one analyst asks, both are read from one text, and are the same sums.
+        analyst_tally = tally if own is before else own.after(record)
+        time = as_text(now())
+        entry = Entry(**vars(record), number=number + 1, time=time, tally=tally, analyst_tally=analyst_tally)
+        sealed, row = entry.sealed(previous)
+        self.connection.execute(INSERT_ENTRY, row)
+        if record.state == "charged":
+            self.connection.execute("INSERT INTO open_charges VALUES (?, ?)", (sealed.number, record.analyst))
+        elif record.charge is not None:
+            self.connection.execute("DELETE FROM open_charges WHERE number = ?", (record.charge,))
+        return sealed
+
+    def entry(self, number: int) -> Entry | None:
+        row = self._one(f"{SELECT} WHERE number = ?", number)
+        return None if row is None else Entry.from_row(row)
+
+    def is_charge(self, number: int, seal: str) -> bool:
+        """Whether the entry of this number is a charge with this seal, and so the same in all that was sealed."""
+        return self._one("SELECT state, hash FROM entries WHERE number = ?", number) == ("charged", seal)
+
+    def open_charges(self, analyst: str | None) -> list[int]:
+        """The numbers of the charges of this analyst that no mark has ended yet."""
+        rows = self.connection.execute("SELECT number FROM open_charges WHERE analyst IS ? ORDER BY number", (analyst,))
+        return [number for (number,) in rows]
+
+    def suspensions(self) -> list[Suspension]:
+        """Of every analyst whose last such entry is no `resumed`."""
+        last = "SELECT max(number) FROM entries WHERE state IN ('suspended', 'resumed') GROUP BY analyst"
+        rows = self.connection.execute(
+            f"SELECT analyst, state, number, time FROM entries WHERE number IN ({last}) ORDER BY number"
+        )
+        return [Suspension(analyst, number, time) for analyst, state, number, time in rows if state == "suspended"]
+
+    def suspension(self, analyst: str | None) -> Suspension | None:
+        return next((found for found in self.suspensions() if found.analyst == analyst), None)
+
+    def has_retried(self, analyst: str | None) -> bool:
+        """Whether a question of this analyst was asked once more since the owner last looked."""
+        last = self._one(
+            "SELECT state FROM entries WHERE state IN ('retried', 'resumed') AND analyst IS ? "
+            "ORDER BY number DESC LIMIT 1",
+            analyst,
+        )
+        return last is not None and last[0] == "retried"
+
+    def stopped(self, analyst: str | None, within: timedelta | None = None) -> int:
+        """How many questions of this analyst were interrupted or timed out so recently, and since the owner looked."""
+        row = self._one(
+            "SELECT count(*) FROM entries WHERE state IN ('interrupted', 'timed out') AND analyst IS ? AND time >= ? "
+            "AND number > coalesce((SELECT max(number) FROM entries WHERE state = 'resumed' AND analyst IS ?), 0)",
+            analyst,
+            "" if within is None else as_text(now() - within),
+            analyst,
+        )
+        return 0 if row is None else int(row[0])
+
+    def tally(self) -> Tally:
+        """Everything charged to the dataset."""
+        row = self._one("SELECT tally FROM entries ORDER BY number DESC LIMIT 1")
+        return Tally() if row is None else Tally.from_json(row[0])
+
+    def analyst_tally(self, analyst: str | None) -> Tally:
+        """What was charged under this name, or under none."""
+        row = self._one("SELECT analyst_tally FROM entries WHERE analyst IS ? ORDER BY number DESC LIMIT 1", analyst)
+        return Tally() if row is None else Tally.from_json(row[0])
+
+    def budget(self, analyst: str | None) -> Entry | None:
+        """The budget last put on record: the analyst's, or the dataset's for None."""
+        row = self._one(f"{SELECT} WHERE state = 'budget' AND analyst IS ? ORDER BY number DESC LIMIT 1", analyst)
+        return None if row is None else Entry.from_row(row)
+
+    def limit(self, analyst: str | None) -> tuple[str, Fraction, Fraction] | None:
+        """Its composition, epsilon and delta, for every question: the rest of an entry takes longer to read."""
+        row = self._one(f"{SELECT_LIMIT} WHERE state = 'budget' AND analyst IS ? ORDER BY number DESC LIMIT 1", analyst)
+        return None if row is None else (str(row[0]), Fraction(row[1]), Fraction(row[2]))
+
+    def last_entries(self, limit: int | None) -> list[Entry]:
+        """Oldest first."""
+        rows = self.connection.execute(f"{SELECT} ORDER BY number DESC LIMIT ?", (ALL if limit is None else limit,))
+        return [Entry.from_row(row) for row in rows][::-1]
+
+    def charges(self, after: int, count: int) -> list[Entry]:
+        """As they ended: the sums are those after a refused test gave back its share, or an outcome cost more."""
+        rows = self.connection.execute(
+            f"{SELECT_ENDED} WHERE state = 'charged' ORDER BY number LIMIT ? OFFSET ?", (count, after)
+        )
+        return [Entry.from_row(row) for row in rows]
+
+    def rows(self) -> Iterator[tuple[object, ...]]:
+        """Every entry as it is stored, in order."""
+        return iter(self.connection.execute(f"{SELECT} ORDER BY number"))
+
+    def _one(self, query: str, *parameters: object) -> tuple[Any, ...] | None:
+        return self.connection.execute(query, parameters).fetchone()
+
+
+# -- chain -------------------------------------------------------------------------------------------------------------
+# Walking a ledger from its first entry: every seal, every pointer and every running sum is computed again.
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """An intact chain. Its head is worth noting elsewhere: a copy cut short is intact too, and has another head."""
+
+    entries: int
+    charges: int
+    head: str
+
+    def __str__(self) -> str:
+        charges = several(self.charges, "charge", "charges")
+        return f"{several(self.entries, 'entry', 'entries')}, {charges}, intact; head {self.head}"
+
+
+def verify_chain(rows: Iterable[Sequence[object]], last_number: int) -> VerifyReport:
+    """Raises LedgerError at the first entry that does not follow from those before, up to `last_number`."""
+    walk = _Walk()
+    for row in rows:
+        walk.step(row)
+    if walk.number != last_number:
+        raise walk.broken(f"the last number given was {last_number}, and entries are missing")
+    return VerifyReport(walk.number, len(walk.charges), walk.head)
+
+
+@dataclass(kw_only=True)
+class _Walk:
+    """What is known after `number` entries."""
+
+    number: int = 0
+    head: str = GENESIS
+    dataset_tally: Tally = field(default_factory=Tally)
+    analyst_tallies: dict[str | None, Tally] = field(default_factory=dict)
+    limits: dict[str | None, Filter] = field(default_factory=dict)
+    charges: dict[int, Entry] = field(default_factory=dict)
+    suspended: set[str | None] = field(default_factory=set)
+    retried: set[str | None] = field(default_factory=set)
+    stopped: set[str | None] = field(default_factory=set)
+
+    def step(self, row: Sequence[object]) -> None:
+        self.number += 1
+        if row[-1] != seal(self.head, row):
+            raise self.broken("its seal does not match")
+        try:
+            entry = Entry.from_row(row)
+            self._follow(entry)
+        except LedgerError:
+            raise
+        except (Error, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise self.broken("it cannot be read") from error
+        self.head = entry.hash
+
+    def _follow(self, entry: Entry) -> None:
+        own = self.analyst_tallies.get(entry.analyst, Tally()).after(entry)
+        self.dataset_tally = self.dataset_tally.after(entry)
+        self.analyst_tallies[entry.analyst] = own
+        if entry.state == "charged" and entry.event is not None:
+            self.charges[entry.number] = entry
+        if entry.state == "budget":
+            self.limits[entry.analyst] = filter_named(str(entry.composition), entry.epsilon, entry.delta)
+        if entry.number != self.number:
+            raise self.broken(f"it is numbered {entry.number}")
+        if not (entry.tally.agrees(self.dataset_tally) and entry.analyst_tally.agrees(own)):
+            raise self.broken("its running sums do not follow from the events")
+        if entry.charge is not None and entry.charge not in self.charges:
+            raise self.broken(f"it points at {entry.charge}, which is no charge")
+        if entry.state == "refused" and not gives_back_at_most(entry, self.charges.get(entry.charge or 0)):
+            raise self.broken("it gives back more than was charged")
+        self._follow_suspensions(entry)
+        if not self._within_limits(entry):
+            raise self.broken("it spends more than the budget")
+
+    def _follow_suspensions(self, entry: Entry) -> None:
+        if entry.state == "charged" and entry.analyst in self.suspended:
+            raise self.broken("it was charged while its analyst was suspended")
+        if entry.state == "retried" and entry.analyst in self.retried:
+            raise self.broken("it was asked once more, as another was before it, and the owner had not looked")
+        to_lift = (self.suspended, self.retried, self.stopped)
+        if entry.state == "resumed" and entry.analyst not in set().union(*to_lift):
+            raise self.broken("it lifts a suspension that there was not")
+        match entry.state:
+            case "suspended":
+                self.suspended.add(entry.analyst)
+            case "retried":
+                self.retried.add(entry.analyst)
+            case "interrupted" | "timed out":
+                self.stopped.add(entry.analyst)
+            case "resumed":
+                for analysts in to_lift:
+                    analysts.discard(entry.analyst)
+
+    def _within_limits(self, entry: Entry) -> bool:
+        own_limit = None if entry.analyst is None else self.limits.get(entry.analyst)
+        return self.limits[None].admits(entry.tally.totals) and (
+            own_limit is None or own_limit.admits(entry.analyst_tally.totals)
+        )
+
+    def broken(self, reason: str) -> LedgerError:
+        return LedgerError(
+            f"the ledger was changed from outside: entry {self.number} is not as written, {reason}",
+            hint="restore the file from a backup, and count what was asked since then as spent",
+        )

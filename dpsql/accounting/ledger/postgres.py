@@ -1,0 +1,336 @@
+"""A schema of a PostgreSQL server under a ledger, so that several machines share one account.
+
+    postgresql://dpsql@host/db?schema=shop_ledger        the schema is "dpsql" if none is named
+
+Writers wait for each other by a lock on the table that counts the numbers given. A charge is held by an advisory lock
+of the process's own session, which the server takes back when the process dies or its connection breaks: then the
+charge counts as lost, which is the safe side. docs/proofs/ledger.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg import errors, sql
+
+from dpsql.accounting.ledger.sqlite import around_forks
+from dpsql.errors import InterfaceError, LedgerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+DEFAULT_SCHEMA = "dpsql"
+SCHEMA_VERSION = 3
+BUSY_SECONDS = 10
+HOLDABLE = 2**31
+"""Advisory locks have two numbers of 32 bits; charges so far apart would share one."""
+STATES = """CHECK (state IN (
+    'budget', 'charged', 'released', 'refused', 'failed', 'suspended', 'resumed', 'retried', 'interrupted', 'timed out'
+))"""
+TABLES = f"""
+    CREATE TABLE about (version integer NOT NULL);
+    INSERT INTO about VALUES ({SCHEMA_VERSION});
+    CREATE TABLE entries (
+        number bigint PRIMARY KEY,
+        time text NOT NULL,
+        dataset text NOT NULL,
+        analyst text,
+        state text NOT NULL CONSTRAINT entries_state_check {STATES},
+        charge bigint UNIQUE REFERENCES entries (number),
+        composition text,
+        fingerprint text,
+        sql text,
+        event text,
+        epsilon text NOT NULL,
+        delta text NOT NULL,
+        tally text NOT NULL,
+        analyst_tally text NOT NULL,
+        hash text NOT NULL
+    );
+    CREATE INDEX entries_by_analyst ON entries (analyst, number);
+    CREATE INDEX budgets_by_analyst ON entries (analyst, number) WHERE state = 'budget';
+    CREATE INDEX suspensions_by_analyst ON entries (analyst, number) WHERE state IN ('suspended', 'resumed');
+    CREATE TABLE last_number (number bigint NOT NULL);
+    INSERT INTO last_number VALUES (0);
+    CREATE TABLE open_charges (number bigint PRIMARY KEY, analyst text);
+    CREATE TABLE answers (
+        dataset text NOT NULL, fingerprint text NOT NULL, payload text NOT NULL, PRIMARY KEY (dataset, fingerprint)
+    );
+    CREATE FUNCTION never_changed() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'entries are never changed nor deleted'; END $$;
+    CREATE TRIGGER never_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON entries
+        FOR EACH STATEMENT EXECUTE FUNCTION never_changed();
+    CREATE FUNCTION count_number() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN
+            UPDATE last_number SET number = NEW.number WHERE number = NEW.number - 1;
+            IF NOT FOUND THEN RAISE EXCEPTION 'entries are missing'; END IF;
+            RETURN NULL;
+        END $$;
+    CREATE TRIGGER count_number AFTER INSERT ON entries FOR EACH ROW EXECUTE FUNCTION count_number();
+"""
+FROM_OLDER_VERSION = f"""
+    ALTER TABLE entries DROP CONSTRAINT entries_state_check, ADD CONSTRAINT entries_state_check {STATES};
+    UPDATE about SET version = {SCHEMA_VERSION};
+"""
+"""Which knew fewer states."""
+SETTINGS = {
+    "synchronous_commit": "on",
+    "lock_timeout": f"{BUSY_SECONDS}s",
+    "default_transaction_isolation": "read committed",
+    # A hold ends with its session: not because a question takes long, but soon after its machine is gone.
+    "idle_session_timeout": "0",
+    "tcp_keepalives_idle": "60",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "6",
+}
+"""Whatever the server, the database or the role has for all of its sessions."""
+WORDS: dict[type[psycopg.Error], tuple[str, str]] = {
+    errors.LockNotAvailable: ("is locked by another process", "try again, or end the process that holds it"),
+    errors.InsufficientPrivilege: (
+        "may not be used by this role",
+        "the owner of the schema grants what is needed: see the page for owners, the ledger on a server",
+    ),
+    errors.UniqueViolation: ("holds this already", "a charge is marked once: released, refused or failed"),
+    errors.RaiseException: (
+        "was changed from outside: entries are missing",
+        "restore it from a backup, and count what was asked since then as spent",
+    ),
+    errors.ReadOnlySqlTransaction: ("cannot be written", "connect to the primary server; nothing was charged"),
+    errors.DiskFull: ("cannot grow: the disk is full", "free some space and ask again; nothing was charged"),
+}
+
+
+class LedgerServer:
+    last_number = "SELECT number FROM last_number"
+
+    def __init__(self, url: str) -> None:
+        self.path = _without_password(url)
+        self.holds = ServerHolds(url)
+        self._lock = threading.RLock()
+        self._closed = False
+        self._session = _Session(url)
+        around_forks(self)
+        with self._lock, in_plain_words(url):
+            _make_tables(self._session.connection, url)
+
+    @contextmanager
+    def writing(self) -> Iterator[_Translated]:
+        with self._transaction("LOCK TABLE last_number IN EXCLUSIVE MODE") as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[_Translated]:
+        with self._transaction("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY") as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[_Translated]:
+        if self._closed:
+            raise InterfaceError("the ledger is closed", hint="open it again")
+        with self._lock, in_plain_words(self.path):
+            connection = self._session.connection
+            with connection.transaction():
+                connection.execute(begin)
+                yield _Translated(connection)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self.holds.close()
+            self._session.close()
+
+    def before_fork(self) -> None:
+        self._lock.acquire()
+
+    def after_fork(self) -> None:
+        self._lock.release()
+
+
+class ServerHolds:
+    """Charges that are being worked on, each an advisory lock of a session that does nothing else."""
+
+    def __init__(self, url: str) -> None:
+        self._session = _Session(url)
+        self._lock = threading.Lock()
+        self._numbers: set[int] = set()
+        self._process = os.getpid()
+
+    def take(self, number: int) -> None:
+        with self._lock:
+            self._own().add(number)
+            # Without a lock the charge is taken for lost while it is not, which is the safe side.
+            with suppress(psycopg.Error):
+                self._ask("pg_try_advisory_lock", number)
+
+    def let_go(self, number: int) -> None:
+        with self._lock:
+            self._own().discard(number)
+            with suppress(psycopg.Error):
+                self._ask("pg_advisory_unlock", number)
+
+    def has(self, number: int) -> bool:
+        with self._lock:
+            if number in self._own():
+                return True
+            if not self._ask("pg_try_advisory_lock", number):
+                return True
+            self._ask("pg_advisory_unlock", number)
+            return False
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _own(self) -> set[int]:
+        """In a forked child none: the locks are the parent's."""
+        if self._process != os.getpid():
+            self._process, self._numbers = os.getpid(), set()
+        return self._numbers
+
+    def _ask(self, function: str, number: int) -> bool:
+        question = f"SELECT pg_catalog.{function}('entries'::regclass::oid::bigint::bit(32)::integer, %s)"
+        with self._session.connection.transaction():
+            row = self._session.connection.execute(question, [number % HOLDABLE]).fetchone()
+        return bool(row and row[0])
+
+
+class _Session:
+    """A connection of this process: where it broke, or a fork left it to the parent, it is made anew."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: psycopg.Connection | None = None
+        self._process = os.getpid()
+
+    @property
+    def connection(self) -> psycopg.Connection:
+        if self._connection is None or self._connection.closed or self._process != os.getpid():
+            self.close()
+            self._process = os.getpid()
+            self._connection = _connect(self._url)
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None and not self._connection.closed:
+            if self._process != os.getpid():
+                _cut_off(self._connection)
+            self._connection.close()
+        self._connection = None
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _Translated:
+    """Takes the SQL that all ledgers share."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, query: str, parameters: Sequence[object] = (), /) -> psycopg.Cursor[tuple[Any, ...]]:
+        written = query.replace(" IS ?", " IS NOT DISTINCT FROM ?").replace("?", "%s")
+        return self._connection.execute(written, parameters)
+
+
+def is_on_server(url: str) -> bool:
+    with in_plain_words(url), closing(_connect(url)) as connection:
+        return _version(connection, url) is not None
+
+
+def _connect(url: str) -> psycopg.Connection:
+    server, schema = _parts(url)
+    connection = psycopg.connect(server, connect_timeout=BUSY_SECONDS)
+    try:
+        path = sql.SQL("SET search_path = pg_catalog, {}, pg_temp").format(sql.Identifier(schema))
+        connection.execute(path)
+        for name, value in SETTINGS.items():
+            connection.execute("SELECT set_config(%s, %s, false)", [name, value])
+        connection.commit()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _cut_off(connection: psycopg.Connection) -> None:
+    """In a forked child: closing it then says nothing on the line that the parent still uses."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, connection.fileno(), inheritable=False)
+    os.close(nowhere)
+
+
+def _parts(url: str) -> tuple[str, str]:
+    """The URL of the database, and the schema.
+
+    >>> _parts("postgresql://dpsql@host/db?schema=shop_ledger&sslmode=require")
+    ('postgresql://dpsql@host/db?sslmode=require', 'shop_ledger')
+    """
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    schema = options.pop("schema", DEFAULT_SCHEMA)
+    return urlunsplit(parts._replace(query=urlencode(options))), schema
+
+
+def _make_tables(connection: psycopg.Connection, url: str) -> None:
+    """One after the other, should several come first."""
+    _, schema = _parts(url)
+    with connection.transaction():
+        connection.execute("SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtext(%s))", [f"dpsql {schema}"])
+        version = _version(connection, url)
+        if version is None:
+            connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+            connection.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(schema)))
+            connection.execute(TABLES)
+        elif version < SCHEMA_VERSION:
+            try:
+                connection.execute(FROM_OLDER_VERSION)
+            except errors.InsufficientPrivilege:
+                raise LedgerError(
+                    f'the ledger "{schema}" was written by an older dpsql, and this role may not change its tables',
+                    hint="whoever made the schema opens it once with this version:  dpsql ledger show  does",
+                ) from None
+
+
+def _version(connection: psycopg.Connection, url: str) -> int | None:
+    """None if there is no schema yet, or an empty one."""
+    _, schema = _parts(url)
+    query = "SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = pg_catalog.to_regnamespace(%s)"
+    tables = {name for (name,) in connection.execute(query, [f'"{schema}"'])}
+    if not tables:
+        return None
+    if not {"about", "entries"} <= tables:
+        raise LedgerError(
+            f'the schema "{schema}" is not a ledger', hint="give the ledger a schema of its own: ...?schema=shop_ledger"
+        )
+    row = connection.execute(sql.SQL("SELECT version FROM {}.about").format(sql.Identifier(schema))).fetchone()
+    version = int(row[0]) if row else 0
+    if version > SCHEMA_VERSION:
+        raise LedgerError(
+            f'the ledger "{schema}" was written by a newer dpsql (schema {version}, known is {SCHEMA_VERSION})',
+            hint="upgrade dpsql",
+        )
+    return version
+
+
+@contextmanager
+def in_plain_words(url: str) -> Iterator[None]:
+    """Turns what PostgreSQL says into one LedgerError with a way out."""
+    try:
+        yield
+    except psycopg.Error as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        what, way_out = WORDS.get(type(error), (f"cannot be used: {said}", "try the same URL with psql"))
+        raise LedgerError(f"the ledger {_without_password(url)} {what}", hint=way_out) from None
+
+
+def _without_password(url: str) -> str:
+    """
+    >>> _without_password("postgresql://dpsql:secret@host/db")
+    'postgresql://dpsql@host/db'
+    """
+    return re.sub(r"(?<=//)([^:@/]*):[^@/]*@", r"\1@", url)

@@ -1,0 +1,136 @@
+"""Measures, statistics and answers for people to read."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.aggregates.estimate import Formula, Linear, Ratio, Reported
+from dpsql.aggregates.measure import (
+    Average,
+    Centred,
+    CountRows,
+    CountUnits,
+    CountUnitsWith,
+    CountValues,
+    Matched,
+    Mode,
+    OneOf,
+    OverDistinct,
+    Parted,
+    Quantile,
+    Scaled,
+    SumValues,
+    UnitsBeyond,
+)
+from dpsql.engines.duckdb.render import render_term
+from dpsql.expressions.date_arithmetic import EPOCH
+from dpsql.expressions.format import readable, readable_value
+from dpsql.schema.types import Date, Timestamp
+
+if TYPE_CHECKING:
+    from dpsql.aggregates.estimate import Answer
+    from dpsql.aggregates.measure import Grid, Measure, Statistic
+    from dpsql.schema.types import ColumnType
+
+NAMED_QUANTILES = {Fraction(0): "minimum", Fraction(1, 2): "median", Fraction(1): "maximum"}
+
+
+def readable_measure(measure: Measure) -> str:
+    """What is counted or summed, in the words of SQL, with what keeps it bounded."""
+    match measure:
+        case CountUnits():
+            return "units"
+        case CountUnitsWith(argument):
+            return f"units with {readable(argument)}"
+        case CountRows(most):
+            return f"rows{_at_most(most)}"
+        case CountValues(argument, most):
+            return f"values of {readable(argument)}{_at_most(most)}"
+        case SumValues(argument=argument, quantum=quantum, low=low, high=high, centre=centre, group=group, mean=mean):
+            what = f"sum of {'the mean of each unit: ' if mean else ''}{readable(argument)}"
+            return (
+                f"{what} clamped to {_range((low, high), quantum)}"
+                + (f", less {readable_value(centre * quantum)}" if centre else "")
+                + (f", {_range(group, quantum)} for each unit" if group is not None else "")
+                + (f", in units of {quantum}" if quantum != 1 else "")
+            )
+        case Centred(inner):
+            return f"{readable_measure(inner)}, centred"
+        case OneOf(inner):
+            return f"exclusive: {readable_measure(inner)}"
+        case Parted(inner):
+            return f"in parts: {readable_measure(inner)}"
+        case Scaled(inner):
+            return f"scaled: {readable_measure(inner)}"
+        case UnitsBeyond(inner):
+            return f"units beyond the bound of: {readable_measure(inner)}"
+        case OverDistinct(base, inner):
+            return f"over distinct {readable(base)}: {readable_measure(inner)}"
+
+
+def quantum_of(measure: Measure, rows: int) -> Fraction:
+    """What one unit of the measure's column is worth, where one unit may bring so many rows to a group."""
+    if isinstance(measure, Scaled | Parted):
+        return quantum_of(measure.inner, rows) / measure.finer
+    inner = measure.inner if isinstance(measure, OverDistinct | Centred | OneOf) else measure
+    worth = inner.quantum if isinstance(inner, SumValues) else Fraction(1)
+    if isinstance(measure, OneOf):
+        return worth / measure.finer
+    return worth / measure.times(rows) if isinstance(measure, Centred) else worth
+
+
+def readable_statistic(statistic: Statistic) -> str:
+    match statistic:
+        case Quantile(argument, grid, fraction):
+            what = NAMED_QUANTILES.get(fraction) or f"quantile {readable_value(fraction)}"
+            return f"{what} of {readable(argument)} in {_values_of(grid, argument.type)}"
+        case Mode(argument, values):
+            return f"mode of {readable(argument)}, one of {len(values):,} values"
+        case Average(argument, grid):
+            return f"average of {readable(argument)} in {_range((grid.low, grid.high), grid.quantum)}"
+        case Matched(_, measure, left, right):
+            return f"{readable_measure(measure)} of pairs; a unit has {left} rows on the left, {right} on the right"
+
+
+def readable_answer(answer: Answer) -> str:
+    """How the answer follows from noisy columns."""
+    match answer.estimate:
+        case Linear():
+            return _linear(answer.estimate)
+        case Ratio(above, below, low, high):
+            ends = ("anything" if end is None else readable_value(end) for end in (low, high))
+            kept = "" if low is None and high is None else ", within [{}, {}]".format(*ends)
+            return f"{_closed(_linear(above))} / {_closed(_linear(below))}{kept}"
+        case Formula(sql):
+            return render_term(sql)
+        case Reported(name):
+            return name
+
+
+def _linear(estimate: Linear) -> str:
+    parts = [name if weight == 1 else f"{weight} * {name}" for name, weight in estimate.weights]
+    return " + ".join(parts + ([str(estimate.constant)] if estimate.constant or not parts else []))
+
+
+def _closed(text: str) -> str:
+    return f"({text})" if " " in text else text
+
+
+def _at_most(most: int | None) -> str:
+    return "" if most is None else f", at most {most} of a unit"
+
+
+def _values_of(grid: Grid, kind: ColumnType) -> str:
+    """Dates are days since 1970 to the grid, and timestamps microseconds."""
+    if isinstance(kind, Date):
+        return f"[{EPOCH.date() + timedelta(grid.low)}, {EPOCH.date() + timedelta(grid.high)}]"
+    if isinstance(kind, Timestamp):
+        return "[{}, {}]".format(*(EPOCH + timedelta(microseconds=end) for end in (grid.low, grid.high)))
+    return _range((grid.low, grid.high), grid.quantum)
+
+
+def _range(ends: tuple[int, int], quantum: Fraction) -> str:
+    low, high = (readable_value(end * quantum) for end in ends)
+    return f"[{low}, {high}]"

@@ -1,0 +1,346 @@
+"""Units with many rows, which is more than `few` of them: their contribution is bounded. docs/proofs/few_rows.md.
+
+Rows are read twice: once to be counted by unit, once beside the units that have many.
+
+    _own      the rows: _unit, the keys of their group, the values
+    _known    the units, and how many rows each has
+    _many     the units with many rows as _key and _unit, and the number of these
+
+Where the unit is that of the row which a foreign key refers to (relation/scan_sql.py), rows are counted by that key
+first, and the unit is looked up for each key. Rows are then put beside the keys whose unit has many, and never joined
+to their units:
+
+    _own      the rows: the foreign key as _unit, the keys of their group, the values
+    _known    the units, and how many rows each has; without a unit, each foreign key that leads nowhere
+    _many     the foreign keys of units with many rows, the unit, and the number of its rows
+    _nowhere  the foreign keys without a unit: their rows are nobody's, and left out
+
+Where the rows of a table stay, _known is about the whole table, and lasts from question to question. Of a question
+about some of its rows only units with many in the whole table can have many:
+
+    _keys     as _many, of the whole table
+    _units    the units with many rows among those that are asked about: only rows of _keys are counted
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isqrt
+from typing import TYPE_CHECKING
+
+from dpsql.aggregates.disjoint import cases_of_rows
+from dpsql.aggregates.measure import CountRows, CountValues, OneOf, Parted, SumValues
+from dpsql.aggregates.partials import partials_of_both, summed_by, sums_of_one, uncut, value_rows, with_columns
+from dpsql.engine_sql.build import (
+    BELOW,
+    LONG,
+    UNIT,
+    WIDE,
+    any_of,
+    apply,
+    cast,
+    count,
+    fields,
+    in_64_bits,
+    integer,
+    select,
+    test,
+    total,
+    when,
+)
+from dpsql.engine_sql.tree import (
+    Derived,
+    Exists,
+    Field,
+    Joined,
+    Lasting,
+    Named,
+    Part,
+    Select,
+    SetOperation,
+    Table,
+    With,
+    is_one_scan,
+)
+from dpsql.expressions.casts import LARGEST_BITS
+from dpsql.relation.domain import ListedKeys
+from dpsql.relation.facts import has_all_rows, knowledge_of, whole_table
+from dpsql.relation.relation import Scan
+from dpsql.relation.scan_sql import KEY, OWNERS, linked, with_key
+from dpsql.relation.sql import domain_sql, relation_sql, unlisted
+from dpsql.relation.units import parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from dpsql.aggregates.measure import Measure
+    from dpsql.aggregates.partials import Summed
+    from dpsql.aggregates.release_sql import Writer
+    from dpsql.engine_sql.tree import Query, Source, Term
+    from dpsql.expressions.tree import Expression
+    from dpsql.relation.relation import Relation
+    from dpsql.relation.scan_sql import Linked
+
+# -- few rows ----------------------------------------------------------------------------------------------------------
+# Units with few rows count in full, wherever these are: neither ranked nor summed by group. docs/proofs/few_rows.md.
+#
+# Noise hides what `groups` groups of `rows` rows can do: in L1 as much as groups * rows rows, in L2 as much as
+# sqrt(groups) * rows. A unit with no more rows than that, in all, can do no more, however they are spread. Where the L1
+# norm is all that matters, every row of a unit with more counts for a part, and none is left out.
+
+FINE_BITS = 32
+"""Where rows count in parts, what a unit may add has at least so many bits: of a million rows little is cut off, and
+what a billion units add to one group fits into 64 bits."""
+LEAST = 16
+"""Where so many rows are few, most units have no more, and the time to count them is well spent."""
+
+
+def few_rows(groups: int, rows: int, measures: Collection[Measure]) -> int | None:
+    """The largest number with few^2 <= groups * rows^2; None if it is not worth it, or not all measures add up."""
+    few = isqrt(groups * rows * rows)
+    return few if few >= LEAST and measures and all(map(adds_up, measures)) else None
+
+
+def parted(measure: Measure, most: int) -> Parted:
+    """The measure on a grid that is fine enough for parts of it."""
+    assert isinstance(measure, CountRows | CountValues | SumValues | OneOf)
+    return Parted(measure, most, 1 << max(0, FINE_BITS - measure.linf(most).bit_length()))
+
+
+def adds_up(measure: Measure) -> bool:
+    """Whether a unit adds to a group what its rows there add, each by itself, as long as none is cut."""
+    match measure:
+        case CountRows(most=most) | CountValues(most=most):
+            return most is None
+        case SumValues(group=group, mean=mean):
+            return group is None and not mean
+        case _:
+            return False
+
+
+# -- write many --------------------------------------------------------------------------------------------------------
+
+OWN, KNOWN, KEYS, UNITS, MANY, NOWHERE = "_own", "_known", "_keys", "_units", "_many", "_nowhere"
+NUMBER = "_number"
+"""How many rows a unit or a foreign key has."""
+
+
+def beside_many(writer: Writer, summed: Summed, few: int, of_many: str) -> tuple[tuple[Part, ...], Query]:
+    """These parts, and over them all rows: a column of _many, NULL unless their unit has many, the keys, the values."""
+    release = writer.release
+    columns = [Named(Field(of_many, MANY), of_many)]
+    columns += [Named(Field(name, OWN), name) for name in (*release.key_names, *summed.values)]
+    joined = Select(tuple(columns), Joined("LOOKUP", Table(OWN), Table(MANY), _is_own(KEY, MANY)))
+    source = release.aggregate.source
+    reading = _without_list(writer) if whole_table(source) is not None else writer
+    links = linked(source)
+    if links is None:
+        return with_many(value_rows(reading, summed), source, few), joined
+    rows = with_key(reading.release.aggregate.source)
+    assert rows is not None
+    by_key = _over(reading, rows)
+    nowhere = Part(NOWHERE, Select(tuple(fields([KEY])), Table(KNOWN), test("is null", Field(UNIT))))
+    leads_nowhere = Exists(Select((), Table(NOWHERE), _is_own(KEY, NOWHERE)))
+    parts = (*with_many(value_rows(by_key, summed), links.rows, few, links), nowhere)
+    return parts, replace(joined, where=test("not", leads_nowhere))
+
+
+def _without_list(writer: Writer) -> Writer:
+    """Rows that are summed need not be joined to the list of groups; those that are counted again still are.
+
+    Not where these are the same (`_own`): rows of groups that are not listed would be counted too.
+    """
+    aggregate = writer.release.aggregate
+    if aggregate.listed is None:
+        return writer
+    arguments = [argument for call in aggregate.calls for argument in call.arguments]
+    found = unlisted(aggregate.source, aggregate.keys, aggregate.listed, arguments)
+    if found is None or not is_one_scan(relation_sql(with_key(found[0]) or found[0], ())):
+        return writer
+    return _over(writer, *found)
+
+
+def _over(writer: Writer, source: Relation, keys: tuple[Expression, ...] | None = None) -> Writer:
+    """The same of the rows of another relation."""
+    release = writer.release
+    aggregate = replace(release.aggregate, source=source, keys=keys or release.aggregate.keys)
+    return replace(writer, release=replace(release, aggregate=aggregate, knowledge=knowledge_of(source)))
+
+
+def with_many(rows: Query, relation: Relation, few: int, links: Linked | None = None) -> tuple[Part, ...]:
+    """The rows, and the units that have many."""
+    own, counted = _own(rows, relation)
+    whole = whole_table(relation)
+    if whole is None:
+        return own, _known(_rows_by_unit(counted, links), links), Part(MANY, _keys_of_many(few, links))
+    table = Derived(relation_sql(whole, ()), OWN)
+    parts = own, _known(Lasting(_rows_by_unit(table, links)), links)
+    if has_all_rows(relation):
+        return *parts, Part(MANY, _keys_of_many(few, links))
+    return *parts, Part(KEYS, _keys_of_many(few, links)), *_counted_again(counted, few)
+
+
+def _own(rows: Query, relation: Relation) -> tuple[Part, Source]:
+    """The rows, and what is counted of them.
+
+    Of a view the same rows are counted, since it may not read the same twice. Of one table only whose rows they are is
+    read to count them, and so those that are in no group are counted too.
+    """
+    if any(isinstance(part, Scan) and part.is_view for part in parts_of(relation)):
+        return Part(OWN, rows, kept=True), Table(OWN)
+    if is_one_scan(rows):
+        return Part(OWN, rows, kept=False), Derived(relation_sql(relation, ()), OWN)
+    return Part(OWN, rows), Table(OWN)
+
+
+def _known(rows_by_unit: Query, links: Linked | None) -> Part:
+    """Over a foreign key it is read twice, and so kept."""
+    return Part(KNOWN, rows_by_unit, None if links is None else True)
+
+
+def _rows_by_unit(counted: Source, links: Linked | None) -> Select:
+    """How many rows each unit has, or each foreign key without one."""
+    if links is None:
+        return Select((*fields([UNIT]), Named(count(), NUMBER)), counted, group_by=(Field(UNIT),))
+    numbers = Select((Named(Field(UNIT), KEY), Named(count(), NUMBER)), counted, group_by=(Field(UNIT),))
+    same_key = test("=", Field(KEY, OWN), Field(KEY, OWNERS))
+    owned = Joined("LEFT", Derived(numbers, OWN), Derived(links.owners, OWNERS), same_key)
+    unit = Field(UNIT, OWNERS)
+    key = when(test("is null", unit), Field(KEY, OWN))
+    columns = Named(unit, UNIT), Named(key, KEY), Named(in_64_bits(total(Field(NUMBER))), NUMBER)
+    return Select(columns, owned, group_by=(unit, key))
+
+
+def _keys_of_many(few: int, links: Linked | None) -> Select:
+    """The units with many rows, each by all keys that rows may know it by."""
+    if links is None:
+        return Select((Named(Field(UNIT), KEY), *fields([UNIT, NUMBER])), Table(KNOWN), _has_many(few))
+    units = Select(tuple(fields([UNIT, NUMBER])), Table(KNOWN), _has_many(few))
+    return _with_numbers(Derived(links.owners, OWNERS), OWNERS, Derived(units, UNITS))
+
+
+def _counted_again(counted: Source, few: int) -> tuple[Part, Part]:
+    """Of units with many rows in a whole table, those that have many of these."""
+    unit = Field(UNIT, KEYS)
+    rows = Joined("INNER", counted, Table(KEYS), _is_own(KEY, KEYS))
+    numbers = Select((Named(unit, UNIT), Named(count(), NUMBER)), rows, group_by=(unit,))
+    units = Part(UNITS, select(fields([UNIT, NUMBER]), numbers, _has_many(few)))
+    return units, Part(MANY, _with_numbers(Table(KEYS), KEYS, Table(UNITS)))
+
+
+def _with_numbers(keys: Source, name: str, units: Source) -> Select:
+    """Keys of units, with the number of rows that each of these has."""
+    columns = Named(Field(KEY, name), KEY), Named(Field(UNIT, UNITS), UNIT), Named(Field(NUMBER, UNITS), NUMBER)
+    return Select(columns, Joined("INNER", keys, units, test("=", Field(UNIT, name), Field(UNIT, UNITS))))
+
+
+def _has_many(few: int) -> Term:
+    return test(">", Field(NUMBER), integer(few))
+
+
+def _is_own(column: str, part: str) -> Term:
+    """Whether the unit of a row, or its foreign key, is in this column of a part."""
+    return test("=", Field(UNIT, OWN), Field(column, part))
+
+
+# -- write few rows ----------------------------------------------------------------------------------------------------
+# Contribution bounding of units with many rows alone: those with few count in full. docs/proofs/few_rows.md.
+#
+# `sums_beside_few`: rows keep their unit where it has many rows, and have NULL in its place where it has few
+# (write_many.py), so that there are two kinds of partials:
+#
+#     a unit with many rows, a group      ranked among the unit's groups, and cut or scaled to the bound of one group
+#     NULL, a group                       all units with few rows together, as they are
+#
+# `sums_of_parts`: each row of a unit with many counts for a part, so nothing is ranked, and there are no partials.
+
+LISTED, PARTIALS = "_listed", "_partials"
+MOST_SORTED = 1 << 12
+"""Of more groups than these, the partials of units with few rows are kept apart, and not sorted with the others."""
+
+
+def sums_beside_few(writer: Writer, summed: Summed, few: int) -> Query:
+    """The sums over units with many rows, ranked and cut, and over all others as they are."""
+    release = writer.release
+    parts, rows = beside_many(writer, summed, few, UNIT)
+    partials, is_few = _by_unit(writer, summed, rows), test("is null", writer.unit)
+    kept = [
+        Named(when(is_few, uncut(name, part, release.rows), part.bounded(name, release.rows)), name)
+        for name, part in summed.measures
+    ]
+    columns = [*writer.shown_keys, *kept]
+    if not release.ranked:
+        return With(parts, writer.by_keys(summed.totals, select(columns, partials)))
+    ranked = [*columns, writer.group_rank("row_number")]
+    assert release.domain is not None
+    if release.domain.size <= MOST_SORTED:
+        counts = any_of([is_few, writer.in_first_groups])
+        return With(parts, writer.by_keys(summed.totals, select([*fields([UNIT]), *ranked], partials), counts))
+    few_units = Select(tuple(columns), Table(PARTIALS), is_few)
+    many_units = Select(tuple(ranked), _partials_of_groups(writer, partials), test("not", is_few))
+    first_groups = select(fields(column.name for column in columns), many_units, writer.in_first_groups)
+    bounded = SetOperation("UNION ALL", few_units, first_groups)
+    return With((*parts, Part(PARTIALS, partials)), writer.by_keys(summed.totals, bounded))
+
+
+def _partials_of_groups(writer: Writer, partials: Select) -> Table | Derived:
+    if not _may_be_unlisted(writer):
+        return Table(PARTIALS)
+    return Derived(_declared(writer, Table(PARTIALS), PARTIALS, [column.name for column in partials.columns]), BELOW)
+
+
+def sums_of_parts(writer: Writer) -> Query:
+    """The sums over rows, each of which counts for a part where its unit has many."""
+    measures = {part.column: part.measure for part in writer.release.measures if isinstance(part.measure, Parted)}
+    (few,) = {part.most for part in measures.values()}
+    summed = summed_by(writer, [(name, part.inner) for name, part in measures.items()])
+    keys = writer.release.key_names
+    many, rows = beside_many(writer, summed, few, NUMBER)
+    clamped = select([*fields([NUMBER, *keys]), *summed.clamped], rows)
+    seen = [NUMBER, *keys, *summed.values]
+    cases = with_columns(clamped, seen, list(cases_of_rows(summed.measures)))
+    parts = [Named(_part(part, summed.values_of(name)), name) for name, part in measures.items()]
+    counted = select([*writer.shown_keys, *parts], cases)
+    return With(many, writer.by_keys(summed.totals, counted))
+
+
+def _part(measure: Parted, values: str) -> Term:
+    """What one row adds, most / n of its value; NULL, a part of nothing, if it has none or counts for another case."""
+    inner = measure.inner.inner if isinstance(measure.inner, OneOf) else measure.inner
+    # Of few rows each counts in full, which is to divide by what it is multiplied by.
+    number = apply("coalesce", Field(NUMBER, kind=LONG), integer(measure.most), kind=LONG)
+    kind = LONG if measure.linf(measure.most).bit_length() < LARGEST_BITS else WIDE
+    value = cast(Field(values, kind=inner.kind), kind) if isinstance(inner, SumValues) else integer(1)
+    most = apply("*", value, integer(measure.most * measure.finer), kind=kind)
+    added: Term = apply("//", most, number, kind=kind)
+    if isinstance(measure.inner, OneOf):
+        added = when(test("=", Field(measure.inner.case_of_row), integer(measure.inner.case)), added)
+    return when(test("is not null", Field(values)), added) if isinstance(inner, CountValues) else added
+
+
+def _by_unit(writer: Writer, summed: Summed, rows: Query) -> Select:
+    """The partials of each unit with many rows and group, and of all other units and a group."""
+    release = writer.release
+    assert release.domain is not None
+    of_few_groups = release.domain.size <= MOST_SORTED
+    shown, partials = [*fields([UNIT]), *writer.shown_keys], partials_of_both(summed, in_decimals=of_few_groups)
+    clamped = select([*shown, *(summed.clamped_decimals if of_few_groups else summed.clamped)], rows)
+    found: Query = select([*shown, *partials], clamped, group_by=[writer.unit, *writer.keys])
+    names = [UNIT, *(partial.name for partial in partials)]
+    if release.ranked and of_few_groups and _may_be_unlisted(writer):
+        found = _declared(writer, Derived(found, BELOW), BELOW, [*writer.key_names, *names])
+    return select([*writer.shown_keys, *fields(names), *sums_of_one(summed)], found)
+
+
+def _may_be_unlisted(writer: Writer) -> bool:
+    """Whether rows may have keys that are no group: those of others take no place among the groups that count."""
+    return bool(writer.listed_keys) or isinstance(writer.release.domain, ListedKeys)
+
+
+def _declared(writer: Writer, partials: Table | Derived, name: str, columns: Iterable[str]) -> Select:
+    """The partials of public groups."""
+    domain = writer.release.domain
+    assert domain is not None
+    listed = Derived(domain_sql(domain, writer.key_names), LISTED)
+    shown = tuple(Named(Field(column, name), column) for column in columns)
+    return Select(shown, Joined("INNER", partials, listed, writer.same_keys(name, LISTED)))

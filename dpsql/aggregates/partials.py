@@ -1,0 +1,183 @@
+"""The measures of a release that are sums of what units add: what they read of each row, and what is made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpsql.aggregates.measure import Centred, CountUnits, OneOf, SumValues, read_by
+from dpsql.engine_sql.build import LONG, WIDE, apply, cast, fields, in_64_bits, integer, select, total
+from dpsql.engine_sql.tree import Field, Fold, Named
+from dpsql.expressions.casts import saturated
+from dpsql.expressions.emit import emit
+from dpsql.expressions.tree import names_read
+from dpsql.relation.relation import CrossUnitJoin, Join, SetOp
+from dpsql.relation.units import parts_of
+from dpsql.schema.types import Decimal, Integer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from dpsql.aggregates.measure import ByUnit, Input
+    from dpsql.aggregates.release_sql import Writer
+    from dpsql.engine_sql.tree import Query, Term
+
+
+@dataclass(frozen=True)
+class Summed:
+    """Measures by their names, and the columns of values that they share."""
+
+    measures: list[tuple[str, ByUnit]]
+    columns: Mapping[str, str]
+    """The column with the values of a measure, by its name."""
+    values: Mapping[str, Input]
+    """What these columns read."""
+    multiplied: bool
+    """Whether a query can make more rows of one, and so any number of them."""
+
+    @property
+    def stored(self) -> list[tuple[str, Input, Field]]:
+        """The values as they are before they are clamped."""
+        return [(name, part, Field(name, kind=part.argument.type)) for name, part in self.values.items()]
+
+    @property
+    def clamped(self) -> list[Named]:
+        """Values as whole numbers, each counted from its centre."""
+        return [
+            Named(part.centred(value) if isinstance(part, SumValues) else part.input(value), name)
+            for name, part, value in self.stored
+        ]
+
+    @property
+    def clamped_decimals(self) -> list[Named]:
+        """The same, but decimals as they are: for few sums of many rows, each of which is made a whole number then."""
+        return [
+            Named(part.centred(value) if isinstance(part, SumValues) and not part.decimal else part.input(value), name)
+            for name, part, value in self.stored
+        ]
+
+    @property
+    def partials(self) -> list[Named]:
+        """What is computed of a unit's rows in a group."""
+        found = [part for name, measure in self.measures for part in measure.partial(name, self.values_of(name))]
+        return list(map(_for_any_number, found)) if self.multiplied else found
+
+    def values_of(self, name: str) -> str:
+        return self.columns.get(name, name)
+
+    @property
+    def totals(self) -> list[Named]:
+        """The sums over units."""
+        return [Named(saturated(total(Field(name))), name) for name, _ in self.measures]
+
+
+def summed_by(writer: Writer, measures: list[tuple[str, ByUnit]]) -> Summed:
+    inputs = {name: part for name, measure in measures if (part := read_by(measure)) is not None}
+    columns = _value_columns(writer, inputs, [name for name, part in measures if isinstance(part, OneOf)])
+    values = {name: part for name, part in inputs.items() if columns[name] == name}
+    multiplied = any(
+        isinstance(part, Join | CrossUnitJoin | SetOp) for part in parts_of(writer.release.aggregate.source)
+    )
+    return Summed(measures, columns, values, multiplied)
+
+
+def _for_any_number(partial: Named) -> Named:
+    """A sum in 64 bits may overflow, and fail, where a query makes as many rows as it likes: it is cast instead."""
+    match partial.value:
+        case Fold("sum", (value,), kind=Integer()):
+            return Named(in_64_bits(total(cast(value, Integer()))), partial.name)
+    return partial
+
+
+def _value_columns(writer: Writer, inputs: Mapping[str, Input], exclusive: Collection[str]) -> dict[str, str]:
+    """The column that has the values of each: what is counted is what is summed, if that is NULL where it is."""
+    sums = {
+        part.argument: name
+        for name, part in inputs.items()
+        if isinstance(part, SumValues) and not part.null_is_zero and writer.is_finite(part.argument)
+    }
+    return {
+        name: name if isinstance(part, SumValues) or name in exclusive else sums.get(part.argument, name)
+        for name, part in inputs.items()
+    }
+
+
+def value_rows(writer: Writer, summed: Summed) -> Query:
+    """_unit, the keys and the values that are counted or summed, as they are before they are clamped."""
+    release, parts = writer.release, summed.values.values()
+    known = release.knowledge.properties
+    clamped = [part.argument for part in parts if isinstance(part, SumValues) and part.clamps(known)]
+    others = names_read(*release.aggregate.keys, *(part.argument for part in parts if part.argument not in clamped))
+    # What is computed is a column first: where it is clamped it is read several times.
+    values = [Named(emit(part.argument, known), name) for name, part in summed.values.items()]
+    return writer.rows(values, [part.argument for part in parts], names_read(*clamped) - others)
+
+
+def with_columns(below: Query, names: Sequence[str], more: list[Named]) -> Query:
+    """The same rows with columns that are computed from theirs."""
+    return select([*fields(names), *more], below) if more else below
+
+
+# -- uncut -------------------------------------------------------------------------------------------------------------
+# Partials of many units together, which count as they are, beside those of single units, which are cut to a bound.
+#
+# Both are in the same columns. Sums of many need more bits, and so every sum has two:
+#
+#     m0_all    the sum, in as many bits as that of all units may need
+#     m0        the same in as many as that of one unit needs
+
+TOGETHER = "_together"
+"""How many rows are together, where units are counted by them."""
+
+
+def partials_of_both(summed: Summed, *, in_decimals: bool = False) -> list[Named]:
+    """What is computed of the rows of one unit in a group, or of many."""
+    found: list[Named] = []
+    for name, measure in summed.measures:
+        part, values = _inner(measure), summed.values_of(name)
+        first_and_others = part.partial(name, values)
+        if isinstance(part, SumValues):
+            kept = part.decimal if in_decimals else None
+            first_and_others[0] = Named(_total(part, Field(values, kind=kept or part.kind)), _all(name))
+        found += first_and_others
+    return found
+
+
+def sums_of_one(summed: Summed) -> list[Named]:
+    """The sums that a bound reads."""
+    return [
+        Named(part.of_one(Field(_all(name), kind=WIDE)), name)
+        for name, measure in summed.measures
+        if isinstance(part := _inner(measure), SumValues)
+    ]
+
+
+def uncut(name: str, measure: ByUnit, rows: int) -> Term:
+    """What is together as it is; a sum of no values is 0. What counts units, or is counted from the middle of what one
+    unit may add, is right where each has one row."""
+    number = Field(TOGETHER, kind=LONG)
+    match measure:
+        case CountUnits():
+            return number
+        case Centred(inner):
+            return measure.moved(uncut(name, inner, rows), number, rows)
+        case SumValues():
+            return apply("coalesce", Field(_all(name), kind=WIDE), integer(0), kind=WIDE)
+        case _:
+            return Field(name, kind=LONG)
+
+
+def _inner(measure: ByUnit) -> ByUnit:
+    return measure.inner if isinstance(measure, Centred) else measure
+
+
+def _total(measure: SumValues, values: Field) -> Term:
+    """Whole numbers are counted from the centre before they are summed, decimals after."""
+    if isinstance(values.kind, Decimal):
+        return measure.sum_centred(values)
+    return total(cast(values, LONG))
+
+
+def _all(name: str) -> str:
+    """The column of a sum over a unit, or over many."""
+    return f"{name}_all"

@@ -1,0 +1,504 @@
+"""The engine SQL of a release: one row per group, the keys, an integer for each measure, the profiles of statistics.
+
+    rows      each unit's rows: _unit, the keys, every measured value as a whole number of quanta
+    partials  one row per unit and group: counts and sums
+    bounded   what of it may count: at most `rows` rows per group, in the unit's `groups` first groups
+    released  the sum over units
+
+joined to the list of public groups, so that every one of them is returned, even when empty. Groups are ranked by a
+keyed hash, on the rows or on the partials (write_sums.py); public ones have numbers (number_groups.py). Where no unit
+has two rows, `rows` is summed directly; units with few rows may count as they are (write_few_rows.py). Counts and sums
+over distinct values, and the profiles of statistics, are taken on branches of their own, from each unit's first `rows`
+values in its first groups. Nothing that the analyst wrote passes through as text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cached_property, partial, reduce
+from typing import TYPE_CHECKING
+
+from dpsql.aggregates.cross_unit import matched_sql
+from dpsql.aggregates.disjoint import cases_of_rows, values_of_bundles
+from dpsql.aggregates.heavy_units import MANY, OWN, PARTIALS, sums_beside_few, sums_of_parts, with_many
+from dpsql.aggregates.measure import (
+    SCALE,
+    Average,
+    Centred,
+    CountRows,
+    CountUnits,
+    CountUnitsWith,
+    CountValues,
+    Matched,
+    Mode,
+    OneOf,
+    OverDistinct,
+    Parted,
+    Quantile,
+    Scaled,
+    SumValues,
+    UnitsBeyond,
+)
+from dpsql.aggregates.number_groups import GROUP, GROUPS, are_numbered, number_type, numbered_groups, with_number
+from dpsql.aggregates.partials import summed_by, value_rows, with_columns
+from dpsql.aggregates.release import GROUP_RANK, MANY_GROUPS
+from dpsql.aggregates.write_by_hash import bounded_by_hash, may_be_ranked_by_hash
+from dpsql.engine_sql.build import (
+    SALT,
+    UNIT,
+    WIDE,
+    all_of,
+    apply,
+    cast,
+    count,
+    fields,
+    finite,
+    in_64_bits,
+    integer,
+    nonzero,
+    select,
+    test,
+    total,
+    when,
+    wide,
+)
+from dpsql.engine_sql.tree import (
+    AroundRank,
+    Blank,
+    Constant,
+    Derived,
+    Either,
+    Exists,
+    Field,
+    Fold,
+    Joined,
+    Named,
+    Ordered,
+    Over,
+    Part,
+    Select,
+    SetOperation,
+    Table,
+    With,
+)
+from dpsql.expressions.casts import clamps_column, in_fixed_point, saturated
+from dpsql.expressions.emit import emit, emit_value
+from dpsql.expressions.tree import Column, names_read, substituted
+from dpsql.relation.scan_sql import as_stored, listed_keys
+from dpsql.relation.sql import domain_sql, relation_sql
+from dpsql.relation.units import scans_of
+from dpsql.schema.types import Double, Integer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from dpsql.aggregates.measure import ByUnit
+    from dpsql.aggregates.partials import Summed
+    from dpsql.aggregates.release import Drawn, Release
+    from dpsql.engine_sql.tree import Query, Source, Term
+    from dpsql.expressions.tree import Expression
+
+# -- write statistic ---------------------------------------------------------------------------------------------------
+# The engine SQL of a statistic's profile: one row per group, the keys first.
+
+VALUE = "_value"
+
+
+def profile_sql(writer: Writer, drawn: Drawn) -> Query:
+    match drawn.statistic:
+        case Quantile():
+            return _around_rank(writer, drawn, drawn.statistic)
+        case Mode():
+            return _occurrences(writer, drawn, drawn.statistic)
+        case Average():
+            return _mean(writer, drawn, drawn.statistic)
+        case Matched():
+            return matched_sql(writer, drawn, drawn.statistic)
+
+
+def with_values_once(branches: Sequence[Query]) -> tuple[tuple[Part, ...], list[Query]]:
+    """Parts with the values that several profiles look at, as those of MIN(x) and MAX(x) do, and profiles over these.
+
+    Where no unit has two rows nothing is chosen among them, and they are read again in no time.
+    """
+    profiles = [branch for branch in branches if isinstance(branch, AroundRank) and not branch.single]
+    often = [values for values, times in Counter(profile.values for profile in profiles).items() if times > 1]
+    names = {values: f"_values_{number}" for number, values in enumerate(often)}
+    parts = tuple(Part(name, values, kept=True) for values, name in names.items())
+    return parts, [_reading(branch, names) for branch in branches]
+
+
+def _reading(branch: Query, names: Mapping[Query, str]) -> Query:
+    if not isinstance(branch, AroundRank) or branch.values not in names:
+        return branch
+    columns = fields([UNIT, *branch.keys, branch.value])
+    return replace(branch, values=Select(tuple(columns), Table(names[branch.values])))
+
+
+def _around_rank(writer: Writer, drawn: Drawn, statistic: Quantile) -> Query:
+    """A quantile needs the values around one rank, and those alone."""
+    release, grid, kind = writer.release, statistic.grid, statistic.argument.type
+    points, counts, below, rows = drawn.profile
+    known = release.knowledge.properties
+    # Clamped as points, which keeps the order: the ranks of what is stored are those of what it is clamped to.
+    stored = clamps_column(statistic.argument, known, grid.quantum, grid.low, grid.high)
+    return AroundRank(
+        values=writer.values(statistic.argument, distinct=False, stored=stored),
+        keys=tuple(writer.key_names),
+        value=VALUE,
+        kind=kind,
+        fraction=statistic.fraction,
+        reach=drawn.column,
+        point=in_fixed_point(Field(VALUE, kind=kind), kind, grid.quantum, grid.low, grid.high),
+        names=(points, counts, below, rows),
+        most_rows=release.rows,
+        single=release.one_row_per_unit,
+    )
+
+
+def _occurrences(writer: Writer, drawn: Drawn, statistic: Mode) -> Query:
+    """Which of the public values occur, by their place in the list, and how often."""
+    points, counts = drawn.profile
+    kind = statistic.argument.type
+    value, point = Field(VALUE, kind=kind), Field("_point", kind=Integer())
+    values = writer.values(statistic.argument, distinct=False)
+    columns = [*writer.shown_keys, Named(value, VALUE), Named(count(), "_count")]
+    by_value = select(columns, values, group_by=[*writer.keys, value])
+    listed = [Constant(possible, kind) for possible in statistic.values]
+    # Where no declared value is left, there is no list: an empty one would have no type.
+    place = apply("position", value, *listed, kind=Integer()) if listed else Constant(None, Integer())
+    placed = select([*writer.shown_keys, *fields(["_count"]), Named(place, "_point")], by_value)
+    lists = [
+        Named(Fold("collect", (Field(part),), where=test("is not null", point), order_by=(Ordered(point),)), name)
+        for part, name in (("_point", points), ("_count", counts))
+    ]
+    return writer.by_keys(lists, placed)
+
+
+def _mean(writer: Writer, drawn: Drawn, statistic: Average) -> Query:
+    """The sum from the lowest value, divided by the rows: the whole part, the rest, and the rows."""
+    whole, rest, rows = drawn.profile
+    grid, finer, kind = statistic.grid, statistic.finer, statistic.argument.type
+    low, high = grid.low // finer, grid.high // finer
+    value = Field(VALUE, kind=kind)
+    point = wide(in_fixed_point(value, kind, grid.quantum * finer, low, high))
+    summed = total(apply("-", point, integer(low), kind=WIDE))
+    columns = [Named(summed, "_total"), Named(count(value), "_rows")]
+    by_group = writer.by_keys(columns, writer.values(statistic.argument, distinct=False))
+    divisor = nonzero(Field("_rows", kind=Integer()), integer(0))
+    parts = [(name, apply(sign, Field("_total", kind=WIDE), divisor)) for sign, name in (("//", whole), ("%", rest))]
+    divided = [Named(in_64_bits(apply("coalesce", part, integer(0), kind=WIDE)), name) for name, part in parts]
+    return select([*writer.shown_keys, *divided, Named(Field("_rows"), rows)], by_group)
+
+
+# -- write sums --------------------------------------------------------------------------------------------------------
+# Sums over what each unit contributes: its one row, or else its partials, one for each group.
+#
+# Of too many groups some are left out: they are ranked on the rows, before these are summed, or on the partials.
+
+REACHED = "_reached"
+"""In how many groups a unit is."""
+SCALES = "_scales"
+
+
+def sums_sql(writer: Writer, measures: list[tuple[str, ByUnit]]) -> Query:
+    """The keys and, for each group, the sums of these measures."""
+    release, summed = writer.release, summed_by(writer, measures)
+    if release.one_row_per_unit:
+        return _sums_of_rows(writer, summed, value_rows(writer, summed))
+    if release.few_rows is not None:
+        return sums_beside_few(writer, summed, release.few_rows)
+    rows = writer.in_groups(value_rows(writer, summed), [UNIT, *summed.values])
+    return _sums_of_units(writer, summed, rows)
+
+
+def _sums_of_rows(writer: Writer, summed: Summed, rows: Query) -> Query:
+    """Of one row per unit the centre can be taken from the whole sum."""
+    clamped = [Named(part.input(value), name) for name, part, value in summed.stored]
+    cases = list(cases_of_rows(summed.measures))
+    counted = with_columns(select([*writer.shown_keys, *clamped], rows), [*writer.key_names, *summed.values], cases)
+    totals = [Named(saturated(_row_total(summed.values_of(name), part)), name) for name, part in summed.measures]
+    return writer.by_keys(totals, counted)
+
+
+def _sums_of_units(writer: Writer, summed: Summed, rows: Query) -> Query:
+    release, measures = writer.release, summed.measures
+    ranked = release.ranked and not any(isinstance(part, Scaled) for _, part in measures)
+    first = rows
+    if ranked and release.ranked_by_row:
+        # Before they are clamped: what is left out needs none of it.
+        first = of_first_groups(writer, rows, [UNIT, *writer.key_names, *summed.values])
+    kept = [Named(part.bounded(name, release.rows), name) for name, part in measures]
+    ranks = [writer.group_rank("row_number")] if ranked and not release.ranked_by_row else []
+    bounded: Query = select([*writer.shown_keys, *kept, *ranks], _by_unit(writer, summed, first))
+    if ranked and may_be_ranked_by_hash(writer):
+        bounded = Either(bounded_by_hash(writer, summed, rows), bounded)
+    return writer.by_keys(summed.totals, bounded, writer.in_first_groups if ranks else None)
+
+
+def _by_unit(writer: Writer, summed: Summed, rows: Query) -> Query:
+    """For every unit and group its counts and sums, and what else they are bounded by."""
+    measures, partials = summed.measures, summed.partials
+    shown = [*fields([UNIT]), *writer.shown_keys]
+    clamped = select([*shown, *summed.clamped], rows)
+    by_unit = select([*shown, *partials], clamped, group_by=[writer.unit, *writer.keys])
+    seen = [UNIT, *writer.key_names, *(partial.name for partial in partials)]
+    bundled = with_columns(by_unit, seen, list(values_of_bundles(measures)))
+    scaled = next((part for _, part in measures if isinstance(part, Scaled)), None)
+    return bundled if scaled is None else _with_scale(bundled, seen, scaled)
+
+
+def _with_scale(partials: Query, names: list[str], scaled: Scaled) -> Query:
+    """The partials, each with the part that counts of all of its unit: to join them takes less than to sort them."""
+    reached = Select((*fields([UNIT]), Named(count(), REACHED)), Table(PARTIALS), group_by=(Field(UNIT),))
+    scale = Named(scaled.scale(Field(REACHED, kind=Integer())), SCALE)
+    scales = Derived(select([*fields([UNIT]), scale], reached), SCALES)
+    beside = Joined("INNER", Table(PARTIALS), scales, test("=", Field(UNIT, PARTIALS), Field(UNIT, SCALES)))
+    columns = *(Named(Field(name, PARTIALS), name) for name in names), *fields([SCALE])
+    return With((Part(PARTIALS, partials, kept=True),), Select(columns, beside))
+
+
+def of_first_groups(writer: Writer, rows: Query, names: list[str]) -> Query:
+    """The rows of each unit's groups that count."""
+    groups, columns = writer.release.groups, fields(names)
+
+    def ranked(rows: Query) -> Query:
+        ranks = select([*columns, writer.group_rank("dense_rank")], rows)
+        return select(columns, ranks, writer.in_first_groups)
+
+    if groups < MANY_GROUPS:
+        return ranked(rows)
+    has_many = Exists(Select((), Table(MANY), test("=", Field(UNIT, MANY), Field(UNIT, OWN))))
+    few_rows, many_rows = (
+        Select(tuple(columns), Table(OWN), condition) for condition in (test("not", has_many), has_many)
+    )
+    parts = with_many(rows, writer.release.aggregate.source, groups)
+    return With(parts, SetOperation("UNION ALL", few_rows, ranked(many_rows)))
+
+
+def _row_total(column: str, measure: ByUnit) -> Term:
+    """The sum of a measure over rows, each of a unit of its own."""
+    match measure:
+        case CountUnits() | CountRows():
+            return count()
+        case CountUnitsWith() | CountValues():
+            return count(Field(column))
+        case SumValues():
+            value = Field(column, kind=measure.decimal or Integer())
+            clamped = when(test("is not null", value), measure.clamped(value, 1)) if measure.group else value
+            return measure.sum_centred(clamped)
+        case Centred(inner):
+            return measure.moved(apply("coalesce", _row_total(column, inner), integer(0)), count(), 1)
+        case OneOf(inner):
+            # A row counts for its first case alone, whatever an engine makes of the conditions.
+            kind = inner.decimal if isinstance(inner, SumValues) else None
+            own = when(test("=", Field(measure.case_of_row), integer(measure.case)), Field(column, kind=kind))
+            return count(own) if isinstance(inner, CountValues) else inner.sum_centred(own)
+        case Scaled():
+            raise AssertionError("one row is in one group, and counts in full")
+        case UnitsBeyond(SumValues()):
+            return total(measure.outside(Field(column, kind=Integer()), 1))
+        case UnitsBeyond():
+            return integer(0)  # one row is never too many
+
+
+# -- write release -----------------------------------------------------------------------------------------------------
+
+VALUE_RANK = "_value_rank"
+
+
+def release_sql(release: Release) -> Query:
+    """The whole release. Its blanks are the salt, which decides which of a unit's groups and values count, and for each
+    quantile how many ranks on both sides its mechanism looks at, by its column."""
+    writer = Writer(release)
+    plain, distinct = writer.by_unit_measures(), writer.distinct_bases()
+    branches = [writer.over_distinct(base) for base in distinct]
+    branches += [profile_sql(writer, drawn) for drawn in release.statistics]
+    if release.in_parts:
+        branches.insert(0, sums_of_parts(writer))
+    elif plain or not branches:
+        branches.insert(0, sums_sql(writer, plain))
+    shared, branches = with_values_once(branches)
+    together = writer.together(branches)
+    if not shared:
+        return together
+    return With((*together.parts, *shared), together.query) if isinstance(together, With) else With(shared, together)
+
+
+@dataclass(frozen=True)
+class Writer:
+    release: Release
+
+    @cached_property
+    def numbered(self) -> bool:
+        return are_numbered(self.release)
+
+    @property
+    def key_names(self) -> list[str]:
+        """The columns by which rows are grouped."""
+        return [GROUP] if self.numbered else self.release.key_names
+
+    @property
+    def keys(self) -> list[Field]:
+        if self.numbered:
+            return [Field(GROUP, kind=number_type(self.release))]
+        return [Field(name, kind=kind) for name, kind in self.release.keys]
+
+    @property
+    def shown_keys(self) -> list[Named]:
+        return fields(self.key_names)
+
+    def by_unit_measures(self) -> list[tuple[str, ByUnit]]:
+        return [
+            (bounded.column, bounded.measure)
+            for bounded in self.release.measures
+            if not isinstance(bounded.measure, OverDistinct | Parted)
+        ]
+
+    def distinct_bases(self) -> list[Expression]:
+        bases = [part.measure.base for part in self.release.measures if isinstance(part.measure, OverDistinct)]
+        return list(dict.fromkeys(bases))
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def is_finite(self, argument: Expression) -> bool:
+        """Whether it is no infinity, nor NaN."""
+        properties = self.release.knowledge.properties_of(argument)
+        return not isinstance(argument.type, Double) or (properties.low is not None and properties.high is not None)
+
+    def rows(self, values: list[Named], reading: list[Expression], stored: Collection[str] = ()) -> Query:
+        """_unit, the keys and these values, for every row. `stored` is what these values are clamped from."""
+        release, aggregate = self.release, self.release.aggregate
+        known = release.knowledge.properties
+        names = zip(aggregate.keys, release.key_names, strict=True)
+        keys = [Named(emit_value(key, known), name) for key, name in names]
+        used = names_read(*aggregate.keys, *reading)
+        looked_up = self.numbered or not release.ranked or release.few_rows is not None
+        listed = as_stored(aggregate.source, self.listed_keys, "looked up later" if looked_up else "others left out")
+        source = as_stored(listed, stored, "clamped later")
+        return select([*fields([UNIT]), *keys, *values], relation_sql(source, used))
+
+    def in_groups(self, rows: Query, names: list[str]) -> Query:
+        """The same rows with the numbers of their groups, where these have some, and columns of these names."""
+        return with_number(rows, self.release, names) if self.numbered else rows
+
+    @property
+    def listed_keys(self) -> list[str]:
+        """Keys that are looked up in their declared values when groups are joined to these: the same on all branches,
+        so that they rank a unit's groups alike."""
+        release, aggregate = self.release, self.release.aggregate
+        if release.domain is None or aggregate.reports is not None:
+            return []
+        arguments = [argument for call in aggregate.calls for argument in call.arguments]
+        return listed_keys(aggregate.source, aggregate.keys, arguments)
+
+    def group_rank(self, rank: str) -> Named:
+        """The order in which a unit's groups count: by a keyed hash, those whose hashes tie by key."""
+        order = [self.hashed(self.keys), *self.keys]
+        return Named(Over(Fold(rank), (self.unit,), tuple(map(Ordered, order))), GROUP_RANK)
+
+    @cached_property
+    def unit(self) -> Field:
+        scans = scans_of(self.release.aggregate.source)
+        return Field(UNIT, kind=next(scan.unit.type for scan in scans if scan.unit is not None))
+
+    def hashed(self, parts: Sequence[Term]) -> Term:
+        """Units hash alike wherever they come from: one engine keeps a number as short as its column is."""
+        unit = cast(self.unit, Integer()) if isinstance(self.unit.kind, Integer) else self.unit
+        return apply("keyed hash", Blank(SALT), unit, *parts)
+
+    @property
+    def in_first_groups(self) -> Term:
+        """Whether a group is one of those of its unit that count."""
+        return self.is_first(GROUP_RANK, self.release.groups)
+
+    def is_first(self, rank: str, most: int) -> Term:
+        return test("between", Field(rank), integer(1), integer(most))
+
+    def by_keys(self, columns: list[Named], below: Query, where: Term | None = None) -> Query:
+        return select([*self.shown_keys, *columns], below, where, self.keys)
+
+    # -- values themselves --------------------------------------------------------------------------------------------
+
+    def values(self, argument: Expression, *, distinct: bool, stored: bool = False) -> Query:
+        """_unit, the keys and a value, or NULL, for each row that counts: each unit's first `rows`, in its groups.
+
+        `stored`: whether it is clamped later, and taken here as it is stored if nothing else reads it.
+        """
+        release, value = self.release, Field(VALUE, kind=argument.type)
+        written = (emit_value if distinct else emit)(argument, release.knowledge.properties)
+        unclamped = names_read(argument) - names_read(*release.aggregate.keys) if stored else set()
+        if (unclamped and isinstance(argument.type, Double)) or not self.is_finite(argument):
+            written = finite(written)
+        rows = self.in_groups(self.rows([Named(written, VALUE)], [argument], unclamped), [UNIT, VALUE])
+        if release.one_row_per_unit:
+            return rows
+        kept = [*fields([UNIT]), *self.shown_keys, *fields([VALUE])]
+        if release.ranked:
+            # First, on all of its rows: a unit has the same first groups as on the other branches.
+            rows = of_first_groups(self, rows, [UNIT, *self.key_names, VALUE])
+        # NULL is no value, but where a unit has nothing else the group is one of its groups all the same.
+        order = (test("is null", value), self.hashed([*self.keys, value]), value)
+        place = Over(Fold("row_number"), (self.unit, *self.keys), tuple(map(Ordered, order)))
+        own = replace(select(kept, rows), distinct=True) if distinct else rows
+        first = [test("is not null", value), self.is_first(VALUE_RANK, release.rows)]
+        return select(kept, select([*kept, Named(place, VALUE_RANK)], own), all_of(first))
+
+    def over_distinct(self, base: Expression) -> Query:
+        values = self.values(base, distinct=True)
+        different = replace(select([*self.shown_keys, *fields([VALUE])], values), distinct=True)
+        return self.by_keys(self.distinct_totals(base), different)
+
+    def distinct_totals(self, base: Expression) -> list[Named]:
+        known = {VALUE: self.release.knowledge.properties_of(base)}
+        renamed = {base: Column(VALUE, base.type)}
+        totals = []
+        for bounded in self.release.measures:
+            measure = bounded.measure
+            if isinstance(measure, OverDistinct) and measure.base == base:
+                value = measure.inner.input(emit(substituted(measure.inner.argument, renamed), known))
+                folded = count(value) if isinstance(measure.inner, CountValues) else measure.inner.sum_centred(value)
+                totals.append(Named(saturated(folded), bounded.column))
+        return totals
+
+    # -- all branches side by side ------------------------------------------------------------------------------------
+
+    def together(self, branches: list[Query]) -> Query:
+        """Sorted by key, since the order of an unsorted result could tell about a group that is not shown."""
+        release = self.release
+        if not self.keys:
+            return self.side_by_side(branches)
+        if self.numbered:
+            return With((Part(GROUPS, numbered_groups(release)),), self.joined(Table(GROUPS), GROUPS, branches))
+        if release.domain is not None:
+            branches = [domain_sql(release.domain, release.key_names), *branches]
+        lone, *others = branches
+        if not others and isinstance(lone, Select):
+            return replace(lone, order_by=tuple(map(Ordered, self.keys)))
+        return self.joined(Derived(lone, "found_0"), "found_0", others)
+
+    def joined(self, first: Source, alias: str, others: list[Query]) -> Query:
+        """The groups of the first, each with what the others found of it."""
+        release, found = self.release, first
+        for number, other in enumerate(others, 1):
+            found = Joined("LEFT", found, Derived(other, f"found_{number}"), self.same_keys(alias, f"found_{number}"))
+        keys = [Named(Field(name, alias), name) for name in release.key_names]
+        totals = [Named(apply("coalesce", Field(part.column), integer(0)), part.column) for part in release.measures]
+        order = tuple(Ordered(Field(name, alias)) for name in release.key_names)
+        return Select((*keys, *totals, *fields(self.profiles)), found, order_by=order)
+
+    def side_by_side(self, branches: list[Query]) -> Query:
+        """One row each."""
+        if len(branches) == 1:
+            return branches[0]
+        sources: list[Source] = [Derived(branch, f"found_{number}") for number, branch in enumerate(branches)]
+        names = [*(part.column for part in self.release.measures), *self.profiles]
+        return Select(tuple(fields(names)), reduce(partial(Joined, "CROSS"), sources))
+
+    @property
+    def profiles(self) -> list[str]:
+        return [name for drawn in self.release.statistics for name in drawn.profile]
+
+    def same_keys(self, left: str, right: str) -> Term:
+        return all_of([test("same", Field(name, left), Field(name, right)) for name in self.key_names])

@@ -1,0 +1,306 @@
+"""What answers, explanations and accounts look like on the command line."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpsql.accounting.ledger.journal import SHOWN
+from dpsql.cli.options import (
+    Accuracy,
+    Analyst,
+    BudgetDelta,
+    BudgetEpsilon,
+    Database,
+    Epsilon,
+    Form,
+    LedgerFile,
+    MaxGroups,
+    MaxRows,
+    Mechanism,
+    Propose,
+    SchemaFile,
+    Sql,
+    Timeout,
+    open_session,
+)
+from dpsql.cli.output import Report, publish, table, waiting
+from dpsql.errors import split_explain
+from dpsql.listing import list_asked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from dpsql.accounting.budget import Budget
+    from dpsql.accounting.ledger.journal import Entry, VerifyReport
+    from dpsql.connection import Connection
+    from dpsql.explain import Explanation
+    from dpsql.listing import Listing
+    from dpsql.result import Receipt, Result, ResultColumn
+
+
+def ask(connection: Connection, sql: str, **options: Any) -> Report:
+    """The answer, paid for; EXPLAIN, SHOW TABLES and DESCRIBE are free."""
+    listing = list_asked(sql, connection.session.environment.schema)
+    if listing is not None:
+        return listed(listing)
+    if split_explain(sql)[0]:
+        return explained(connection.explain(sql, **{**options, "fresh": None}))
+    return answered(connection.execute(sql, **options).result, connection.budget)
+
+
+def listed(listing: Listing) -> Report:
+    document = {"rows": [dict(zip(listing.names, row, strict=True)) for row in listing]}
+    return Report(document, listing.names, listing.rows, table(listing.names, listing.rows))
+
+
+def answered(result: Result, budget: Budget) -> Report:
+    from dpsql.result import LEVEL, with_error  # late: it loads the pipeline, and --help does not wait for it
+
+    ends = [
+        [column.interval(row, value, LEVEL) for value, column in zip(row, result.columns, strict=False)]
+        for row in result.full_rows
+    ]
+    rows = result.cells_with_ends()
+    cells = [[with_error(*cell) for cell in row] for row in rows]
+    notes = result.notes_below(rows)
+    noisy = [column.is_noisy for column in result.columns]
+    names = [name for column in result.columns for name in _with_ends(column.name, column.is_noisy)]
+    document = {
+        "columns": [{"name": column.name, "type": column.type} for column in result.columns],
+        "rows": result.rows,
+        "intervals": ends,
+        "level": LEVEL,
+        "receipt": {
+            "epsilon": result.receipt.epsilon,
+            "delta": result.receipt.delta,
+            "mechanism": result.receipt.mechanism,
+            "recalled": result.receipt.recalled,
+            "refused": result.receipt.refused,
+            "entry": result.receipt.number,
+        },
+        "notes": notes,
+        "remaining": budget.remaining,
+    }
+    return Report(
+        document,
+        names,
+        [list(_flat(row, pairs, noisy)) for row, pairs in zip(result.rows, ends, strict=True)],
+        table(result.names, cells, numbers=map(_is_number, result.columns)),
+        "\n".join((paid(result.receipt, budget), *notes)),
+    )
+
+
+def _is_number(column: ResultColumn) -> bool:
+    """Keys are labels: numbers among them stand on the left, like words."""
+    from dpsql.connection import NUMBER  # late, as above
+
+    return column.is_noisy or (not column.is_key and column.type == NUMBER)
+
+
+def _with_ends(name: str, noisy: bool) -> tuple[str, ...]:
+    return (name, f"{name}_low", f"{name}_high") if noisy else (name,)
+
+
+def _flat(row: Iterable[Any], pairs: Iterable[tuple[float, float] | None], noisy: Iterable[bool]) -> Iterator[Any]:
+    for value, pair, has_ends in zip(row, pairs, noisy, strict=True):
+        yield value
+        if has_ends:
+            yield from pair or (None, None)
+
+
+def paid(receipt: Receipt, budget: Budget) -> str:
+    what = (
+        "asked before: free" if receipt.recalled else f"paid: epsilon {receipt.epsilon:.4g}, {receipt.mechanism} noise"
+    )
+    return f"{what}; left: {left(budget)}"
+
+
+def left(budget: Budget) -> str:
+    return f"epsilon {budget.remaining.epsilon:.4g} of {budget.epsilon:.4g}"
+
+
+def explained(explanation: Explanation) -> Report:
+    text = str(explanation)
+    return Report(asdict(explanation), ("what", "how"), [line.split(maxsplit=1) for line in text.splitlines()], text)
+
+
+def account(budget: Budget) -> Report:
+    document = {
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "queries": budget.queries,
+        "spent": budget.spent,
+        "remaining": budget.remaining,
+        "suspended": [suspension._asdict() for suspension in budget.suspended],
+    }
+    names = ("of", "epsilon", "delta")
+    rows = [
+        ("budget", budget.epsilon, budget.delta),
+        ("spent", *budget.spent),
+        ("remaining", *budget.remaining),
+    ]
+    return Report(document, names, rows, str(budget))
+
+
+def entries(history: list[Entry], budget: Budget) -> Report:
+    seen = [entry.shown() for entry in history]
+    rows = [list(entry.values()) for entry in seen]
+    document = {"entries": seen, "budget": account(budget).document}
+    names = [name for name in SHOWN if name != "analyst" or any(entry.analyst for entry in history)]
+    cells = [[_cell(name, entry[name]) for name in names] for entry in seen]
+    numbers = [name in ("number", "epsilon", "delta") for name in names]
+    return Report(document, SHOWN, rows, table(names, cells, numbers=numbers), str(budget))
+
+
+def _cell(name: str, value: Any) -> str:
+    if name in ("epsilon", "delta"):
+        return f"{value:.4g}" if value else ""
+    return " ".join(str("" if value is None else value).split())
+
+
+def resumed(budget: Budget) -> Report:
+    report = account(budget)
+    still = "".join(f"\nstill suspended: {suspension}" for suspension in budget.suspended)
+    return replace(report, text=f"resumed, and on record{still}")
+
+
+def verified(found: VerifyReport) -> Report:
+    document = asdict(found)
+    return Report(document, list(document), [list(document.values())], str(found))
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+# `dpsql query`, `dpsql explain` and `dpsql shell`.
+
+Fresh = Annotated[bool, typer.Option("--fresh", help="Draw new noise, and pay, for a question asked before.")]
+
+
+def query(
+    sql: Sql,
+    db: Database,
+    schema: SchemaFile,
+    epsilon: Epsilon = None,
+    budget: BudgetEpsilon = None,
+    delta: BudgetDelta = None,
+    ledger: LedgerFile = None,
+    analyst: Analyst = None,
+    accuracy: Accuracy = None,
+    mechanism: Mechanism = None,
+    propose: Propose = None,
+    max_groups: MaxGroups = None,
+    max_rows_per_group: MaxRows = None,
+    fresh: Fresh = False,
+    timeout: Timeout = None,
+    form: Form = None,
+) -> None:
+    """Ask a question, pay for it, and see the answer, with ± at 95 % where the error is known.
+
+    EXPLAIN before the question shows what it would cost, free.
+    """
+    with (
+        waiting("asking"),
+        open_session(
+            db, schema, budget=budget, delta=delta, ledger=ledger, analyst=analyst, timeout=timeout
+        ) as connection,
+    ):
+        report = ask(
+            connection,
+            _text(sql),
+            epsilon=epsilon,
+            accuracy=_accuracy(accuracy),
+            mechanism=mechanism,
+            propose=propose,
+            max_groups=_count(max_groups),
+            max_rows_per_group=_count(max_rows_per_group),
+            fresh=fresh,
+        )
+    publish(report, form)
+
+
+def explain(
+    sql: Sql,
+    db: Database,
+    schema: SchemaFile,
+    epsilon: Epsilon = None,
+    budget: BudgetEpsilon = None,
+    delta: BudgetDelta = None,
+    ledger: LedgerFile = None,
+    analyst: Analyst = None,
+    accuracy: Accuracy = None,
+    mechanism: Mechanism = None,
+    propose: Propose = None,
+    max_groups: MaxGroups = None,
+    max_rows_per_group: MaxRows = None,
+    form: Form = None,
+) -> None:
+    """See what a question would cost, how it would be answered and how exactly. Free."""
+    with open_session(db, schema, budget=budget, delta=delta, ledger=ledger, analyst=analyst) as connection:
+        report = explained(
+            connection.explain(
+                _text(sql),
+                epsilon=epsilon,
+                accuracy=_accuracy(accuracy),
+                mechanism=mechanism,
+                propose=propose,
+                max_groups=_count(max_groups),
+                max_rows_per_group=_count(max_rows_per_group),
+            )
+        )
+    publish(report, form)
+
+
+def _text(sql: str) -> str:
+    return sys.stdin.read() if sql == "-" else sql
+
+
+def _count(text: str | None) -> int | str | None:
+    """A number as one; the session says what else there can be."""
+    return int(text) if text is not None and text.isdecimal() else text
+
+
+def _accuracy(asked: str | None) -> str | float | None:
+    """A number where it is one; else the text, of which dpsql says what it should be."""
+    try:
+        return None if asked is None else float(asked)
+    except ValueError:
+        return asked
+
+
+def shell(
+    db: Database,
+    schema: SchemaFile,
+    epsilon: Epsilon = None,
+    budget: BudgetEpsilon = None,
+    delta: BudgetDelta = None,
+    ledger: LedgerFile = None,
+    analyst: Analyst = None,
+    timeout: Timeout = None,
+) -> None:
+    """Ask question after question, with completion, history and what is left in sight."""
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("the shell needs a terminal; for a file use  dpsql query - < file.sql")
+    # Late: what draws a prompt takes long to load, and other commands wait for nothing.
+    from prompt_toolkit.history import FileHistory
+
+    from dpsql.cli.shell import HISTORY, WELCOME, Shell
+
+    history = Path.home() / HISTORY
+    history.touch(mode=0o600)
+    opened = open_session(
+        db,
+        schema,
+        budget=budget,
+        delta=delta,
+        ledger=ledger,
+        analyst=analyst,
+        epsilon=epsilon,
+        timeout=timeout,
+    )
+    with opened as connection:
+        print(WELCOME)
+        Shell(connection, FileHistory(str(history))).run()

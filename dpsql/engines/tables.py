@@ -1,0 +1,125 @@
+"""Whether a table that was found is the declared one, and the SELECT that reads its declared columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpsql.engines.base import SHORTER, declared_type, fits, is_total, read_as, valid_text
+from dpsql.engines.render import quoted
+from dpsql.errors import SchemaError, did_you_mean
+from dpsql.schema.types import Integer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dpsql.schema.model import Column, Table
+
+DELIMITER = (
+    "each line of the file is one field, as it is read now: if its fields are separated by something else than a "
+    'comma, say so in the schema:  csv: {delimiter: ";"}'
+)
+TRUST = (
+    "if each of its rows follows from one person's rows alone, and no row can make it fail, write  view: trusted  "
+    "in {}; docs/owners.md says why"
+)
+
+
+WHOLE_WITH_GAPS = (
+    "; or, if pandas made doubles of whole numbers because some are missing, connect to df.convert_dtypes()"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A table as its source has it."""
+
+    name: str
+    columns: Mapping[str, str]
+    """Name -> the engine's type."""
+    is_view: bool = False
+    computed: frozenset[str] = frozenset()
+    """Columns whose values are computed whenever they are read."""
+    unique: frozenset[str] = frozenset()
+    """Columns that a constraint keeps unique: as long as it is there, a unit known by one has one row."""
+    required: frozenset[str] = frozenset()
+    """Columns that a constraint keeps from being NULL."""
+    is_text: bool = False
+    """From a file or frame, where a text may stand for any type."""
+    names_are_public: bool = True
+    """False for a text file: where its header is missing, what look like names are somebody's values."""
+
+    def column(self, name: str) -> str | None:
+        """The column's own spelling of its name."""
+        return next((own for own in self.columns if own.lower() == name.lower()), None)
+
+
+def check_table(table: Table, found: Found) -> None:
+    """Raises SchemaError unless every declared column is there, with a type that fits, and may be relied on."""
+    path = f"tables.{table.name}"
+    if found.is_view and table.view is None:
+        raise SchemaError(
+            f"{path}: it is a view, whose rows may depend on several people",
+            hint=f"declare the tables that it reads; or, {TRUST.format(path)}",
+        )
+    problems = [_problem(f"{path}.columns.{name}", table, name, found) for name in table.columns]
+    if wrong := [problem for problem in problems if problem is not None]:
+        raise SchemaError.of(wrong)
+
+
+def _problem(path: str, table: Table, name: str, found: Found) -> SchemaError | None:
+    declared, own = table.columns[name].stored_type, found.column(name)
+    if own is None:
+        guess = did_you_mean(name, found.columns) if found.names_are_public else None
+        if not found.names_are_public and len(found.columns) == 1 and len(table.columns) > 1:
+            guess = DELIMITER
+        return SchemaError(f'{path}: the database has no column "{name}"', hint=guess or "check its spelling")
+    if own in found.computed and table.view is None:
+        return SchemaError(
+            f"{path}: its values are computed when they are read, and computing one may fail",
+            hint=f"leave it out; or, {TRUST.format(f'tables.{table.name}')}",
+        )
+    stored = found.columns[own]
+    if not (fits(declared, stored) or (found.is_text and stored == "VARCHAR")):
+        # The name of an ENUM lists what the column holds.
+        kind = stored if stored.startswith("DECIMAL") else stored.partition("(")[0]
+        gaps = WHOLE_WITH_GAPS if found.is_text and isinstance(declared, Integer) and kind == "DOUBLE" else ""
+        return SchemaError(
+            f"{path}: declared as {declared.name}, and the database has {kind}", hint=_type_hint(kind, path) + gaps
+        )
+    return None
+
+
+def _type_hint(kind: str, path: str) -> str:
+    fitting = declared_type(kind)
+    return f"write  type: {fitting}  in {path}" if fitting else f"leave {path} out: {kind} columns cannot be used"
+
+
+def is_present(column: Column, found: Found) -> bool:
+    """Whether the database itself guarantees that every row has a value there, which the declaration leaves a value."""
+    own = found.column(column.name)
+    return (
+        own in found.required
+        and not found.is_view
+        and column.values is None
+        and is_total(column.type, found.columns[own], bounded=column.bounds is not None)
+    )
+
+
+def declared_columns(table: Table, found: Found, *, copied: bool) -> str:
+    """The declared columns as a SELECT list; what is copied is stored as its declared type and as valid text.
+
+    A unit that is a shorter whole number stays one.
+    """
+    return ", ".join(
+        f"{_read(found, table, column, copied)} AS {quoted(column.name)}" for column in table.columns.values()
+    )
+
+
+def _read(found: Found, table: Table, column: Column, copied: bool) -> str:
+    own, declared = found.column(column.name) or column.name, column.stored_type
+    sql, stored = quoted(own), found.columns[own]
+    is_short_unit = column.name == table.unit_column and isinstance(declared, Integer) and stored in SHORTER
+    if is_short_unit or (stored == "VARCHAR" and not copied):
+        return sql
+    return read_as(valid_text(sql) if stored == "VARCHAR" else sql, stored, declared)

@@ -1,0 +1,165 @@
+"""What every mechanism for a statistic can tell about itself, and the terms on which one is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from dpsql.aggregates.measure import SumValues
+from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.exponential import Windows
+from dpsql.mechanisms.local_sensitivity import CrossJoin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from dpsql.accounting.events import Event
+    from dpsql.aggregates.measure import Average, Grid, Matched
+    from dpsql.mechanisms.noise import Noise
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is asked for, and what one group may cost."""
+
+    mechanism: str
+    propose: Fraction | None
+    epsilon: Fraction
+    delta: Fraction
+    rows: int
+    """One unit has at most so many rows in the group."""
+
+    def needs_delta(self) -> None:
+        if not self.delta:
+            raise ProgrammingError(
+                f'mechanism="{self.mechanism}" needs a delta, and this session has none',
+                hint="connect with delta=1e-6, or name another mechanism",
+            )
+
+    def proposed_steps(self, grid: Grid) -> int:
+        """The proposal in steps of the grid, which must be some, and fewer than the grid has."""
+        assert self.propose is not None
+        steps = self.propose // grid.quantum
+        if 1 <= steps < grid.high - grid.low:
+            return steps
+        width = float((grid.high - grid.low) * grid.quantum)
+        raise ProgrammingError(
+            f"propose={float(self.propose):g} is not between 0 and the width of the declared range, {width:g}",
+            hint=f"propose how much you think one unit can move the answer, such as {width / 1000:g}",
+        )
+
+
+@dataclass(frozen=True)
+class Refund:
+    """What is not spent when a test refuses."""
+
+    event: Event
+    epsilon: Fraction
+
+
+class Draw(Protocol):
+    """Gives each group a whole number, or nothing where a test refuses."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def event(self) -> Event:
+        """What it is, in one group."""
+        ...
+
+    @property
+    def refund(self) -> Refund | None:
+        """Of that, what is not spent if the test refuses; None where there is no test."""
+        ...
+
+    @property
+    def reach(self) -> int:
+        """How many ranks on both sides of a quantile it looks at."""
+        ...
+
+    @property
+    def work(self) -> int:
+        """How many numbers it handles for one group, whatever the data."""
+        ...
+
+    @property
+    def noise(self) -> Noise | None:
+        """The noise around the answer, where it is known to everybody."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """What explain() says of it."""
+        ...
+
+    def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
+        """`profile`: the columns of the statistic's parts, a row for each group."""
+        ...
+
+
+# -- profile -----------------------------------------------------------------------------------------------------------
+# A statistic's profile as the engine gave it, in the arrays that mechanisms take.
+
+
+def windows(profile: Sequence[NDArray[Any]]) -> Windows:
+    """The sorted points of each group end to end, each of them once, and how often it occurs."""
+    points, counts, below, rows = profile
+    lists = [_list(item) for item in points.tolist()]
+    ends = np.cumsum([0, *map(len, lists)])
+    values, times = _end_to_end(lists), _end_to_end([_list(item) for item in counts.tolist()])
+    is_first = np.diff(values, prepend=0) > 0
+    is_first[ends[:-1][np.diff(ends) > 0]] = True
+    first, starts = np.flatnonzero(is_first), np.concatenate(([0], np.cumsum(is_first)))[ends]
+    return Windows(values[first], _summed(times, first), starts, whole(below), whole(rows))
+
+
+def _summed(times: NDArray[np.int64], first: NDArray[np.int64]) -> NDArray[np.int64]:
+    """From each of these places to the next."""
+    return np.add.reduceat(times, first) if len(first) else times
+
+
+def tallies(profile: Sequence[NDArray[Any]], width: int) -> Iterator[NDArray[np.int64]]:
+    """For each group the counts by place; what does not occur counts 0."""
+    for places, counts in zip(*profile, strict=True):
+        counted = np.zeros(width, dtype=np.int64)
+        counted[_list(places)] = _list(counts)
+        yield counted
+
+
+def means(profile: Sequence[NDArray[Any]], statistic: Average) -> Iterator[tuple[Fraction, int]]:
+    """The mean of each group in steps of the answer, of no rows the middle of the range; and the number of rows."""
+    low, high, finer = statistic.grid.low, statistic.grid.high, statistic.finer
+    for steps, rest, rows in zip(*(whole(part).tolist() for part in profile), strict=True):
+        yield (low + finer * (steps + Fraction(rest, rows)) if rows else Fraction(low + high, 2)), rows
+
+
+def most_frequent(profile: Sequence[NDArray[Any]]) -> tuple[int, int]:
+    """How often the most frequent key of a join across people occurs on either side."""
+    _, left, right = (whole(part) for part in profile)
+    return int(left.max(initial=0)), int(right.max(initial=0))
+
+
+def matched_moves(statistic: Matched, left_most: int, right_most: int) -> CrossJoin:
+    """How far one unit can move the totals over pairs of people, all groups together."""
+    measure = statistic.measure
+    value = max(abs(measure.low), abs(measure.high)) if isinstance(measure, SumValues) else 1
+    return CrossJoin(statistic.left_rows, statistic.right_rows, left_most, right_most, value)
+
+
+def whole(column: NDArray[Any]) -> NDArray[np.int64]:
+    """A group without rows counts none."""
+    return np.ma.filled(column, 0).astype(np.int64)
+
+
+def _list(item: Any) -> NDArray[np.int64]:
+    return np.empty(0, np.int64) if item is None or item is np.ma.masked else np.asarray(item, np.int64)
+
+
+def _end_to_end(lists: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.concatenate([np.empty(0, np.int64), *lists])

@@ -1,0 +1,183 @@
+"""A quantile: chosen by the exponential mechanism, or read as the order statistics around it, for noise in proportion.
+
+The exponential mechanism looks at ranks alone and adds no noise; the others (proposed.py, smooth.py) add noise to the
+order statistic itself, and have to know what is around it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsql.accounting.events import Event, Exponential, Free
+from dpsql.mechanisms.draw import Refund, tallies, windows
+from dpsql.mechanisms.exponential import QuantileChoice, Share, extreme, share
+from dpsql.mechanisms.local_sensitivity import order_statistic, target_rank
+from dpsql.mechanisms.permute_and_flip import MostFrequent
+from dpsql.mechanisms.propose_test_release import StabilityTest
+from dpsql.mechanisms.stable_value import distances
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from dpsql.aggregates.measure import Grid, Mode, Quantile
+    from dpsql.mechanisms.draw import Terms
+    from dpsql.mechanisms.local_sensitivity import OrderStatistic
+
+# -- mode --------------------------------------------------------------------------------------------------------------
+# The most frequent value: chosen by permute-and-flip, or as it is where the data is far from a tie.
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenMode:
+    size: int
+    choice: MostFrequent
+    name: str = "exponential"
+    noise: None = None
+    reach: int = 0
+    refund: None = None
+
+    @property
+    def event(self) -> Event:
+        return self.choice.event
+
+    @property
+    def note(self) -> str:
+        rows = self.choice.shortfall(max(self.size, 1), 0.95)
+        return f"fewer than {rows} rows behind the most frequent value at 95 %"
+
+    @property
+    def work(self) -> int:
+        return self.size
+
+    def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
+        chosen = [self.choice.sample(counts) if self.size else 0 for counts in tallies(profile, self.size)]
+        return np.ma.masked_array(np.array(chosen, dtype=np.int64))
+
+
+def chosen_mode(statistic: Mode, terms: Terms) -> ChosenMode:
+    return ChosenMode(size=len(statistic.values), choice=MostFrequent(terms.epsilon, terms.rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StableMode:
+    size: int
+    rows: int
+    test: StabilityTest
+    name: str = "stable"
+    noise: None = None
+    reach: int = 0
+    refund: Refund = Refund(Free(), Fraction(0))  # noqa: RUF009 - frozen
+
+    @property
+    def event(self) -> Event:
+        return self.test.event
+
+    @property
+    def note(self) -> str:
+        return f"exact, if it leads by more than about {self.test.threshold * self.rows} rows; else NULL"
+
+    @property
+    def work(self) -> int:
+        return self.size
+
+    def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
+        found = [_winner(counts) for counts in tallies(profile, max(self.size, 2))]
+        winners, leads = np.array(found, dtype=np.int64).reshape(-1, 2).T
+        limited = np.minimum(distances(leads, self.rows), self.test.limit)
+        return np.ma.masked_array(winners, mask=~self.test.passes(limited))
+
+
+def _winner(counts: NDArray[np.int64]) -> tuple[int, int]:
+    """The place of the most frequent value, and how far it is ahead of the second."""
+    second, first = np.partition(counts, (-2, -1))[-2:].tolist()
+    return int(counts.argmax()), first - second
+
+
+def stable_mode(statistic: Mode, terms: Terms) -> StableMode:
+    return StableMode(size=len(statistic.values), rows=terms.rows, test=StabilityTest(terms.epsilon, terms.delta))
+
+
+# -- quantile ----------------------------------------------------------------------------------------------------------
+
+MOST_RANKS = 1 << 16
+"""Mechanisms with noise look at no more ranks than this on either side; beyond them anything is assumed."""
+MOST_CHOICES = 1 << 22
+"""The exponential mechanism looks at no more ranks than this on either side, if a group has as many."""
+
+
+@dataclass(frozen=True)
+class ChosenQuantile:
+    choice: QuantileChoice
+    name: str = "exponential"
+    noise: None = None
+    refund: None = None
+
+    @property
+    def event(self) -> Event:
+        return Exponential(self.choice.epsilon)
+
+    @property
+    def reach(self) -> int:
+        return self.choice.reach
+
+    @property
+    def work(self) -> int:
+        return 1  # per row that a group has, and no more
+
+    @property
+    def note(self) -> str:
+        error = self.choice.rank_error(0.95)
+        off = f"off by at most {error:,} ranks at 95 %; its error in value depends on the data"
+        if (depth := self.choice.aim.inside) == 0:
+            return off
+        # Aimed at the very end it would lie beyond the data as often as not.
+        return f"aims {depth:,} rows inside the end, so that it leaves up to {depth + error:,} rows out; {off}"
+
+    def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
+        return np.ma.masked_array(self.choice.sample(windows(profile)))
+
+
+def chosen_quantile(statistic: Quantile, terms: Terms) -> ChosenQuantile:
+    low, high = statistic.grid.low, statistic.grid.high
+    if statistic.fraction in (0, 1):
+        choice = extreme(terms.epsilon, terms.rows, low, high, greatest=statistic.fraction == 1)
+    else:
+        choice = QuantileChoice(share(statistic.fraction), terms.epsilon, terms.rows, low, high)
+    if choice.reach > MOST_CHOICES:
+        raise ValueError(f"the answer could be off by {MOST_CHOICES:,} ranks and more")
+    return ChosenQuantile(choice)
+
+
+@dataclass(frozen=True)
+class Around:
+    """The order statistics around a quantile, `steps` units' worth of rows to both sides."""
+
+    grid: Grid
+    share: Share
+    rows: int
+    steps: int
+
+    @property
+    def reach(self) -> int:
+        # The target rank is a whole number, so up to 1 away from the fraction of the rows.
+        return self.rows * self.steps + 1
+
+    @property
+    def work(self) -> int:
+        return 2 * self.reach
+
+    def read(self, profile: Sequence[NDArray[Any]]) -> Iterator[OrderStatistic]:
+        found, width = windows(profile), self.rows * self.steps
+        targets = target_rank(self.share, found.rows)
+        for group, (rows, target) in enumerate(zip(found.rows.tolist(), targets.tolist(), strict=True)):
+            part = slice(found.starts[group], found.starts[group + 1])
+            first, last = max(target - width, 1), min(target + width, rows)
+            upto = found.below[group] + np.cumsum(found.counts[part])
+            values = found.values[part][np.searchsorted(upto, np.arange(first, last + 1))]
+            yield order_statistic(values, first, rows, target, self.steps, self.rows, self.grid.low, self.grid.high)

@@ -1,0 +1,392 @@
+"""Which bounds a question finds by itself, and what they turn out to be: part of track_units.
+
+`bounds: auto` on a column, `max_rows_per_group: auto` and `max_groups: auto` in the schema or in the question ask for
+it. Each is found on a ladder (pipeline/auto_bounds.py), a release of its own that is drawn first and has a part of the
+question's cost; what a declaration says besides stays the limit. docs/proofs/found_bounds.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.aggregates.table import AGGREGATES
+from dpsql.errors import Unsupported
+from dpsql.expressions.format import readable
+from dpsql.expressions.narrow import held, hold_ends, is_held, kept_properties
+from dpsql.expressions.table import FUNCTIONS
+from dpsql.expressions.tree import Call, Column, Literal
+from dpsql.mechanisms.registry import ADDITIVE
+from dpsql.relation.facts import expected_of
+from dpsql.relation.relation import Aggregate, AggregateCall, Diagnosis, PerUnit, Project, Sought
+from dpsql.relation.units import bounding_scans, reads
+from dpsql.schema.model import AUTO
+from dpsql.schema.types import Boolean, Decimal, Integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from dpsql.expressions.properties import Properties
+    from dpsql.expressions.tree import Expression
+    from dpsql.options import QueryRequest
+    from dpsql.pipeline.track_units import TrackedRelease
+    from dpsql.relation.relation import Scan
+    from dpsql.schema.types import ColumnType
+
+# -- diagnosis ---------------------------------------------------------------------------------------------------------
+# How much contribution bounding takes away, as questions of their own: units on a ladder of how far they exceed it.
+#
+#     rows     the most rows that a unit has in a group, beside the bound on rows
+#     groups   how many groups a unit has rows in, beside the bound on groups
+#     lost     how many of a unit's rows do not count
+#
+# Every unit stands on one step of a ladder, so one unit moves one count by one, whatever it has.
+# docs/proofs/bounding.md.
+
+DIAGNOSIS_DOUBLINGS = 10
+"""Ladders end at 1024 times the bound."""
+ROWS, MOST, GROUPS, OVER, KEPT = "_rows", "_most", "_groups", "_over", "_kept"
+
+
+def diagnosing(aggregate: Aggregate, groups: int, rows: int) -> Iterator[Aggregate]:
+    """What to ask beside a release of whose units so many groups count, and so many rows in each."""
+    keys = tuple((f"_d{number}", key) for number, key in enumerate(aggregate.keys))
+    by_group = PerUnit(aggregate.source, keys, ((ROWS, call_of("COUNT")),), by_unit_alone=not keys)
+    kept = do("LEAST", whole(ROWS), number(rows))
+    split = Project(by_group, ((ROWS, whole(ROWS)), (OVER, do("-", whole(ROWS), kept)), (KEPT, kept)))
+    folded = (
+        (MOST, call_of("MAX", whole(ROWS))),
+        (OVER, call_of("SUM", whole(OVER))),
+        (KEPT, call_of("SUM", whole(KEPT))),
+        (GROUPS, call_of("COUNT")),
+    )
+    by_unit = PerUnit(split, (), folded, by_unit_alone=True)
+    yield _ladder(by_unit, whole(MOST), Diagnosis("rows", _doubled(rows)))
+    if keys:
+        yield _ladder(by_unit, whole(GROUPS), Diagnosis("groups", _doubled(groups)))
+    lost = do("+", whole(OVER), _dropped(groups)) if keys else whole(OVER)
+    yield _ladder(by_unit, lost, Diagnosis("lost", (0, *_doubled(1))))
+
+
+def _doubled(first: int) -> tuple[int, ...]:
+    return tuple(first << step for step in range(DIAGNOSIS_DOUBLINGS + 1))
+
+
+def _ladder(source: PerUnit, value: Expression, diagnosis: Diagnosis) -> Aggregate:
+    """Units by the first step that is not below their value."""
+    key = step_of(value, diagnosis.steps, len(diagnosis.steps))
+    return Aggregate(source=source, keys=(key,), calls=(call_of("COUNT"),), grouped=True, diagnosis=diagnosis)
+
+
+def step_of(value: Expression, steps: Sequence[int], beyond: int) -> Expression:
+    """The number of the first step that is not below the value."""
+    branches: list[Expression] = []
+    for place, most in enumerate(steps):
+        branches += [Call(FUNCTIONS["<="], (value, number(most)), Boolean()), number(place)]
+    return Call(FUNCTIONS["CASE"], (*branches, number(beyond)), Integer())
+
+
+def _dropped(groups: int) -> Expression:
+    """Of the rows that would count, those in groups beyond the bound: on average over which ones these are."""
+    beyond = do("-", whole(GROUPS), do("LEAST", whole(GROUPS), number(groups)))
+    return do("//", do("*", whole(KEPT), beyond), whole(GROUPS))
+
+
+def call_of(name: str, *arguments: Expression) -> AggregateCall:
+    return AggregateCall(name=name, arguments=arguments)
+
+
+def whole(name: str) -> Column:
+    return Column(name, Integer())
+
+
+def number(value: int) -> Literal:
+    return Literal(value, Integer())
+
+
+def do(name: str, *arguments: Expression) -> Expression:
+    return Call(FUNCTIONS[name], arguments, Integer())
+
+
+# -- seek bounds -------------------------------------------------------------------------------------------------------
+# The ladders on which a query finds its own bounds, as questions about the same rows.
+#
+#     rows     the most rows that a unit has in a group
+#     groups   how many groups a unit has rows in
+#     values   the largest of a unit's values, on either side of an origin
+#
+# Every unit stands on one step of a ladder, so one unit moves one count by one, whatever it has. What is found from the
+# noisy counts is found after the release. docs/proofs/found_bounds.md.
+
+MOST_ROWS = 1 << 16
+"""More rows of a unit in a group, or more groups of it, are not looked for."""
+DOUBLINGS = 48
+"""Clips are looked for from 2^-48 of the widest range on."""
+WIDEST = 2**40
+"""Numbers without a declared range are looked for within this on either side."""
+MOST_BITS = 62
+LARGEST, SMALLEST = "_largest", "_smallest"
+
+
+def ladder_of_rows(aggregate: Aggregate, release: int, most: int | None) -> Aggregate:
+    return _counted(aggregate, whole(MOST), Sought(release=release, what="rows", steps=_numbers(most)))
+
+
+def ladder_of_groups(aggregate: Aggregate, release: int, most: int | None) -> Aggregate:
+    return _counted(aggregate, whole(GROUPS), Sought(release=release, what="groups", steps=_numbers(most)))
+
+
+def ladder_of_values(
+    aggregate: Aggregate, release: int, value: Expression, limits: tuple[Fraction, Fraction]
+) -> Aggregate:
+    within = held(value, limits)
+    calls = ((LARGEST, call_of("MAX", within)), (SMALLEST, call_of("MIN", within)))
+    by_unit = PerUnit(aggregate.source, (), calls, by_unit_alone=True)
+    sought = Sought(release=release, what="values", steps=_clips(value.type, limits), value=value, limits=limits)
+    key = Call(FUNCTIONS["CASE"], (*_branches(sought, value.type), number(0)), Integer())
+    return Aggregate(source=by_unit, keys=(key,), calls=(call_of("COUNT"),), grouped=True, sought=sought)
+
+
+def limits_of(kind: ColumnType, low: object, high: object) -> tuple[Fraction, Fraction]:
+    """How far a value can reach at most: its range, or else a public number, in digits that the type can write."""
+    unit, most = Fraction(1), Fraction(2**MOST_BITS)
+    if isinstance(kind, Decimal):
+        unit, most = Fraction(1, 10**kind.scale), Fraction(10**kind.precision - 1, 10**kind.scale)
+    ends = [Fraction(end) if isinstance(end, int | Fraction) else None for end in (low, high)]
+    if isinstance(kind, Integer | Decimal):
+        ends = [end and round_(end / unit) * unit for end, round_ in zip(ends, (math.floor, math.ceil), strict=True)]
+    widest = min(most, Fraction(WIDEST))
+    first = -widest if ends[0] is None else min(max(ends[0], -most), most)
+    last = widest if ends[1] is None else min(max(ends[1], -most), most)
+    return min(first, last), max(first, last)
+
+
+def _counted(aggregate: Aggregate, value: Expression, sought: Sought) -> Aggregate:
+    keys = tuple((f"_d{place}", key) for place, key in enumerate(aggregate.keys))
+    by_group = PerUnit(aggregate.source, keys, ((ROWS, call_of("COUNT")),), by_unit_alone=not keys)
+    folded = ((MOST, call_of("MAX", whole(ROWS))), (GROUPS, call_of("COUNT")))
+    by_unit = PerUnit(by_group, (), folded, by_unit_alone=True)
+    steps = [int(step) for step in sought.steps]
+    key = step_of(value, steps, len(steps) - 1)
+    return Aggregate(source=by_unit, keys=(key,), calls=(call_of("COUNT"),), grouped=True, sought=sought)
+
+
+def _numbers(most: int | None) -> tuple[Fraction, ...]:
+    """1, 2, 4, ..., and what a unit can have at most if that is known.
+
+    >>> [int(step) for step in _numbers(6)]
+    [1, 2, 4, 6]
+    """
+    last = MOST_ROWS if most is None else max(1, min(most, MOST_ROWS))
+    return (*(Fraction(1 << step) for step in range((last - 1).bit_length())), Fraction(last))
+
+
+def _clips(kind: ColumnType, limits: tuple[Fraction, Fraction]) -> tuple[Fraction, ...]:
+    """Powers of two below the longer side of the range, as the type can write them, and that side itself."""
+    origin = min(max(Fraction(0), limits[0]), limits[1])
+    widest = max(limits[1] - origin, origin - limits[0])
+    if not widest:
+        return (Fraction(1),)
+    unit = Fraction(1, 10**kind.scale) if isinstance(kind, Decimal) else Fraction(isinstance(kind, Integer))
+    top = Fraction(2) ** math.floor(math.log2(widest))
+    halves = [top / 2**doubling for doubling in range(DOUBLINGS)]
+    written = {max(unit, step // unit * unit) if unit else step for step in halves}
+    return tuple(sorted(step for step in written | {widest} if step <= widest))
+
+
+def _branches(sought: Sought, kind: ColumnType) -> Iterator[Expression]:
+    """The first step within which all of a unit's values lie, and behind all steps once more those for units that leave
+    the step before on the low side."""
+    (low, high), steps, origin = sought.limits, sought.steps, sought.origin
+
+    def above(step: Fraction) -> Expression:
+        return _compared(LARGEST, "<=", min(origin + step, high), kind)
+
+    def below(step: Fraction) -> Expression:
+        return _compared(SMALLEST, ">=", max(origin - step, low), kind)
+
+    for place, step in enumerate(steps):
+        if place and low < origin < high:
+            yield from (_both(above(step), below(steps[place - 1])), number(place))
+        yield from (_both(above(step), below(step)), number(place + len(steps) * (place > 0 and low < origin)))
+
+
+def _both(first: Expression, second: Expression) -> Expression:
+    return Call(FUNCTIONS["AND"], (first, second), Boolean())
+
+
+def _compared(name: str, comparison: str, end: Fraction, kind: ColumnType) -> Expression:
+    return Call(FUNCTIONS[comparison], (Column(name, kind), hold_ends(kind, (end, end))[0]), Boolean())
+
+
+# -- seeking -----------------------------------------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+    Limits = tuple[Fraction, Fraction]
+
+CLIPPED = frozenset(name for name, function in AGGREGATES.items() if function.clip_power or name == "COUNT")
+"""What reads clipped values; a count of them is the same, so that sums can lean on it."""
+
+
+@dataclass(frozen=True)
+class Seeking:
+    """What is found for one release."""
+
+    rows: bool = False
+    groups: bool = False
+    values: tuple[tuple[Expression, Limits], ...] = ()
+    """What is summed, and the limits within which it is clipped."""
+
+    def __bool__(self) -> bool:
+        return self.rows or self.groups or bool(self.values)
+
+
+NOTHING_SOUGHT = Seeking()
+
+
+@dataclass(frozen=True)
+class Found:
+    """Bounds that were found."""
+
+    rows: int | None = None
+    groups: int | None = None
+    clips: tuple[tuple[Expression, Limits], ...] = ()
+
+    @property
+    def written(self) -> tuple[int | str, ...]:
+        """Beside an answer that is kept, to be read again when it is recalled."""
+        if self is NOTHING_FOUND:
+            return ()
+        return (self.rows or 0, self.groups or 0, *(str(end) for _, ends in self.clips for end in ends))
+
+
+NOTHING_FOUND = Found()
+
+
+def read_again(written: Sequence[int | str], seeking: Seeking) -> Found:
+    if not written:
+        return NOTHING_FOUND
+    rows, groups, *ends = written
+    pairs = zip(map(Fraction, ends[::2]), map(Fraction, ends[1::2]), strict=True)
+    clips = tuple((value, pair) for (value, _), pair in zip(seeking.values, pairs, strict=True))
+    return Found(int(rows) or None, int(groups) or None, clips)
+
+
+def with_seeking(release: TrackedRelease, request: QueryRequest) -> TrackedRelease:
+    """The release with what is found for it. Numbers that have no range are held within the limits all the same."""
+    rows, groups = counts_sought(release.scans, request)
+    seeking = Seeking() if release.one_row_per_unit else Seeking(rows, groups and release.aggregate.grouped)
+    if seeking:
+        _check_counts(release, request)
+    aggregate, known = release.aggregate, release.knowledge.kept
+    values: dict[Expression, Limits] = {}
+
+    def limited(value: Expression) -> Expression:
+        seen = kept_properties(value, known)
+        is_left = not _is_open(seen) or is_held(value) or not _reads_auto(value, release, request, rows)
+        return value if is_left else held(value, limits_of(seen.type, seen.low, seen.high))
+
+    within = _with_values(aggregate, limited)
+    for call, held_call in zip(aggregate.calls, within.calls, strict=True):
+        if _is_clipped(call, request) and _reads_auto(call.arguments[0], release, request, rows):
+            seen = kept_properties(call.arguments[0], known)
+            if seen.is_number and seen.values is None:
+                values[held_call.arguments[0]] = limits_of(seen.type, seen.low, seen.high)
+    return replace(release, aggregate=within, seeking=Seeking(seeking.rows, seeking.groups, tuple(values.items())))
+
+
+def counts_sought(scans: Collection[Scan], request: QueryRequest) -> tuple[bool, bool]:
+    """Whether the numbers of rows and of groups are found, and not declared or named."""
+    declared = [scan.contribution for scan in bounding_scans(scans)]
+    rows = _is_sought(request.max_rows_per_group, [part.max_rows_per_group for part in declared])
+    groups = _is_sought(request.max_groups, [part.max_groups for part in declared])
+    return rows, groups
+
+
+def _is_sought(named: int | str | None, declared: Sequence[int | str]) -> bool:
+    """What the question names comes first; of several declarations the widest counts, and none is wider than this."""
+    return AUTO in declared if named is None else named == AUTO
+
+
+def _check_counts(release: TrackedRelease, request: QueryRequest) -> None:
+    """What has no ladder, or a price that depends on how many groups there are."""
+    if release.across is not None or release.aggregate.reports is not None:
+        raise _not_found(release, "of pairs of people, or of randomised reports,")
+    if request.mechanism not in (None, *ADDITIVE):
+        raise _not_found(release, f'with mechanism="{request.mechanism}"')
+    if request.diagnose:
+        raise _not_found(release, "beside diagnose=True, which is about bounds that are named,")
+
+
+def _not_found(release: TrackedRelease, where: str) -> Unsupported:
+    calls = release.aggregate.calls
+    return Unsupported(
+        f"how many rows and groups of a unit count cannot be found {where.rstrip(',')}",
+        at=calls[0].at if calls else None,
+        hint="name them: max_rows_per_group=4, max_groups=4",
+    )
+
+
+def _is_clipped(call: AggregateCall, request: QueryRequest) -> bool:
+    """Whether a clip of what is aggregated is a matter of error alone, and nobody named one."""
+    function = AGGREGATES.get(call.name)
+    named = call.distinct or call.group_bounds is not None or (bool(call.arguments) and is_held(call.arguments[0]))
+    return function is not None and function.clip_power > 0 and not named and request.mechanism in (None, *ADDITIVE)
+
+
+def _reads_auto(value: Expression, release: TrackedRelease, request: QueryRequest, rows: bool) -> bool:
+    """Whether the question says so, or the declaration of a column, or nothing bounds it but a number of rows that is
+    found."""
+    if request.bounds == AUTO or reads(value, release.aggregate.source, lambda _, column: column.auto):
+        return True
+    expected = expected_of(release.aggregate.source, MOST_ROWS) if rows else release.knowledge.kept
+    return _is_open(kept_properties(value, release.knowledge.kept)) and not _is_open(kept_properties(value, expected))
+
+
+def _is_open(properties: Properties) -> bool:
+    return properties.is_number and properties.values is None and (properties.low is None or properties.high is None)
+
+
+def readable_clipped(value: Expression) -> str:
+    """What the analyst wrote, without the limits that hold it."""
+    return readable(value.arguments[0] if isinstance(value, Call) and is_held(value) else value)
+
+
+# -- the ladders, and the release with what was found -----------------------------------------------------------------
+
+
+def ladders(release: TrackedRelease, number: int) -> Iterator[Aggregate]:
+    aggregate, seeking, most = release.aggregate, release.seeking, release.rows_per_unit[0]
+    if seeking.rows:
+        yield ladder_of_rows(aggregate, number, most)
+    if seeking.groups:
+        public = None if release.domain is None else max(1, release.domain.size)
+        yield ladder_of_groups(aggregate, number, min((n for n in (most, public) if n is not None), default=None))
+    for value, limits in seeking.values:
+        yield ladder_of_values(aggregate, number, value, limits)
+
+
+def with_found(release: TrackedRelease, found: Found) -> TrackedRelease:
+    """The release within the bounds that were found."""
+    clips = dict(found.clips)
+
+    def clipped(value: Expression) -> Expression:
+        return held(value, clips[value]) if value in clips else value
+
+    return replace(release, aggregate=_with_values(release.aggregate, clipped, CLIPPED), found=found)
+
+
+def _with_values(
+    aggregate: Aggregate, changed: Callable[[Expression], Expression], names: Collection[str] = AGGREGATES
+) -> Aggregate:
+    calls = tuple(
+        call if call.distinct or call.name not in names else _with_arguments(call, tuple(map(changed, call.arguments)))
+        for call in aggregate.calls
+    )
+    return aggregate if calls == aggregate.calls else replace(aggregate, calls=calls)
+
+
+def _with_arguments(call: AggregateCall, arguments: tuple[Expression, ...]) -> AggregateCall:
+    return call if arguments == call.arguments else replace(call, arguments=arguments)

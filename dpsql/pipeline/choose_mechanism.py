@@ -1,0 +1,468 @@
+"""The ways to give noise to all measures of a query, and what each takes of the session.
+
+There is one for each additive mechanism of mechanisms/registry.py. docs/proofs/calibration.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from dpsql.accounting.events import Composed, Event, Exponential, PureRelease, Repeated
+from dpsql.accounting.filters import RESERVED_SHARE, Basic, PureSum
+from dpsql.accounting.privacy_loss import PrivacyLoss, privacy_loss
+from dpsql.errors import ProgrammingError
+from dpsql.mechanisms.additive import Allowance, Share, joint_part
+from dpsql.mechanisms.draw import Refund
+from dpsql.mechanisms.registry import ADDITIVE, MECHANISMS, is_chosen
+from dpsql.pipeline.allocate import (
+    Wanted,
+    allocated,
+    asked_count,
+    beside_part,
+    boxes_of,
+    places_of,
+    statistic_count,
+    wanted,
+)
+from dpsql.relation.units import once_per_node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dpsql.accounting.budget import Budget
+    from dpsql.accounting.filters import Currency, Filter
+    from dpsql.aggregates.measure import Statistic
+    from dpsql.aggregates.release import Bounded
+    from dpsql.intervals import NoisyColumns
+    from dpsql.mechanisms.additive import AdditiveMechanism, Dose
+    from dpsql.mechanisms.noise import Noise
+    from dpsql.pipeline.environment import PublicEnvironment
+    from dpsql.pipeline.plan_query import Planned, PlannedRelease
+
+FINEST_STD = 2**26
+"""Noise is drawn on a grid of at least 1/2^26 of its standard deviation; finer digits would be noise anyway."""
+KEPT_BITS = 11
+"""One unit's bound keeps this many bits, so that rounding it up to the grid costs less than a thousandth."""
+
+
+@dataclass(frozen=True)
+class NoisyMeasure:
+    """A measure and the noise that it gets, on a grid of 2^shift of its column's units."""
+
+    bounded: Bounded
+    noise: Noise
+    shift: int
+    alone: Refund
+    """What it costs by itself; nothing where a release has one price as a whole."""
+
+    @property
+    def std(self) -> float:
+        """The noise's standard deviation in the column's units."""
+        return math.ldexp(self.noise.std, self.shift)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidate:
+    """One way to give noise to all measures of a query: by release, noisy measures and what they are together.
+
+    It follows from the plan and from how the session counts, and not from what is spent already.
+    """
+
+    mechanism: str
+    measures: tuple[tuple[NoisyMeasure, ...], ...]
+    events: tuple[Event, ...]
+    parts: tuple[tuple[Fraction, ...], ...]
+    """Of the budget for measures, what each has."""
+    delta: Fraction
+    """The delta at which the query's epsilon holds, partition selection apart."""
+    spread: float
+    """The log of the variance, on average over the columns: how much error there is."""
+    loss: PrivacyLoss = field(repr=False)
+    """Of all of it, statistics included."""
+    filter: Filter = field(repr=False)
+    """How the session counted when the noise was chosen."""
+
+    def part(self, number: int) -> Fraction:
+        """What a release has of the budget for measures."""
+        bounds = [measure.bounded for measure in self.measures[number]]
+        return joint_part(_shares(bounds, self.parts[number], ADDITIVE[self.mechanism]))
+
+
+def is_scaled(planned: Planned) -> bool:
+    return any(part.is_scaled for one in planned.releases for part in one.release.noised)
+
+
+def noisy_columns(measures: Iterable[NoisyMeasure]) -> NoisyColumns:
+    return {measure.bounded.column: (measure.noise, 1 << measure.shift) for measure in measures}
+
+
+@once_per_node
+def candidate(planned: Planned, mechanism: str, filter_: Filter) -> Candidate:
+    """The query with this kind of noise."""
+    return candidate_within(planned, mechanism, filter_)
+
+
+def candidate_within(
+    planned: Planned,
+    mechanism: str,
+    filter_: Filter,
+    totals: Sequence[Fraction] | None = None,
+    aims: Sequence[Wanted] = (),
+) -> Candidate:
+    """The same, where it is settled what each release has of the budget (`totals`), or how far off columns may be
+    (`aims`)."""
+    kind = ADDITIVE[mechanism]
+    if not kind.by_l2 and is_scaled(planned):
+        raise ValueError("what is bounded in L2 alone has Gaussian noise")
+    delta = curve_delta(planned, filter_) if MECHANISMS[mechanism].needs_delta else Fraction(0)
+    allowance = Allowance(measures_epsilon(planned), delta, filter_)
+    columns = wanted(planned)
+    parts = allocated(planned, columns, kind, aims)
+    if totals is not None:
+        parts = tuple(
+            _in_proportion(one.release.noised, shared, total, kind)
+            for one, shared, total in zip(planned.releases, parts, totals, strict=True)
+        )
+    found = [
+        _calibrated(one, shared, kind, allowance, planned) for one, shared in zip(planned.releases, parts, strict=True)
+    ]
+    measures, events = tuple(noisy for noisy, _ in found), tuple(event for _, event in found)
+    return Candidate(
+        mechanism=mechanism,
+        measures=measures,
+        events=events,
+        parts=parts,
+        delta=delta,
+        spread=_spread(columns, measures),
+        loss=privacy_loss(Composed((*events, _drawing(planned)))),
+        filter=filter_,
+    )
+
+
+def _calibrated(
+    one: PlannedRelease, parts: Sequence[Fraction], kind: AdditiveMechanism, allowance: Allowance, planned: Planned
+) -> tuple[tuple[NoisyMeasure, ...], Event]:
+    """The noisy measures of a release, and what they are together."""
+    bounds = one.release.noised
+    shares = _shares(bounds, parts, kind)
+    if not shares:
+        return (), Composed(())
+    doses, event = kind.calibrate(allowance, shares)
+    if one.seeking:
+        # However its part is shared, and over however many groups, once bounds are found.
+        event = kind.at_most(allowance, joint_part(shares))
+    return tuple(_noisy(bounded, dose, planned) for bounded, dose in zip(bounds, doses, strict=True)), event
+
+
+def _shares(bounds: Sequence[Bounded], parts: Sequence[Fraction], kind: AdditiveMechanism) -> list[Share]:
+    measures = zip(bounds, parts, places_of(bounds, kind), boxes_of(bounds), strict=True)
+    return [Share(bounded.groups, part, place, box, bounded.times_alone) for bounded, part, place, box in measures]
+
+
+def _in_proportion(
+    bounds: Sequence[Bounded], parts: Sequence[Fraction], total: Fraction, kind: AdditiveMechanism
+) -> tuple[Fraction, ...]:
+    """The parts made such that they take `total` together."""
+    taken = joint_part(_shares(bounds, parts, kind))
+    return tuple(part * total / taken for part in parts)
+
+
+def _spread(columns: Sequence[Wanted], measures: Sequence[Sequence[NoisyMeasure]]) -> float:
+    stds = {(n, part.bounded.column): part.std for n, release in enumerate(measures) for part in release}
+    logs = math.fsum(column.importance * column.log_variance(stds) for column in columns)
+    return logs / (math.fsum(column.importance for column in columns) or 1)
+
+
+def _noisy(bounded: Bounded, dose: Dose, planned: Planned) -> NoisyMeasure:
+    fine = dose.noise(bounded.each)
+    shift = _shift(bounded, fine.std, planned)
+    noise = dose.noise(coarse(bounded.each, shift, bounded.sums)) if shift else fine
+    return NoisyMeasure(bounded, noise, shift, Refund(dose.alone, dose.epsilon))
+
+
+def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
+    """How many low bits drown in the noise; a count of units that selects groups keeps all of its bits."""
+    if bounded.place is not None or bounded.is_scaled:
+        return 0  # rounding would move each measure of a bundle by itself, and more groups than are counted
+    if std < FINEST_STD or any(bounded.column in release.release.selecting for release in planned.releases):
+        return 0
+    return max(0, min(int(math.log2(std / FINEST_STD)), (bounded.each // bounded.sums).bit_length() - KEPT_BITS))
+
+
+def coarse(each: int, shift: int, sums: int = 1) -> int:
+    """|S - S'| <= each implies |q - q'| <= this for q = (S + 2^(shift-1)) >> shift; of several sums all are rounded."""
+    return sums * -(-(each // sums) >> shift)
+
+
+def _drawing(planned: Planned) -> Event:
+    """All statistics, in each group that one unit reaches; over however many groups, where that is to be found."""
+    epsilon, named = statistic_epsilon(planned), planned.request.mechanism
+    return Composed(
+        tuple(
+            _in_each_group(is_chosen(drawn.statistic, named), epsilon, one.release.groups)
+            if not one.seeking.groups
+            else PureRelease(epsilon)
+            for one in planned.releases
+            for drawn in one.release.statistics
+        )
+    )
+
+
+def _in_each_group(chosen: bool, epsilon: Fraction, groups: int) -> Event:
+    each = epsilon / groups
+    return Repeated((Exponential(each) if chosen else PureRelease(each),), Fraction(groups))
+
+
+class SessionShare(NamedTuple):
+    part: float
+    """Of the session, by the best rule that can still admit it."""
+    fits: bool
+    """Whether there is such a rule."""
+
+
+def share_of(cost: PrivacyLoss, budget: Budget) -> SessionShare:
+    """What the cost takes of a session in which so much is spent."""
+    after, parts = budget.tally.totals + cost, _parts(cost, budget.filter)
+    alive = [part for part, rule in zip(parts, budget.filter.rules, strict=True) if after <= rule.limit]
+    return SessionShare(min(alive or parts), bool(alive))
+
+
+@lru_cache(maxsize=1024)
+def _parts(cost: PrivacyLoss, filter_: Filter) -> tuple[float, ...]:
+    """Which part of the session the cost takes, by each rule of it."""
+    return tuple(
+        max(_fraction(mine, limit) for mine, limit in zip(cost.amounts, rule.limit.amounts, strict=True))
+        for rule in filter_.rules
+    )
+
+
+def _fraction(amount: Fraction | float, limit: Fraction | float) -> float:
+    if not amount or limit == math.inf:
+        return 0.0
+    return float(amount / limit) if limit else math.inf
+
+
+# How a query's epsilon and delta are shared: statistics have an equal part each, and measures the rest.
+
+
+def measure_count(planned: Planned) -> int:
+    return sum(len(release.release.noised) for release in planned.releases)
+
+
+def statistic_epsilon(planned: Planned) -> Fraction:
+    """The epsilon of one statistic."""
+    request = planned.request
+    if request.statistic_epsilon is not None:
+        return request.statistic_epsilon
+    return request.epsilon * (1 - beside_part(planned)) / max(1, asked_count(planned) + statistic_count(planned))
+
+
+def measures_epsilon(planned: Planned) -> Fraction:
+    """The epsilon of all measures together; allocate.py says how they share it."""
+    return planned.request.epsilon - statistic_epsilon(planned) * statistic_count(planned)
+
+
+def curve_delta(planned: Planned, filter_: Filter) -> Fraction:
+    """The delta of the noise itself; what is left of the query's delta is for partition selection and tests."""
+    request = planned.request
+    if isinstance(filter_, Basic):
+        whole = whole_delta(request.epsilon, request.delta, filter_)
+        return whole / 2 if selection_count(planned) or test_count(planned) else whole
+    return filter_.curve_delta if request.delta is None else request.delta * (1 - RESERVED_SHARE)
+
+
+def whole_delta(epsilon: Fraction, delta: Fraction | None, filter_: Basic) -> Fraction:
+    """In basic composition what names no delta takes as much of it as of epsilon."""
+    if delta is not None:
+        return delta
+    return filter_.delta * (min(Fraction(1), epsilon / filter_.epsilon) if filter_.epsilon else Fraction(1))
+
+
+def selection_count(planned: Planned) -> int:
+    """How often groups are chosen whose very keys tell about people."""
+    return sum(len(release.release.selecting) for release in planned.releases if release.release.domain is None)
+
+
+def test_count(planned: Planned) -> int:
+    """How many statistics may be drawn by a mechanism that needs a delta."""
+    return 0 if planned.request.mechanism is None else statistic_count(planned)
+
+
+def reserved_delta(planned: Planned, candidate: Candidate, budget: Budget) -> Fraction:
+    """For each partition selection and each test its part of the delta that is not the noise's.
+
+    In a session that is the part of what is reserved that the query is of the session.
+    """
+    uses, request, filter_ = selection_count(planned) + test_count(planned), planned.request, budget.filter
+    if not uses:
+        return Fraction(0)
+    if isinstance(filter_, Basic):
+        reserved = whole_delta(request.epsilon, request.delta, filter_) - candidate.delta
+    elif request.delta is None:
+        reserved = filter_.reserved_delta * Fraction(min(1.0, share_of(candidate.loss, budget).part))
+    else:
+        reserved = request.delta * RESERVED_SHARE
+    if not reserved and selection_count(planned):
+        raise ProgrammingError(
+            "the groups are not public, and choosing which to show needs a delta",
+            hint="begin the session with delta=1e-6, or let the data owner declare  values: [...]  for the keys",
+        )
+    return reserved / uses
+
+
+# -- possible noises ---------------------------------------------------------------------------------------------------
+# possible_noises: the additive mechanisms that suit a query's measures, its bounding and the delta of its session.
+
+PURE = tuple(name for name in ADDITIVE if not MECHANISMS[name].needs_delta)
+
+
+def possible_noises(planned: Planned, filter_: Filter) -> list[str]:
+    named = planned.request.mechanism
+    delta = filter_.delta if planned.request.delta is None else planned.request.delta
+    if not measure_count(planned):
+        return [PURE[0]]
+    if is_scaled(planned):
+        _check_scaled(named, delta)
+        return [name for name, kind in ADDITIVE.items() if kind.by_l2]
+    if named in ADDITIVE:
+        _check_named(named, planned, delta)
+        return [named]
+    return [name for name in (ADDITIVE if delta else PURE) if not ADDITIVE[name].boxed or _are_boxes_worth_it(planned)]
+
+
+def _check_scaled(named: str | None, delta: Fraction) -> None:
+    if named in ADDITIVE and not ADDITIVE[named].by_l2:
+        raise ProgrammingError(
+            f'bounding="scale" bounds the squares of what a unit adds, which is not enough for {named} noise',
+            hint='name "gaussian", or leave bounding= out',
+        )
+    if not delta:
+        raise ProgrammingError(
+            'bounding="scale" needs Gaussian noise, which needs a delta, and this session has none',
+            hint="connect with delta=1e-6, or leave bounding= out",
+        )
+
+
+def _check_named(named: str, planned: Planned, delta: Fraction) -> None:
+    if ADDITIVE[named].boxed and (apart := _drawn_apart(planned)):
+        raise ProgrammingError(
+            f"{named} noise is drawn for all measures of a group at once, and {apart}",
+            hint=f"use {PURE[0].capitalize()}, or name no mechanism",
+        )
+    if MECHANISMS[named].needs_delta and not delta:
+        raise ProgrammingError(
+            f"{named.capitalize()} noise needs a delta, and this session has none",
+            hint=f"connect with delta=1e-6, or use {PURE[0].capitalize()}",
+        )
+
+
+def _drawn_apart(planned: Planned) -> str | None:
+    """Why one of the measures is drawn before the others, if it is."""
+    releases = [one.release for one in planned.releases]
+    if any(release.selecting for release in releases):
+        return "here a count comes first, which chooses the groups that are shown"
+    if any(answer.test for release in releases for answer in release.answers):
+        return "here a test comes first, without which the rest is not paid for"
+    return None
+
+
+def _are_boxes_worth_it(planned: Planned) -> bool:
+    """A box of one measure is Laplace noise by another name, and one of several leaves nothing to be weighed."""
+    boxes = (box for one in planned.releases for box in boxes_of(one.release.noised))
+    weighed = planned.request.weights is not None
+    return not weighed and any(box.dimension > 1 for box in boxes) and not _drawn_apart(planned)
+
+
+# -- default share -----------------------------------------------------------------------------------------------------
+# A question that names no price takes a tenth of the session, in the currency in which the session counts.
+#
+# Ten of them use it up. Where squared mus add up, each has a tenth of the session's mu^2, which by itself is far more
+# than a tenth of its epsilon. docs/proofs/calibration.md.
+
+
+def ways_within(planned: Planned, filter_: Filter, share: Fraction) -> list[tuple[Planned, Candidate]]:
+    """For each kind of noise that makes sense the question at the epsilon that takes this share."""
+    noises, rule = possible_noises(planned, filter_), filter_.currency
+    if not isinstance(rule, PureSum):
+        # Along a curve, Laplace noise has 1.77 times the error of Gaussian noise for the same part.
+        noises = [noise for noise in noises if MECHANISMS[noise].needs_delta] or noises
+    asked = [(_priced(planned, noise, filter_, share), noise) for noise in noises]
+    return [(one, candidate(one, noise, filter_)) for one, noise in asked]
+
+
+@once_per_node
+def _priced(planned: Planned, noise: str, filter_: Filter, share: Fraction) -> Planned:
+    """Each measure and each statistic has the same part, beside what is asked about bounding."""
+    measures, statistics = asked_count(planned), statistic_count(planned)
+    beside = share * beside_part(planned)
+    rule, part = filter_.currency, (share - beside) / max(1, measures + statistics)
+    added = rule if MECHANISMS[noise].needs_delta else PureSum(filter_.epsilon, filter_.reserved_delta)
+    drawn = _statistic_epsilon(planned, rule, part)
+    epsilon = added.epsilon_of(part * measures + beside) + drawn * statistics
+    return replace(planned, request=replace(planned.request, epsilon=epsilon, statistic_epsilon=drawn))
+
+
+def _statistic_epsilon(planned: Planned, rule: Currency, part: Fraction) -> Fraction:
+    """The least that any of the statistics may have."""
+    return min(
+        (
+            one.release.groups
+            * _group_epsilon(drawn.statistic, planned.request.mechanism, rule, part / one.release.groups)
+            for one in planned.releases
+            for drawn in one.release.statistics
+        ),
+        default=Fraction(0),
+    )
+
+
+def _group_epsilon(statistic: Statistic, named: str | None, rule: Currency, part: Fraction) -> Fraction:
+    """On a curve the exponential mechanism counts as a pure release of half its epsilon."""
+    pure = rule.pure_epsilon_of(part)
+    return 2 * pure if is_chosen(statistic, named) and not isinstance(rule, PureSum) else pure
+
+
+# -- ways at price -----------------------------------------------------------------------------------------------------
+# The kinds of noise that a question can have at its price, the best first, and why.
+
+if TYPE_CHECKING:
+    Way = tuple[Planned, Candidate, SessionShare]
+
+ALL = SessionShare(1.0, fits=True)
+
+
+def ways_at_price(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Candidate, str]]:
+    budget, share = public.budget, planned.request.share
+    if share is None:
+        noises = possible_noises(planned, budget.filter)
+        found = [(planned, candidate(planned, noise, budget.filter)) for noise in noises]
+    else:
+        found = ways_within(planned, budget.filter, share)
+    # Where there is one way only, nobody needs to know what it takes.
+    ways: list[Way] = [
+        (asked, noise, share_of(noise.loss, budget) if len(found) > 1 else ALL) for asked, noise in found
+    ]
+    # What still fits comes first. Then error weighed by what it costs the session: variance times share.
+    ways.sort(key=lambda way: (not way[2].fits, way[1].spread + math.log(max(way[2].part, 1e-300))))
+    return [(*way[:2], _reason(way, ways, budget)) for way in ways]
+
+
+def _reason(best: Way, ways: list[Way], budget: Budget) -> str:
+    planned, noise, share = best
+    if not planned.releases:
+        return "nothing is read of people but what is public"
+    if planned.request.mechanism is not None:
+        return "as asked for"
+    if not measure_count(planned):
+        return "the answer is chosen, since no fixed noise fits it"
+    if len(ways) == 1:
+        return "the least error for a part of the session" if budget.filter.delta else "the session has no delta"
+    _, other, its_share = next(way for way in ways if way is not best)
+    times = math.exp((other.spread - noise.spread) / 2)
+    more = max(times, 1 / times)
+    error = f"{more:.2g} times {'less' if times >= 1 else 'more'} error" if more >= 1.05 else "about as much error"
+    part = f"takes {share.part:.2g} of the session instead of {its_share.part:.2g}"
+    return f"{error} {'as' if more < 1.05 else 'than'} {other.mechanism}, and {part}"

@@ -1,0 +1,283 @@
+"""run_rounds: what was charged is asked and gets its noise, releases that read answers of others after these.
+
+    SELECT COUNT(*) FROM orders WHERE amount > (SELECT AVG(amount) FROM orders)
+
+First round: the sums behind AVG get their noise, and the post-processing database makes a number of them. Second
+round: the count, with that number as a constant. All was charged before the first, and only noisy values pass from
+round to round. docs/proofs/adaptive.md. How the charge ended is on record before anything is said (settle.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from dpsql.accounting.events import Composed
+from dpsql.engines.base import ConnectionLost, TimedOut
+from dpsql.engines.post_processor import Lasting
+from dpsql.errors import Error, OperationalError, QueryTimeout
+from dpsql.limits import MOST_COPIES
+from dpsql.pipeline.add_noise import Fetched, Noisy, add_noise
+from dpsql.pipeline.replan import with_bounds_found
+from dpsql.relation.reports import AdaptiveTable, known_rows
+from dpsql.sampling import CryptographicRandomness, uniform_below
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+
+    from dpsql.accounting.ledger.journal import Entry
+    from dpsql.engine_sql.tree import Query
+    from dpsql.engines.post_processor import Data
+    from dpsql.mechanisms.draw import Refund
+    from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
+    from dpsql.pipeline.charge_budget import Charged
+    from dpsql.pipeline.environment import Environment
+    from dpsql.pipeline.plan_query import PlannedAdaptiveSubquery, PublicTable
+
+# -- execute query -----------------------------------------------------------------------------------------------------
+# execute_query: the engine runs the releases that were charged. The exact numbers exist from here to add_noise only.
+#
+# Whatever the engine says when it fails may quote a person's row, so none of it is repeated: not in the message, not in
+# the error's cause or context. A connection that breaks, by a network's fault or a restart of the server, is made anew
+# and the same SELECT asked once more, under the same charge: nothing of the first was seen. But a row may have taken
+# the server down, and the delay tells: so this is on record first, and happens once until the owner has looked. What
+# breaks after that is a failure like any other. docs/proofs/ledger.md.
+
+SALTS = 2**63
+
+
+def execute_query(charged: Charged, environment: Environment) -> Fetched:
+    releases = zip(charged.calibrated.releases, charged.recalled, strict=True)
+    return Fetched(
+        charged,
+        tuple(_fetch(release, charged, environment) if answer is None else None for release, answer in releases),
+    )
+
+
+def _fetch(release: CalibratedRelease, charged: Charged, environment: Environment) -> Mapping[str, np.ndarray] | None:
+    # A fresh secret for every release decides which of a unit's groups count.
+    query = release.salted(uniform_below(SALTS, CryptographicRandomness()))
+    try:
+        columns = _run(query, release.planned.lasting, charged, environment)
+        whole = all(columns[measure.column].dtype.kind == "i" for measure in release.planned.release.measures)
+        return columns if whole else None
+    except TimedOut:
+        raise
+    except Exception:
+        # Forgotten here, and told at the end, when nothing exact is left that a traceback could show.
+        return None
+
+
+def _run(
+    query: str, lasting: Mapping[str, str], charged: Charged, environment: Environment
+) -> Mapping[str, np.ndarray]:
+    try:
+        return environment.engine.run(query, lasting)
+    except ConnectionLost:
+        if charged.entry is not None and not environment.ledger.may_retry(charged.entry):
+            raise
+    return environment.engine.run(query, lasting)
+
+
+# -- settle ------------------------------------------------------------------------------------------------------------
+# How a charge ends: in an answer, in a part that is given back, stopped, or in a failure that trips the wire.
+#
+# Whether a question fails after its charge, or takes so long that somebody stops it, may depend on one person. So every
+# way out of here is on record before anything is said, and all failures look alike: the engine's, the noise's, one
+# question too many that was stopped, and an answer that was ready when the analyst was suspended for another question.
+# docs/proofs/ledger.md.
+
+if TYPE_CHECKING:
+    Draw = Callable[[Charged, Environment], Noisy]
+
+
+def settled(draw: Draw, charged: Charged, environment: Environment) -> Noisy:
+    if charged.entry is None:
+        return draw(charged, environment)
+    try:
+        noisy, stop = _drawn_or_stopped(draw, charged, environment)
+        if noisy is not None:
+            _mark(charged.entry, noisy, environment)
+            return noisy
+        if isinstance(stop, TimedOut):
+            if environment.ledger.stopped(charged.entry, "timed out").state == "suspended":
+                return _failed(charged)
+            stop = _timed_out(environment.engine.timeout)
+        elif isinstance(stop, KeyboardInterrupt):
+            environment.ledger.stopped(charged.entry, "interrupted")
+        elif isinstance(stop, Error):
+            # Public tables, noisy values, the ledger's file: nobody's row is behind these.
+            environment.ledger.abandoned(charged.entry)
+        else:
+            environment.ledger.failed(charged.entry)
+    finally:
+        environment.ledger.let_go(charged.entry)
+    assert stop is not None
+    raise stop
+
+
+def abandon(charged: Charged, environment: Environment) -> None:
+    """A question that was charged together with another one, which was stopped, is not asked any more."""
+    if charged.entry is not None:
+        try:
+            environment.ledger.abandoned(charged.entry)
+        finally:
+            environment.ledger.let_go(charged.entry)
+
+
+def _drawn_or_stopped(
+    draw: Draw, charged: Charged, environment: Environment
+) -> tuple[Noisy | None, BaseException | None]:
+    """What was drawn; or what ended it, with nothing on it that could show exact numbers."""
+    try:
+        return draw(charged, environment), None
+    except (Error, TimedOut) as problem:
+        return None, problem.with_traceback(None)
+    except Exception:
+        return _failed(charged), None
+    except BaseException as problem:
+        problem.__cause__ = problem.__context__ = None
+        return None, problem.with_traceback(None)
+
+
+def _failed(charged: Charged) -> Noisy:
+    return Noisy(charged, (None,) * len(charged.recalled))
+
+
+def _timed_out(seconds: float | None) -> QueryTimeout:
+    return QueryTimeout(
+        f"the question was stopped after {seconds:g} seconds; the charge stands",
+        hint="ask for less: fewer joins, fewer groups; or ask the data owner for a longer timeout=",
+    )
+
+
+def _mark(charge: Entry, noisy: Noisy, environment: Environment) -> None:
+    if noisy.has_failed:
+        environment.ledger.failed(charge)
+    elif noisy.refused:
+        events = Composed(tuple(part.event for part in noisy.refused))
+        environment.ledger.refused(charge, events, noisy.refund)
+    else:
+        environment.ledger.released(charge)
+
+
+# -- run rounds --------------------------------------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+    Columns = Mapping[str, np.ndarray]
+
+ANSWER_KEPT = "the answer is kept: ask again when the table can be read, and it is free"
+CHARGE_STANDS = "ask again when the table can be read; the charge stands, since a part of the question was answered"
+
+
+def run_rounds(charged: Charged, environment: Environment) -> Noisy:
+    """Every release with its noise."""
+    return settled(_drawn, charged, environment)
+
+
+def run_rounds_of_all(charges: Sequence[Charged], environment: Environment) -> list[Noisy]:
+    """One after the other. Where one is stopped, those behind it are not run: that is on record too."""
+    noisy: list[Noisy] = []
+    try:
+        for charged in charges:
+            noisy.append(run_rounds(charged, environment))
+    except BaseException:
+        for charged in charges[len(noisy) + 1 :]:
+            abandon(charged, environment)
+        raise
+    return noisy
+
+
+def _drawn(charged: Charged, environment: Environment) -> Noisy:
+    """Where one fails, those that wait for it are not asked."""
+    calibrated = charged.calibrated
+    drawn: dict[int, Columns | None] = dict.fromkeys(range(len(calibrated.releases)))
+    refused: tuple[Refund, ...] = ()
+    for numbers in _rounds(calibrated):
+        for number in numbers:
+            if calibrated.releases[number].planned.seeking:
+                recalled = charged.recalled[number]
+                calibrated = with_bounds_found(calibrated, number, drawn, recalled, environment.public())
+        releases = tuple(_ready(calibrated.releases[number], drawn, calibrated, environment) for number in numbers)
+        part = replace(
+            charged,
+            calibrated=replace(calibrated, releases=releases),
+            recalled=tuple(charged.recalled[number] for number in numbers),
+        )
+        noisy = add_noise(execute_query(part, environment), environment)
+        drawn |= zip(numbers, noisy.columns, strict=True)
+        refused += noisy.refused
+        if noisy.has_failed:
+            break
+    return Noisy(replace(charged, calibrated=calibrated), tuple(drawn.values()), refused)
+
+
+def _rounds(calibrated: Calibrated) -> list[list[int]]:
+    """Each release one round after the last that it reads of, or on which its bounds are found."""
+    sought = [release.planned.release.aggregate.sought for release in calibrated.releases]
+
+    @cache
+    def depth(number: int) -> int:
+        read = {n for part in calibrated.releases[number].planned.adaptive for n in part.releases}
+        ladders = {n for n, part in enumerate(sought) if part is not None and part.release == number}
+        return max((depth(before) + 1 for before in read | ladders), default=0)
+
+    depths = [depth(number) for number in range(len(sought))]
+    return [[n for n, level in enumerate(depths) if level == now] for now in range(max(depths, default=0) + 1)]
+
+
+def _ready(
+    release: CalibratedRelease, drawn: Mapping[int, Columns | None], calibrated: Calibrated, environment: Environment
+) -> CalibratedRelease:
+    """The release with the rows of all answers that it reads."""
+    if not release.planned.adaptive:
+        return release
+    adaptive = tuple(
+        replace(part, table=_filled(part, drawn, calibrated, environment)) for part in release.planned.adaptive
+    )
+    _check_matches(release.planned.answers_met, [part.table for part in adaptive], environment)
+    return replace(release, planned=replace(release.planned, adaptive=adaptive))
+
+
+def _filled(
+    part: PlannedAdaptiveSubquery, drawn: Mapping[int, Columns | None], calibrated: Calibrated, environment: Environment
+) -> AdaptiveTable:
+    if part.table.rows is not None:
+        return part.table
+    tables = [calibrated.releases[number].planned.post_processing_table for number in part.releases]
+    tables += [table.post_processing_table for table in part.public]
+    data: list[Data] = [
+        None if columns is None else calibrated.releases[number].with_noise_columns(columns)
+        for number in part.releases
+        for columns in (drawn[number],)
+    ]
+    data += [read_public(table, environment, CHARGE_STANDS) for table in part.public]
+    rows = environment.post_processor.run(part.post_processing, tables, data).rows
+    return replace(part.table, rows=known_rows(rows, [kind for _, kind in part.table.columns]))
+
+
+def _check_matches(met: tuple[Query, ...], answers: list[AdaptiveTable], environment: Environment) -> None:
+    """How often rows of people are multiplied was presumed before the charge; the answers that decide it are public."""
+    public = environment.public().public_rows
+    if any(public.number(query, answers) > MOST_COPIES for query in met):
+        raise OperationalError(
+            f"a row would be joined with more than {MOST_COPIES} rows of the inner answer",
+            hint="join it by a key that it has once, or write its rows into the query; the charge stands",
+        )
+
+
+def read_public(table: PublicTable, environment: Environment, way_out: str = ANSWER_KEPT) -> Columns | Lasting:
+    """Its columns, or how to read them if the post-processing has no copy of them yet."""
+    if environment.engine.guarantees.rows_stay:
+        return Lasting(lambda names: _read(replace(table, read=tuple(names)), environment, way_out))
+    return _read(table, environment, way_out)
+
+
+def _read(table: PublicTable, environment: Environment, way_out: str) -> Columns:
+    try:
+        return environment.engine.run_public(table.sql)
+    except Exception as problem:
+        raise OperationalError(f'the public table "{table.name}" cannot be read', hint=way_out) from problem

@@ -1,0 +1,220 @@
+"""The bounds of a release, found from the noisy ladders that were drawn before it: part of run_rounds.
+
+Noisy counts and what everybody knows go in, bounds come out, and the release is planned once more within them. It has
+the very price that was charged for it: the same part of the budget, shared anew among its measures. Any bounds are
+private; which ones are best is a matter of error alone (mechanisms/auto_bounds.py). docs/proofs/found_bounds.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.aggregates.estimate import Formula, Linear, Ratio
+from dpsql.aggregates.measure import CountUnits
+from dpsql.aggregates.table import AGGREGATES
+from dpsql.errors import Error
+from dpsql.expressions.narrow import kept_properties
+from dpsql.expressions.properties import range_of
+from dpsql.intervals import for_all
+from dpsql.mechanisms.auto_bounds import Ladder, Setting, Sides, Wish, best_bounds
+from dpsql.mechanisms.registry import ADDITIVE
+from dpsql.pipeline.allocate import SELECTING
+from dpsql.pipeline.auto_bounds import Found, read_again, with_found
+from dpsql.pipeline.calibrate_noise import with_noise
+from dpsql.pipeline.choose_mechanism import candidate_within
+from dpsql.pipeline.infer_sensitivity import infer_sensitivity
+from dpsql.pipeline.plan_query import plan_query
+from dpsql.pipeline.stored_answers import found_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+
+    from dpsql.expressions.tree import Expression, Known
+    from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
+    from dpsql.pipeline.environment import PublicEnvironment
+    from dpsql.relation.relation import AggregateCall, Sought
+
+    Columns = Mapping[str, np.ndarray]
+
+CLIPPED_SUMS = frozenset(name for name, function in AGGREGATES.items() if function.clip_power)
+RANKS = 20.0
+"""About how many ranks a quantile is off by, for one row of a unit in one group."""
+SURE = 0.999
+"""So sure it is that no step of a ladder is taken to be filled that is empty."""
+SHY = 1 - Fraction(1, 2**40)
+"""Rounding may make the parts of a price a last digit more than the whole; this much less is sure to be less."""
+
+
+def with_bounds_found(
+    calibrated: Calibrated,
+    number: int,
+    drawn: Mapping[int, Columns | None],
+    recalled: str | None,
+    public: PublicEnvironment,
+) -> Calibrated:
+    """The question with the bounds of one release in place."""
+    seeking = calibrated.releases[number].planned.seeking
+    if recalled is not None:
+        return _within(calibrated, number, read_again(found_in(recalled), seeking), public)
+    for found in _ranked(calibrated, number, drawn):
+        try:
+            return _within(calibrated, number, found, public)
+        except Error:
+            continue  # too much noise, or too much work: the next best
+    return calibrated
+
+
+def _within(calibrated: Calibrated, number: int, found: Found, public: PublicEnvironment) -> Calibrated:
+    """All but this release stays as it is, and this release keeps its price and its name in the ledger."""
+    made = made_again(calibrated, number, found, public)
+    old = calibrated.releases[number]
+    new = replace(
+        made.releases[number],
+        event=old.event,
+        epsilon=old.epsilon,
+        delta=old.delta,
+        fingerprint=old.fingerprint,
+        subject=old.subject,
+    )
+    kept = [new if place == number else release for place, release in enumerate(calibrated.releases)]
+    return replace(
+        made,
+        request=calibrated.request,
+        releases=tuple(kept),
+        candidate=calibrated.candidate,
+        mechanism=calibrated.mechanism,
+    )
+
+
+def made_again(calibrated: Calibrated, number: int, found: Found, public: PublicEnvironment) -> Calibrated:
+    """The question as it would be with these bounds of the release, at no more than the price that is settled: what
+    each statistic has, what each release has, and the delta of each selection."""
+    tracked = calibrated.tracked
+    releases = [
+        with_found(release, found) if place == number else release for place, release in enumerate(tracked.releases)
+    ]
+    chosen = calibrated.candidate
+    price = replace(calibrated.request, statistic_epsilon=calibrated.statistic_epsilon)
+    planned = plan_query(infer_sensitivity(replace(tracked, request=price, releases=tuple(releases)), public), public)
+    totals = [chosen.part(place) * SHY for place in range(len(releases))]
+    again = candidate_within(planned, chosen.mechanism, chosen.filter, totals)
+    return with_noise(planned, again, calibrated.reason, public.schema.dataset, calibrated.reserved)
+
+
+def _ranked(calibrated: Calibrated, number: int, drawn: Mapping[int, Columns | None]) -> Iterator[Found]:
+    """What the ladders speak for, the best first."""
+    release = calibrated.releases[number]
+    planned = release.planned.release
+    found: dict[str, Ladder] = {}
+    sides: dict[Expression, Sides] = {}
+    steps: dict[Expression, Sought] = {}
+    for place, part in enumerate(calibrated.releases):
+        sought, columns = part.planned.release.aggregate.sought, drawn[place]
+        if sought is None or sought.release != number or columns is None:
+            continue
+        if sought.value is None:
+            found[sought.what] = _ladder(part, sought, columns)
+        else:
+            sides[sought.value], steps[sought.value] = _sides(part, sought, columns), sought
+    values = [value for value, _ in release.planned.seeking.values]
+    setting = Setting(
+        groups=planned.groups,
+        rows=planned.rows,
+        all_groups=None if planned.domain is None else planned.domain.size,
+        threshold=release.threshold,
+        falloff=ADDITIVE[calibrated.candidate.mechanism].falloff,
+    )
+    wishes = list(_wishes(release, values))
+    best = best_bounds(found.get("rows"), found.get("groups"), [sides[value] for value in values], wishes, setting)
+    for bounds in best:
+        clips = tuple((value, _ends(steps[value], clip)) for value, clip in zip(values, bounds.clips, strict=True))
+        yield Found(bounds.rows, bounds.groups, clips)
+
+
+def _ends(sought: Sought, clip: tuple[int | None, int | None]) -> tuple[Fraction, Fraction]:
+    """A clip never leaves the limits."""
+    low, high = (Fraction(0) if step is None else sought.steps[step] for step in clip)
+    return max(sought.limits[0], sought.origin - low), min(sought.limits[1], sought.origin + high)
+
+
+def _ladder(release: CalibratedRelease, sought: Sought, columns: Columns, first: int = 0) -> Ladder:
+    """The steps from the first on, as they were counted."""
+    (measure,) = release.measures
+    counted = dict(zip(columns["_k0"].tolist(), columns[measure.bounded.column].tolist(), strict=True))
+    steps = range(len(sought.steps))
+    numbers = [float(counted.get(0 if step == 0 else first + step, 0)) for step in steps]
+    sure = measure.noise.half_width(for_all(SURE, len(counted))) << measure.shift
+    return Ladder(tuple(map(float, sought.steps)), tuple(numbers), measure.std, float(sure))
+
+
+def _sides(release: CalibratedRelease, sought: Sought, columns: Columns) -> Sides:
+    """Units with large values below the origin stand behind the others; those next to it belong to either side."""
+    (low, high), origin = sought.limits, sought.origin
+    below = _ladder(release, sought, columns, len(sought.steps)) if low < origin else None
+    return Sides(_ladder(release, sought, columns) if high > origin or below is None else None, below)
+
+
+# -- what is asked for, and how exact it is at the bounds at hand ------------------------------------------------------
+
+
+def _wishes(release: CalibratedRelease, values: list[Expression]) -> Iterator[Wish]:
+    planned = release.planned.release
+    stds = _stds(release)
+    units = {part.column for part in planned.measures if isinstance(part.measure, CountUnits)}
+    for call, answer in zip(planned.aggregate.calls, planned.answers, strict=True):
+        estimate, value = answer.estimate, _value(call, values)
+        power = AGGREGATES[call.name].clip_power or 1
+        size = _size(call, planned.knowledge.kept) ** power
+        if isinstance(estimate, Linear) and {name for name, _ in estimate.weights} <= stds.keys():
+            # Counted by their rows, units are the same at the bounds at hand, but not at others.
+            of_units = call.distinct and {name for name, _ in estimate.weights} <= units
+            noise = _std(estimate, stds)
+            if value is None:
+                yield Wish("units" if of_units else "rows", noise / size)
+            else:
+                yield Wish("sum", noise, value, power)
+        elif isinstance(estimate, Ratio) or (isinstance(estimate, Formula) and estimate.parts):
+            noise = _std(_summed(estimate, power), stds)
+            yield Wish("rank", noise / size) if value is None else Wish("mean", noise, value, power)
+        else:
+            yield Wish("rank", RANKS)
+    if planned.partition_selection is not None:
+        yield Wish("units", stds[planned.partition_selection], importance=SELECTING)
+
+
+def _size(call: AggregateCall, known: Known) -> float:
+    """About how much one row adds to a sum whose values have a range, and are not looked at: half of the most."""
+    if not AGGREGATES[call.name].clip_power:
+        return 1.0
+    ends = range_of(kept_properties(call.arguments[0], known))
+    return max(abs(float(end or 0)) for end in ends) / 2 or 1.0
+
+
+def _stds(release: CalibratedRelease) -> dict[str, float]:
+    """The noise of each measure; of several levels of totals, that of the finest."""
+    stds = {part.bounded.column: part.std for part in release.measures}
+    planned = release.planned.release
+    finest = max(planned.levels, key=lambda level: len(level.kept)).measures if planned.levels else planned.measures
+    return {one.column: stds[part.column] for one, part in zip(planned.measures, finest, strict=True)}
+
+
+def _value(call: AggregateCall, values: list[Expression]) -> int | None:
+    """Which of the values that are clipped it is about."""
+    return values.index(call.arguments[0]) if call.name in CLIPPED_SUMS and call.arguments[0] in values else None
+
+
+def _summed(estimate: Ratio | Formula, power: int) -> Linear:
+    """The sum whose noise counts: of a ratio what it is away from its middle, of moments the power that was summed."""
+    if isinstance(estimate, Formula):
+        return estimate.parts[min(power, len(estimate.parts) - 1)]
+    middle = ((estimate.low or 0) + (estimate.high or 0)) / 2
+    return estimate.above.plus(estimate.below, -Fraction(middle))
+
+
+def _std(linear: Linear, stds: Mapping[str, float]) -> float:
+    return math.hypot(*(float(weight) * stds.get(name, 0.0) for name, weight in linear.weights))

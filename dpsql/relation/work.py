@@ -1,0 +1,343 @@
+"""How much work one person's rows can make, bounded by public numbers before the charge.
+
+    orders CROSS JOIN RANGE(1000)                       each row becomes 1,000
+    orders a JOIN orders b USING (customer_id)          n rows of a person become n * n
+    EXISTS (orders b of the same person, b.day > a.day) n * n comparisons
+
+Otherwise one person's presence would show in the time or memory that a question takes. A relation whose rows are
+multiplied reads *light* units only: people with more than a public number of rows are left out where the rows are read,
+before they are multiplied (`LightUnits`). That number is chosen so that nobody has more than MOST_ROWS_OF_ONE rows, or
+comparisons, at any step; where it would be too small to be of use the question is refused. Rows that are merely read,
+filtered, sorted or grouped are not limited: that work is in proportion to the person's own rows. docs/proofs/work.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dpsql.errors import Unsupported
+from dpsql.expressions.narrow import conjuncts
+from dpsql.expressions.tree import Column, names_read
+from dpsql.limits import FEWEST_ROWS_OF_ONE, MOST_COPIES, MOST_ROWS_OF_ONE
+from dpsql.relation.facts import equated, knowledge_of
+from dpsql.relation.relation import (
+    CrossUnitJoin,
+    Distinct,
+    Filter,
+    Join,
+    LightUnits,
+    Mark,
+    PerUnit,
+    Project,
+    Relation,
+    Scan,
+    SemiJoin,
+    SetOp,
+    ValuesTable,
+    Window,
+)
+from dpsql.relation.sql import most_matches_sql, rows_per_unit, truth
+from dpsql.relation.units import is_tracked, one_row_per_unit, parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dpsql.engine_sql.tree import Query
+    from dpsql.expressions.tree import Expression
+    from dpsql.relation.relation import Frame
+    from dpsql.relation.sql import CountPublic
+
+    Conditions: TypeAlias = tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A person with n rows in each relation that is read has at most factor * n ** degree rows."""
+
+    factor: int
+    degree: int
+
+    def __mul__(self, other: Growth) -> Growth:
+        return Growth(self.factor * other.factor, self.degree + other.degree)
+
+    def __add__(self, other: Growth) -> Growth:
+        return Growth(self.factor + other.factor, max(self.degree, other.degree))
+
+    @property
+    def is_linear(self) -> bool:
+        """In proportion to the person's own rows."""
+        return self.degree == 0 or (self.degree == 1 and self.factor <= MOST_COPIES)
+
+    @property
+    def most_rows(self) -> int:
+        """The largest n for which no more than MOST_ROWS_OF_ONE rows come of it; 0 if there is none."""
+        n = int((MOST_ROWS_OF_ONE / self.factor) ** (1 / self.degree)) + 1 if self.degree else MOST_ROWS_OF_ONE
+        while n and self.factor * n**self.degree > MOST_ROWS_OF_ONE:
+            n -= 1
+        return n
+
+
+ONE, OWN = Growth(1, 0), Growth(1, 1)
+
+
+UNDECIDED = 0
+"""How many rows make a unit heavy, until all steps have been seen."""
+
+
+@dataclass(frozen=True)
+class Bounded:
+    relation: Relation
+    growth: Growth
+    limited: bool = False
+    """Whether n is the most rows of a light unit, and not however many a person has."""
+
+
+def bound_work(relation: Relation, count: CountPublic) -> tuple[Relation, tuple[Query, ...]]:
+    """The same relation, without people whose rows would be multiplied into too many; and how often one row meets rows
+    of answers that are not there yet, each of which must turn out to be at most MOST_COPIES."""
+    bounding = _Bounding(count)
+    bounded = bounding.visit(relation, ()).relation
+    if bounding.steps:
+        worst = min(bounding.steps, key=lambda step: step.most_rows)
+        if worst.most_rows < FEWEST_ROWS_OF_ONE:
+            raise _too_much(worst)
+        bounded = _decided(bounded, worst.most_rows)
+    return bounded if bounding.steps or heaviest_counted(bounded) else relation, tuple(bounding.presumed)
+
+
+def heaviest_counted(relation: Relation) -> int | None:
+    """People with more rows than this below a step that multiplies them are left out; None if nobody is."""
+    return min((part.most_rows for part in parts_of(relation) if isinstance(part, LightUnits)), default=None)
+
+
+def _too_much(worst: Growth) -> Unsupported:
+    made = f"{worst.factor * FEWEST_ROWS_OF_ONE**worst.degree:,}"
+    return Unsupported(
+        f"the query turns {FEWEST_ROWS_OF_ONE} rows of one person into {made}: the limit is {MOST_ROWS_OF_ONE:,}",
+        hint="join fewer lists, join the same person's rows less often or by a unique key, or aggregate before joining",
+    )
+
+
+def _decided(relation: Relation, most_rows: int) -> Relation:
+    values = ((part.name, getattr(relation, part.name)) for part in fields(relation))
+    changed: dict[str, Any] = {n: _decided(value, most_rows) for n, value in values if isinstance(value, Relation)}
+    if isinstance(relation, LightUnits) and relation.most_rows == UNDECIDED:
+        changed["most_rows"] = most_rows
+    return replace(relation, **changed) if changed else relation
+
+
+@dataclass(frozen=True)
+class _Bounding:
+    count: CountPublic
+    steps: list[Growth] = field(default_factory=list)
+    """How many rows, or comparisons of rows, each multiplying step makes for one person."""
+    presumed: list[Query] = field(default_factory=list)
+
+    def visit(self, relation: Relation, given: Conditions) -> Bounded:
+        """`given` holds for the rows that are kept above: rows that fail it need not be multiplied first."""
+        match relation:
+            case Scan() | ValuesTable():
+                return Bounded(relation, ONE if one_row_per_unit(relation) else OWN)
+            case LightUnits(_, most_rows):
+                return Bounded(relation, Growth(most_rows, 0))
+            case Filter(source, condition):
+                return _above(relation, self.visit(source, (*given, *conjuncts(condition))))
+            case Join():
+                return self._join(relation, given)
+            case CrossUnitJoin(left=left, right=right):
+                # Before people are paired with others, each side keeps as few rows of a person as may count.
+                first, second = self.visit(left, ()), self.visit(right, ())
+                return Bounded(replace(relation, left=first.relation, right=second.relation), OWN)
+            case SemiJoin():
+                tested, rows = self._semi_join(relation, given)
+                return replace(rows, relation=tested)
+            case Mark(test):
+                tested, rows = self._semi_join(test, given)
+                return replace(rows, relation=replace(relation, test=tested))
+            case SetOp():
+                return self._set_operation(relation)
+            case Window(source):
+                return self._window(relation, self.visit(source, ()))
+            case PerUnit(source, _, _, by_unit_alone):
+                grouped = _above(relation, self.visit(source, ()))
+                return Bounded(grouped.relation, ONE) if by_unit_alone else grouped
+            case Project(source) | Distinct(source):
+                return _above(relation, self.visit(source, ()))
+
+    def _join(self, join: Join, given: Conditions) -> Bounded:
+        met = () if join.condition is None else tuple(conjuncts(join.condition))
+        if join.kind == "INNER":
+            met = given = (*met, *given)
+        if is_tracked(join.left) and is_tracked(join.right):
+            return self._of_one_person(join, met, given)
+        side, rows, public = (
+            ("left", join.left, join.right) if is_tracked(join.left) else ("right", join.right, join.left)
+        )
+        bounded = self.visit(rows, given)
+        copies = Growth(self._matches(rows, public, met), 0)
+        bounded, _ = self._multiplied(bounded, Bounded(public, copies), (given, ()))
+        changed: dict[str, Any] = {side: bounded.relation}
+        return replace(bounded, relation=replace(join, **changed), growth=bounded.growth * copies)
+
+    def _matches(self, rows: Relation, public: Relation, conditions: Conditions) -> int:
+        """How many public rows one row can meet. An answer that is not there yet is presumed to have few."""
+        if meets_once(rows, public, conditions):
+            return 1
+        query = most_matches_sql(rows, public, conditions)
+        found = self.count(query)
+        if found is None:
+            self.presumed.append(query)
+            return MOST_COPIES
+        return max(1, found)
+
+    def _of_one_person(self, join: Join, met: Conditions, given: Conditions) -> Bounded:
+        """Rows of a person beside other rows of that person."""
+        tests = {"INNER": (met, met), "LEFT": (given, met), "RIGHT": (met, given), "FULL": ((), ())}[join.kind]
+        left, right = self.visit(join.left, tests[0]), self.visit(join.right, tests[1])
+        if join.kind != "INNER":
+            left, right = _alike(left, right)
+        if meets_once(join.left, join.right, met):
+            joined = left
+        elif meets_once(join.right, join.left, met):
+            joined = right
+        else:
+            left, right = self._multiplied(self._declared_light(left), self._declared_light(right), tests)
+            joined = Bounded(join, left.growth * right.growth, left.limited or right.limited)
+        unmatched = {"INNER": (), "LEFT": (left,), "RIGHT": (right,), "FULL": (left, right)}[join.kind]
+        growth = sum((side.growth for side in unmatched if side is not joined), start=joined.growth)
+        return Bounded(replace(join, left=left.relation, right=right.relation), growth, joined.limited)
+
+    def _multiplied(
+        self, left: Bounded, right: Bounded, tests: tuple[Conditions, Conditions]
+    ) -> tuple[Bounded, Bounded]:
+        """Two sides of which each row of the one may meet each of the other."""
+        if not (left.growth * right.growth).is_linear:
+            left, right = _limited(left, tests[0]), _limited(right, tests[1])
+        if left.limited or right.limited:
+            self.steps.append(left.growth * right.growth)
+        return left, right
+
+    def _declared_light(self, side: Bounded) -> Bounded:
+        """A side of which the schema says that a person has few rows there: twice as many are read."""
+        declared = rows_per_unit(side.relation, self.count)
+        if side.growth.degree == 0 or side.limited or declared is None or 2 * declared > MOST_COPIES:
+            return side
+        return Bounded(LightUnits(side.relation, 2 * declared), Growth(2 * declared, 0))
+
+    def _semi_join(self, semi: SemiJoin, given: Conditions) -> tuple[SemiJoin, Bounded]:
+        """The test, and the rows that it is about."""
+        source = self.visit(semi.source, given)
+        tests = () if semi.condition is None else tuple(conjuncts(semi.condition))
+        if is_tracked(semi.other):
+            other = self.visit(semi.other, tests)
+        else:
+            copies = 1 if _is_looked_up(semi, tests) else self._matches(semi.source, semi.other, tests)
+            other = Bounded(semi.other, Growth(copies, 0))
+        if not _is_looked_up(semi, tests):
+            source, other = self._multiplied(source, other, (given, tests))
+        return replace(semi, source=source.relation, other=other.relation), source
+
+    def _set_operation(self, both: SetOp) -> Bounded:
+        left, right = _alike(self.visit(both.left, ()), self.visit(both.right, ()))
+        growth = left.growth + right.growth
+        if growth.degree == 1 and not left.limited:
+            # What is read twice is twice as much for everybody: no row is multiplied by it.
+            growth = Growth(max(left.growth.factor, right.growth.factor), 1)
+        return Bounded(replace(both, left=left.relation, right=right.relation), growth, left.limited)
+
+    def _window(self, window: Window, source: Bounded) -> Bounded:
+        """Engines may compute a sum or an extreme over a moving frame anew for every row."""
+        widths = [_width(call.frame) for _, call in window.columns if call.frame is not None]
+        known = [width for width in widths if width is not None]
+        frame = source if len(known) < len(widths) else Bounded(window, Growth(max(known, default=1), 0))
+        return _above(window, self._multiplied(source, frame, ((), ()))[0])
+
+
+def _above(relation: Filter | PerUnit | Project | Distinct | Window, source: Bounded) -> Bounded:
+    return replace(source, relation=replace(relation, source=source.relation))
+
+
+def _limited(rows: Bounded, tests: Conditions) -> Bounded:
+    """Light units alone. Rows that fail one of the tests are dropped later anyway, so they need not count."""
+    if rows.limited or rows.growth.degree == 0:
+        return rows
+    own = knowledge_of(rows.relation).properties.keys()
+    about = [part for part in tests if names_read(part) and names_read(part) <= own]
+    tested = Filter(rows.relation, truth("AND", *about) if len(about) > 1 else about[0]) if about else rows.relation
+    return Bounded(LightUnits(tested, UNDECIDED), OWN, limited=True)
+
+
+def _alike(left: Bounded, right: Bounded) -> tuple[Bounded, Bounded]:
+    """Both sides limited, if one of them is."""
+    return (_limited(left, ()), _limited(right, ())) if left.limited or right.limited else (left, right)
+
+
+def _width(frame: Frame) -> int | None:
+    """How many rows a moving frame has; 1 where it only grows, None where it has no limit."""
+    if frame.start == "UNBOUNDED PRECEDING" or (frame.kind == "RANGE" and frame.end == "CURRENT ROW"):
+        return 1
+    if frame.end == "UNBOUNDED FOLLOWING":
+        return None
+    first, last = (_offset(end) for end in (frame.start, frame.end))
+    return max(1, last - first + 1)
+
+
+def _offset(end: str) -> int:
+    """
+    >>> _offset("2 PRECEDING"), _offset("CURRENT ROW"), _offset("3 FOLLOWING")
+    (-2, 0, 3)
+    """
+    steps, _, side = end.partition(" ")
+    return {"PRECEDING": -1, "FOLLOWING": 1, "ROW": 0}[side] * (int(steps) if steps.isdigit() else 0)
+
+
+def _is_looked_up(semi: SemiJoin, tests: Conditions) -> bool:
+    """Whether a row finds its match by equal values, without comparing it with others one by one.
+
+    Where there is none, a test of the row itself would be repeated for each of the others.
+    """
+    own, others = (knowledge_of(side).properties.keys() for side in (semi.source, semi.other))
+    return len(semi.compared) <= 1 and all(
+        names_read(part) <= others or any(name in others and names_read(value) <= own for name, value in equated(part))
+        for part in tests
+    )
+
+
+def meets_once(rows: Relation, other: Relation, conditions: Conditions) -> bool:
+    """Whether each of the rows meets one row of the other relation at most, in the same unit if that has units."""
+    own, others = (knowledge_of(side).properties.keys() for side in (rows, other))
+    found = {
+        name for part in conditions for name, value in equated(part) if name in others and names_read(value) <= own
+    }
+    return any(key <= found for key in unique_keys(other))
+
+
+def unique_keys(relation: Relation) -> list[frozenset[str]]:
+    """Sets of columns by which a row is known among those of its unit, or among all public ones."""
+    match relation:
+        case Scan(columns=columns):
+            single = [frozenset[str]()] if one_row_per_unit(relation) else []
+            return single + [frozenset({column.name}) for column in columns if column.unique]
+        case PerUnit(_, keys, _, by_unit_alone):
+            return [frozenset() if by_unit_alone else frozenset(name for name, _ in keys)]
+        case Distinct(source):
+            return [frozenset(knowledge_of(source).properties), *unique_keys(source)]
+        case Project(source, columns):
+            return [key for below in unique_keys(source) for key in _renamed(below, columns)]
+        case Filter(source) | SemiJoin(source) | Window(source) | LightUnits(source):
+            return unique_keys(source)
+        case Mark():
+            return unique_keys(relation.source)
+        case Join(left, right, kind, condition) if condition is not None and kind != "FULL":
+            met = tuple(conjuncts(condition))
+            kept = unique_keys(left) if kind != "RIGHT" and meets_once(left, right, met) else []
+            return kept + (unique_keys(right) if kind != "LEFT" and meets_once(right, left, met) else [])
+        case _:
+            return []
+
+
+def _renamed(key: frozenset[str], columns: tuple[tuple[str, Expression], ...]) -> Iterator[frozenset[str]]:
+    names = {value.name: name for name, value in columns if isinstance(value, Column)}
+    if key <= names.keys():
+        yield frozenset(names[part] for part in key)

@@ -1,0 +1,531 @@
+"""FROM with several items. Rows of people meet within each person only, or beside public rows.
+
+orders JOIN customers ON orders.customer_id = customers.id        both are the unit: same person
+order_lines JOIN orders ON order_lines.order_id = orders.id       the declared way to the unit: same person
+orders JOIN regions USING (region)                                regions is public: any condition will do
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, cast
+
+from sqlglot import exp
+
+from dpsql.errors import ProgrammingError, UnknownName, Unsupported, did_you_mean
+from dpsql.expressions.lower import all_of
+from dpsql.expressions.narrow import conjuncts
+from dpsql.expressions.table import FUNCTIONS
+from dpsql.expressions.tree import Call, Column, Expression, names_read
+from dpsql.expressions.tree import Literal as Constant
+from dpsql.relation.relation import CrossUnitJoin, Filter, Join, Project, Relation
+from dpsql.relation.units import different_units
+from dpsql.schema.types import Boolean
+from dpsql.sql.adaptive import adaptive_rows
+from dpsql.sql.randomized import reads_reports
+from dpsql.sql.rows import Answer, Rows, declared_rows, with_column_names
+from dpsql.sql.scope import Scope, is_qualified
+from dpsql.sql.syntax import extra_clauses, from_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from dpsql.errors import Place
+    from dpsql.relation.relation import AggregateCall
+    from dpsql.schema.types import ColumnType
+    from dpsql.sql.query import Resolver
+    from dpsql.sql.rows import Item, Named
+
+# -- kept rows ---------------------------------------------------------------------------------------------------------
+# Public rows that an outer join keeps: a list of keys, of which every one is a group, even when nobody matches it.
+#
+#     SELECT p.place, COUNT(v.id) FROM places p LEFT JOIN visits v ON v.place = p.place GROUP BY p.place
+#
+# Below the release it is an inner join: the rows that nobody matches belong to nobody. They come back as groups, so
+# what is asked of a group must be what it is without them: keys are public columns, and an aggregate passes over the
+# NULLs that stand for the missing private row, or adds 0 for them. COUNT(*) does not: where each group is one public
+# row, it is 1 of an empty group, and else the number of its pairs. docs/proofs/tracking.md.
+
+STRICT = frozenset(
+    {
+        *("=", "<>", "<", "<=", ">", ">=", "NOT", "+", "-", "*", "/", "//", "%", "negate", "LIKE", "ILIKE"),
+        *("ABS", "SIGN", "FLOOR", "CEIL", "ROUND", "TRUNC", "SQRT", "LN", "LOWER", "UPPER", "LENGTH"),
+        *("YEAR", "MONTH", "QUARTER", "DAY", "HOUR", "DAYOFWEEK", "DATE_TRUNC"),
+    }
+)
+"""Functions that are NULL as soon as one argument is."""
+UNKNOWN = object()
+
+
+@dataclass(frozen=True)
+class Kept:
+    relation: Relation
+    columns: frozenset[str]
+    """The inner names of its columns; the others of the join are private."""
+    at: Place | None
+
+    def refuse(self, why: str, hint: str) -> Unsupported:
+        return Unsupported(f"the outer join keeps public rows that no person matches, and {why}", at=self.at, hint=hint)
+
+    def renamed(self, names: Mapping[str, str], types: Mapping[str, ColumnType]) -> Kept:
+        """The same rows, whose columns have these names."""
+        columns = tuple((names[name], Column(name, types[name])) for name in sorted(self.columns & names.keys()))
+        return Kept(Project(self.relation, columns), frozenset(name for name, _ in columns), self.at)
+
+    def projected(self, columns: Mapping[str, Expression], conditions: Iterable[Expression]) -> Kept | None:
+        """The public rows that are kept below a subquery's columns; None if its WHERE leaves none of them."""
+        relation = self._filtered(conditions)
+        if self.is_inner(conditions):
+            return None
+        public = {name: value for name, value in columns.items() if self._is_public(value)}
+        if not all(name in public or self._vanishes(value) for name, value in columns.items()):
+            raise self.refuse("a column is made of both sides", "compute it outside, or use an inner join")
+        return Kept(Project(relation, tuple(public.items())), frozenset(public), self.at)
+
+    def groups(
+        self, keys: Iterable[Expression], calls: Iterable[AggregateCall], conditions: Iterable[Expression]
+    ) -> Relation:
+        """The public rows whose keys are the groups of a release over the inner join."""
+        if not all(self._is_public(key) for key in keys):
+            raise self.refuse("a key is not theirs", "group by columns of the public side, or use an inner join")
+        relation = self._filtered(conditions)
+        counted = [call for call in calls if not self._adds_nothing(call)]
+        if not self.is_inner(conditions) and any(call.name != "COUNT" or call.arguments for call in counted):
+            raise self.refuse(
+                "an aggregate counts these too", "aggregate a column of the private table: SUM(v.minutes), COUNT(v.id)"
+            )
+        return relation
+
+    def _adds_nothing(self, call: AggregateCall) -> bool:
+        """Whether these rows leave the aggregate as it is."""
+        if any(map(self._vanishes, call.arguments)):
+            return True
+        values = [self._value(argument) for argument in call.arguments]
+        return bool(values) and (values == [None] or (call.name == "SUM" and values in ([0], [False])))
+
+    def joined(self, rows: Rows, kind: Literal["INNER", "LEFT"], condition: Expression | None) -> Kept | None:
+        """These rows beside more public ones, where the condition reads nothing else; None if it does."""
+        public = {column.name for column in rows.columns.values()}
+        if rows.is_private or (condition is not None and not names_read(condition) <= self.columns | public):
+            return None
+        relation = Join(self.relation, rows.relation, kind, condition, by_unit_alone=False)
+        return Kept(relation, self.columns | public, self.at)
+
+    def _filtered(self, conditions: Iterable[Expression]) -> Relation:
+        relation = self.relation
+        for condition in conditions:
+            if self._is_public(condition):
+                relation = Filter(relation, condition)
+            elif not self.never_true(condition):
+                raise self.refuse(
+                    "the WHERE may choose these", "compare columns of the private table, or use an inner join"
+                )
+        return relation
+
+    def is_inner(self, conditions: Iterable[Expression]) -> bool:
+        """Whether the WHERE leaves none of these rows."""
+        return any(not self._is_public(condition) and self.never_true(condition) for condition in conditions)
+
+    def _is_public(self, expression: Expression) -> bool:
+        return all(name in self.columns for name in names_read(expression))
+
+    def _vanishes(self, expression: Expression) -> bool:
+        """Whether it is NULL where there is no private row."""
+        match expression:
+            case Column(name):
+                return name not in self.columns
+            case Constant(value):
+                return value is None
+            case Call(function, (value, *_)) if function.name == "IN" or function.name.startswith("CAST"):
+                return self._vanishes(value)
+            case Call(function, (*branches, otherwise)) if function.name == "CASE":
+                pairs = zip(branches[::2], branches[1::2], strict=True)
+                taken = all(self.never_true(condition) or self._vanishes(value) for condition, value in pairs)
+                return taken and self._vanishes(otherwise)
+            case Call(function, arguments):
+                return function.name in STRICT and any(map(self._vanishes, arguments))
+        return False
+
+    def never_true(self, condition: Expression) -> bool:
+        """Whether it holds for none of these rows, where the private columns are NULL."""
+        if isinstance(condition, Call) and condition.function.name == "AND":
+            return any(map(self.never_true, condition.arguments))
+        return self._vanishes(condition)
+
+    def _value(self, expression: Expression) -> object:
+        """What it is where there is no private row; UNKNOWN where that is not plain to see."""
+        if self._vanishes(expression):
+            return None
+        match expression:
+            case Constant(value):
+                return value
+            case Call(function, (value,)) if function.name in ("IS NULL", "NOT"):
+                found = self._value(value)
+                if function.name == "IS NULL":
+                    return UNKNOWN if found is UNKNOWN else found is None
+                return not found if isinstance(found, bool) else found
+            case Call(function, (*branches, otherwise)) if function.name == "CASE":
+                for condition, value in zip(branches[::2], branches[1::2], strict=True):
+                    holds = self._value(condition)
+                    if holds is UNKNOWN or holds is True:
+                        return self._value(value) if holds is True else UNKNOWN
+                return self._value(otherwise)
+            case Call(function, arguments) if function.name == "COALESCE":
+                return next((found for found in map(self._value, arguments) if found is not None), None)
+        return UNKNOWN
+
+
+# -- joins -------------------------------------------------------------------------------------------------------------
+
+Kind = Literal["INNER", "LEFT", "RIGHT", "FULL"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One more item of FROM and how it is joined."""
+
+    rows: Rows
+    kind: Kind
+    on: exp.Expr | None
+    using: tuple[str, ...]
+    at: Place | None
+
+    def pairs(self, left: Rows) -> list[Expression]:
+        """What USING says."""
+        return [equal(left.columns[name], self.rows.columns[name]) for name in self.using]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Everything in FROM, under one set of names. None marks a name that two items have."""
+
+    first: Rows
+    steps: tuple[Step, ...]
+    columns: Mapping[str, Column | None]
+
+    @property
+    def items(self) -> list[Rows]:
+        return [self.first, *(step.rows for step in self.steps)]
+
+    @property
+    def inner_names(self) -> set[str]:
+        return {column.name for rows in self.items for column in rows.columns.values()}
+
+    @property
+    def conditions(self) -> list[exp.Expr]:
+        """What ON says, join by join."""
+        return [step.on for step in self.steps if step.on is not None]
+
+    def has(self, node: exp.Column) -> bool:
+        return _full_name(node) in self.columns and node.args.get("db") is None
+
+    def column(self, node: exp.Column, place: Place | None) -> Column | None:
+        """The column that a name means; None if no item has it."""
+        if not self.has(node):
+            return None
+        found = self.columns[_full_name(node)]
+        if found is None:
+            raise ProgrammingError(
+                f'"{node.name}" is a column of several tables', at=place, hint=f"write  table.{node.name}"
+            )
+        return Column(found.name, found.type, place)
+
+    def joined(self, condition_of: Callable[[exp.Expr, str], Expression], where: list[Expression]) -> Rows:
+        """One relation. A comma or CROSS JOIN finds its condition among the parts of the WHERE."""
+        rows = self.first
+        for step in self.steps:
+            condition = all_of([*step.pairs(rows), *([condition_of(step.on, "ON")] if step.on is not None else [])])
+            rows = _together(rows, step, condition, where)
+        return rows
+
+
+def _full_name(node: exp.Column) -> str:
+    return (f"{node.table}.{node.name}" if node.table else node.name).lower()
+
+
+def add_step(source: Source, step: Step, taken: Collection[str]) -> Source:
+    """The source with one more item, its names kept apart."""
+    step = replace(step, rows=step.rows.apart_from({*taken, *source.inner_names}))
+    columns = dict(source.columns)
+    for name, column in step.rows.columns.items():
+        if name not in columns:
+            columns[name] = column
+        elif "." in name:
+            raise ProgrammingError(
+                f'two tables are called "{name.partition(".")[0]}"', at=step.at, hint="give one an alias with AS"
+            )
+        elif name not in step.using:
+            columns[name] = None
+        elif step.kind == "RIGHT":
+            columns[name] = column
+        elif step.kind == "FULL":
+            columns[name] = Column(merged_name(column), column.type)
+    return Source(source.first, (*source.steps, step), columns)
+
+
+def merged_name(column: Column) -> str:
+    """The column that FULL JOIN ... USING makes of two, by the name of the second, which is free."""
+    return f"_either_{column.name}"
+
+
+def read_step(rows: Rows, node: exp.Join, left: Mapping[str, Column | None], at: Place | None) -> Step:
+    """The parser's join as a step; what is not understood is refused."""
+    kind = (node.side or "INNER").upper()
+    natural = node.method == "NATURAL"
+    known = {"this", "side", "kind", "on", "using", *(["method"] if natural else [])}
+    if extra_clauses(node, known) or node.kind not in ("", "INNER", "OUTER", "CROSS"):
+        raise Unsupported("this kind of join cannot be asked", at=at, hint="use INNER, LEFT, RIGHT, FULL or CROSS JOIN")
+    using = tuple(name.name.lower() for name in node.args.get("using") or ())
+    if natural:
+        using = tuple(name for name in rows.plain_columns if name in left)
+    for name in using:
+        if left.get(name) is None or name not in rows.columns:
+            raise ProgrammingError(f'USING: both sides need one column "{name}"', at=at, hint="write ON instead")
+    return Step(rows, cast(Kind, kind), node.args.get("on"), using, at)
+
+
+def equal(left: Expression, right: Expression) -> Expression:
+    return Call(FUNCTIONS["="], (left, right), Boolean())
+
+
+def _together(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Rows:
+    right = step.rows
+    if right.kept is not None and left.kept is None and step.kind == "INNER":
+        # An inner join has no sides.
+        left, right, step = right, left, replace(step, rows=left)
+    if right.kept is not None:
+        raise right.kept.refuse("is joined again", "let it be the first item of FROM, or use an inner join")
+    public = _kept_public_side(left, step) if left.kept is None else _kept_again(left.kept, step, condition, where)
+    by_unit_alone = False
+    if left.is_private and right.is_private:
+        within = _within_units(left, step, condition, where)
+        if within is None:
+            return _cross_unit_join(left, step, condition, where)
+        condition = within
+        by_unit_alone = all(_is_by_unit(part, left, right) for part in conjuncts(condition))
+    kind = "INNER" if public and left.kept is None else step.kind
+    relation = Join(left.relation, right.relation, kind, condition, by_unit_alone)
+    if relation.kind == "FULL" and step.using:
+        return _merged(relation, left, step)
+    return Rows(
+        relation=relation,
+        # A column that USING merges is the one of the side that is kept.
+        columns={**left.columns, **right.columns} if step.kind == "RIGHT" else {**right.columns, **left.columns},
+        unit_keys={**left.unit_keys, **right.unit_keys},
+        present=_present(left, right, relation.kind),
+        unit_type=left.unit_type or right.unit_type,
+        kept=public,
+    )
+
+
+def _present(left: Rows, right: Rows, kind: Kind) -> frozenset[frozenset[str]]:
+    """Which columns tell every row's unit: those of a side that is kept, or of a FULL JOIN one of either side."""
+    if kind == "FULL":
+        return frozenset(mine | its for mine in left.present for its in right.present)
+    return {"INNER": left.present | right.present, "LEFT": left.present, "RIGHT": right.present}[kind]
+
+
+def _merged(join: Join, left: Rows, step: Step) -> Rows:
+    """FULL JOIN ... USING (c): c is that of the left side, or of the right one where there is no left row."""
+    right = step.rows
+    columns = {**right.columns, **left.columns}
+    passed = [*dict.fromkeys(column for rows in (left, right) for column in rows.columns.values())]
+    values: list[tuple[str, Expression]] = [(column.name, column) for column in passed]
+    keys, present = {**left.unit_keys, **right.unit_keys}, _present(left, right, "FULL")
+    for name in step.using:
+        mine, its = left.columns[name], right.columns[name]
+        if mine.type != its.type:
+            raise Unsupported(
+                f'"{name}" has two types in USING', at=step.at, hint="write ON, and COALESCE the two columns"
+            )
+        merged = Column(merged_name(its), its.type)
+        values.append((merged.name, Call(FUNCTIONS["COALESCE"], (mine, its), its.type)))
+        columns[name] = merged
+        key = left.unit_keys.get(mine.name)
+        if key is not None and key == right.unit_keys.get(its.name):
+            keys[merged.name] = key
+            if frozenset({mine.name, its.name}) in present:
+                present |= {frozenset({merged.name})}
+    return Rows(
+        relation=Project(join, tuple(values)),
+        columns=columns,
+        unit_keys=keys,
+        present=present,
+        unit_type=left.unit_type,
+    )
+
+
+def _within_units(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Expression | None:
+    """The condition, once it is sure that it compares the units of both sides; None if it does not."""
+    if left.unit_type != step.rows.unit_type:
+        raise Unsupported("the units of the tables differ in type", at=step.at, hint="join tables of one unit")
+    parts = list(conjuncts(condition)) if condition is not None else []
+    if any(same_unit(part, left, step.rows) for part in parts):
+        return condition
+    found = [part for part in where if same_unit(part, left, step.rows)] if step.kind == "INNER" else []
+    return all_of([*parts, *found]) if found else None
+
+
+def _cross_unit_join(left: Rows, step: Step, condition: Expression | None, where: list[Expression]) -> Rows:
+    """Rows of different units, with equal keys or compared otherwise: aggregates/cross_unit.py may count them."""
+    right = step.rows
+    parts = [*(conjuncts(condition) if condition is not None else ()), *(where if step.kind == "INNER" else ())]
+    sides = [frozenset(column.name for column in rows.columns.values()) for rows in (left, right)]
+    pairs = tuple(pair for part in parts if (pair := _pair(part, *sides)) is not None)
+    linking = all_of([part for part in parts if names_read(part) <= sides[0] | sides[1]])
+    linked = any(names_read(part) & sides[0] and names_read(part) & sides[1] for part in parts)
+    if not linked or linking is None or step.kind != "INNER":
+        raise different_units(same_unit_said(left, right), step.at)
+    relation = CrossUnitJoin(
+        left=left.relation,
+        right=right.relation,
+        pairs=pairs,
+        condition=linking,
+        same_unit=same_unit_said(left, right),
+        at=step.at,
+    )
+    return Rows(relation=relation, columns={**right.columns, **left.columns}, unit_type=left.unit_type)
+
+
+def _pair(part: Expression, left: frozenset[str], right: frozenset[str]) -> tuple[Expression, Expression] | None:
+    """The two sides of an equality between a left and a right row, in this order.
+
+    Of one type: as doubles many whole numbers are equal, and then how often one of them occurs bounds nothing.
+    """
+    match part:
+        case Call(function, (first, second), _) if function.name == "=" and first.type == second.type:
+            mine, its = map(names_read, (first, second))
+            if mine and its and mine <= left and its <= right:
+                return first, second
+            if mine and its and mine <= right and its <= left:
+                return second, first
+    return None
+
+
+def same_unit_said(left: Rows, right: Rows) -> str:
+    """What the condition should say; nothing where a subquery leaves the unit out, which it has to select first."""
+    mine, its = left.unit_names, right.unit_names
+    if not (mine and its):
+        # Over a foreign key that leads both to their unit, if there is one.
+        mine, its = next(_common_keys(left, right), (mine, its))
+    return f"{' or '.join(mine)} = {' or '.join(its)}" if mine and its else ""
+
+
+def _common_keys(left: Rows, right: Rows) -> Iterator[tuple[list[str], list[str]]]:
+    for column, key in left.unit_keys.items():
+        mine, its = left.names_of({column}), right.names_of({name for name, k in right.unit_keys.items() if k == key})
+        if mine and its:
+            yield mine, its
+
+
+def same_unit(part: Expression, left: Rows, right: Rows) -> bool:
+    """Whether the part says that a row of each side belongs to the same unit."""
+    return any(True for _ in _told_alike(part, left, right))
+
+
+def _told_alike(part: Expression, left: Rows, right: Rows) -> Iterator[tuple[Expression, Expression]]:
+    """The sides of an equality that tell the unit in the same sense. NULL from an outer join is equal to nothing."""
+    match part:
+        case Call(function, (first, second), _) if function.name == "=":
+            for mine, its in ((first, second), (second, first)):
+                key = left.key_of(mine)
+                if key is not None and key == right.key_of(its):
+                    yield mine, its
+
+
+def _is_by_unit(part: Expression, left: Rows, right: Rows) -> bool:
+    """Whether the part says nothing more than that the units are the same."""
+    return any(left.is_unit(mine) and right.is_unit(its) for mine, its in _told_alike(part, left, right))
+
+
+def _kept_again(kept: Kept, step: Step, condition: Expression | None, where: list[Expression]) -> Kept | None:
+    """The public rows that are kept through one more join: beside other public rows, or where none of them matches."""
+    meets = [*([condition] if condition is not None else []), *(where if step.kind == "INNER" else [])]
+    if step.kind == "INNER" or step.kind == "LEFT":
+        beside = kept.joined(step.rows, step.kind, condition)
+        if beside is not None:
+            return beside
+        if any(map(kept.never_true, meets)):
+            return kept if step.kind == "LEFT" else None
+    raise kept.refuse("is joined again", "let this join be the last one, or use an inner join")
+
+
+def _kept_public_side(left: Rows, step: Step) -> Kept | None:
+    """The public rows that an outer join keeps though nobody matches them. They have no unit, so they stay outside."""
+    keeps_left, keeps_right = step.kind in ("LEFT", "FULL"), step.kind in ("RIGHT", "FULL")
+    kept = [rows for rows, keeps in ((left, keeps_left), (step.rows, keeps_right)) if keeps and not rows.is_private]
+    if not kept or not (left.is_private or step.rows.is_private):
+        return None
+    (rows,) = kept
+    public = Kept(rows.relation, frozenset(column.name for column in rows.columns.values()), step.at)
+    if step.kind == "FULL":
+        raise public.refuse("private ones too", "keep the rows of one side only")
+    return public
+
+
+# -- read from ---------------------------------------------------------------------------------------------------------
+# FROM: what each item is, and all of them side by side under the names that the other clauses use.
+
+
+def from_items(select: exp.Select, named: Named, resolver: Resolver) -> list[Item]:
+    return [_item(node, named, resolver) for node in from_nodes(select)]
+
+
+def read_from(
+    select: exp.Select, items: Sequence[Item], named: Named, resolver: Resolver, outer: Scope | None = None
+) -> Scope:
+    """The scope of a SELECT, whose FROM has these items. With `outer` it is one that may read the row outside."""
+    taken = outer.source.inner_names if outer is not None else set()
+    first, *others = [
+        _rows_of(item, node, named, resolver) for item, node in zip(items, from_nodes(select), strict=True)
+    ]
+    first = first.apart_from(taken)
+    source = Source(first, (), first.columns)
+    for rows, node in zip(others, select.args.get("joins") or (), strict=True):
+        source = add_step(source, read_step(rows, node, source.columns, resolver.place(node)), taken)
+    aliases = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+    return Scope(
+        resolver=resolver, named=named, source=source, aliases={} if outer is not None else aliases, outer=outer
+    )
+
+
+def _rows_of(item: Item, node: exp.Expr, named: Named, resolver: Resolver) -> Rows:
+    rows = item if isinstance(item, Rows) else item.rows or adaptive_rows(resolver, node, named)
+    alias = node.alias_or_name
+    return rows.called(alias) if alias else rows
+
+
+def _item(node: exp.Expr, named: Named, resolver: Resolver) -> Item:
+    if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
+        resolver.only(node, {"this", "alias"})
+        found = resolver.query(node.this, named)
+        if isinstance(found, Answer) and found.tree is not None:
+            node.this.replace(found.tree)
+    elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+        resolver.only(node, {"this", "alias", "db"})
+        found = _by_name(node, named, resolver)
+    elif isinstance(node, exp.Values | exp.Unnest) or isinstance(node.this, exp.GenerateSeries):
+        resolver.resolve_nested(node, named)
+        return Answer(None)
+    else:
+        raise resolver.refuse(
+            "FROM cannot read this", node, "read declared tables (SHOW TABLES), and subqueries and joins of them"
+        )
+    alias = node.args.get("alias")
+    return found if alias is None else with_column_names(found, alias, resolver.place(alias))
+
+
+def _by_name(node: exp.Table, named: Named, resolver: Resolver) -> Item:
+    name = node.name.lower()
+    if name in named and not is_qualified(node):
+        return named[name]
+    table = resolver.schema.table(name)
+    if table is None:
+        known = {*resolver.schema.tables, *(() if is_qualified(node) else named)}
+        shown = ".".join(part.name for part in node.parts)
+        raise UnknownName(
+            f'there is no table "{shown}"', at=resolver.place(node.this), hint=did_you_mean(node.name, known)
+        )
+    if table.is_public and not reads_reports(table, resolver.mentioned):
+        return Answer(None, declared_rows(table, resolver.schema, resolver.guarantees, reports=False))
+    return declared_rows(table, resolver.schema, resolver.guarantees)

@@ -1,0 +1,6 @@
+"""Whether dpsql keeps what it promises: an audit of a schema on made-up people, and the certification of an engine."""
+
+RUNS = 20_000
+"""How often an audit answers each question with noise."""
+DELTA = 0.01
+"""Large enough that an audit of thousands of answers could see it."""

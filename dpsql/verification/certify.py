@@ -1,0 +1,446 @@
+"""Asks an engine all questions of the corpus, or a sample of them, and says where it differs from DuckDB."""
+
+from __future__ import annotations
+
+import random
+import re
+import warnings
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from math import ceil, floor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import duckdb
+import numpy as np
+import yaml
+
+from dpsql import errors
+from dpsql.aggregates.measure import Quantile
+from dpsql.connection import connect
+from dpsql.engine_sql.build import SALT
+from dpsql.engines.registry import is_spark
+from dpsql.engines.spark.scalars import literal, quoted
+from dpsql.errors import Error, InterfaceError
+from dpsql.pipeline import stages
+from dpsql.schema.model import Schema, UnitPath
+from dpsql.synthetic import fill_case, tame_tables, wild_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from fractions import Fraction
+
+    from dpsql.connection import Connection
+    from dpsql.engines.base import Engine
+    from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
+    from dpsql.synthetic import CaseTables
+
+# -- compare -----------------------------------------------------------------------------------------------------------
+# The exact numbers of a question's releases in two engines, before any noise: equal, refused, or different.
+#
+# Nobody's rows are left out, since each engine draws for itself which ones count. Groups that are scaled are not drawn.
+
+UNBOUNDED = {"max_groups": 5_000, "max_rows_per_group": 5_000}
+Outcome = Literal["equal", "refused", "refused by both", "different", "failed"]
+
+
+@dataclass(frozen=True)
+class World:
+    """The same rows in DuckDB and in another engine."""
+
+    model: Connection
+    other: Connection
+
+
+def outcome(question: Question, worlds: list[World]) -> tuple[Outcome, str]:
+    """And where it is not equal, why."""
+    wanted, _ = compiled(worlds[0].model, question)
+    if wanted is None:
+        return "refused by both", ""
+    found, reason = compiled(worlds[0].other, question)
+    if found is None:
+        return "refused", reason
+    for number, world in enumerate(worlds):
+        for ours, theirs in zip(wanted.releases, found.releases, strict=True):
+            expected = exact(world.model.session.environment.engine, ours)
+            try:
+                given = exact(world.other.session.environment.engine, theirs)
+            except Exception as error:  # made-up rows: what an engine says of them is no secret
+                return "failed", f"of database {number}: {str(error).splitlines()[0]}"
+            if (where := difference(expected, given, ours)) is not None:
+                return "different", f"of database {number}: {where}"
+    return "equal", ""
+
+
+def compiled(connection: Connection, question: Question) -> tuple[Calibrated | None, str]:
+    """None where it is refused, with the reason."""
+    session = connection.session
+    try:
+        asked = session.request(question.sql, question.parameters, **options(question))
+        return stages.compile_question(asked, session.environment.public()), ""
+    except Error as problem:
+        return None, problem.problem
+
+
+def options(question: Question) -> dict[str, Any]:
+    scaled = question.options.get("bounding") == "scale"
+    return UNBOUNDED | question.options if scaled else question.options | UNBOUNDED
+
+
+def exact(engine: Engine, release: CalibratedRelease) -> dict[str, list[Any]]:
+    blanks = {**release.planned.literals, SALT: 7, **{drawn.column: draw.reach for drawn, draw in release.statistics}}
+    columns = engine.run(engine.render(release.planned.with_adaptive, blanks))
+    return {name: _plain(values) for name, values in columns.items()}
+
+
+def _plain(values: np.ndarray) -> list[Any]:
+    """As Python has them; zero has no sign."""
+    found = [None if gap else value for value, gap in zip(values, np.ma.getmaskarray(values), strict=True)]
+    plain = [value.tolist() if isinstance(value, np.ndarray | np.generic) else value for value in found]
+    return [0.0 if isinstance(value, float) and value == 0 else value for value in plain]
+
+
+def difference(expected: dict[str, list[Any]], given: dict[str, list[Any]], release: CalibratedRelease) -> str | None:
+    if list(given) != list(expected):
+        return f"the columns are {list(given)}, not {list(expected)}"
+    for drawn, draw in release.statistics:
+        if isinstance(drawn.statistic, Quantile):
+            profiles = [[columns.pop(name) for name in drawn.profile] for columns in (expected, given)]
+            for groups in zip(*(zip(*profile, strict=True) for profile in profiles), strict=True):
+                wanted, found = (around_rank(drawn.statistic.fraction, draw.reach, *group) for group in groups)
+                if found != wanted:
+                    return f"{drawn.column} is {found}, not {wanted}"
+    for name, values in expected.items():
+        if len(given[name]) != len(values) or not all(map(_is_same, given[name], values)):
+            return f"{name} is {given[name][:20]}, not {values[:20]}"
+    return None
+
+
+def _is_same(given: object, wanted: object) -> bool:
+    """A short decimal may come as a double from one engine, and as a text from another."""
+    if isinstance(given, str) and isinstance(wanted, float):
+        return float(given) == wanted
+    return repr(given) == repr(wanted)
+
+
+def around_rank(
+    fraction: Fraction, reach: int, points: list[int], counts: list[int], below: int, rows: int
+) -> tuple[int, list[int]] | None:
+    """The number of values, and the value at each rank that is needed; an engine may tell more. None if one is not."""
+    if not rows:
+        return 0, []
+    repeated = [point for point, count in zip(points, counts, strict=True) for _ in range(count)]
+    told = dict(enumerate(repeated, below + 1))
+    first, last = max(1, floor(fraction * rows) - reach), min(rows, ceil(fraction * rows) + reach)
+    if not set(range(first, last + 1)) <= told.keys():
+        return None
+    return rows, [told[rank] for rank in range(first, last + 1)]
+
+
+# -- corpus ------------------------------------------------------------------------------------------------------------
+# The questions that engines are certified by: the cases and the corpus of the tests, with their schemas.
+
+INSTALLED = Path(__file__).parent / "data"
+DATA = INSTALLED if INSTALLED.exists() else Path(__file__).parents[2] / "tests"
+"""Where both lie: beside this file in an installed package, among the tests in the repository."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """What is claimed of one release: see tests/cases/shop.yaml."""
+
+    keys: str
+    l0: int
+    linf: list[float] | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    file: str
+    name: str
+    sql: str
+    releases: tuple[Release, ...]
+    parameters: list[object] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+    plain: str | None = None
+
+    @property
+    def plain_sql(self) -> str:
+        return self.plain or self.sql
+
+    @property
+    def plain_parameters(self) -> list[object]:
+        return [] if self.plain else self.parameters
+
+
+@dataclass(frozen=True)
+class CaseFile:
+    name: str
+    schema: Schema
+    create: str
+    cases: tuple[Case, ...]
+
+
+def read_cases(path: Path) -> CaseFile:
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    cases = []
+    for case in content["cases"]:
+        claims = case.pop("releases", None) or [{key: case.pop(key) for key in ("keys", "l0", "linf") if key in case}]
+        cases.append(Case(path.stem, releases=tuple(Release(**claim) for claim in claims), **case))
+    return CaseFile(path.stem, Schema.model_validate(content["schema"]), content["create"], tuple(cases))
+
+
+def case_files() -> dict[str, CaseFile]:
+    return {path.stem: read_cases(path) for path in sorted((DATA / "cases").glob("*.yaml"))}
+
+
+@dataclass(frozen=True)
+class Question:
+    file: str
+    topic: str
+    sql: str
+    parameters: tuple[object, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def questions(files: dict[str, CaseFile]) -> Iterator[Question]:
+    for name, file in files.items():
+        for case in file.cases:
+            yield Question(name, "cases", case.sql, tuple(case.parameters), case.options)
+    for path in sorted((DATA / "corpus").glob("*.yaml")):
+        for topic, entries in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+            for entry in entries:
+                yield Question(path.stem, topic, entry if isinstance(entry, str) else entry["sql"])
+
+
+# -- load --------------------------------------------------------------------------------------------------------------
+# The same rows in DuckDB and in the engine that is to be certified, in places of their own that are dropped again.
+
+PREFIX = "dpsql_certify_"
+BEFORE_CHRIST = "4713-01-01 BC"
+LAST_DAY, LAST_MOMENT = 2**31 - 1, 2**63 - 1
+"""What DuckDB keeps as infinity; less than nothing is their negative."""
+CONSTRAINTS = r" (PRIMARY KEY|UNIQUE|NOT NULL)\b"
+
+
+POSTGRESQL_TYPES = {
+    r"\bDOUBLE\b": "DOUBLE PRECISION",
+    r"\bFLOAT\b": "REAL",
+    r"\bTINYINT\b": "SMALLINT",
+    r"\bHUGEINT\b": "NUMERIC(38, 0)",
+}
+SPARK_READS = {
+    "VARCHAR": "CAST({} AS STRING)",
+    "HUGEINT": "CAST({} AS DECIMAL(38, 0))",
+    "DATE": "date_from_unix_date(CAST({} AS INT))",
+    "TIMESTAMP": "CAST(timestamp_micros(CAST({} AS BIGINT)) AS TIMESTAMP_NTZ)",
+}
+"""How a text is read as what DuckDB has of this type."""
+
+
+class InPostgreSQL:
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def fitting(self, file: CaseFile) -> CaseFile:
+        return file
+
+    @contextmanager
+    def place(self, name: str) -> Iterator[str]:
+        """A schema that is empty, and its URL."""
+        self._execute(f"DROP SCHEMA IF EXISTS {PREFIX}{name} CASCADE; CREATE SCHEMA {PREFIX}{name}")
+        try:
+            yield f"{self.url}{'&' if '?' in self.url else '?'}options=-csearch_path%3D{PREFIX}{name}"
+        finally:
+            self._execute(f"DROP SCHEMA {PREFIX}{name} CASCADE")
+
+    def _execute(self, sql: str) -> None:
+        import psycopg
+
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(sql.encode())
+
+    def fill(self, database: str, file: CaseFile, tables: CaseTables, model: duckdb.DuckDBPyConnection) -> None:
+        import psycopg
+
+        fill_case(model, file, tables)
+        create = file.create
+        for theirs, ours in POSTGRESQL_TYPES.items():
+            create = re.sub(theirs, ours, create)
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute(create.encode())
+            for name, rows in tables.items():
+                with connection.cursor().copy(f"COPY {name} FROM STDIN".encode()) as copy:
+                    for row in rows:
+                        copy.write_row([_in_its_calendar(value) for value in row])
+
+
+def _in_its_calendar(value: object) -> str | None:
+    """PostgreSQL's dates begin later than DuckDB's; in either such a one is long before all that is declared."""
+    return None if value is None else BEFORE_CHRIST if "(BC)" in str(value) else str(value)
+
+
+class InSpark:
+    """By its server's URL. Spark keeps no constraint, so DuckDB's tables have none either, and no table is there that
+    leads to its person over a key: without a constraint such a table is refused."""
+
+    def __init__(self, database: str) -> None:
+        self.database = database
+
+    def fitting(self, file: CaseFile) -> CaseFile:
+        tables = {name: table for name, table in file.schema.tables.items() if not isinstance(table.unit, UnitPath)}
+        whole = file.schema
+        schema = Schema(dataset=whole.dataset, contribution=whole.contribution, csv=whole.csv, tables=tables)
+        return replace(file, schema=schema, create=re.sub(CONSTRAINTS, "", file.create))
+
+    @contextmanager
+    def place(self, name: str) -> Iterator[str]:
+        """A database that is empty, and its URL."""
+        self._execute(f"DROP DATABASE IF EXISTS {PREFIX}{name} CASCADE")
+        self._execute(f"CREATE DATABASE {PREFIX}{name}")
+        try:
+            yield f"{self.database}/;database={PREFIX}{name}"
+        finally:
+            self._execute(f"DROP DATABASE {PREFIX}{name} CASCADE")
+
+    def _execute(self, sql: str) -> None:
+        from dpsql.engines.spark.engine import own_session
+
+        session, _ = own_session(self.database)
+        try:
+            session.sql(sql).collect()
+        finally:
+            session.stop()
+
+    def fill(self, database: str, file: CaseFile, tables: CaseTables, model: duckdb.DuckDBPyConnection) -> None:
+        fill_case(model, file, tables)
+        self.copy(database, model, list(tables))
+
+    def copy(self, database: str, model: duckdb.DuckDBPyConnection, names: list[str]) -> None:
+        """Tables of DuckDB, as they are."""
+        from dpsql.engines.spark.engine import own_session
+
+        session, place = own_session(database)
+        try:
+            for name in names:
+                session.sql(self._table(place.table(name), name, model)).collect()
+        finally:
+            session.stop()
+
+    def _table(self, qualified: str, name: str, model: duckdb.DuckDBPyConnection) -> str:
+        kinds = model.execute(
+            f"SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = {literal(name)}"
+        ).fetchall()
+        rows = model.execute(f"SELECT {', '.join(_as_text(*column) for column in kinds)} FROM {name}").fetchall()
+        listed = ", ".join(f"({', '.join(map(_spelled, row))})" for row in rows)
+        names = ", ".join(quoted(column) for column, _ in kinds)
+        if rows:
+            source = f"FROM VALUES {listed} AS listed({names})"
+        else:
+            source = f"FROM (SELECT {', '.join(f'CAST(NULL AS STRING) AS {quoted(c)}' for c, _ in kinds)}) WHERE false"
+        read = (f"{_read(quoted(column), kind)} AS {quoted(column)}" for column, kind in kinds)
+        return f"CREATE TABLE {qualified} USING parquet AS SELECT {', '.join(read)} {source}"
+
+
+def _read(column: str, kind: str) -> str:
+    return SPARK_READS.get(kind, f"CAST({{}} AS {kind})").format(column)
+
+
+def _as_text(column: str, kind: str) -> str:
+    """Dates and timestamps as numbers, which reach as far in either engine."""
+    if kind == "DATE":
+        return _ended(column, f"date_diff('day', DATE '1970-01-01', {column})", LAST_DAY)
+    if kind == "TIMESTAMP":
+        return _ended(column, f"epoch_us({column})", LAST_MOMENT)
+    return f"CAST({column} AS VARCHAR)"
+
+
+def _ended(column: str, number: str, last: int) -> str:
+    ends = f"WHEN {column} = 'infinity' THEN {last} WHEN {column} = '-infinity' THEN -{last}"
+    return f"CASE {ends} ELSE CAST({number} AS BIGINT) END"
+
+
+def _spelled(value: object) -> str:
+    return "CAST(NULL AS STRING)" if value is None else literal(str(value))
+
+
+def target(database: str) -> InPostgreSQL | InSpark:
+    """Where an engine is asked to be certified."""
+    if is_spark(database):
+        return InSpark(database)
+    if database.startswith(("postgresql://", "postgres://")):
+        return InPostgreSQL(database)
+    raise InterfaceError(
+        "dpsql writes SQL for PostgreSQL and Spark, besides DuckDB: no other engine can be certified",
+        hint="name one by its URL: postgresql://user@host/database, sc://host:15002",
+    )
+
+
+# -- certify -----------------------------------------------------------------------------------------------------------
+
+PEOPLE = 200
+"""In the tame database."""
+WILD = ((0, 0), (1, 9), (5, 90))
+"""People and rows of the wild ones."""
+SHARE = 0.9
+"""Of the questions that DuckDB answers, so many must be written for the engine."""
+
+
+@dataclass(frozen=True)
+class Certified:
+    question: Question
+    outcome: Outcome
+    reason: str
+
+
+def passes(found: list[Certified]) -> bool:
+    counted = [part.outcome for part in found]
+    wrong = counted.count("different") + counted.count("failed")
+    written = counted.count("equal")
+    return wrong == 0 and written > 0 and written >= SHARE * (written + counted.count("refused"))
+
+
+class Certifier:
+    """Makes the databases of a case file when it is first asked about; closed, it drops them."""
+
+    def __init__(self, database: str) -> None:
+        self._target = target(database)
+        self._files = case_files()
+        self._worlds: dict[str, list[World]] = {}
+        self._stack = ExitStack()
+
+    def questions(self, step: int = 1) -> list[Question]:
+        return list(questions(self._files))[::step]
+
+    def certify(self, asked: list[Question], done: Callable[[], object]) -> list[Certified]:
+        found = []
+        for question in asked:
+            found.append(Certified(question, *outcome(question, self.worlds(question.file))))
+            done()
+        return found
+
+    def worlds(self, name: str) -> list[World]:
+        if name not in self._worlds:
+            file, wild = self._target.fitting(self._files[name]), random.Random(f"wild {name}")
+            rows = [tame_tables(file, random.Random(f"tame {name}"), PEOPLE)]
+            rows += [wild_tables(file, wild, people, most) for people, most in WILD]
+            self._worlds[name] = [self._world(file, f"{name}_{number}", rows_) for number, rows_ in enumerate(rows)]
+        return self._worlds[name]
+
+    def _world(self, file: CaseFile, name: str, tables: CaseTables) -> World:
+        model = self._stack.enter_context(duckdb.connect())
+        model.execute("SET threads = 1")
+        database = self._stack.enter_context(self._target.place(name))
+        self._target.fill(database, file, tables, model)
+        options: dict[str, Any] = {"schema": file.schema, "epsilon": 1e18, "delta": 1e-6, "ledger": ":memory:"}
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", errors.Warning
+            )  # of a budget that protects nobody: these people are made up
+            return World(*(self._stack.enter_context(connect(source, **options)) for source in (model, database)))
+
+    def __enter__(self) -> Certifier:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._stack.close()

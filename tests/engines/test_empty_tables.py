@@ -1,0 +1,155 @@
+"""What is charged can run: the questions of the case files are asked of empty tables, through to their answers.
+
+There is nobody in the private tables, so no row can be the reason of a failure. What fails here after its charge fails
+for everybody, always. Public tables have their rows.
+"""
+
+from __future__ import annotations
+
+import random
+import runpy
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.synthetic import fill_case, wild_tables
+from dpsql.verification.certify import case_files, target
+
+HERE = Path(__file__).parents[1]
+CASE_FILES = case_files()
+
+
+class Question(NamedTuple):
+    file: str
+    sql: str
+    parameters: Any = None
+    options: dict[str, Any] = {}
+    dialect: str = "duckdb"
+
+
+FOUND = [
+    Question(
+        "people", "SELECT COUNT(*) FROM (SELECT person, true AS t, MAX(minutes) AS m FROM visits GROUP BY person, t)"
+    ),
+    Question("people", "SELECT MODE(place) FROM visits WHERE place = 'nowhere'"),
+    Question("clinic", "SELECT nights, COUNT(DISTINCT diagnosis) FROM visits GROUP BY nights"),
+    Question("people", "SELECT LEAST(minutes, -1e308) AS k, COUNT(*) FROM visits GROUP BY k"),
+    Question(
+        "clinic",
+        "SELECT diagnosis, MEDIAN(score), COUNT(*) FROM visits GROUP BY diagnosis",
+        None,
+        {"bounds": "auto", "epsilon": 1e4},
+    ),
+]
+"""Each of them was charged and failed, on one of the engines."""
+
+
+def questions() -> Iterator[Question]:
+    yield from FOUND
+    for file in CASE_FILES.values():
+        for case in file.cases:
+            yield Question(file.name, case.sql, case.parameters, case.options)
+    for query in runpy.run_path(str(HERE / "whole" / "test_corpus.py"))["QUERIES"]:
+        yield Question(query.file, query.sql, query.parameters, query.options or {}, query.dialect)
+
+
+QUESTIONS = list(questions())
+EVERY = {"duckdb": 6, "postgresql": 8, "spark": 100}
+"""One question in so many is asked by every run of the tests; all are by `make test-long`."""
+Connect = Callable[[str, str], dpsql.Connection]
+
+
+@pytest.fixture(scope="module", params=["duckdb", "postgresql", pytest.param("spark", marks=pytest.mark.spark)])
+def empty(request: pytest.FixtureRequest) -> Iterator[tuple[str, Connect]]:
+    """An engine, and sessions on the empty databases of the case files."""
+    engine: str = request.param
+    server = None if engine == "duckdb" else target(request.getfixturevalue(f"{engine}_url"))
+    databases: dict[str, Any] = {}
+    sessions: dict[tuple[str, str], dpsql.Connection] = {}
+
+    def database(name: str) -> Any:
+        if name not in databases:
+            file, model = CASE_FILES[name], opened.enter_context(duckdb.connect())
+            tables = wild_tables(file, random.Random(f"empty {name}"), 0, 0)
+            if server is None:
+                fill_case(model, file, tables)
+                databases[name] = model
+            else:
+                databases[name] = opened.enter_context(server.place(f"{name}_empty"))
+                server.fill(databases[name], file, tables, model)
+        return databases[name]
+
+    def connect(name: str, dialect: str) -> dpsql.Connection:
+        key = name, dialect
+        if key not in sessions:
+            session = dpsql.connect(
+                database(name),
+                schema=CASE_FILES[name].schema,
+                epsilon=1e9,
+                delta=1e-6,
+                query_epsilon=1,
+                ledger=":memory:",
+                dialect=dialect,
+                on_failure="warn",
+            )
+            sessions[key] = opened.enter_context(session)
+        return sessions[key]
+
+    with ExitStack() as opened, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that on_failure="warn" gives up the tripwire: nobody is in these tables
+        yield engine, connect
+
+
+def failure_after_charge(question: Question, connect: Connect) -> str | None:
+    """How it failed, unless it was answered or refused before it was charged."""
+    connection = connect(question.file, question.dialect)
+    ledger = connection.session.environment.ledger
+    before = len(ledger.history())
+    try:
+        connection.execute(question.sql, question.parameters, **question.options)
+    except Exception as problem:  # whatever it is, it is told
+        is_refused = isinstance(problem, dpsql.Error) and len(ledger.history()) == before
+        return None if is_refused else f"{question.file}: {question.sql}: {type(problem).__name__}: {problem}"
+    return None
+
+
+def failures(asked: list[Question], connect: Connect) -> list[str]:
+    return [found for question in asked if (found := failure_after_charge(question, connect)) is not None]
+
+
+def test_what_once_failed_runs(empty: tuple[str, Connect]) -> None:
+    assert failures(FOUND, empty[1]) == []
+
+
+def test_a_sample_of_all_questions_can_run(empty: tuple[str, Connect]) -> None:
+    engine, connect = empty
+    assert failures(QUESTIONS[:: EVERY[engine]], connect) == []
+
+
+@pytest.mark.long
+def test_all_questions_can_run(empty: tuple[str, Connect]) -> None:
+    assert failures(QUESTIONS, empty[1]) == []
+
+
+def test_numbers_beyond_whole_ones_and_noise_beyond_doubles() -> None:
+    """A key beyond every whole number of the engine; noise of so much epsilon that its square is no double."""
+    whole = {"type": "integer", "bounds": [0, 2**63 - 1]}
+    columns = {"uid": "integer", "u": whole, "word": "text", "x": {"type": "double", "bounds": [0, 100]}}
+    schema = {"dataset": "d", "tables": {"t": {"unit": "uid", "columns": columns}}}
+    with duckdb.connect() as database:
+        database.execute("CREATE TABLE t AS SELECT i % 100 AS uid, i AS u, 'a' AS word, 5e0 AS x FROM range(1000) r(i)")
+        with dpsql.connect(database, schema=schema, epsilon=1e9, delta=1e-6) as connection:
+            ((key, _),) = connection.execute("SELECT LEAST(u, -1e308) AS k, COUNT(*) FROM t GROUP BY k").fetchall()
+            assert key == -1e308
+            for groups in (None, "auto"):
+                asked = "SELECT word, MEDIAN(x), COUNT(*) FROM t GROUP BY word"
+                ((word, *_),) = connection.execute(
+                    asked, bounds="auto", epsilon=1e4, max_groups=groups, max_rows_per_group=groups
+                ).fetchall()
+                assert word == "a"

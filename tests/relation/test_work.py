@@ -1,0 +1,234 @@
+"""How much work one person's rows can make: bounded before the charge, enforced before rows are multiplied."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.engines.duckdb.render import render
+from dpsql.limits import FEWEST_ROWS_OF_ONE, MOST_COPIES, MOST_ROWS_OF_ONE
+from dpsql.pipeline.stages import FREE
+from dpsql.relation.relation import LightUnits, Scan
+from dpsql.relation.sql import relation_sql
+from dpsql.relation.units import is_tracked, parts_of
+from dpsql.relation.work import heaviest_counted
+
+HEAVY, LIGHT = 600, 40
+"""Rows of person 1, and of everybody else."""
+SCHEMA: dict[str, Any] = {
+    "dataset": "events",
+    "contribution": {"max_groups": 1, "max_rows_per_group": 1_000_000},
+    "tables": {
+        "people": {"unit": "id", "unique": True, "columns": {"id": "integer", "born": "integer"}},
+        "events": {
+            "unit": "person",
+            "columns": {
+                "id": "integer",
+                "person": "integer",
+                "kind": {"type": "text", "values": ["a", "b"]},
+                "n": {"type": "integer", "bounds": [0, 1000]},
+            },
+        },
+        "notes": {
+            "unit": {"through": "event", "to": "events.id"},
+            "columns": {"event": "integer", "length": "integer"},
+        },
+        "kinds": {"public": True, "columns": {"kind": "text", "label": "text"}},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"""CREATE TABLE people (id INTEGER, born INTEGER);
+                CREATE TABLE events (id INTEGER PRIMARY KEY, person INTEGER, kind VARCHAR, n INTEGER);
+                CREATE TABLE notes (event INTEGER, length INTEGER);
+                CREATE TABLE kinds (kind VARCHAR, label VARCHAR);
+                INSERT INTO people SELECT i, 1990 FROM range(1, 6) t(i);
+                INSERT INTO events SELECT row_number() OVER (), i, CASE WHEN j % 10 = 0 THEN 'a' ELSE 'b' END, j
+                  FROM range(1, 6) t(i), range({HEAVY}) u(j) WHERE i = 1 OR j < {LIGHT};
+                INSERT INTO notes SELECT id, n FROM events;
+                INSERT INTO kinds SELECT kind, label FROM (VALUES ('a'), ('b')) k(kind), range(20) t(label)"""
+        )
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def conn(database: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
+    with dpsql.connect(database, schema=SCHEMA, epsilon=1e18, delta=1e-6, query_epsilon=1e12) as connection:
+        yield connection
+
+
+def limit(conn: dpsql.Connection, sql: str) -> int | None:
+    """The number that the notes of explain() give."""
+    found = [re.search(r"people with more than ([\d,]+) rows are left out", note) for note in conn.explain(sql).notes]
+    numbers = [int(match[1].replace(",", "")) for match in found if match]
+    return numbers[0] if numbers else None
+
+
+ATTACK = """SELECT COUNT(*) FROM events CROSS JOIN RANGE(10000) a(x) CROSS JOIN RANGE(1000) b(y)
+            CROSS JOIN RANGE(10000) c(z) WHERE events.person = 42 AND events.n >= 50"""
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        ATTACK,
+        f"SELECT COUNT(*) FROM (SELECT DISTINCT * FROM ({ATTACK.replace('COUNT(*)', '*')}))",
+        "SELECT COUNT(*) FROM events JOIN RANGE(10000) a(x) ON a.x >= n JOIN RANGE(1000) b(y) ON b.y >= n",
+        "SELECT COUNT(*) FROM events WHERE EXISTS (SELECT 1 FROM RANGE(10000) a(x), RANGE(10000) b(y) WHERE x + y > n)",
+        "SELECT COUNT(*) FROM events a " + " ".join(f"JOIN events b{i} ON a.person = b{i}.person" for i in range(5)),
+        "SELECT COUNT(*) FROM kinds, kinds k2, kinds k3, kinds k4, events",
+    ],
+)
+def test_work_beyond_the_limit_is_refused_before_the_charge(conn: dpsql.Connection, sql: str) -> None:
+    spent = conn.budget.spent
+    with pytest.raises(dpsql.Unsupported, match=r"rows of one person into|more than 10,000 rows") as caught:
+        conn.execute(sql)
+    assert caught.value.hint
+    assert conn.budget.spent == spent
+
+
+SELF_JOIN = "SELECT COUNT(*) FROM events a JOIN events b ON a.person = b.person"
+LIMITED = {
+    SELF_JOIN: 512,
+    f"{SELF_JOIN} AND a.n < b.n": 512,
+    f"{SELF_JOIN} JOIN events c ON a.person = c.person": 64,
+    f"{SELF_JOIN} CROSS JOIN RANGE(12) m(x)": 147,
+    "SELECT COUNT(*) FROM events CROSS JOIN RANGE(100) m(x)": 2_621,
+    "SELECT COUNT(*) FROM events JOIN kinds USING (kind)": 13_107,
+    "SELECT COUNT(*) FROM events a WHERE EXISTS (SELECT 1 FROM events b WHERE b.person = a.person AND b.n > a.n)": 512,
+    "SELECT COUNT(*) FROM events a WHERE NOT EXISTS "
+    "(SELECT 1 FROM events b WHERE b.person = a.person AND a.n > 5)": 512,
+    "SELECT SUM(m) FROM (SELECT person, MAX(n) OVER (PARTITION BY person ORDER BY id ROWS BETWEEN CURRENT ROW AND "
+    "UNBOUNDED FOLLOWING) AS m FROM events)": 512,
+    "SELECT SUM(m) FROM (SELECT person, MAX(n) OVER (PARTITION BY person ORDER BY id ROWS BETWEEN 99 PRECEDING AND "
+    "CURRENT ROW) AS m FROM events)": 2_621,
+    "SELECT COUNT(*) FROM notes a JOIN notes b ON a.event = b.event": 512,
+}
+NOT_LIMITED = [
+    "SELECT COUNT(*) FROM events",
+    "SELECT COUNT(*) FROM events CROSS JOIN RANGE(8) m(x)",
+    "SELECT COUNT(*) FROM notes JOIN events ON notes.event = events.id",
+    "SELECT COUNT(*) FROM notes LEFT JOIN events ON notes.event = events.id",
+    "SELECT COUNT(*) FROM events a JOIN (SELECT person, MAX(n) AS n FROM events GROUP BY person) b USING (person)",
+    "SELECT COUNT(*) FROM events a JOIN (SELECT person, kind, MAX(n) AS m FROM events GROUP BY person, kind) b "
+    "ON a.person = b.person AND a.kind = b.kind",
+    "SELECT COUNT(*) FROM events a JOIN (SELECT DISTINCT person, kind FROM events) b "
+    "ON a.person = b.person AND a.kind = b.kind",
+    "SELECT COUNT(*) FROM events a WHERE EXISTS (SELECT 1 FROM events b WHERE b.person = a.person AND b.n = a.n + 1)",
+    "SELECT COUNT(*) FROM events WHERE (person, n) IN (SELECT person, n FROM events WHERE kind = 'a')",
+    "SELECT SUM(m) FROM (SELECT person, MAX(n) OVER (PARTITION BY person ORDER BY id) AS m FROM events)",
+    "SELECT SUM(m) FROM (SELECT person, MAX(n) OVER (PARTITION BY person ORDER BY id ROWS BETWEEN 6 PRECEDING AND "
+    "CURRENT ROW) AS m FROM events)",
+    "SELECT COUNT(*) FROM events WHERE kind IN (SELECT kind FROM kinds)",
+]
+
+
+@pytest.mark.parametrize(("sql", "most"), LIMITED.items())
+def test_people_whose_rows_would_be_multiplied_are_limited(conn: dpsql.Connection, sql: str, most: int) -> None:
+    assert limit(conn, sql) == most
+    assert any("are left out" in note for note in conn.execute(sql).notes)
+
+
+@pytest.mark.parametrize("sql", NOT_LIMITED)
+def test_work_in_proportion_to_ones_own_rows_is_not(conn: dpsql.Connection, sql: str) -> None:
+    assert limit(conn, sql) is None
+
+
+def test_declared_rows_are_read_twice_over(conn: dpsql.Connection) -> None:
+    """The table is declared unique, and the database does not guarantee it."""
+    assert limit(conn, "SELECT COUNT(*) FROM events JOIN people ON events.person = people.id") == 2
+
+
+@pytest.mark.parametrize("sql", [*LIMITED, *NOT_LIMITED])
+def test_no_step_has_more_rows_of_one_person(
+    sql: str, conn: dpsql.Connection, database: duckdb.DuckDBPyConnection
+) -> None:
+    """The claim itself, on every node of the relation, for somebody with many rows."""
+    stage: Any = conn.session.request(sql, None)
+    for free in FREE[:3]:
+        stage = free(stage, conn.session.environment.public())
+    (release,) = stage.releases
+    for part in parts_of(release.aggregate.source):
+        if is_tracked(part) and "_adaptive" not in repr(part):
+            counts = f"SELECT count(*) AS n FROM ({render(relation_sql(part, ()))}) GROUP BY _unit"
+            ((found,),) = database.execute(f"SELECT coalesce(max(n), 0) FROM ({counts})").fetchall()
+            assert found <= max(MOST_ROWS_OF_ONE, MOST_COPIES * HEAVY)
+
+
+@pytest.mark.parametrize("sql", LIMITED)
+def test_everybody_else_is_answered_as_ever(
+    sql: str, conn: dpsql.Connection, database: duckdb.DuckDBPyConnection
+) -> None:
+    """What plain DuckDB gives without those who are left out."""
+    most = limit(conn, sql) or 0
+    kept = f"(SELECT * FROM events WHERE person <> 1 OR {HEAVY} <= {most})"
+    noted = f"(SELECT notes.* FROM notes JOIN {kept} e ON notes.event = e.id)"
+    plain = re.sub(r"\bnotes (?=[ab] )", f"{noted} ", re.sub(r"\bevents\b(?!\.)", f"{kept} events", sql))
+    plain = re.sub(r"events (?=[abc]\b)", "", plain)
+    assert conn.execute(sql).fetchall() == database.execute(plain).fetchall()
+
+
+def test_conditions_of_one_side_are_applied_first(conn: dpsql.Connection, database: duckdb.DuckDBPyConnection) -> None:
+    """Person 1 has 600 events and 60 of kind a: those are few enough."""
+    sql = f"{SELF_JOIN} AND b.kind = 'a' WHERE a.kind = 'a'"
+    assert limit(conn, sql) == 512
+    assert conn.execute(sql).fetchall() == database.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize("kind", ["LEFT", "RIGHT", "FULL"])
+def test_outer_joins_keep_their_rows(kind: str, conn: dpsql.Connection, database: duckdb.DuckDBPyConnection) -> None:
+    """A condition on the side that may be missing is no reason to drop its rows beforehand."""
+    small = "(SELECT * FROM events WHERE n < 100)"
+    sql = f"""SELECT COUNT(*) FROM {small} a {kind} JOIN {small} b ON a.person = b.person AND a.n < 7 AND b.n > 3
+              WHERE a.n IS NULL OR b.n IS NULL OR b.n < 20"""
+    assert limit(conn, sql) == 512
+    assert conn.execute(sql).fetchall() == database.execute(sql).fetchall()
+
+
+PER_KIND = "(SELECT kind, AVG(n) AS mean FROM events GROUP BY kind)"
+
+
+def test_an_answer_is_joined_by_its_key(conn: dpsql.Connection) -> None:
+    sql = f"SELECT COUNT(*) FROM events e JOIN {PER_KIND} k ON e.kind = k.kind WHERE e.n > k.mean"
+    assert conn.execute(sql).fetchall()[0][0] > 0
+
+
+def test_an_answer_that_multiplies_rows_ends_the_question(conn: dpsql.Connection) -> None:
+    """Its number of rows is known after the charge, and is noisy: nobody's row is behind the error."""
+    many = "(SELECT n % 20 AS k, COUNT(*) AS c FROM events GROUP BY 1)"
+    with pytest.raises(dpsql.OperationalError, match="more than 8 rows of the inner answer"):
+        conn.execute(f"SELECT COUNT(*) FROM events CROSS JOIN {many} k")
+
+
+def test_rows_are_counted_by_a_window_that_no_plan_can_pass(
+    conn: dpsql.Connection, database: duckdb.DuckDBPyConnection
+) -> None:
+    """An optimizer may move a join with the counts behind the join that multiplies; not a filter on a window."""
+    sql = conn.explain(SELF_JOIN).releases[0].sql
+    assert sql.count("nth_value(") == 2
+    ((_, plan),) = database.execute(f"EXPLAIN {sql}").fetchall()
+    first, last = plan.index("Join Type: INNER"), plan.rindex("Join Type: INNER")
+    assert first == last < plan.index("nth_value")
+
+
+def test_the_limits_agree() -> None:
+    assert FEWEST_ROWS_OF_ONE**4 <= MOST_ROWS_OF_ONE
+
+
+def test_light_units_are_named_in_the_trace(conn: dpsql.Connection) -> None:
+    assert "left out people with more than 512 rows" in str(conn.trace(SELF_JOIN))
+
+
+def test_heaviest_counted() -> None:
+    scan = Scan(table="t", unit=None, columns=(), contribution=None, one_row_per_unit=False)  # type: ignore[arg-type]
+    assert heaviest_counted(scan) is None
+    assert heaviest_counted(LightUnits(LightUnits(scan, 3), 5)) == 3
