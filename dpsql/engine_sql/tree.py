@@ -39,8 +39,6 @@ class Short:
 Kind: TypeAlias = "ColumnType | Wide | Short"
 Known: TypeAlias = "Kind | None"
 """None: of whatever kind, since it is only passed on, or compared with its like."""
-Filling: TypeAlias = "int | Fraction | str | date | datetime"
-"""What a blank is filled with."""
 
 # -- values -----------------------------------------------------------------------------------------------------------
 
@@ -64,8 +62,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Blank:
-    """A value that is filled in when the query is rendered: the salt of a keyed hash, a rank, the literal of a question
-    that was planned for many. Only whole numbers have no kind."""
+    """A whole number that is filled in when the query is rendered: the salt of a keyed hash, or a rank."""
 
     name: str
     kind: Known = None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from dpsql.engine_sql.tree import Filling, Query
+    from dpsql.engine_sql.tree import Query
     from dpsql.schema.types import ColumnType
 
 ENGINE_TYPES: dict[type, str] = {
@@ -277,7 +277,7 @@ class Guarantees:
 class Render(Protocol):
     """How an engine says a query. It knows names and types, and no engine."""
 
-    def __call__(self, query: Query, blanks: Mapping[str, Filling] | None = None) -> str:
+    def __call__(self, query: Query, blanks: Mapping[str, int] | None = None) -> str:
         """Raises Unsupported for what the engine has no words for."""
 
 

@@ -40,7 +40,7 @@ from dpsql.schema.types import Boolean, Decimal, Double, Integer, Text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from dpsql.engine_sql.tree import Filling, Known, Query, Source, Stored, Table, Term
+    from dpsql.engine_sql.tree import Known, Query, Source, Stored, Table, Term
 
 # -- kinds -------------------------------------------------------------------------------------------------------------
 # Of which kind a value is, also where its tree does not say.
@@ -227,7 +227,7 @@ def _rounded(ends: Range) -> Range:
 
 
 class RangedRenderer(Renderer):
-    def __init__(self, blanks: Mapping[str, Filling] | None = None) -> None:
+    def __init__(self, blanks: Mapping[str, int] | None = None) -> None:
         super().__init__(blanks)
         self.ranges = Ranges()
         self.columns: list[Mapping[str, Range]] = [{}]
@@ -294,7 +294,7 @@ SHORT = {1: math.inf, 2: 400, math.inf: 80}
 class ServedRenderer(RangedRenderer):
     """`tables`: for each declared table the SELECT that reads its declared columns as they are declared."""
 
-    def __init__(self, blanks: Mapping[str, Filling] | None = None, tables: Mapping[str, str] | None = None) -> None:
+    def __init__(self, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> None:
         super().__init__(blanks)
         self.tables = tables or {}
         self.numbers = itertools.count()

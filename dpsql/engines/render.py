@@ -43,7 +43,7 @@ from dpsql.schema.types import Decimal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from dpsql.engine_sql.tree import Filling, Kind, Part, Query, Source, Term
+    from dpsql.engine_sql.tree import Kind, Part, Query, Source, Term
     from dpsql.schema.types import ColumnType
 
 # -- quoting -----------------------------------------------------------------------------------------------------------
@@ -131,15 +131,9 @@ def quanta_in_one(fold: Fold) -> Constant:
 class Renderer(ABC):
     """Renders one query; `blanks` are the values that it leaves open."""
 
-    def __init__(self, blanks: Mapping[str, Filling] | None = None) -> None:
+    def __init__(self, blanks: Mapping[str, int] | None = None) -> None:
         self.blanks = blanks or {}
         self.parts: set[str] = set()
-
-    def number(self, blank: str) -> int:
-        """What fills a blank of no kind."""
-        value = self.blanks[blank]
-        assert isinstance(value, int)
-        return value
 
     # -- what engines say differently ---------------------------------------------------------------------------------
 
@@ -203,8 +197,8 @@ class Renderer(ABC):
                 return self.fold(value)
             case Over():
                 return self.over(value)
-            case Blank(name, kind):
-                return self.constant(Constant(self.blanks[name], kind))
+            case Blank(name):
+                return self.constant(Constant(self.blanks[name]))
             case Exists(query):
                 return f"EXISTS ({self.query(query)})"
             case Scalar(query):

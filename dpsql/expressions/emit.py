@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import one_zero
-from dpsql.engine_sql.tree import Blank, Constant, Field, Let, Named, Operand, Scalar, Select, Table, parts_of
+from dpsql.engine_sql.tree import Constant, Field, Let, Named, Operand, Scalar, Select, Table, parts_of
 from dpsql.errors import Unsupported
 from dpsql.expressions.tree import (
     AdaptiveConstant,
@@ -20,7 +20,6 @@ from dpsql.expressions.tree import (
     Expression,
     Known,
     Literal,
-    Unseen,
     Written,
     properties_of,
 )
@@ -50,8 +49,6 @@ def written(expression: Expression, known: Known) -> Written:
             return Written(Field(name, kind=kind), known[name], known[name].parts)
         case Literal(value, kind):
             return Written(Constant(value, kind), properties_of(expression, known))
-        case Unseen(name, kind):
-            return Written(Blank(name, kind), properties_of(expression, known))
         case AdaptiveConstant(name, kind):
             query = Select((Named(Field(VALUE), VALUE),), Table(name))
             return Written(Scalar(query, kind), properties_of(expression, known), 1)

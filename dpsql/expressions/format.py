@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.expressions.tree import AdaptiveConstant, Call, Column, Literal, Unseen
+from dpsql.expressions.tree import AdaptiveConstant, Call, Column, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,7 @@ COMPARISON, CLOSED = 4, 6
 
 def readable(expression: Expression) -> str:
     match expression:
-        case Column(name) | Unseen(name) | AdaptiveConstant(name):
+        case Column(name) | AdaptiveConstant(name):
             return name
         case Literal(value):
             return readable_value(value)

@@ -30,7 +30,6 @@ from dpsql.expressions.tree import (
     Function,
     Literal,
     Misfit,
-    Unseen,
     is_certain,
     properties_of,
     reads_adaptive,
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
 # -- lower special -----------------------------------------------------------------------------------------------------
 # Nodes that are more than a function and its arguments: literals, BETWEEN, CASE, CAST, LIKE ... ESCAPE, TRIM, LOG.
 
-KIND = "kind"
-"""The type of a literal, on the mark that stands for it."""
 TRIMS = {None: "TRIM", "BOTH": "TRIM", "LEADING": "LTRIM", "TRAILING": "RTRIM"}
 PADS = {True: "LPAD", False: "RPAD"}
 
@@ -77,13 +74,6 @@ def lower_literal(lowering: Lowering, node: exp.Expr) -> Expression:
     if (digits + after).isdigit() and precision <= WIDEST_DECIMAL:
         return Literal(number, Decimal(precision, len(after)), place)
     return Literal(Fraction(float(number)), Double(), place)
-
-
-def lower_unseen(lowering: Lowering, node: exp.Expr) -> Expression:
-    """A mark where a plan for many leaves a literal open (resolve/inert_literals.py)."""
-    if KIND not in node.meta:
-        raise lowering.refuse(node)
-    return Unseen(node.name, node.meta[KIND])
 
 
 def lower_negative(lowering: Lowering, node: exp.Expr) -> Expression:
@@ -264,7 +254,6 @@ def lower_subquery(lowering: Lowering, node: exp.Expr) -> Expression:
 
 SPECIAL_NODES: dict[type[exp.Expr], Callable[[Lowering, exp.Expr], Expression]] = {
     exp.Literal: lower_literal,
-    exp.Placeholder: lower_unseen,
     exp.Boolean: lambda lowering, node: Literal(bool(node.this), Boolean(), lowering.place(node)),
     exp.Null: lambda lowering, node: Literal(None, Text(), lowering.place(node)),
     exp.Paren: lambda lowering, node: lowering.lower(node.this),

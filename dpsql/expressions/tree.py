@@ -200,16 +200,6 @@ class Literal:
 
 
 @dataclass(frozen=True)
-class Unseen:
-    """A literal that a plan for many leaves open: nothing is known of it but its type, that it is not NULL, and that it
-    lies within what is declared of the column beside it, short of the ends. docs/proofs/literals.md."""
-
-    name: str
-    type: ColumnType
-    at: Place | None = field(default=None, compare=False, repr=False)
-
-
-@dataclass(frozen=True)
 class AdaptiveConstant:
     """The one value of an answer that is known by the time this is evaluated: nothing but its type is known before."""
 
@@ -244,7 +234,7 @@ class Call:
         return 1 + max((argument.depth for argument in self.arguments if isinstance(argument, Call)), default=0)
 
 
-Expression: TypeAlias = Column | Literal | Unseen | AdaptiveConstant | Call
+Expression: TypeAlias = Column | Literal | AdaptiveConstant | Call
 Known: TypeAlias = "Mapping[str, Properties]"
 """What is known of each column by its name."""
 
@@ -256,8 +246,6 @@ def properties_of(expression: Expression, known: Known) -> Properties:
             return known[name]
         case Literal():
             return expression.properties
-        case Unseen(_, kind):
-            return property_of(kind, nullable=False)
         case AdaptiveConstant(_, kind):
             return property_of(kind, nullable=True)
         case Call(function, arguments, _):
@@ -268,7 +256,7 @@ def type_properties(expression: Expression) -> Properties:
     """What is known before any schema: the type, and the value of a literal."""
     if isinstance(expression, Literal):
         return expression.properties
-    return property_of(expression.type, nullable=not isinstance(expression, Unseen))
+    return property_of(expression.type, nullable=True)
 
 
 def columns_of(expression: Expression) -> Iterator[Column]:

@@ -7,7 +7,7 @@ one. A statistic has a mechanism of its own. All are rows of mechanisms/registry
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -200,23 +200,7 @@ def calibrate_noise(planned: Planned, public: PublicEnvironment) -> Calibrated:
 
 
 def _ways(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Candidate, str]]:
-    """What a question can have at its price follows from its shape; at what price it is exact, from answers to it."""
-    if planned.request.accuracy is not None:
-        return ways_to_meet(planned, public)
-    shape = planned.shape
-    if shape is None or planned.request != _with_words_of(planned, shape.request):
-        return ways_at_price(planned, public)
-    return [(_at_price(planned, asked.request), way, reason) for asked, way, reason in ways_at_price(shape, public)]
-
-
-@once_per_node
-def _at_price(planned: Planned, price: QueryRequest) -> Planned:
-    """The question at a price that was found for another one of its shape."""
-    return replace(planned, request=_with_words_of(planned, price))
-
-
-def _with_words_of(planned: Planned, price: QueryRequest) -> QueryRequest:
-    return replace(price, sql=planned.request.sql, parameters=planned.request.parameters)
+    return ways_at_price(planned, public) if planned.request.accuracy is None else ways_to_meet(planned, public)
 
 
 def _answered(way: Calibrated, answers: GivenAnswers) -> bool:

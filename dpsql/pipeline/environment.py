@@ -12,11 +12,11 @@ from dpsql.pipeline.plan_cache import PlanCache
 from dpsql.relation.reports import with_adaptive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from dpsql.accounting.budget import Budget
     from dpsql.accounting.ledger.ledger import Ledger
-    from dpsql.engine_sql.tree import Filling, Query
+    from dpsql.engine_sql.tree import Query
     from dpsql.engines.base import EmptyPostProcessor, Engine, Guarantees, Render
     from dpsql.engines.post_processor import PostProcessor
     from dpsql.relation.reports import AdaptiveTable
@@ -65,8 +65,6 @@ class PublicEnvironment:
     answers: GivenAnswers
     plans: PlanCache
     """What was planned in this session before."""
-    literals: Mapping[str, Filling] = field(default_factory=dict)
-    """What fills the blanks of a question that is planned for many: a renderer sees it, and no stage does."""
 
 
 # -- environment -------------------------------------------------------------------------------------------------------

@@ -1,11 +1,9 @@
-"""What was planned for a question is there when the same session asks it again, or another one of its shape.
+"""The plans of a session's last questions: a question that is asked again, word for word, is not planned again.
 
-Word for word and value for value the same question has the same plan. A literal may decide bounds, public groups and
-notes, so another literal is another question; unless it decides nothing, and was not looked at when the first was
-planned (plan_for_many.py). Up to plan_query everything follows from the request, the declaration and the database's
-guarantees, which stay as they are in a session; unless the question asked for what may be another tomorrow, public rows
-that somebody can change or the value of a constant expression: then it is planned anew each time. The account has no
-part in a plan, which is made without a look at it: calibrate_noise sees it as it stands.
+Up to plan_query everything follows from the request, the schema and the database's guarantees, which do not change
+within a session. Another literal is another question: it may decide bounds, public groups and notes. A question whose
+plan depends on what may change, public rows that somebody can write or the value of a constant expression, is planned
+each time. Plans do not depend on the account; calibrate_noise sees it as it stands.
 """
 
 from __future__ import annotations
@@ -14,12 +12,11 @@ import threading
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from dpsql.accounting.budget import Budget
 from dpsql.accounting.ledger.journal import Tally
 from dpsql.errors import InternalError
-from dpsql.pipeline.shape import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,19 +26,13 @@ if TYPE_CHECKING:
     from dpsql.engines.base import EmptyPostProcessor, PostProcessingTable
     from dpsql.options import QueryRequest
     from dpsql.pipeline.environment import PublicEnvironment, PublicRows
-    from dpsql.pipeline.plan_for_many import PlanForMany
     from dpsql.pipeline.plan_query import Planned
-    from dpsql.pipeline.shape import Shape
     from dpsql.relation.reports import AdaptiveTable
 
     Plan: TypeAlias = Callable[[QueryRequest, PublicEnvironment], Planned]
-    Inert: TypeAlias = frozenset[str]
-    ForMany: TypeAlias = Callable[[QueryRequest, PublicEnvironment, Shape, Planned], tuple[Inert, PlanForMany | None]]
-
-Value = TypeVar("Value")
 
 MOST_KEPT = 128
-"""Questions of a session that need not be planned again, and shapes of questions."""
+"""Questions of a session that need not be planned again."""
 LONGEST_KEPT = 10_000
 """Characters of such a question, with its parameters."""
 PLAIN = (type(None), bool, int, float, str, date, datetime, Decimal)
@@ -49,71 +40,29 @@ PLAIN = (type(None), bool, int, float, str, date, datetime, Decimal)
 
 
 @dataclass(frozen=True)
-class Kept(Generic[Value]):
-    """What came last, up to a number, for all threads of a session."""
+class PlanCache:
+    """Shared by all threads of a session; the oldest plan goes first."""
 
-    _kept: dict[str, Value] = field(default_factory=dict)
+    _plans: dict[str, Planned] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def get(self, key: str) -> Value | None:
-        with self._lock:
-            return self._kept.get(key)
-
-    def keep(self, key: str, value: Value) -> None:
-        with self._lock:
-            self._kept[key] = value
-            if len(self._kept) > MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
-
-
-@dataclass(frozen=True)
-class PlanCache:
-    _plans: Kept[Planned] = field(default_factory=Kept)
-    """By question."""
-    _came: Kept[bool] = field(default_factory=Kept)
-    """Shapes that came before."""
-    _inert: Kept[Inert] = field(default_factory=Kept)
-    """By shape: the names of literals that decide nothing. There may be none."""
-    _for_many: Kept[PlanForMany] = field(default_factory=Kept)
-    """By shape and all other literals."""
-
-    def planned(self, request: QueryRequest, public: PublicEnvironment, plan: Plan, for_many: ForMany) -> Planned:
+    def planned(self, request: QueryRequest, public: PublicEnvironment, plan: Plan) -> Planned:
         asked: list[object] = []
         watched, key = _watched(public, asked), _key(request, public)
-        if key is None:
-            return plan(request, watched)
-        if (known := self._plans.get(key)) is not None:
+        with self._lock:
+            known = None if key is None else self._plans.get(key)
+        if known is not None:
             return known
-        shape = shape_of(request, repr(public.budget.filter))
-        found = None if shape is None else self._filled(request, shape)
-        if found is None:
-            found = plan(request, watched)
-            if asked:
-                return found
-            if shape is not None and self._is_worth_it(shape):
-                self._learn(shape, *for_many(request, watched, shape, found))
-        self._plans.keep(key, found)
+        found = plan(request, watched)
+        if key is not None and not asked:
+            self._keep(key, found)
         return found
 
-    def _filled(self, request: QueryRequest, shape: Shape) -> Planned | None:
-        inert = self._inert.get(shape.key)
-        many = self._for_many.get(shape.without(inert)) if inert else None
-        return None if many is None else many.filled(request, shape)
-
-    def _is_worth_it(self, shape: Shape) -> bool:
-        """What comes once need not be planned for many, nor what is, nor what cannot be."""
-        inert = self._inert.get(shape.key)
-        key = shape.key if inert is None else shape.without(inert)
-        if inert == frozenset() or self._for_many.get(key) is not None:
-            return False
-        came = self._came.get(key) is not None
-        self._came.keep(key, True)
-        return came
-
-    def _learn(self, shape: Shape, inert: Inert, many: PlanForMany | None) -> None:
-        self._inert.keep(shape.key, inert)
-        if many is not None:
-            self._for_many.keep(shape.without(inert), many)
+    def _keep(self, key: str, plan: Planned) -> None:
+        with self._lock:
+            self._plans[key] = plan
+            if len(self._plans) > MOST_KEPT:
+                del self._plans[next(iter(self._plans))]
 
 
 def _watched(public: PublicEnvironment, asked: list[object]) -> PublicEnvironment:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from dpsql.aggregates.estimate import Answer
     from dpsql.aggregates.release import Release
-    from dpsql.engine_sql.tree import Filling, Query, Select
+    from dpsql.engine_sql.tree import Query, Select
     from dpsql.engines.base import Render
     from dpsql.options import QueryRequest
     from dpsql.pipeline.environment import PublicEnvironment
@@ -222,9 +222,6 @@ def _is_of(answer: Answer, measures: set[str]) -> bool:
 # -- planned release ---------------------------------------------------------------------------------------------------
 # What a plan is made of: releases as engine SQL, the answers that they read, and public tables.
 
-WITHOUT_LITERALS = ("query", "_query_if_changing", "_over_lasting", "_has_salt", "post_processing_table")
-"""What is found once for a release, whatever fills its blanks."""
-
 
 @dataclass(frozen=True)
 class PlannedAdaptiveSubquery:
@@ -254,20 +251,12 @@ class PlannedRelease:
     """And what they turned out to be."""
     answers: tuple[tuple[Any, ...], ...] = ()
     """Where randomised reports are counted: all answers that there can be, and what is asked of each."""
-    literals: Mapping[str, Filling] = field(default_factory=dict)
-    """The literals of the question that were left open while it was planned: they fill blanks of the SQL."""
-
-    def with_literals(self, literals: Mapping[str, Filling]) -> PlannedRelease:
-        """The same release of another question of its shape. What was written without a look at literals is shared."""
-        other = replace(self, literals=literals)
-        vars(other).update({part: getattr(self, part) for part in WITHOUT_LITERALS})
-        return other
 
     def salted(self, salt: int, reaches: Mapping[str, int]) -> str:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
         if not reaches and not self._has_salt:
             return self._unsalted
-        return self.render(self._over_lasting[0], {**self.literals, **reaches, SALT: salt})
+        return self.render(self._over_lasting[0], {**reaches, SALT: salt})
 
     @cached_property
     def _unsalted(self) -> str:
@@ -293,8 +282,7 @@ class PlannedRelease:
     @cached_property
     def _has_salt(self) -> bool:
         """Whether the SQL depends on it. Where all of a unit counts there is nothing to choose, and it does not."""
-        ones = dict.fromkeys(self._left_open, 1)
-        return self.render(self.with_adaptive, {**self.literals, **ones}) != self.shown
+        return self.render(self.with_adaptive, dict.fromkeys(self._left_open, 1)) != self.shown
 
     @property
     def with_adaptive(self) -> Query:
@@ -323,9 +311,9 @@ class PlannedRelease:
         return release_sql(replace(self.release, aggregate=aggregate))
 
     @property
-    def zeros(self) -> dict[str, Filling]:
+    def zeros(self) -> dict[str, int]:
         """What fills the blanks where nothing is drawn yet."""
-        return {**self.literals, **dict.fromkeys(self._left_open, 0)}
+        return dict.fromkeys(self._left_open, 0)
 
     @property
     def _left_open(self) -> list[str]:
@@ -416,8 +404,6 @@ class Planned:
     followed: Followed | None = field(repr=False)
     """The same once more with replicas of what is noisy, where an output needs them."""
     tracked: Tracked = field(repr=False)
-    shape: Planned | None = field(default=None, repr=False, compare=False)
-    """The plan for many that this one was made of: what it costs follows from the shape of the question."""
 
     def __str__(self) -> str:
         return laid_out(
@@ -443,7 +429,6 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
             answers=_answers(part.aggregate.reports, public),
             seeking=measured.tracked.releases[number].seeking,
             found=measured.tracked.releases[number].found,
-            literals=public.literals,
         )
         for number, part in enumerate(measured.releases)
     )
@@ -451,7 +436,7 @@ def plan_query(measured: Measured, public: PublicEnvironment) -> Planned:
     # What the engine has no words for, too many, or ones that it does not understand, is refused here, while nothing
     # is charged.
     asked = tuple(release.shown for release in releases), tuple(table.sql for table in read)
-    if not public.literals and not all(map(public.can_run, asked[0])):
+    if not all(map(public.can_run, asked[0])):
         raise Unsupported(
             "the database does not understand what this would ask of it, so nothing was asked or charged",
             hint="write it in another way; `dpsql explain` shows the SQL on other databases. Please report it",

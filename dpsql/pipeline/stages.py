@@ -29,8 +29,7 @@ from dpsql.pipeline.charge_budget import charge_budget, charge_together
 from dpsql.pipeline.estimate_answers import estimate_answers
 from dpsql.pipeline.execute import run_rounds, run_rounds_of_all
 from dpsql.pipeline.infer_sensitivity import infer_sensitivity
-from dpsql.pipeline.parse_sql import Parsed, parse_sql, too_deep
-from dpsql.pipeline.plan_for_many import plan_for_many
+from dpsql.pipeline.parse_sql import parse_sql, too_deep
 from dpsql.pipeline.plan_query import Planned, plan_query
 from dpsql.pipeline.post_process import post_process
 from dpsql.pipeline.resolve_names import resolve_names
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 
     from dpsql.options import QueryRequest
     from dpsql.pipeline.environment import Environment, PublicEnvironment
-    from dpsql.pipeline.plan_for_many import PlanForMany
-    from dpsql.pipeline.shape import Shape
 
 FREE: tuple[Callable[[Any, PublicEnvironment], Any], ...] = (
     parse_sql,
@@ -79,23 +76,17 @@ def compile_question(request: QueryRequest, public: PublicEnvironment) -> Calibr
 
 def plan_question(request: QueryRequest, public: PublicEnvironment) -> Planned:
     """All that does not depend on the price."""
-    return public.plans.planned(request, public, _planned, _for_many)
+    return public.plans.planned(request, public, _planned)
 
 
-def _planned(asked: QueryRequest | Parsed, public: PublicEnvironment) -> Planned:
-    return next(value for value in walk_free(asked, public) if isinstance(value, Planned))
+def _planned(request: QueryRequest, public: PublicEnvironment) -> Planned:
+    return next(value for value in walk_free(request, public) if isinstance(value, Planned))
 
 
-def _for_many(
-    request: QueryRequest, public: PublicEnvironment, shape: Shape, fresh: Planned
-) -> tuple[frozenset[str], PlanForMany | None]:
-    return plan_for_many(parse_sql(request, public), shape, fresh, public, _planned)
-
-
-def walk_free(asked: QueryRequest | Parsed, public: PublicEnvironment) -> Iterator[object]:
-    """What each free stage gives, from the first to the last; what is parsed already goes on from there."""
-    value: Any = asked
-    for stage in FREE[isinstance(asked, Parsed) :]:
+def walk_free(request: QueryRequest, public: PublicEnvironment) -> Iterator[object]:
+    """What each free stage gives, from the first to the last."""
+    value: Any = request
+    for stage in FREE:
         problem = None
         try:
             value = stage(value, public)

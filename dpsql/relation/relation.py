@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from dpsql.errors import Place
     from dpsql.expressions.properties import Limit, Properties
-    from dpsql.expressions.tree import Expression, Unseen
+    from dpsql.expressions.tree import Expression
     from dpsql.relation.reports import Reports
     from dpsql.schema.model import Collected, Contribution
     from dpsql.schema.types import ColumnType
@@ -89,7 +89,7 @@ class StoredTest:
 
     declared: str
     operator: str
-    constant: Limit | Unseen
+    constant: Limit
     type: ColumnType
 
 

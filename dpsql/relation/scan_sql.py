@@ -14,11 +14,11 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import UNIT, all_of, apply, clamp, finite, finite_clamp, integer, one_zero, test, when
-from dpsql.engine_sql.tree import Blank, Constant, Derived, Field, Joined, Named, Select, Stored, Table
-from dpsql.errors import InternalError, Unsupported
+from dpsql.engine_sql.tree import Constant, Derived, Field, Joined, Named, Select, Stored, Table
+from dpsql.errors import Unsupported
 from dpsql.expressions.narrow import MIRRORED, conjuncts
 from dpsql.expressions.properties import midnight
-from dpsql.expressions.tree import Call, Column, Literal, Unseen, names_read
+from dpsql.expressions.tree import Call, Column, Literal, names_read
 from dpsql.relation.facts import knowledge_of
 from dpsql.relation.relation import Filter, Join, Project, Relation, Scan, SemiJoin, StoredTest, Unit
 from dpsql.relation.units import is_tracked, scans_of
@@ -128,8 +128,6 @@ def _counts(column: ScanColumn) -> Term | None:
 
 def _stored_test_sql(compared: StoredTest) -> Term:
     stored = Stored(compared.declared, ROWS, compared.type)
-    if isinstance(compared.constant, Unseen):
-        return test(compared.operator, stored, Blank(compared.constant.name, compared.type))
     return test(compared.operator, stored, Constant(compared.constant, compared.type))
 
 
@@ -286,17 +284,17 @@ def with_stored_tests(relation: Relation, condition: Expression) -> tuple[Relati
     return relation, left
 
 
-def _comparison(part: Expression) -> tuple[str, str, Literal | Unseen] | None:
+def _comparison(part: Expression) -> tuple[str, str, Literal] | None:
     """column, operator, constant."""
     match part:
-        case Call(function, (Column(name, _), Literal() | Unseen() as literal), _) if function.name in MIRRORED:
+        case Call(function, (Column(name, _), Literal() as literal), _) if function.name in MIRRORED:
             return name, function.name, literal
-        case Call(function, (Literal() | Unseen() as literal, Column(name, _)), _) if function.name in MIRRORED:
+        case Call(function, (Literal() as literal, Column(name, _)), _) if function.name in MIRRORED:
             return name, MIRRORED[function.name], literal
     return None
 
 
-def _tested(relation: Relation, name: str, operator: str, literal: Literal | Unseen) -> Relation | None:
+def _tested(relation: Relation, name: str, operator: str, literal: Literal) -> Relation | None:
     """None where the column is not one of a scan, or the scan cannot tell."""
     match relation:
         case Scan(columns=columns):
@@ -315,14 +313,10 @@ def _tested(relation: Relation, name: str, operator: str, literal: Literal | Uns
     return None
 
 
-def _stored_test(column: ScanColumn, operator: str, literal: Literal | Unseen) -> StoredTest | None:
+def _stored_test(column: ScanColumn, operator: str, literal: Literal) -> StoredTest | None:
     declared, low, high = column.properties, column.properties.low, column.properties.high
     if declared.values is not None or low is None or high is None or column.collected is not None:
         return None
-    if isinstance(literal, Unseen):
-        # Short of both ends, as is promised of it.
-        fits = _is_of_type(declared.type, literal.type)
-        return StoredTest(column.declared, operator, literal, declared.type) if fits else None
     compared = _as_type(declared.type, operator, literal)
     if compared is None:
         return None
@@ -330,15 +324,6 @@ def _stored_test(column: ScanColumn, operator: str, literal: Literal | Unseen) -
     above_low = constant > low if operator in ("<", ">=", "=") else constant >= low  # type: ignore[operator]
     below_high = constant < high if operator in ("<=", ">", "=") else constant <= high  # type: ignore[operator]
     return StoredTest(column.declared, operator, constant, declared.type) if above_low and below_high else None
-
-
-def _is_of_type(kind: ColumnType, other: ColumnType) -> bool:
-    """What `_as_type` would say of every constant of the other type; where it depends on the constant, nobody can."""
-    if not any(isinstance(kind, kinds) and isinstance(other, kinds) for kinds in (EXACT, MOMENTS)):
-        return False
-    if kind == other or (isinstance(kind, Decimal) and getattr(other, "scale", 0) <= kind.scale):
-        return True
-    raise InternalError("a literal that was left open has to be looked at")
 
 
 def _as_type(kind: ColumnType, operator: str, literal: Literal) -> tuple[str, Limit] | None:

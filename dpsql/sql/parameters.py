@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 
 MARK = "?"
-PARAMETER = "parameter"
-"""Which of the parameters a value is, in their order, on the value itself."""
 LARGEST_BITS = 1024
 ONE_WAY = "write all of them as ?, all as $1, or all as $name"
 
@@ -72,7 +70,6 @@ def bind(tree: exp.Query, parameters: Parameters, elsewhere: Collection[str], te
     """Puts the values in their places; some may stand `elsewhere`, in the options clause."""
     marks = nodes_of(tree, exp.Placeholder, exp.Parameter)
     given = _by_name(parameters, {*elsewhere, *(node.name for node in marks)})
-    places = {name: str(place) for place, name in enumerate(given)}
     for node in marks:
         if node.name not in given:
             raise ProgrammingError(
@@ -80,7 +77,7 @@ def bind(tree: exp.Query, parameters: Parameters, elsewhere: Collection[str], te
                 at=place_of(node, text),
                 hint="give one value for each parameter",
             )
-        _put(node, given[node.name], places[node.name], text)
+        _put(node, given[node.name], text)
 
 
 def _by_name(parameters: Parameters, names: set[str]) -> dict[str, object]:
@@ -113,11 +110,9 @@ def _shown(name: str) -> str:
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-def _put(node: exp.Expr, value: object, place: str, text: str) -> None:
+def _put(node: exp.Expr, value: object, text: str) -> None:
     if not isinstance(value, tuple):
-        given = literal(value)
-        given.meta[PARAMETER] = place
-        node.replace(given)
+        node.replace(literal(value))
         return
     above = node.parent
     while isinstance(above, exp.Paren | exp.Tuple | exp.Subquery) and len(list(above.iter_expressions())) == 1:

@@ -88,7 +88,7 @@ def options(question: Question) -> dict[str, Any]:
 
 
 def exact(engine: Engine, release: CalibratedRelease) -> dict[str, list[Any]]:
-    blanks = {**release.planned.literals, SALT: 7, **{drawn.column: draw.reach for drawn, draw in release.statistics}}
+    blanks = {SALT: 7} | {drawn.column: draw.reach for drawn, draw in release.statistics}
     columns = engine.run(engine.render(release.planned.with_adaptive, blanks))
     return {name: _plain(values) for name, values in columns.items()}
 

@@ -31,7 +31,6 @@ LAYERS = (
     {"explain"},
     {"owner"},
     {"pipeline"},
-    {"resolve"},
     {"options", "result"},
     {"intervals"},
     {"mechanisms", "sql"},
@@ -70,7 +69,6 @@ PARTS_OF_STAGES = {
     "choose_mechanism": "calibrate_noise",
     "allocate": "calibrate_noise",
     "plan_cache": "calibrate_noise",  # which is given plans that were kept
-    "plan_for_many": "calibrate_noise",
     "auto_bounds": "infer_sensitivity",
     "notes": "post_process",
 }
@@ -85,7 +83,6 @@ FENCES = {
     "sqlglot": {
         "dpsql.pipeline.parse_sql",
         "dpsql.pipeline.plan_query",
-        "dpsql.resolve",
         "dpsql.sql",
         "dpsql.aggregates",
         "dpsql.relation",

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from dpsql.engine_sql.tree import (
         AroundRank,
-        Filling,
         Fold,
         Kind,
         Let,
@@ -77,7 +76,7 @@ class Writer:
 
     @property
     def reach(self) -> int:
-        return self.renderer.number(self.profile.reach)
+        return self.renderer.blanks[self.profile.reach]
 
     @property
     def fraction(self) -> str:
@@ -254,7 +253,7 @@ def type_name(kind: Kind) -> str:
             return engine_type(kind)
 
 
-def render(query: Query, blanks: Mapping[str, Filling] | None = None) -> str:
+def render(query: Query, blanks: Mapping[str, int] | None = None) -> str:
     return DuckDB(blanks).query(query)
 
 
@@ -269,7 +268,7 @@ def spelled(name: str) -> str:
 
 
 class DuckDB(Renderer):
-    def __init__(self, blanks: Mapping[str, Filling] | None = None) -> None:
+    def __init__(self, blanks: Mapping[str, int] | None = None) -> None:
         super().__init__(blanks)
         self._written: dict[int, tuple[Term, str]] = {}
 

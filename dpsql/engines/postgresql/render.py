@@ -40,7 +40,7 @@ from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Ti
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpsql.engine_sql.tree import AroundRank, Filling, Kind, Known, Let, Operand, Part, Query, Series, Source, Term
+    from dpsql.engine_sql.tree import AroundRank, Kind, Known, Let, Operand, Part, Query, Series, Source, Term
     from dpsql.engines.render import Renderer
 
 # -- around rank -------------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 def around_rank(renderer: Renderer, profile: AroundRank) -> str:
     keys = [renderer.quoted(name) for name in profile.keys]
     value, point = renderer.quoted(profile.value), renderer.term(profile.point)
-    first, last = _ranks(profile, renderer.number(profile.reach))
+    first, last = _ranks(profile, renderer.blanks[profile.reach])
     by_keys = f"PARTITION BY {', '.join(keys)}" if keys else ""
     parts = {
         "_values": renderer.query(profile.values),
@@ -216,12 +216,12 @@ EXACT = {"+", "-", "*", "try +", "try -", "try *"}
 ANGLES = {"degrees": Fraction(57.29577951308232), "radians": Fraction(0.017453292519943295)}
 
 
-def render(query: Query, blanks: Mapping[str, Filling] | None = None, tables: Mapping[str, str] | None = None) -> str:
+def render(query: Query, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> str:
     return PostgreSQL(blanks, tables).query(query)
 
 
 class PostgreSQL(ServedRenderer):
-    def __init__(self, blanks: Mapping[str, Filling] | None = None, tables: Mapping[str, str] | None = None) -> None:
+    def __init__(self, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> None:
         super().__init__(blanks, tables)
         self.longest: list[int] = [0]
 

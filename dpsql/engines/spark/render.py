@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from dpsql.engine_sql.tree import (
         AroundRank,
-        Filling,
         Fold,
         Kind,
         Known,
@@ -106,7 +105,7 @@ def _ranks(renderer: Renderer, profile: AroundRank) -> tuple[str, str]:
     above, below = (integer(part) for part in profile.fraction.as_integer_ratio())
     product = apply("*", Field("_rows", kind=WIDE), above, kind=WIDE)
     middle = renderer.term(in_64_bits(apply("//", product, below, kind=WIDE)))
-    reach = renderer.number(profile.reach)
+    reach = renderer.blanks[profile.reach]
     return f"least(greatest({middle} - {reach}, 1), _rows)", f"greatest(least({middle} + 1 + {reach}, _rows), 1)"
 
 
@@ -228,7 +227,7 @@ PLACES = (*SHORT_PLACES, "percent_rank", "cume_dist", "lag", "lead")
 ANGLES = {"degrees": 57.29577951308232, "radians": 0.017453292519943295}
 
 
-def render(query: Query, blanks: Mapping[str, Filling] | None = None, tables: Mapping[str, str] | None = None) -> str:
+def render(query: Query, blanks: Mapping[str, int] | None = None, tables: Mapping[str, str] | None = None) -> str:
     return Spark(blanks, tables).query(query)
 
 
