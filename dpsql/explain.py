@@ -1,4 +1,4 @@
-"""Everything that is known about a query before it runs, for people and for programs. Free: no data, no budget."""
+"""What is known about a query before it runs: cost, errors, engine SQL, sensitivities. Free: no data, no budget."""
 
 from __future__ import annotations
 
@@ -39,27 +39,33 @@ MEASURED = ("measure", "one unit moves a group by", "all groups by", "standard d
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedMeasure:
-    """An integer column of a release; sensitivities and noise in that column's units."""
+    """An integer column of a release. Sensitivities and noise are in the column's own quanta."""
 
     column: str
+    """Its name in the engine SQL."""
     what: str
+    """What is measured, for people to read."""
     l0: int
+    """The most groups that one person can change."""
     l1: int
+    """The L1 sensitivity over all groups."""
     l2: float
+    """The L2 sensitivity over all groups."""
     linf: int
+    """The sensitivity in one group."""
     mechanism: str
+    """The additive mechanism."""
     std: float
-    """Infinite where groups are measured for their totals alone, and not shown themselves."""
+    """The standard deviation of the noise; infinite for groups that are only measured for their totals."""
     quantum: float
-    """What one unit of the column is worth."""
+    """The value of one quantum of the column."""
     place: Place | None
-    """A bundle of measures whose values exclude each other, and its case there: all cases together move no further than
-    one of them alone."""
+    """For disjoint measures: the bundle and the case. All cases of a bundle together move no more than one alone."""
 
 
 @dataclass(frozen=True)
 class ExplainedTotal:
-    """Groups by some of the keys: sums over the finest groups, shown or not, with noise of their own."""
+    """A level of ROLLUP, CUBE or GROUPING SETS: sums over the finest groups, with their own noise."""
 
     keys: tuple[str, ...]
     measures: tuple[ExplainedMeasure, ...]
@@ -68,7 +74,7 @@ class ExplainedTotal:
 
 @dataclass(frozen=True)
 class ExplainedStatistic:
-    """A value that a mechanism draws from a description of the group, instead of adding noise to a measure."""
+    """A statistic, such as a median, that a mechanism draws from a profile of each group."""
 
     column: str
     what: str
@@ -78,7 +84,7 @@ class ExplainedStatistic:
 
 @dataclass(frozen=True)
 class ExplainedTest:
-    """Of a proposed clip: the measure `column` is shown where at most so many units, up to noise, exceed it."""
+    """The test of a proposed clip: `column` is shown if at most `most` people, up to noise, exceed the clip."""
 
     column: str
     most: int
@@ -86,8 +92,10 @@ class ExplainedTest:
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedRelease:
+    """One aggregation over people: its engine SQL, its contribution bounds, its measures."""
+
     sql: str
-    """Runs as it stands on the raw database: a row per group, keys first, then measures and profiles, without noise."""
+    """The engine SQL, without noise: one row per group, with keys, measures and profiles."""
     unit: str
     keys: tuple[str, ...]
     public_keys: bool
@@ -95,34 +103,34 @@ class ExplainedRelease:
     max_groups: int
     max_rows_per_group: int
     few_rows: int | None
-    """Units with no more rows in all count in full; None where rows are not counted for that."""
+    """People with at most this many rows in total count in full; None if rows per person are not counted."""
     in_parts: bool
-    """Whether each row of a unit with more counts for a part."""
+    """Whether the rows of people with more are down-weighted."""
     one_row_per_unit: bool
     rows_per_unit: int | None
-    """How many rows the schema and public rows let a unit have, where that is known."""
+    """The most rows that one person can have by the schema and public tables, if known."""
     pairs: bool
-    """Whether it is about pairs of different units."""
+    """Whether the query counts pairs of different people."""
     epsilon: float
     """Its part of the query's cost."""
     reads: tuple[int, ...]
-    """The releases (from 0) whose answers it reads: they run first."""
+    """The releases (from 0) whose answers it reads; they run first."""
     measures: tuple[ExplainedMeasure, ...]
     totals: tuple[ExplainedTotal, ...]
-    """ROLLUP, CUBE, GROUPING SETS: what is measured beside the finest groups, or instead of them."""
+    """The levels of ROLLUP, CUBE or GROUPING SETS."""
     statistics: tuple[ExplainedStatistic, ...]
     tests: tuple[ExplainedTest, ...]
     found: tuple[str, ...] = ()
-    """Which bounds the query finds by itself: until then SQL and measures are those at bounds that are presumed."""
+    """The bounds that the query will find by itself; SQL and measures shown here use presumed bounds."""
 
 
 @dataclass(frozen=True)
 class ExplainedReports:
-    """Columns that people randomised themselves, and what is done to the counts of their reports."""
+    """Columns that people randomised themselves (local differential privacy), and how their counts are de-biased."""
 
     columns: tuple[str, ...]
     is_free: bool
-    """Whether nothing else of people is read, so that reports are counted as they are."""
+    """Whether the query reads no other private column, so that reports are counted without noise."""
     sql: str
 
     def __str__(self) -> str:
@@ -137,30 +145,41 @@ class ExplainedReports:
 
 @dataclass(frozen=True)
 class ExplainedColumn:
+    """A column of the answer and its expected error."""
+
     name: str
     half_width: float | None
-    """+- at 95 %; None for a key, and where it depends on the answer itself (an average, a ratio)."""
+    """The half-width of the 95 % interval; None for a key, and if it depends on the answer (an average, a ratio)."""
     note: str
+    """What is known of the error otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation:
+    """What a query would cost, how it would be answered, and how accurate it would be. `print` shows all of it."""
+
     cost: Cost
+    """The epsilon and the delta that the query would be charged."""
     share: float
-    """The part of the session that it takes."""
+    """The part of the session's budget that it would take."""
     cost_if_refused: Cost
-    """The same, unless a test may refuse: what is spent when every test does."""
+    """The cost if every private test refuses its part of the answer; else the same as `cost`."""
     remaining: Cost
-    """What is left of the session if the query is asked now."""
+    """What would be left of the session's budget."""
     mechanism: str
+    """The additive mechanism."""
     reason: str
+    """Why this mechanism was chosen."""
     columns: tuple[ExplainedColumn, ...]
+    """The columns of the answer with their errors."""
     releases: tuple[ExplainedRelease, ...]
+    """The aggregations over people."""
     post_processing: str
+    """The SQL that runs on the noisy values."""
     reports: tuple[ExplainedReports, ...] = ()
-    """Where collected columns are read."""
+    """The randomised columns that the query reads."""
     notes: tuple[str, ...] = ()
-    """What the analyst should know about the question."""
+    """Caveats of the query."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -172,7 +191,7 @@ class Explanation:
 
 
 def explain_calibrated(calibrated: Calibrated, share: float, after: Cost) -> Explanation:
-    """`share` is the part of the session that it takes, `after` what is left of it then."""
+    """The explanation of a calibrated query that takes `share` of the session's budget and leaves `after`."""
     return Explanation(
         cost=calibrated.cost,
         share=share,

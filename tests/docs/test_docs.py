@@ -34,6 +34,7 @@ from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.mechanisms.registry import MECHANISMS
 from dpsql.pipeline import stages
 from dpsql.pipeline.choose_mechanism import coarse
+from dpsql.schema.export import with_reference as with_keys
 from dpsql.schema.types import Integer
 from dpsql.sql.reference import with_reference as with_words
 
@@ -153,6 +154,12 @@ def test_the_aggregates_are_those_that_can_be_asked() -> None:
     assert "| `COUNT` |" in page
     assert with_reference(page) == page, "make reference writes it"
     assert with_words(page) == page, "make reference writes it"
+
+
+def test_the_keys_of_a_schema_are_those_of_the_model() -> None:
+    page = read(DOCS / "schema.md")
+    assert "| `max_groups` |" in page
+    assert with_keys(page) == page, "make reference writes it"
 
 
 def test_the_words_of_frames_are_those_of_the_aggregates() -> None:
