@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from dpsql.pipeline.format import Output
     from dpsql.relation.reports import Reports
 
-FOUND_ROWS, FOUND_GROUPS = "rows per group", "groups per unit"
-MEASURED = ("measure", "one unit moves a group by", "all groups by", "standard deviation of noise")
+FOUND_ROWS, FOUND_GROUPS = "rows per group", "groups per person"
+MEASURED = ("measure", "one person moves a group by", "all groups by", "standard deviation of noise")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +232,7 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     if output.replica:
         return ExplainedColumn(output.name, None, "its error depends on the answer: see intervals()")
     if output.lost:
-        return ExplainedColumn(output.name, None, "its error is not known")
+        return ExplainedColumn(output.name, None, "its error is unknown")
     if output.estimate is None or output.release is None:
         return ExplainedColumn(output.name, None, "")
     release = calibrated.releases[output.release]
@@ -242,7 +242,7 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     rows = domain.size if output.chosen and domain is not None else 1
     width = half_width(output.estimate, release.noises, for_all(LEVEL, rows))
     if release.planned.seeking:
-        return ExplainedColumn(output.name, None, "its error is not known before the query has found its bounds")
+        return ExplainedColumn(output.name, None, "its error is unknown until the query has found its bounds")
     if width is None:
         return ExplainedColumn(output.name, width, _note(output.estimate, release))
     if output.chosen and domain is None:
@@ -335,8 +335,8 @@ def _measure(bounded: Bounded, release: CalibratedRelease, rows: int) -> Explain
 def _lines(explanation: Explanation) -> Iterator[str]:
     cost, left = explanation.cost, explanation.remaining
     yield (
-        f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}: {explanation.share:.2%} of the session; "
-        f"after it epsilon {left.epsilon:.6g} is left"
+        f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}: {explanation.share:.2%} of the budget; "
+        f"epsilon {left.epsilon:.6g} would be left"
     )
     for name, fact in _cost_facts(explanation):
         yield f"{name:<10} {fact}"
@@ -356,7 +356,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
 
 def _part_line(number: int, release: ExplainedRelease) -> str:
     first = " and ".join(str(other + 1) for other in release.reads)
-    after = f"; runs after release {first}, whose noisy answer it reads" if first else ""
+    after = f"; runs after release {first} and reads its noisy answer" if first else ""
     return f"release {number + 1}  epsilon {release.epsilon:.6g} of the cost{after}"
 
 
@@ -364,12 +364,12 @@ def _release_lines(release: ExplainedRelease) -> Iterator[str]:
     for name, fact in _release_facts(release):
         yield f"{name:<10} {fact}"
     for measure in release.measures if not release.found else ():
-        noise = f"the noise's standard deviation is {significant(measure.std * measure.quantum)}"
+        noise = f"noise with standard deviation {significant(measure.std * measure.quantum)}"
         yield (
-            f"measure    {measure.what}: one unit moves it by "
+            f"measure    {measure.what}: one person moves it by "
             f"{significant(measure.linf * measure.quantum, 6)} in a group, "
-            f"{significant(measure.l1 * measure.quantum, 6)} in all; "
-            f"{noise if measure.mechanism else 'not shown, but summed'}"
+            f"{significant(measure.l1 * measure.quantum, 6)} in total; "
+            f"{noise if measure.mechanism else 'only summed, not shown'}"
         )
     yield f"sql        {release.sql}"
 
@@ -379,68 +379,68 @@ def _cost_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     yield "noise", f"{explanation.mechanism or 'none'}: {explanation.reason}"
     yield from (("reports", str(reports)) for reports in explanation.reports)
     if explanation.cost_if_refused != explanation.cost:
-        yield "if refused", f"by every test, the cost is epsilon {explanation.cost_if_refused.epsilon:.6g}"
+        yield "if refused", f"epsilon {explanation.cost_if_refused.epsilon:.6g}, if every test refuses"
 
 
 def _beyond_few(release: ExplainedRelease) -> str:
-    """Whom the bounds are for, and what becomes of them."""
+    """Who is subject to the contribution bounds."""
     if release.few_rows is None or release.found or 0 < (release.rows_per_unit or 0) <= release.few_rows:
         return ""
     few = several(release.few_rows, "row", "rows")
     if release.in_parts:
-        return f": {few} in all, of more each counts for a part"
-    return f", for units with more than {few}"
+        return f": anyone with more than {few} in total is scaled down"
+    return f", for anyone with more than {few} in total"
 
 
 def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
-    yield "unit", release.unit
+    yield "person", release.unit
     if release.one_row_per_unit:
-        yield "bounds", "one row per unit, guaranteed by the database"
+        yield "bounds", "one row per person, guaranteed by the database"
     elif release.pairs:
-        yield "bounds", f"at most {release.max_rows_per_group} rows of a unit on either side of the join, in all"
+        yield "bounds", f"at most {release.max_rows_per_group} rows per person on each side of the join"
     else:
         groups = "found" if FOUND_GROUPS in release.found else several(release.max_groups, "group", "groups")
         rows = "found" if FOUND_ROWS in release.found else several(release.max_rows_per_group, "row", "rows")
-        yield "bounds", f"{groups} per unit, {rows} per group{_beyond_few(release)}"
+        yield "bounds", f"{groups} per person, {rows} per group{_beyond_few(release)}"
         most = release.rows_per_unit or 0
         cut = most > release.max_rows_per_group or (release.keys and most > release.max_groups)
         if cut and most > (release.few_rows or 0):
-            yield "cut", f"the join gives a unit up to {most} rows: those beyond the bounds do not count"
+            yield "cut", f"the join gives one person up to {most} rows; rows beyond the bounds do not count"
     if release.found:
-        yield "found", f"by the query itself, for {float(SEEKING):.0%} of its cost: {', '.join(release.found)}"
+        yield "auto", f"the query finds, for {float(SEEKING):.0%} of its cost: {', '.join(release.found)}"
     if release.threshold is not None and not release.found:
-        why = "as asked for" if release.public_keys else "the keys are not public"
-        yield "groups", f"shown where the noisy number of units is at least {release.threshold:,}: {why}"
+        why = "as requested" if release.public_keys else "the keys are not public"
+        yield "groups", f"shown if the noisy number of people is at least {release.threshold:,}: {why}"
     elif release.keys:
-        yield "groups", "public: every one is returned, even when empty"
+        yield "groups", "public: all are shown, even empty ones"
     for columns in _bundles(release):
         where = " in a group" if release.keys else ""
-        together = f"of a unit at most {release.max_rows_per_group} in all of them{where}"
-        yield "exclusive", f"{columns} columns, of which a row counts in one: each has the noise of one, and {together}"
+        together = f"at most {several(release.max_rows_per_group, 'row', 'rows')} per person in all of them{where}"
+        yield "disjoint", f"a row counts in one of {columns} columns: each has the noise of one, and {together}"
     for total in release.totals:
         by = f"by {', '.join(total.keys)}" if total.keys else "of all groups"
         deviations = ", ".join(significant(measure.std * measure.quantum) for measure in total.measures)
-        least = "" if total.threshold is None else f"; shown from {total.threshold:,} units on"
-        hidden = "" if release.public_keys else ", groups that are not shown included"
-        yield "total", f"{by}: measured{hidden}; the noise's standard deviations are {deviations}{least}"
+        least = "" if total.threshold is None else f"; shown from {total.threshold:,} people on"
+        hidden = "" if release.public_keys else ", including groups that are not shown"
+        yield "total", f"{by}: measured separately{hidden}; noise with standard deviations {deviations}{least}"
     for statistic in release.statistics:
         yield "statistic", f"{statistic.what} by {statistic.mechanism}: {statistic.note}"
     for test in release.tests:
         yield (
             "test",
-            f"{test.column} is shown where a noisy count of the units beyond the proposal is at most {test.most}",
+            f"{test.column} is shown if a noisy count of people beyond the proposal is at most {test.most}",
         )
 
 
 def _bundles(release: ExplainedRelease) -> list[int]:
-    """Of each bundle how many cases it has."""
+    """The number of cases of each bundle of disjoint measures."""
     places = {measure.place for measure in release.measures if measure.place is not None}
     return list(Counter(bundle for bundle, _ in sorted(places)).values())
 
 
 def cost_figures(cost: Cost, left: Cost) -> Iterator[tuple[str, str]]:
     yield f"ε {cost.epsilon:.4g}", "cost" if not cost.delta else f"cost, with δ {cost.delta:.3g}"
-    yield f"ε {left.epsilon:.4g}", "left after it"
+    yield f"ε {left.epsilon:.4g}", "would be left"
 
 
 def explanation_card(explanation: Explanation) -> str:

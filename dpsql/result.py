@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 TIMES = ("DATE", "TIMESTAMP")
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL")
-UNKNOWN_NOTE = "± ?: how far off it may be is not known, as where noise is about as large as what it is computed from"
+UNKNOWN_NOTE = "± ?: the error is unknown, for example because the noise is as large as the value it affects"
 
 
 def is_number(kind: str) -> bool:
@@ -92,7 +92,7 @@ class Receipt:
             delta = f", δ {self.delta:.3g}" if self.delta else ""
             yield f"cost ε {self.epsilon:.4g}{delta}"
         if self.refused:
-            yield "a test refused to answer where NULL stands"
+            yield "NULL: a private test refused to answer"
         yield f"{self.mechanism} noise, ± at 95 %" if self.mechanism else "± at 95 %"
         yield f"ε {self.remaining.epsilon:.4g} left"
 
