@@ -85,12 +85,13 @@ bench-peers: setup  ## the same question to SmartNoise SQL, Qrlew, PipelineDP an
 schemas: setup  ## rewrite the JSON Schema that editors use
 	@$(BIN)/python -m dpsql.schema.export schemas/dpsql.schema.json
 
-reference: setup  ## rewrite the lists of aggregates and words in docs/sql.md
+reference: setup  ## rewrite the lists in docs/sql.md and docs/schema.md
 	@$(BIN)/python -m dpsql.aggregates.reference docs/sql.md
 	@$(BIN)/python -m dpsql.sql.reference docs/sql.md
+	@$(BIN)/python -m dpsql.schema.export docs/schema.md
 
 docs: setup  ## build the documentation in build/site; a warning is an error
-	@$(BIN)/python -c "import material" 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[docs]'
+	@$(BIN)/python -c "import material, mkdocstrings_handlers.python" 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[docs]'
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
 	@echo "build/site/index.html"
 

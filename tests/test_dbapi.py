@@ -45,7 +45,7 @@ def test_explanation_shows_everything(shop: dpsql.Connection) -> None:
     for piece in (
         "epsilon 0.5",
         "orders.customer_id",
-        "3 groups per unit",
+        "3 groups per person",
         "2 rows per group",
         "95 %",
         "public",
@@ -54,7 +54,7 @@ def test_explanation_shows_everything(shop: dpsql.Connection) -> None:
         assert piece in text
     assert "threshold" in text or "shown from" not in text
     hidden = str(shop.explain("SELECT note, COUNT(*) FROM orders GROUP BY note"))
-    assert "shown where the noisy number of units is at least" in hidden
+    assert "shown if the noisy number of people is at least" in hidden
     assert "<pre>" in shop.explain(SQL)._repr_html_()
 
 

@@ -168,7 +168,7 @@ COUNT = AggregateFunction(
     bounds=(Bounds.PER_GROUP,),
     clamped=Bounds.PER_GROUP,
     words=(
-        Word("count", "COUNT({})", "The number of rows, or of those where the column is not missing."),
+        Word("count", "COUNT({})", "The number of rows, or of rows where the column is not missing."),
         Word("nunique", "COUNT(DISTINCT {})", "The number of different values."),
     ),
     read_as=lambda kind: Integer(),
@@ -384,7 +384,7 @@ SUM = AggregateFunction(
     clip_power=1,
     bounds=(Bounds.PER_ROW, Bounds.PER_GROUP),
     clamped=Bounds.PER_GROUP,
-    words=(Word("sum", "SUM({})", "The total."),),
+    words=(Word("sum", "SUM({})", "The sum of the values."),),
     read_as=sum_type,
     wide=True,
     over_pairs=summed_pairs,
@@ -444,5 +444,5 @@ AVG = AggregateFunction(
     bounds=(Bounds.PER_ROW, Bounds.PER_GROUP),
     clip_power=1,
     clamped=Bounds.PER_ROW,
-    words=(Word("mean", "AVG({})", "The mean."),),
+    words=(Word("mean", "AVG({})", "The mean of the values."),),
 )

@@ -139,7 +139,7 @@ QUANTILES = (
         answer=partial(quantile, continuous=True),
         spellings=("MEDIAN(x)", "PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x)"),
         by_fraction=True,
-        words=(Word("median", "MEDIAN({})", "The median."),),
+        words=(Word("median", "MEDIAN({})", "The median of the values."),),
         read_as=_continuous,
     ),
     AggregateFunction(
@@ -155,13 +155,13 @@ QUANTILES = (
         of=INSIDE,
         error=ErrorBars.RANKS,
         answer=partial(extreme, fraction=Fraction(0)),
-        words=(Word("min", "MIN({})", "The smallest value, a few people left out."),),
+        words=(Word("min", "MIN({})", "The minimum, short of it by a few people."),),
     ),
     AggregateFunction(
         name="MAX",
         of=INSIDE,
         error=ErrorBars.RANKS,
         answer=partial(extreme, fraction=Fraction(1)),
-        words=(Word("max", "MAX({})", "The largest value, a few people left out."),),
+        words=(Word("max", "MAX({})", "The maximum, short of it by a few people."),),
     ),
 )

@@ -71,8 +71,8 @@ class Proposed:
     def note(self) -> str:
         proposal = float(self.beta * self.grid.quantum)
         return (
-            f"noise for a move of {proposal:g}, if a test finds the data more than {self.test.threshold} units away "
-            "from any on which one unit could move it farther; if not, NULL, and half of the price"
+            f"noise for a sensitivity of {proposal:g}, if a private test confirms it: more than {self.test.threshold} "
+            "people would have to change before one could move the answer further; else NULL, at half the cost"
         )
 
     def found(self, profile: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -186,7 +186,7 @@ class Smooth:
     @property
     def note(self) -> str:
         kind = self.added.kind.__name__
-        return f"{kind} noise in proportion to what one unit can do to data like this: its error depends on the data"
+        return f"{kind} noise in proportion to what one person can change here, so its error depends on the data"
 
     def found(self, profile: Sequence[NDArray[Any]]) -> Iterable[tuple[Fraction, LocalSensitivity]]:
         raise NotImplementedError

@@ -137,7 +137,7 @@ class ChosenQuantile:
         if (depth := self.choice.aim.inside) == 0:
             return off
         # Aimed at the very end it would lie beyond the data as often as not.
-        return f"aims {depth:,} rows inside the end, so that it leaves up to {depth + error:,} rows out; {off}"
+        return f"stops {depth:,} rows short of the extreme, up to {depth + error:,} with noise; {off}"
 
     def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
         return np.ma.masked_array(self.choice.sample(windows(profile)))

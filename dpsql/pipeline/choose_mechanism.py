@@ -453,16 +453,15 @@ def ways_at_price(planned: Planned, public: PublicEnvironment) -> list[tuple[Pla
 def _reason(best: Way, ways: list[Way], budget: Budget) -> str:
     planned, noise, share = best
     if not planned.releases:
-        return "nothing is read of people but what is public"
+        return "no private data is read"
     if planned.request.mechanism is not None:
-        return "as asked for"
+        return "as requested"
     if not measure_count(planned):
-        return "the answer is chosen, since no fixed noise fits it"
+        return "the mechanism draws the answer itself"
     if len(ways) == 1:
-        return "the least error for a part of the session" if budget.filter.delta else "the session has no delta"
+        return "the least error for its share of the budget" if budget.filter.delta else "the session has no delta"
     _, other, its_share = next(way for way in ways if way is not best)
-    times = math.exp((other.spread - noise.spread) / 2)
-    more = max(times, 1 / times)
-    error = f"{more:.2g} times {'less' if times >= 1 else 'more'} error" if more >= 1.05 else "about as much error"
-    part = f"takes {share.part:.2g} of the session instead of {its_share.part:.2g}"
-    return f"{error} {'as' if more < 1.05 else 'than'} {other.mechanism}, and {part}"
+    times = math.exp((noise.spread - other.spread) / 2)
+    error = f"{times:.2g} times" if max(times, 1 / times) >= 1.05 else "about"
+    part = f"{100 * share.part:.2g} % of the budget instead of {100 * its_share.part:.2g} %"
+    return f"{error} the error of {other.mechanism}, for {part}"

@@ -415,14 +415,14 @@ def is_count(measure: Measure) -> bool:
 
 def _lines(release: Release) -> Iterator[str]:
     """For people to read."""
-    yield f"bounds   groups of a unit: {release.groups}, rows in each: {release.rows}"
+    yield f"bounds   groups per person: {release.groups}, rows per group: {release.rows}"
     for part in release.measures:
         one, every = (readable_value(moved * quantum_of(part.measure, release.rows)) for moved in (part.linf, part.l1))
         yield f"measure  {part.column} = {readable_measure(part.measure)}"
-        yield f"         one unit moves a group by {one}, all groups together by {every}"
+        yield f"         one person moves a group by {one}, all groups together by {every}"
     yield from (f"drawn    {part.column} = {readable_statistic(part.statistic)}" for part in release.statistics)
     for call, answer in zip(release.aggregate.calls, release.answers, strict=True):
-        tested = "" if answer.test is None else f", unless {answer.test.exceeding} says that too many are beyond it"
+        tested = "" if answer.test is None else f", unless {answer.test.exceeding} finds too many people beyond it"
         yield f"answer   {readable_call(call)} = {readable_answer(answer)}{tested}"
     if release.partition_selection is not None:
         yield f"groups   selected by {release.partition_selection}"

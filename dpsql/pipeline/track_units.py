@@ -76,9 +76,9 @@ class TrackedRelease:
 
     def lines(self) -> Iterator[str]:
         """For people to read."""
-        yield f"unit     {' and '.join(dict.fromkeys(str(scan.unit) for scan in self.scans))}"
+        yield f"person   {' and '.join(dict.fromkeys(str(scan.unit) for scan in self.scans))}"
         most = " and ".join("any number" if rows is None else f"at most {rows}" for rows in self.rows_per_unit)
-        yield f"rows     {'one for each unit, guaranteed' if self.one_row_per_unit else f'{most} of a unit'}"
+        yield f"rows     {'one per person, guaranteed' if self.one_row_per_unit else f'{most} per person'}"
         if (heavy := heaviest_counted(self.aggregate.source)) is not None:
             yield f"left out people with more than {heavy:,} rows, which the query multiplies"
         if self.aggregate.grouped:

@@ -231,6 +231,6 @@ def test_words(session: dpsql.Connection) -> None:
         session.explain(SHAPES["count"], bounding="half")
     assert 'bounding="scale"' in str(caught.value)
     notes = session.execute(SHAPES["count"], epsilon=1, bounding="scale").notes
-    assert "a unit in n > 2 groups counts for sqrt(2 / n) in each of them" in notes
+    assert "anyone in n > 2 groups is scaled down to sqrt(2 / n) in each of them" in notes
     assert "_scale" not in session.explain("SELECT COUNT(*) FROM visits", bounding="scale").releases[0].sql
     assert "_scale" not in session.explain(SHAPES["count"], bounding="scale", max_groups=8).releases[0].sql

@@ -174,8 +174,8 @@ def test_an_explanation_is_a_card(shop: dpsql.Connection) -> None:
     assert f"± {explained.columns[1].half_width:,.4g}" in page.text
     assert "its error depends on the answer" in page.text
     assert "orders.customer_id" in page.text
-    assert "3 groups per unit, 2 rows per group" in page.text
-    assert f"the noisy number of units is at least {explained.releases[0].threshold}" in page.text
+    assert "3 groups per person, 2 rows per group" in page.text
+    assert f"the noisy number of people is at least {explained.releases[0].threshold}" in page.text
     assert "details" in page.tags
     assert " ".join(explained.releases[0].sql.split()) in page.text
 

@@ -3,6 +3,7 @@ calibration, bounding and error bars is executed."""
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 import subprocess
@@ -33,6 +34,7 @@ from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.mechanisms.registry import MECHANISMS
 from dpsql.pipeline import stages
 from dpsql.pipeline.choose_mechanism import coarse
+from dpsql.schema.export import with_reference as with_keys
 from dpsql.schema.types import Integer
 from dpsql.sql.reference import with_reference as with_words
 
@@ -81,6 +83,43 @@ def test_links_and_paths_lead_somewhere(path: Path) -> None:
     assert [name for name in paths if not (ROOT / name).exists()] == []
 
 
+@pytest.mark.parametrize("path", [DOCS / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"], ids=lambda path: path.stem)
+def test_every_file_of_python_that_is_named_exists(path: Path) -> None:
+    """By its path in the repository or in dpsql/, or by its bare name."""
+    named = set(re.findall(r"[\w./]+\.py\b", read(path)))
+    files = {file.relative_to(ROOT).as_posix() for file in (*SOURCES, *TESTS, *DOCS.glob("*.py"))}
+    known = files | {file.removeprefix("dpsql/") for file in files} | {file.rpartition("/")[2] for file in files}
+    assert named
+    assert named - known == set()
+
+
+def names_in(body: list[ast.stmt]) -> dict[str, ast.stmt]:
+    """What a module or a class defines itself."""
+    found: dict[str, ast.stmt] = {}
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found[node.name] = node
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        found |= {target.id: node for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+WHERE_TO_LOOK = re.findall(r"^\| .+ \| `([\w/]+\.py)` \| (`.+`) \|$", read(DOCS / "ARCHITECTURE.md"), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("file", "names"), WHERE_TO_LOOK)
+def test_the_architecture_points_at_what_is_there(file: str, names: str) -> None:
+    for name in re.findall(r"`([\w.]+)`", names):
+        first, _, inner = name.partition(".")
+        found = names_in(ast.parse(read(ROOT / "dpsql" / file)).body)[first]
+        assert not inner or (isinstance(found, ast.ClassDef) and inner in names_in(found.body))
+
+
+def test_the_architecture_can_be_read_in_a_quarter_of_an_hour() -> None:
+    assert len(WHERE_TO_LOOK) > 40
+    assert len(read(DOCS / "ARCHITECTURE.md").splitlines()) < 200
+
+
 # -- lists are those of the code ---------------------------------------------------------------------------------------
 
 
@@ -115,6 +154,12 @@ def test_the_aggregates_are_those_that_can_be_asked() -> None:
     assert "| `COUNT` |" in page
     assert with_reference(page) == page, "make reference writes it"
     assert with_words(page) == page, "make reference writes it"
+
+
+def test_the_keys_of_a_schema_are_those_of_the_model() -> None:
+    page = read(DOCS / "schema.md")
+    assert "| `max_groups` |" in page
+    assert with_keys(page) == page, "make reference writes it"
 
 
 def test_the_words_of_frames_are_those_of_the_aggregates() -> None:

@@ -257,9 +257,9 @@ def test_it_is_said(raw: duckdb.DuckDBPyConnection) -> None:
     with connected(raw, epsilon=10) as connection:
         explained = connection.explain(sql, epsilon=1)
         assert {column.half_width for column in explained.columns} == {None}
-        assert "n: its error is not known before the query has found its bounds" in str(explained)
+        assert "n: its error is unknown until the query has found its bounds" in str(explained)
         assert (
-            "found      by the query itself, for 10% of its cost: rows per group, groups per unit, "
+            "auto       the query finds, for 10% of its cost: rows per group, groups per person, "
             "where to clip amount within 0 to 1e+06"
         ) in str(explained)
         _, *ladders = explained.releases
@@ -268,7 +268,7 @@ def test_it_is_said(raw: duckdb.DuckDBPyConnection) -> None:
         assert cursor.receipt.epsilon == pytest.approx(explained.cost.epsilon) == pytest.approx(1)
         (note,) = cursor.receipt.bounds
         assert note in cursor.notes
-        assert note.startswith("found, for 10% of the cost: max_rows_per_group=")
+        assert note.startswith("bounds found for 10% of the cost: max_rows_per_group=")
         assert connection.tables.rows[1][2] == "as many rows as each query finds best in as many groups"
 
 
@@ -298,7 +298,7 @@ def test_bounds_that_are_named_are_another_question(raw: duckdb.DuckDBPyConnecti
 def test_a_plan_finds_bounds(raw: duckdb.DuckDBPyConnection) -> None:
     with connected(raw, epsilon=10) as connection:
         plan = connection.plan(["SELECT SUM(amount) AS s FROM orders", "SELECT COUNT(*) FROM people"], epsilon=2)
-        assert "its error is not known before" in str(plan)
+        assert "its error is unknown until" in str(plan)
         summed, counted = plan.execute()
         assert len(summed.receipt.bounds) == 1
         assert counted.receipt.bounds == ()

@@ -286,7 +286,7 @@ def test_explain_says_how_exact_each_level_is(wide: Any) -> None:
     _, connection = wide
     text = str(connection.explain("SELECT a, COUNT(*) AS n FROM t GROUP BY ROLLUP (a)", epsilon=1, mechanism="laplace"))
     assert "column     n: at 95 % at most ± 3 by a; ± 21 in all" in text
-    assert "total      of all groups: measured; the noise's standard deviations are 9.891" in text
+    assert "total      of all groups: measured separately; noise with standard deviations 9.891" in text
 
 
 def test_the_same_question_is_the_same_answer_and_another_one_is_not(wide: Any) -> None:

@@ -115,7 +115,7 @@ def test_the_words_stay_names(shop_schema: dict[str, Any]) -> None:
     assert release.keys == ("_k0",)
     assert [measure.what for measure in release.measures] == [
         "sum of epsilon clamped to [0, 9]",
-        "sum of clamped clamped to [1, 2], [0, 5] for each unit",
+        "sum of clamped clamped to [1, 2], [0, 5] per person",
     ]
 
 
@@ -184,9 +184,9 @@ def test_min_units_hide_public_groups(units: int, rows: int, shop: dpsql.Connect
     sql = clause(f"epsilon = 50, min_privacy_units_per_group = {units}")
     (release,) = shop.explain(sql).releases
     assert release.threshold == units
-    assert [measure.what for measure in release.measures] == ["rows, centred", "units"]
+    assert [measure.what for measure in release.measures] == ["rows, centred", "people"]
     assert len(shop.execute(sql).fetchall()) == rows
-    assert f"shown where the noisy number of units is at least {units}: as asked for" in str(shop.explain(sql))
+    assert f"shown if the noisy number of people is at least {units}: as requested" in str(shop.explain(sql))
 
 
 def test_min_units_of_public_groups_need_no_delta(small_shop: Any, shop_schema: dict[str, Any]) -> None:
