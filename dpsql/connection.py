@@ -7,7 +7,7 @@ import warnings
 from dataclasses import replace
 from datetime import date, datetime
 from datetime import time as time_of_day
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from dpsql import errors
 from dpsql.errors import split_explain
@@ -15,17 +15,20 @@ from dpsql.listing import list_asked, list_schema, list_tables
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pandas as pd
     import polars as pl
     import pyarrow as pa
 
     from dpsql.accounting.budget import Budget
+    from dpsql.accounting.exact import Number
     from dpsql.accounting.ledger.ledger import OnFailure
     from dpsql.batch import Plan
+    from dpsql.engines.registry import Database
     from dpsql.explain import Explanation
     from dpsql.listing import Listing
+    from dpsql.options import Parameters, QueryOptions
     from dpsql.pipeline.stages import Trace
     from dpsql.promise import Promise
     from dpsql.result import Receipt, Result
@@ -83,23 +86,20 @@ def TimestampFromTicks(ticks: float) -> datetime:  # noqa: N802
 
 
 def connect(
-    database: object,
+    database: Database,
     *,
     schema: str | os.PathLike[str] | dict[str, Any] | Schema,
-    budget: object = None,
-    delta: object = None,
+    budget: Number | None = None,
+    delta: Number | None = None,
     ledger: str | os.PathLike[str] | None = None,
-    query_epsilon: object = None,
+    query_epsilon: Number | None = None,
     composition: str | None = None,
-    engine: None = None,
     analyst: str | None = None,
-    analyst_budget: object = None,
+    analyst_budget: Number | None = None,
     on_failure: OnFailure = "suspend",
     interrupts_per_day: int = 3,
-    timeout: object = None,
+    timeout: Number | None = None,
     dialect: str = "duckdb",
-    epsilon: object = None,
-    analyst_epsilon: object = None,
 ) -> Connection:
     """Opens a private session on a database.
 
@@ -113,7 +113,6 @@ def connect(
         ledger: the file that keeps the account; beside a file database if left out, and in memory otherwise.
         query_epsilon: what a query costs that does not say; a tenth of the budget if left out.
         composition: how queries add up: "mixed" if left out, or a single rule such as "basic" or "gdp".
-        engine: nothing; the engine follows from the database.
         analyst, analyst_budget: whose account it is, and what this analyst may spend of the budget.
         on_failure: a query that fails after its charge suspends its analyst until the data owner resumes; "warn", for
             those who own the data that they ask, only says so.
@@ -122,7 +121,6 @@ def connect(
         timeout: seconds after which a running question is stopped; no limit if left out. It is public, so choose it
             without looking at the data.
         dialect: whose words queries use: "duckdb", "bigquery", "snowflake" or "postgres".
-        epsilon, analyst_epsilon: older names of budget and analyst_budget.
 
     Returns:
         A `Connection` as in PEP 249.
@@ -142,50 +140,29 @@ def connect(
     >>> conn.budget.remaining.epsilon
     0.5
     """
-    if engine is not None:
-        raise errors.Unsupported(
-            "the engine is that of the database which is opened",
-            hint="leave engine= out: postgresql://... and sc://... open PostgreSQL and Spark",
-        )
     # The engine and the parser are loaded with the first connection, so that importing dpsql stays light.
     from dpsql.session import Session
 
-    total = by_one_name(budget=budget, epsilon=epsilon)
     opened = Connection(
         Session(
             database,
             schema,
-            budget=total,
+            budget=budget,
             delta=delta,
             ledger=ledger,
             query_epsilon=query_epsilon,
             composition=composition,
             analyst=analyst,
-            analyst_budget=by_one_name(analyst_budget=analyst_budget, analyst_epsilon=analyst_epsilon),
+            analyst_budget=analyst_budget,
             on_failure=on_failure,
             interrupts_per_day=interrupts_per_day,
             timeout=timeout,
             dialect=dialect,
         )
     )
-    for danger in opened.budget.dangers if total is not None else ():
+    for danger in opened.budget.dangers if budget is not None else ():
         warnings.warn(danger, errors.Warning, stacklevel=2)
     return opened
-
-
-def by_one_name(**named: object) -> object:
-    """A value that has a name and an older one.
-
-    >>> by_one_name(budget=None, epsilon=1)
-    1
-    """
-    given = {name: value for name, value in named.items() if value is not None}
-    if len(given) > 1:
-        first, second = named
-        raise errors.ProgrammingError(
-            f"{first}= and {second}= are two names of one thing", hint=f"write {first}={given[first]} alone"
-        )
-    return next(iter(given.values()), None)
 
 
 class Connection:
@@ -215,11 +192,11 @@ class Connection:
         _ = self.session
         return Cursor(self)
 
-    def execute(self, sql: str, parameters: object = None, **options: Any) -> Cursor:
+    def execute(self, sql: str, parameters: Parameters = None, **options: Unpack[QueryOptions]) -> Cursor:
         """Asks the question in a cursor of its own. Arguments, result and errors are those of `Cursor.execute`."""
         return self.cursor().execute(sql, parameters, **options)
 
-    def explain(self, sql: str, parameters: object = None, **options: Any) -> Explanation:
+    def explain(self, sql: str, parameters: Parameters = None, **options: Unpack[QueryOptions]) -> Explanation:
         """What the query would cost, how it would be answered and how exactly. Free: no row of people is read.
 
         Args:
@@ -232,11 +209,18 @@ class Connection:
         _, query = split_explain(sql) if isinstance(sql, str) else (False, sql)
         return self.session.explain(query, parameters, options)
 
-    def trace(self, sql: str, parameters: object = None, **options: Any) -> Trace:
+    def trace(self, sql: str, parameters: Parameters = None, **options: Unpack[QueryOptions]) -> Trace:
         """What each stage before the charge makes of the query: print it. Free."""
         return self.session.trace(sql, parameters, options)
 
-    def plan(self, queries: object, weights: object = None, *, epsilon: object = None, delta: object = None) -> Plan:
+    def plan(
+        self,
+        queries: Sequence[str | tuple[str, Parameters]],
+        weights: Sequence[Number] | None = None,
+        *,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+    ) -> Plan:
         """Shares a budget among queries that are decided in advance. Free until `execute()` of what comes back.
 
         Args:
@@ -332,7 +316,7 @@ class Cursor:
         self._listing: Listing | None = None
         self._position = 0
 
-    def execute(self, sql: str, parameters: object = None, **options: Any) -> Cursor:
+    def execute(self, sql: str, parameters: Parameters = None, **options: Unpack[QueryOptions]) -> Cursor:
         """Asks the question and pays for it. `EXPLAIN <query>` is free, and so are SHOW TABLES and DESCRIBE.
 
         Args:
@@ -344,8 +328,8 @@ class Cursor:
             propose: for propose-test-release: how far one unit can move the answer.
             max_groups, max_rows_per_group: how much of one unit counts, or "auto".
             bounds: with "auto", the query finds where to clip what it sums; see `receipt.bounds`.
-            bounding: what becomes of a unit in more than max_groups groups: "sample", some of them count; "scale", all
-                of them count for a part, which needs public groups and Gaussian noise.
+            bounding: what becomes of a unit in more than max_groups groups: "sample", some of them count; "l2_clip",
+                all of them count for a part, which needs public groups and Gaussian noise.
             weights: by name, which columns matter more; twice the weight is half the error.
             diagnose: with True, a twentieth of the cost tells how much bounding left out: see `notes`.
             fresh: draw again instead of recalling the same answer.

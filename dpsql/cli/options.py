@@ -1,8 +1,10 @@
 """The options that commands share, each with the environment variable that names it once for all, and the session they
 open."""
 
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, TypeVar, cast
 
 import typer
 
@@ -10,6 +12,7 @@ from dpsql.accounting.ledger.store import is_there
 from dpsql.connection import Connection, connect
 from dpsql.engines.registry import names_server
 from dpsql.errors import AccountSuspended, LedgerError, OperationalError, SchemaError
+from dpsql.options import OPTIONS, QueryOptions
 
 Sql: TypeAlias = Annotated[str, typer.Argument(metavar="SQL", help="The question; - reads it from stdin.")]
 Database: TypeAlias = Annotated[
@@ -24,10 +27,6 @@ Database: TypeAlias = Annotated[
 ]
 SchemaFile: TypeAlias = Annotated[
     Path, typer.Option("--schema", envvar="DPSQL_SCHEMA", help="The declared schema, a YAML file.", show_default=False)
-]
-Epsilon: TypeAlias = Annotated[
-    float | None,
-    typer.Option("--epsilon", envvar="DPSQL_EPSILON", help="What one query costs; a tenth of the budget if not given."),
 ]
 BudgetEpsilon: TypeAlias = Annotated[
     float | None,
@@ -59,32 +58,41 @@ Timeout: TypeAlias = Annotated[
         "--timeout", envvar="DPSQL_TIMEOUT", help="Seconds after which a running query is stopped; its charge stands."
     ),
 ]
-Mechanism: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--mechanism", help="The kind of noise, such as laplace or gaussian; the best if not given."),
-]
-Propose: TypeAlias = Annotated[
-    float | None,
-    typer.Option("--propose", help="How far you think one person can move the answer: tested, then noise for that."),
-]
-Accuracy: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--accuracy", help="Instead of --epsilon: the least cost for ± this at 95 %, such as 50 or 5%."),
-]
-MaxGroups: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--max-groups", help="Groups that one person may count in, instead of the schema's; or auto."),
-]
-MaxRows: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--max-rows-per-group", help="Rows of one person that count in a group, instead of the schema's; or auto."
-    ),
-]
 Form: TypeAlias = Annotated[
     bool | None, typer.Option("--json/--csv", help="Print JSON (errors too) or CSV, for programs.", show_default=False)
 ]
 """True is JSON, False is CSV, None is for people."""
+VARIABLES = {"epsilon": "DPSQL_EPSILON"}
+"""The options of a question that an environment variable names once for all."""
+
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def with_query_options(command: Command) -> Command:
+    """In the place of its `**options` the command has all those of `execute`, as texts that `read_texts` reads."""
+    signature = inspect.signature(command, eval_str=True)
+    *own, _ = signature.parameters.values()
+    added = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False if option.metavar is None else None,
+            annotation=Annotated[
+                bool if option.metavar is None else str | None,
+                typer.Option(option.flag, envvar=VARIABLES.get(name), metavar=option.metavar, help=option.help),
+            ],
+        )
+        for name, option in OPTIONS.items()
+    ]
+    command.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+    return command
+
+
+def read_texts(given: Mapping[str, str | bool | None]) -> QueryOptions:
+    """The options of `execute` that were given on the command line."""
+    read = {name: OPTIONS[name].parse(text) if isinstance(text, str) else text or None for name, text in given.items()}
+    return cast("QueryOptions", read)
 
 
 def open_session(
@@ -95,13 +103,10 @@ def open_session(
     delta: float | None,
     ledger: str | None,
     analyst: str | None,
-    epsilon: float | None = None,
     timeout: float | None = None,
 ) -> Connection:
-    """`epsilon` is what a query costs that does not say.
-
-    Files are read by whoever opens them, here the analyst, and whether they fit may depend on one row: so there is one
-    text for all that can be wrong. `dpsql check`, which is the owner's, says what it is.
+    """Files are read by whoever opens them, here the analyst, and whether they fit may depend on one row: so there is
+    one text for all that can be wrong. `dpsql check`, which is the owner's, says what it is.
     """
     from dpsql.engines.duckdb.sources import files_of, names_files
     from dpsql.schema import load_schema
@@ -124,7 +129,6 @@ def open_session(
             budget=budget,
             delta=delta,
             ledger=account,
-            query_epsilon=epsilon,
             analyst=analyst,
             timeout=timeout,
         )

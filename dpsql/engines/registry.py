@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import re
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from dpsql.errors import InterfaceError
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    import duckdb
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
     from dpsql.engines.base import Engine
     from dpsql.engines.duckdb.describe import Described
     from dpsql.schema.model import Schema
 
+Path: TypeAlias = "str | os.PathLike[str]"
+Frame: TypeAlias = "pd.DataFrame | pl.DataFrame | pl.LazyFrame | pa.Table | duckdb.DuckDBPyRelation"
+Database: TypeAlias = (
+    "Path | Sequence[Path] | Frame | Mapping[str, Path | Sequence[Path] | Frame] | duckdb.DuckDBPyConnection | "
+    "SparkSession"
+)
+"""What can be opened: a file or a server's URL, files, frames by the name of their table, a connection, a session."""
 POSTGRESQL, SPARK = ("postgresql://", "postgres://"), "sc://"
 DRIVERS = {"psycopg": ("PostgreSQL", "postgres"), "pyspark": ("Spark", "spark")}
 """Package -> whose driver it is, and the extra that brings it."""

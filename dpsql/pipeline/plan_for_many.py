@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from dpsql.options import NO_OPTIONS
 from dpsql.resolve.inert_literals import inert_tests, read_inert, with_marks
-from dpsql.sql.privacy_options import NO_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # -- compare -----------------------------------------------------------------------------------------------------------
 # The exact numbers of a question's releases in two engines, before any noise: equal, refused, or different.
 #
-# Nobody's rows are left out, since each engine draws for itself which ones count. Groups that are scaled are not drawn.
+# Nobody's rows are left out, since each engine draws for itself which ones count. L2-clipped groups are not drawn.
 
 UNBOUNDED = {"max_groups": 5_000, "max_rows_per_group": 5_000}
 Outcome = Literal["equal", "refused", "refused by both", "different", "failed"]
@@ -83,8 +83,8 @@ def compiled(connection: Connection, question: Question) -> tuple[Calibrated | N
 
 
 def options(question: Question) -> dict[str, Any]:
-    scaled = question.options.get("bounding") == "scale"
-    return UNBOUNDED | question.options if scaled else question.options | UNBOUNDED
+    is_clipped = question.options.get("bounding") == "l2_clip"
+    return UNBOUNDED | question.options if is_clipped else question.options | UNBOUNDED
 
 
 def exact(engine: Engine, release: CalibratedRelease) -> dict[str, list[Any]]:

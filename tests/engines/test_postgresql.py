@@ -119,11 +119,11 @@ def test_names_are_those_of_the_catalogue(url: str) -> None:
 
 
 def test_groups_are_scaled_as_the_definition_says(url: str, execute: Callable[[str], Any]) -> None:
-    """bounding="scale", max_groups=1: people in n kinds of visits count for 1/sqrt(n) in each of them."""
+    """bounding="l2_clip", max_groups=1: people in n kinds of visits count for 1/sqrt(n) in each of them."""
     kind = "CASE WHEN points < 4 THEN 'low' WHEN points < 8 THEN 'middle' ELSE 'high' END"
     with connect(url, delta=1e-6) as connection:
         asked = f"SELECT {kind} AS kind, COUNT(*) AS n FROM visits WHERE person <> 7 GROUP BY kind"
-        found = dict(connection.execute(asked, bounding="scale", max_groups=1).fetchall())
+        found = dict(connection.execute(asked, bounding="l2_clip", max_groups=1).fetchall())
     defined = f"""
         SELECT kind, SUM(n / SQRT(kinds)) FROM (
             SELECT {kind} AS kind, COUNT(*) AS n, COUNT(*) OVER (PARTITION BY person) AS kinds

@@ -79,11 +79,11 @@ def rows(source: Any, sql: str, tables: dict[str, Any] | None = None) -> list[tu
 
 
 def test_groups_are_scaled_as_the_definition_says(lake: Any) -> None:
-    """bounding="scale", max_groups=1: people in n kinds of visits count for 1/sqrt(n) in each of them."""
+    """bounding="l2_clip", max_groups=1: people in n kinds of visits count for 1/sqrt(n) in each of them."""
     kind = "CASE WHEN points < 4 THEN 'low' WHEN points < 8 THEN 'middle' ELSE 'high' END"
     with connect(lake, delta=1e-6) as connection:
         asked = f"SELECT {kind} AS kind, COUNT(*) AS n FROM visits WHERE person <> 7 GROUP BY kind"
-        found = dict(connection.execute(asked, bounding="scale", max_groups=1).fetchall())
+        found = dict(connection.execute(asked, bounding="l2_clip", max_groups=1).fetchall())
     defined = f"""
         SELECT kind, SUM(n / SQRT(kinds)) AS n FROM (
             SELECT kind, n, COUNT(*) OVER (PARTITION BY person) AS kinds FROM (

@@ -61,7 +61,7 @@ from dpsql.result import UNKNOWN_NOTE
         (
             "SELECT region, COUNT(DISTINCT customer_id) AS people, COUNT_IF(amount > 5) / COUNT(*) AS share "
             "FROM orders GROUP BY region",
-            {"bounding": "scale"},
+            {"bounding": "l2_clip"},
             (
                 "at most 2 rows of one unit count in a group",
                 "a unit in n > 3 groups counts for sqrt(3 / n) in each of them",
