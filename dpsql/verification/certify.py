@@ -432,7 +432,7 @@ class Certifier:
         model.execute("SET threads = 1")
         database = self._stack.enter_context(self._target.place(name))
         self._target.fill(database, file, tables, model)
-        options: dict[str, Any] = {"schema": file.schema, "epsilon": 1e18, "delta": 1e-6, "ledger": ":memory:"}
+        options: dict[str, Any] = {"schema": file.schema, "budget": 1e18, "delta": 1e-6, "ledger": ":memory:"}
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", errors.Warning

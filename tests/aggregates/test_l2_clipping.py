@@ -59,7 +59,7 @@ def raw() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def session(raw: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=1e13, delta=1e-6, query_epsilon=1, ledger=":memory:") as connection:
+    with dpsql.connect(raw, schema=SCHEMA, budget=1e13, delta=1e-6, query_epsilon=1, ledger=":memory:") as connection:
         yield connection
 
 
@@ -203,7 +203,7 @@ def test_pure_noise_does_not_fit(raw: duckdb.DuckDBPyConnection, session: dpsql.
     for mechanism in ("laplace", "knorm"):
         with pytest.raises(dpsql.ProgrammingError, match="not enough for"):
             session.explain(sql, bounding="l2_clip", mechanism=mechanism)
-    without = dpsql.connect(raw, schema=SCHEMA, epsilon=1, ledger=":memory:")
+    without = dpsql.connect(raw, schema=SCHEMA, budget=1, ledger=":memory:")
     with without, pytest.raises(dpsql.ProgrammingError, match="needs a delta"):
         without.explain(sql, bounding="l2_clip")
     assert session.explain(sql, accuracy=5000, bounding="l2_clip").mechanism == "gaussian"

@@ -88,7 +88,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def connection(folder: Path) -> Iterator[dpsql.Connection]:
-    with dpsql.connect("people.duckdb", schema="people.yaml", epsilon=2, delta=1e-6) as opened:
+    with dpsql.connect("people.duckdb", schema="people.yaml", budget=2, delta=1e-6) as opened:
         yield opened
 
 

@@ -70,7 +70,7 @@ def lake(spark: Any) -> Any:
 
 def connect(source: Any, tables: dict[str, Any] | None = None, **options: Any) -> dpsql.Connection:
     schema = SCHEMA if tables is None else SCHEMA | {"tables": tables}
-    return dpsql.connect(source, schema=schema, ledger=":memory:", **{"epsilon": 1e15, "query_epsilon": 1e9} | options)
+    return dpsql.connect(source, schema=schema, ledger=":memory:", **{"budget": 1e15, "query_epsilon": 1e9} | options)
 
 
 def rows(source: Any, sql: str, tables: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
@@ -213,7 +213,7 @@ def test_a_session_is_told_from_other_things(lake: Any) -> None:
 
 def test_an_account_needs_a_file(lake: Any) -> None:
     with pytest.raises(dpsql.InterfaceError, match="has no ledger of its own"):
-        dpsql.connect(lake, schema=SCHEMA, epsilon=1)
+        dpsql.connect(lake, schema=SCHEMA, budget=1)
 
 
 # -- how it fails -----------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def test_a_failure_is_sealed_and_the_next_question_works(
     lake.sql(f"CREATE TABLE torn USING parquet LOCATION '{place}' AS SELECT id AS person, 1D AS points FROM range(9)")
     url = f"{spark_url}/;database=clinic"
     tables = one_table("torn") | {"people": SCHEMA["tables"]["people"]}
-    with connect(url, tables, epsilon=10, query_epsilon=1, on_failure="warn") as connection:
+    with connect(url, tables, budget=10, query_epsilon=1, on_failure="warn") as connection:
         for file in place.glob("part-*"):
             file.write_bytes(b"no rows any more")
         with pytest.raises(dpsql.SealedExecutionError) as caught:
@@ -258,7 +258,7 @@ def test_a_failure_is_sealed_and_the_next_question_works(
 
 
 def test_what_it_has_no_words_for_is_refused_before_the_charge(lake: Any) -> None:
-    with connect(lake, epsilon=1, query_epsilon=0.5) as connection:
+    with connect(lake, budget=1, query_epsilon=0.5) as connection:
         with pytest.raises(dpsql.Unsupported, match="on Spark REGEXP_MATCHES") as caught:
             connection.execute("SELECT COUNT(*) FROM visits WHERE REGEXP_MATCHES(ward, '^a')")
         assert caught.value.hint

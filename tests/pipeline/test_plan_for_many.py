@@ -83,7 +83,7 @@ def raw() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture
 def conn(raw: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=100.0, delta=1e-6) as session:
+    with dpsql.connect(raw, schema=SCHEMA, budget=100.0, delta=1e-6) as session:
         yield session
 
 
@@ -259,7 +259,7 @@ def test_what_is_filled_is_answered_charged_and_recalled_as_what_it_is(
 ) -> None:
     days = "DATE '2025-01-01' + CAST(i // 100 AS INTEGER)"
     raw.execute(f"INSERT INTO orders (customer, region, day) SELECT i, 'north', {days} FROM range(6000) AS r(i)")
-    account: dict[str, Any] = {"schema": SCHEMA, "epsilon": 1000.0, "ledger": tmp_path / "shop.ledger"}
+    account: dict[str, Any] = {"schema": SCHEMA, "budget": 1000.0, "ledger": tmp_path / "shop.ledger"}
     asked = [DAYS.format(f"2025-01-{day:02}", "2025-01-31") for day in (1, 5, 10, 20)]
     with dpsql.connect(raw, **account) as conn:
         answers = [conn.execute(sql, epsilon=50).fetchall() for sql in asked]
@@ -439,7 +439,7 @@ def test_nor_on_another_engine(conn: dpsql.Connection, render: Render) -> None:
 def test_nor_where_rows_stay(raw: duckdb.DuckDBPyConnection) -> None:
     """There a part of the SQL lasts from question to question."""
     frames = {name: raw.table(name) for name in ("customers", "orders")}
-    with dpsql.connect(frames, schema=SCHEMA, epsilon=100.0, delta=1e-6) as conn:
+    with dpsql.connect(frames, schema=SCHEMA, budget=100.0, delta=1e-6) as conn:
         random = Random(10)
         assert compare(conn, random, sample(random, SAMPLED // 4)) > 0
 
@@ -511,7 +511,7 @@ def compare_corpus(file: str, every: int) -> int:
     random, filled = Random(11), 0
     with duckdb.connect() as raw:
         raw.execute(FILES[file].create)
-        with dpsql.connect(raw, schema=FILES[file].schema, epsilon=100.0, delta=1e-6) as conn:
+        with dpsql.connect(raw, schema=FILES[file].schema, budget=100.0, delta=1e-6) as conn:
             found = sorted((one for one in questions(FILES) if one.file == file), key=lambda one: one.sql)
             for question in found[::every]:
                 for sql in [question.sql, *one_changed(random, FILES[file], question.sql)]:
