@@ -154,6 +154,9 @@ def switched(value: object, *_: object) -> bool:
 # -- table -------------------------------------------------------------------------------------------------------------
 
 
+NUMBER = "<float>"
+
+
 def whole_number(text: str) -> int | str:
     """
     >>> whole_number("4"), whole_number("AUTO")
@@ -200,7 +203,7 @@ class QueryOptions(TypedDict, total=False):
         QueryOption(
             help="What one query costs; a tenth of the budget if not given.",
             read=positive,
-            metavar="<number>",
+            metavar=NUMBER,
             clause="epsilon",
             stage="calibrate_noise",
         ),
@@ -210,7 +213,7 @@ class QueryOptions(TypedDict, total=False):
         QueryOption(
             help="The delta at which that cost holds; the session's if not given.",
             read=query_delta,
-            metavar="<number>",
+            metavar=NUMBER,
             clause="delta",
             flag="--query-delta",
             stage="calibrate_noise",
@@ -221,7 +224,6 @@ class QueryOptions(TypedDict, total=False):
         QueryOption(
             help="Instead of --epsilon: the least cost for ± this at 95 %, such as 50 or 5%.",
             read=accuracy_named,
-            metavar="<number>",
             stage="calibrate_noise",
         ),
     ]
@@ -239,7 +241,7 @@ class QueryOptions(TypedDict, total=False):
         QueryOption(
             help="How far you think one person can move the answer: tested, then noise for that.",
             read=positive,
-            metavar="<number>",
+            metavar=NUMBER,
             clause="propose",
             stage="infer_sensitivity",
         ),

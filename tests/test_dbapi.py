@@ -311,7 +311,7 @@ def test_the_budget_is_not_called_epsilon() -> None:
     with dpsql.connect(frame, schema=schema, budget=2) as conn:
         assert (conn.budget.epsilon, conn.budget.delta) == (2, 0)
     with pytest.raises(TypeError, match="epsilon"):
-        dpsql.connect(frame, schema=schema, **{"epsilon": 2})
+        dpsql.connect(frame, schema=schema, epsilon=2)
     with pytest.raises(dpsql.ProgrammingError, match="none is named"):
         dpsql.connect(frame, schema=schema, budget=2, analyst_budget=1)
     with pytest.warns(dpsql.Warning, match="epsilon 100 protects against little"):

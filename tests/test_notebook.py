@@ -164,7 +164,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 InteractiveShell.instance().config["IPKernelApp"] = Config()  # what the engine takes for Jupyter, when it is loaded
 import dpsql
-conn = dpsql.connect("people.duckdb", schema="people.yaml", epsilon=1)
+conn = dpsql.connect("people.duckdb", schema="people.yaml", budget=1)
 print(conn.execute("SELECT COUNT(*) FROM people").rowcount)
 """
 

@@ -35,7 +35,7 @@ def test_globals() -> None:
 def test_connect_takes_what_is_promised() -> None:
     names = list(inspect.signature(dpsql.connect).parameters)
     assert names[0] == "database"
-    wanted = {"schema", "epsilon", "delta", "ledger", "query_epsilon", "composition", "engine"}
+    wanted = {"schema", "budget", "delta", "ledger", "query_epsilon", "composition"}
     assert wanted <= set(names)
 
 

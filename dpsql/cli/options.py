@@ -8,11 +8,12 @@ from typing import Annotated, TypeAlias, TypeVar, cast
 
 import typer
 
+from dpsql.accounting.exact import exact
 from dpsql.accounting.ledger.store import is_there
 from dpsql.connection import Connection, connect
 from dpsql.engines.registry import names_server
-from dpsql.errors import AccountSuspended, LedgerError, OperationalError, SchemaError
-from dpsql.options import OPTIONS, QueryOptions
+from dpsql.errors import AccountSuspended, LedgerError, OperationalError, ProgrammingError, SchemaError
+from dpsql.options import NUMBER, OPTIONS, QueryOptions
 
 Sql: TypeAlias = Annotated[str, typer.Argument(metavar="SQL", help="The question; - reads it from stdin.")]
 Database: TypeAlias = Annotated[
@@ -38,7 +39,7 @@ BudgetEpsilon: TypeAlias = Annotated[
 ]
 BudgetDelta: TypeAlias = Annotated[
     float | None,
-    typer.Option("--delta", envvar="DPSQL_DELTA", help="The delta that goes with --budget, such as 1e-6; 0 if new."),
+    typer.Option("--delta", envvar="DPSQL_DELTA", help="The delta of --budget, such as 1e-6; 0 if new."),
 ]
 Analyst: TypeAlias = Annotated[
     str | None, typer.Option("--analyst", envvar="DPSQL_ANALYST", help="Who asks, where analysts have limits.")
@@ -66,6 +67,16 @@ VARIABLES = {"epsilon": "DPSQL_EPSILON"}
 """The options of a question that an environment variable names once for all."""
 
 
+def _number(text: str) -> str:
+    """As it was written, so that 1/3 stays a third."""
+    try:
+        exact(text)
+        return text
+    except ProgrammingError as error:
+        problem = typer.BadParameter(error.problem)
+    raise problem
+
+
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
@@ -80,7 +91,13 @@ def with_query_options(command: Command) -> Command:
             default=False if option.metavar is None else None,
             annotation=Annotated[
                 bool if option.metavar is None else str | None,
-                typer.Option(option.flag, envvar=VARIABLES.get(name), metavar=option.metavar, help=option.help),
+                typer.Option(
+                    option.flag,
+                    envvar=VARIABLES.get(name),
+                    metavar=option.metavar,
+                    help=option.help,
+                    parser=_number if option.metavar == NUMBER else None,
+                ),
             ],
         )
         for name, option in OPTIONS.items()

@@ -255,7 +255,7 @@ DIE = """
 import os, signal, sys, dpsql
 from dpsql.engines.duckdb.engine import DuckDBEngine
 DuckDBEngine.run = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), epsilon=10).execute("SELECT COUNT(*) FROM people")
+dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), budget=10).execute("SELECT COUNT(*) FROM people")
 """
 
 
@@ -516,7 +516,7 @@ ASK_FOR_LONG = """
 import signal, sys, dpsql
 from dpsql.engines.duckdb.engine import DuckDBEngine
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have switched it off
-connection = dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), epsilon=10)
+connection = dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), budget=10)
 run = DuckDBEngine._run
 
 def tell(engine, sql, **asked):

@@ -173,7 +173,7 @@ def test_more_is_left_at_the_same_noise(raw: duckdb.DuckDBPyConnection, session:
         left[bounding] = sum(
             n for _, n in session.execute(SHAPES["count"], epsilon=1e10, fresh=True, **options).fetchall()
         )
-    assert left == {"sample": 140, "scale": 180}
+    assert left == {"sample": 140, "l2_clip": 180}
     widths = [
         session.explain(SHAPES["count"], bounding=bounding, mechanism="gaussian").columns[1].half_width
         for bounding in ("sample", "l2_clip")

@@ -202,7 +202,7 @@ def test_a_question_that_takes_too_long_is_stopped(server: Server) -> None:
 INTERRUPTED = """
 import signal, sys, dpsql
 signal.signal(signal.SIGINT, signal.default_int_handler)
-dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), epsilon=10, ledger=sys.argv[3]).execute(sys.argv[4], epsilon=1e-9)
+dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), budget=10, ledger=sys.argv[3]).execute(sys.argv[4], epsilon=1e-9)
 """
 
 
