@@ -9,13 +9,13 @@ from dataclasses import replace
 from fractions import Fraction
 from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from dpsql.accounting.ledger.ledger import INTERRUPTS_PER_DAY, Ledger
 from dpsql.accounting.ledger.sqlite import MEMORY
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.engines.post_processor import PostProcessor
-from dpsql.engines.registry import has_own_ledger, open_engine
+from dpsql.engines.registry import kind_of, open_engine
 from dpsql.errors import InterfaceError, LedgerError, ProgrammingError
 from dpsql.options import QueryRequest, below_one, positive, query_delta, read_options
 from dpsql.owner.check import check_copied, check_links
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.exact import Number
     from dpsql.accounting.ledger.ledger import OnFailure
     from dpsql.batch import Plan
+    from dpsql.engines.base import FrameEngine
     from dpsql.engines.registry import Database
     from dpsql.explain import Explanation
     from dpsql.options import Parameters, QueryOptions
@@ -91,11 +92,8 @@ class Session:
 
     def over(self, frames: Mapping[str, object], schema: Schema) -> Session:
         """The same account, over other rows of the same people or another declaration of them."""
-        from dpsql.engines.duckdb.engine import DuckDBEngine
-
         self.environment.check_process()
-        assert isinstance(self.environment.engine, DuckDBEngine)
-        engine = self.environment.engine.over(frames, schema)
+        engine = cast("FrameEngine", self.environment.engine).over(frames, schema)
         other = copy(self)
         other.environment = replace(self.environment, schema=schema, engine=engine)
         return other
@@ -192,7 +190,7 @@ def default_ledger(database: object) -> str:
 
     Whatever name leads to the file, its ledger is found under the one that links and folders resolve to.
     """
-    if not has_own_ledger(database):
+    if not kind_of(database).has_own_ledger:
         raise InterfaceError(
             "a server has no ledger of its own",
             hint='name a file or a schema: ledger="shop.ledger", ledger="postgresql://...?schema=shop_ledger"',

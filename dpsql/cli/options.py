@@ -11,7 +11,7 @@ import typer
 from dpsql.accounting.exact import exact
 from dpsql.accounting.ledger.store import is_there
 from dpsql.connection import Connection, connect
-from dpsql.engines.registry import names_server
+from dpsql.engines.registry import kind_of
 from dpsql.errors import AccountSuspended, LedgerError, OperationalError, ProgrammingError, SchemaError
 from dpsql.options import NUMBER, OPTIONS, QueryOptions
 
@@ -125,20 +125,17 @@ def open_session(
     """Files are read by whoever opens them, here the analyst, and whether they fit may depend on one row: so there is
     one text for all that can be wrong. `dpsql check`, which is the owner's, says what it is.
     """
-    from dpsql.engines.duckdb.sources import files_of, names_files
     from dpsql.schema import load_schema
 
     loaded = load_schema(schema)
     account = ledger_path(database, ledger)
-    server = names_server(database)
-    files = not server and names_files(database)
-    there = server or Path(database).exists()
+    kind = kind_of(database)
+    there = kind.is_url(database) or Path(database).exists()
     if budget is None and there and not is_there(account):
         raise LedgerError(
             f"there is no budget in {account} yet", hint="say what may be spent in all: --budget 1.0 --delta 1e-6"
         )
-    if files:
-        files_of(database)
+    private = kind.reads_rows(database)
     try:
         return connect(
             database,
@@ -150,7 +147,7 @@ def open_session(
             timeout=timeout,
         )
     except (OperationalError, SchemaError) as problem:
-        if not files or isinstance(problem, LedgerError | AccountSuspended):
+        if not private or isinstance(problem, LedgerError | AccountSuspended):
             raise
     raise OperationalError(
         f"{database} does not fit {schema}", hint=f"the data owner sees why with:  dpsql check {schema} {database}"

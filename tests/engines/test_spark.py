@@ -12,7 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.cli.app import main
-from dpsql.engines.registry import is_spark
+from dpsql.engines.registry import kind_of
 from dpsql.engines.spark import engine
 from dpsql.schema.model import Schema
 
@@ -206,9 +206,9 @@ def test_a_version_that_is_not_certified_is_warned_of(lake: Any, monkeypatch: py
 
 
 def test_a_session_is_told_from_other_things(lake: Any) -> None:
-    assert is_spark(lake)
-    assert not is_spark("shop.duckdb")
-    assert not is_spark({"visits": "visits.parquet"})
+    assert kind_of(lake).name == "Spark"
+    assert kind_of("shop.duckdb").name == "DuckDB"
+    assert kind_of({"visits": "visits.parquet"}).name == "DuckDB"
 
 
 def test_an_account_needs_a_file(lake: Any) -> None:

@@ -94,7 +94,7 @@ FENCES = {
         "dpsql.expressions",
         "dpsql.engines",
     },
-    "psycopg": {"dpsql.engines.postgresql", "dpsql.accounting.ledger.postgres", "dpsql.verification.certify"},
+    "psycopg": {"dpsql.engines.postgresql", "dpsql.accounting.ledger.postgres"},
     "pyspark": {"dpsql.engines.spark"},
     "cryptography": {"dpsql.sampling"},
     "os.urandom": {"dpsql.sampling"},
