@@ -275,7 +275,7 @@ class Found:
 def compare(engine: Engine, asked: list[str]) -> tuple[list[Found], int]:
     found: list[Found] = []
     refused = 0
-    options: dict[str, Any] = {"schema": SCHEMA, "epsilon": 3.0, "delta": 1e-6, "ledger": ":memory:"}
+    options: dict[str, Any] = {"schema": SCHEMA, "budget": 3.0, "delta": 1e-6, "ledger": ":memory:"}
     with dpsql.connect(engine.database("nobody"), **options) as conn:
         for number, sql in enumerate(asked):
             try:

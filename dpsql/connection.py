@@ -7,7 +7,7 @@ import warnings
 from dataclasses import replace
 from datetime import date, datetime
 from datetime import time as time_of_day
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from dpsql import errors
 from dpsql.errors import split_explain
@@ -15,17 +15,20 @@ from dpsql.listing import list_asked, list_schema, list_tables
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pandas as pd
     import polars as pl
     import pyarrow as pa
 
     from dpsql.accounting.budget import Budget
+    from dpsql.accounting.exact import Number
     from dpsql.accounting.ledger.ledger import OnFailure
     from dpsql.batch import Plan
+    from dpsql.engines.registry import Database
     from dpsql.explain import Explanation
     from dpsql.listing import Listing
+    from dpsql.options import Parameters, QueryOptions
     from dpsql.pipeline.stages import Trace
     from dpsql.promise import Promise
     from dpsql.result import Receipt, Result
@@ -90,23 +93,20 @@ def TimestampFromTicks(ticks: float) -> datetime:  # noqa: N802
 
 
 def connect(
-    database: object,
+    database: Database,
     *,
     schema: str | os.PathLike[str] | dict[str, Any] | Schema,
-    budget: object = None,
-    delta: object = None,
+    budget: Number | None = None,
+    delta: Number | None = None,
     ledger: str | os.PathLike[str] | None = None,
-    query_epsilon: object = None,
+    query_epsilon: Number | None = None,
     composition: str | None = None,
-    engine: None = None,
     analyst: str | None = None,
-    analyst_budget: object = None,
+    analyst_budget: Number | None = None,
     on_failure: OnFailure = "suspend",
     interrupts_per_day: int = 3,
-    timeout: object = None,
+    timeout: Number | None = None,
     dialect: str = "duckdb",
-    epsilon: object = None,
-    analyst_epsilon: object = None,
 ) -> Connection:
     """Opens a private session on a database.
 
@@ -121,7 +121,6 @@ def connect(
         ledger: the file that records every charge. Default: next to the database file, or in memory if there is none.
         query_epsilon: the cost of a query that names none. Default: a tenth of the budget.
         composition: how costs compose: "mixed" (the default), "auto", "gdp", "zcdp" or "basic".
-        engine: must be None; the engine follows from the database.
         analyst: the name under which queries are charged.
         analyst_budget: the most that this analyst may spend of the budget.
         on_failure: what happens when a query fails after its charge. "suspend": no more answers for this analyst until
@@ -130,8 +129,6 @@ def connect(
             suspends the analyst.
         timeout: seconds after which a query is stopped. It is public, so choose it without looking at the data.
         dialect: the SQL dialect of the queries: "duckdb", "bigquery", "snowflake" or "postgres".
-        epsilon: an older name of budget.
-        analyst_epsilon: an older name of analyst_budget.
 
     Returns:
         A `Connection` as in PEP 249.
@@ -152,50 +149,29 @@ def connect(
     >>> conn.budget.remaining.epsilon
     0.5
     """
-    if engine is not None:
-        raise errors.Unsupported(
-            "the engine is that of the database which is opened",
-            hint="leave engine= out: postgresql://... and sc://... open PostgreSQL and Spark",
-        )
     # The engine and the parser are loaded with the first connection, so that importing dpsql stays light.
     from dpsql.session import Session
 
-    total = by_one_name(budget=budget, epsilon=epsilon)
     opened = Connection(
         Session(
             database,
             schema,
-            budget=total,
+            budget=budget,
             delta=delta,
             ledger=ledger,
             query_epsilon=query_epsilon,
             composition=composition,
             analyst=analyst,
-            analyst_budget=by_one_name(analyst_budget=analyst_budget, analyst_epsilon=analyst_epsilon),
+            analyst_budget=analyst_budget,
             on_failure=on_failure,
             interrupts_per_day=interrupts_per_day,
             timeout=timeout,
             dialect=dialect,
         )
     )
-    for danger in opened.budget.dangers if total is not None else ():
+    for danger in opened.budget.dangers if budget is not None else ():
         warnings.warn(danger, errors.Warning, stacklevel=2)
     return opened
-
-
-def by_one_name(**named: object) -> object:
-    """A value that has a name and an older one.
-
-    >>> by_one_name(budget=None, epsilon=1)
-    1
-    """
-    given = {name: value for name, value in named.items() if value is not None}
-    if len(given) > 1:
-        first, second = named
-        raise errors.ProgrammingError(
-            f"{first}= and {second}= are two names of one thing", hint=f"write {first}={given[first]} alone"
-        )
-    return next(iter(given.values()), None)
 
 
 class Connection:
@@ -238,7 +214,7 @@ class Connection:
         _ = self.session
         return Cursor(self)
 
-    def execute(self, sql: str, parameters: object = None, **options: Any) -> Cursor:
+    def execute(self, sql: str, parameters: Parameters = None, **options: Unpack[QueryOptions]) -> Cursor:
         """Runs a query in a new cursor and charges its cost.
 
         Args:
@@ -260,7 +236,7 @@ class Connection:
         """
         return self.cursor().execute(sql, parameters, **options)
 
-    def explain(self, sql: str, parameters: object = None, **options: Any) -> Explanation:
+    def explain(self, sql: str, parameters: Parameters = None, **options: Unpack[QueryOptions]) -> Explanation:
         """Shows what a query would cost, how it would be answered and how accurate it would be.
 
         Free: no private row is read.
@@ -284,7 +260,7 @@ class Connection:
         _, query = split_explain(sql) if isinstance(sql, str) else (False, sql)
         return self.session.explain(query, parameters, options)
 
-    def trace(self, sql: str, parameters: object = None, **options: Any) -> Trace:
+    def trace(self, sql: str, parameters: Parameters = None, **options: Unpack[QueryOptions]) -> Trace:
         """Shows what each stage before the charge makes of a query. Free: no private row is read.
 
         Args:
@@ -300,7 +276,14 @@ class Connection:
         """
         return self.session.trace(sql, parameters, options)
 
-    def plan(self, queries: object, weights: object = None, *, epsilon: object = None, delta: object = None) -> Plan:
+    def plan(
+        self,
+        queries: Sequence[str | tuple[str, Parameters]],
+        weights: Sequence[Number] | None = None,
+        *,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+    ) -> Plan:
         """Shares one cost among queries that are fixed in advance. Free until the plan is executed.
 
         Args:
@@ -449,7 +432,7 @@ class Cursor:
         self._listing: Listing | None = None
         self._position = 0
 
-    def execute(self, sql: str, parameters: object = None, **options: Any) -> Cursor:
+    def execute(self, sql: str, parameters: Parameters = None, **options: Unpack[QueryOptions]) -> Cursor:
         """Runs a query and charges its cost. `EXPLAIN <query>`, `SHOW TABLES` and `DESCRIBE` are free.
 
         Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
 
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dpsql.frames.accessor import Answer
+    from dpsql.options import QueryOptions
 
 
 class PolarsWords(Vocabulary):
     """Methods that polars names differently from pandas."""
 
-    def n_unique(self, column: str, **options: Any) -> Answer:
+    def n_unique(self, column: str, **options: Unpack[QueryOptions]) -> Answer:
         """The number of different values in a column.
 
         Args:
@@ -27,7 +28,7 @@ class PolarsWords(Vocabulary):
         """
         return self._aggregated("nunique", column, options)
 
-    def len(self, **options: Any) -> Answer:
+    def len(self, **options: Unpack[QueryOptions]) -> Answer:
         """The number of rows."""
         return self.count(**options)
 

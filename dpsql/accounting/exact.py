@@ -10,11 +10,15 @@ import math
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from numbers import Rational, Real
+from typing import TypeAlias
 
 from dpsql.errors import ProgrammingError
 
 # In type hints `float` stands for `math.inf` alone; every finite amount is a Fraction.
 Amount = Fraction | float
+
+Number: TypeAlias = int | float | str | Decimal | Fraction
+"""As people write one: 0.1, "1/3", Decimal("1e-6")."""
 
 LARGEST = Fraction(10**18)
 SMALLEST = Fraction(1, 10**100)

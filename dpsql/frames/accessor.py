@@ -16,11 +16,11 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, cast
 
 from dpsql.accounting.exact import exact
 from dpsql.accounting.ledger.store import whole_path
-from dpsql.connection import Connection, Cursor, by_one_name, connect
+from dpsql.connection import Connection, Cursor, connect
 from dpsql.errors import (
     BudgetExhausted,
     InterfaceError,
@@ -44,10 +44,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dpsql.accounting.budget import Budget
+    from dpsql.accounting.exact import Number
     from dpsql.accounting.ledger.ledger import OnFailure
     from dpsql.explain import Explanation
     from dpsql.frames.vocabulary import Key
     from dpsql.listing import Listing
+    from dpsql.options import Parameters, QueryOptions
     from dpsql.schema.types import ColumnType
     from dpsql.session import Session
 
@@ -195,10 +197,10 @@ class Groups(Vocabulary):
     def _check_columns(self, names: Iterable[str]) -> None:
         self._door._check_columns(names)
 
-    def _ask(self, sql: str, parameters: object, options: dict[str, Any]) -> Answer:
+    def _ask(self, sql: str, parameters: Parameters, options: QueryOptions) -> Answer:
         return self._door._ask(sql, parameters, options)
 
-    def _explain(self, sql: str, parameters: object, options: dict[str, Any]) -> Explanation:
+    def _explain(self, sql: str, parameters: Parameters, options: QueryOptions) -> Explanation:
         return self._door._explain(sql, parameters, options)
 
 
@@ -231,11 +233,10 @@ class PrivateFrame(Vocabulary):
         public: Mapping[str, Any] | None = None,
         max_groups: int | Literal["auto"] | None = None,
         max_rows_per_group: int | Literal["auto"] | None = None,
-        budget: object = None,
-        delta: object = None,
+        budget: Number | None = None,
+        delta: Number | None = None,
         ledger: str | os.PathLike[str] | None = None,
         on_failure: OnFailure | None = None,
-        epsilon: object = None,
     ) -> None:
         """Declares what is public about the frame, and opens its budget.
 
@@ -253,7 +254,6 @@ class PrivateFrame(Vocabulary):
             delta: the delta of the budget; default 0.
             ledger: a file that records every charge and outlives the process. Default: in memory.
             on_failure: see `dpsql.connect`.
-            epsilon: an older name of budget.
 
         Raises:
             SchemaError: a column or a bound makes no sense.
@@ -273,14 +273,13 @@ class PrivateFrame(Vocabulary):
         shown = {name: table._chosen(list(schema.tables[name].columns)) for name, table in tables.items()}
         database = {TABLE: self._empty(list(schema.tables[TABLE].columns)), **shown}
         path = MEMORY if ledger is None else whole_path(ledger)
-        total = by_one_name(budget=budget, epsilon=epsilon)
         if self._note is None:
             session = connect(
-                database, schema=schema, budget=total, delta=delta, ledger=path, on_failure=on_failure or "suspend"
+                database, schema=schema, budget=budget, delta=delta, ledger=path, on_failure=on_failure or "suspend"
             ).session
         else:
             account = self._account()
-            _check_same(account, schema.dataset, total, delta, None if ledger is None else path, on_failure)
+            _check_same(account, schema.dataset, budget, delta, None if ledger is None else path, on_failure)
             session, path = account.session.over(database, schema), account.ledger
         self._note = enter(Account(session, schema, shown, path))
 
@@ -303,7 +302,7 @@ class PrivateFrame(Vocabulary):
         self._note = other._note
 
     def randomize(
-        self, column: str, *, epsilon: object, mechanism: str = "kary", values: Sequence[object] | None = None
+        self, column: str, *, epsilon: Number, mechanism: str = "kary", values: Sequence[object] | None = None
     ) -> Randomized:
         """Replaces every answer in a column by a randomised report (local differential privacy).
 
@@ -335,7 +334,7 @@ class PrivateFrame(Vocabulary):
         reports, entry = randomized(column, self._answers(column), kind, known, epsilon, mechanism)
         return Randomized(self._replaced(column, reports), entry)
 
-    def sql(self, query: str, parameters: object = None, **options: Any) -> Answer:
+    def sql(self, query: str, parameters: Parameters = None, **options: Unpack[QueryOptions]) -> Answer:
         """Runs a SQL query on the table "df".
 
         Args:
@@ -351,7 +350,7 @@ class PrivateFrame(Vocabulary):
         """
         return self._ask(query, parameters, options)
 
-    def explain(self, what: object = None, /, parameters: object = None, **named: Any) -> Explanation:
+    def explain(self, what: object = None, /, parameters: Parameters = None, **named: Any) -> Explanation:
         """Shows what a query would cost and how accurate it would be. Free.
 
         Args:
@@ -364,7 +363,7 @@ class PrivateFrame(Vocabulary):
         """
         if not isinstance(what, str):
             return super().explain(what, **named)
-        return self._explain(what, parameters, named)
+        return self._explain(what, parameters, cast("QueryOptions", named))
 
     @property
     def budget(self) -> Budget:
@@ -417,7 +416,7 @@ class PrivateFrame(Vocabulary):
         """
         return self._groups(self, (period_key(on, period),))
 
-    def crosstab(self, rows: str, columns: str, **options: Any) -> Answer:
+    def crosstab(self, rows: str, columns: str, **options: Unpack[QueryOptions]) -> Answer:
         """The number of rows for each pair of values, as a long table.
 
         Args:
@@ -427,7 +426,7 @@ class PrivateFrame(Vocabulary):
         """
         return self.groupby([rows, columns]).count(**options)
 
-    def value_counts(self, column: str, **options: Any) -> Answer:
+    def value_counts(self, column: str, **options: Unpack[QueryOptions]) -> Answer:
         """The number of rows with each value, most frequent first.
 
         Args:
@@ -437,7 +436,7 @@ class PrivateFrame(Vocabulary):
         self._check_columns([column])
         return self._ask(select(ROWS, [column_key(column)], largest_first=True), None, options)
 
-    def hist(self, column: str, bins: int | Sequence[Any] = 10, **options: Any) -> Answer:
+    def hist(self, column: str, bins: int | Sequence[Any] = 10, **options: Unpack[QueryOptions]) -> Answer:
         """The number of rows in each bin. A bin is named by its lower edge; the last one includes its upper edge.
 
         Args:
@@ -454,13 +453,13 @@ class PrivateFrame(Vocabulary):
             edges = bin_edges(self._account().schema.tables[TABLE].columns[column], bins)
         return self._ask(*histogram(column, edges), options)
 
-    def _ask(self, sql: str, parameters: object, options: dict[str, Any]) -> Answer:
+    def _ask(self, sql: str, parameters: Parameters, options: QueryOptions) -> Answer:
         answer = Answer(Connection(self._session()))
         with self._in_its_words():
             answer.execute(sql, parameters, **_drawn_anew(options))
         return answer
 
-    def _explain(self, sql: str, parameters: object, options: dict[str, Any]) -> Explanation:
+    def _explain(self, sql: str, parameters: Parameters, options: QueryOptions) -> Explanation:
         with self._in_its_words():
             return Connection(self._session()).explain(sql, parameters, **_drawn_anew(options))
 
@@ -561,14 +560,19 @@ class PrivateFrame(Vocabulary):
         """These columns alone, without rows."""
 
 
-def _drawn_anew(options: Mapping[str, Any]) -> dict[str, Any]:
+def _drawn_anew(options: QueryOptions) -> QueryOptions:
     if "fresh" in options:
         raise ProgrammingError("a frame is always asked anew", hint="leave fresh= out, and keep the answer you have")
     return {**options, "fresh": True}
 
 
 def _check_same(
-    account: Account, dataset: str, total: object, delta: object, ledger: str | None, on_failure: OnFailure | None
+    account: Account,
+    dataset: str,
+    total: Number | None,
+    delta: Number | None,
+    ledger: str | None,
+    on_failure: OnFailure | None,
 ) -> None:
     """Refuses what would make another account of a frame that has one."""
     budget = account.session.budget.filter

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
 
 from dpsql.aggregates.table import WORDS
 from dpsql.engines import render
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dpsql.aggregates.function import Word
     from dpsql.explain import Explanation
     from dpsql.frames.accessor import Answer
+    from dpsql.options import Parameters, QueryOptions
     from dpsql.schema.model import Column
 
 # -- write sql ---------------------------------------------------------------------------------------------------------
@@ -205,7 +206,7 @@ class Vocabulary(ABC):
 
     _keys: tuple[Key, ...] = ()
 
-    def count(self, column: str | None = None, **options: Any) -> Answer:
+    def count(self, column: str | None = None, **options: Unpack[QueryOptions]) -> Answer:
         """The number of rows, or of rows where the column is not missing.
 
         Args:
@@ -214,7 +215,7 @@ class Vocabulary(ABC):
         """
         return self._asked(ROWS, (), options) if column is None else self._aggregated("count", column, options)
 
-    def size(self, **options: Any) -> Answer:
+    def size(self, **options: Unpack[QueryOptions]) -> Answer:
         """The number of rows, as `count`.
 
         Args:
@@ -222,7 +223,7 @@ class Vocabulary(ABC):
         """
         return self.count(**options)
 
-    def quantile(self, column: str, q: float | Sequence[float] = 0.5, **options: Any) -> Answer:
+    def quantile(self, column: str, q: float | Sequence[float] = 0.5, **options: Unpack[QueryOptions]) -> Answer:
         """The value below which a fraction q of the rows lies.
 
         Args:
@@ -232,7 +233,7 @@ class Vocabulary(ABC):
         """
         return self._asked(quantiles(column, q), (column,), options)
 
-    def corr(self, column: str, other: str, **options: Any) -> Answer:
+    def corr(self, column: str, other: str, **options: Unpack[QueryOptions]) -> Answer:
         """The correlation coefficient of two columns.
 
         Args:
@@ -242,7 +243,7 @@ class Vocabulary(ABC):
         """
         return self._asked(correlation(column, other), (column, other), options)
 
-    def describe(self, column: str, **options: Any) -> Answer:
+    def describe(self, column: str, **options: Unpack[QueryOptions]) -> Answer:
         """Count, mean, standard deviation, minimum, quartiles and maximum, for the cost of one query.
 
         Args:
@@ -290,10 +291,10 @@ class Vocabulary(ABC):
         guess = did_you_mean(name, words_of(self)) or f"there is {', '.join(words_of(self))}"
         raise AttributeError(f"df.dp has no word {name!r}; {guess}")
 
-    def _aggregated(self, function: str, column: str, options: dict[str, Any]) -> Answer:
+    def _aggregated(self, function: str, column: str, options: QueryOptions) -> Answer:
         return self._asked(aggregate(function, column), (column,), options)
 
-    def _asked(self, written: str, columns: Iterable[str], options: dict[str, Any]) -> Answer:
+    def _asked(self, written: str, columns: Iterable[str], options: QueryOptions) -> Answer:
         self._check_columns((*(key.column for key in self._keys), *columns))
         return self._ask(select(written, self._keys), None, options)
 
@@ -302,10 +303,10 @@ class Vocabulary(ABC):
         """Raises UnknownName unless all of them are declared."""
 
     @abstractmethod
-    def _ask(self, sql: str, parameters: object, options: dict[str, Any]) -> Answer: ...
+    def _ask(self, sql: str, parameters: Parameters, options: QueryOptions) -> Answer: ...
 
     @abstractmethod
-    def _explain(self, sql: str, parameters: object, options: dict[str, Any]) -> Explanation: ...
+    def _explain(self, sql: str, parameters: Parameters, options: QueryOptions) -> Explanation: ...
 
 
 class OneColumn:
@@ -333,7 +334,7 @@ ARGUMENTS = """
 
 
 def _method(word: Word) -> Callable[..., Answer]:
-    def asked(self: Vocabulary, column: str, **options: Any) -> Answer:
+    def asked(self: Vocabulary, column: str, **options: Unpack[QueryOptions]) -> Answer:
         return self._aggregated(word.name, column, options)
 
     asked.__name__, asked.__qualname__, asked.__doc__ = word.name, f"Vocabulary.{word.name}", word.says + ARGUMENTS
@@ -345,10 +346,11 @@ for _word in WORDS.values():
         setattr(Vocabulary, _word.name, _method(_word))
 
 
-def _told_apart(named: dict[str, Any]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:
+def _told_apart(named: dict[str, Any]) -> tuple[dict[str, tuple[Any, ...]], QueryOptions]:
     """Named aggregates, which are tuples or pd.NamedAgg, and options."""
     pairs = {name: _as_tuple(value) for name, value in named.items() if isinstance(_as_tuple(value), tuple)}
-    return pairs, {name: value for name, value in named.items() if name not in pairs}
+    options = {name: value for name, value in named.items() if name not in pairs}
+    return pairs, cast("QueryOptions", options)  # which execute() reads as it reads all
 
 
 def _as_tuple(value: Any) -> Any:

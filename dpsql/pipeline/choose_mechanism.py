@@ -337,12 +337,12 @@ def possible_noises(planned: Planned, filter_: Filter) -> list[str]:
 def _check_scaled(named: str | None, delta: Fraction) -> None:
     if named in ADDITIVE and not ADDITIVE[named].by_l2:
         raise ProgrammingError(
-            f'bounding="scale" bounds the squares of what a unit adds, which is not enough for {named} noise',
+            f'bounding="l2_clip" bounds the squares of what a unit adds, which is not enough for {named} noise',
             hint='name "gaussian", or leave bounding= out',
         )
     if not delta:
         raise ProgrammingError(
-            'bounding="scale" needs Gaussian noise, which needs a delta, and this session has none',
+            'bounding="l2_clip" needs Gaussian noise, which needs a delta, and this session has none',
             hint="connect with delta=1e-6, or leave bounding= out",
         )
 

@@ -83,7 +83,7 @@ def infer_sensitivity(tracked: Tracked, public: PublicEnvironment) -> Measured:
 
 def _measure(release: TrackedRelease, request: QueryRequest, public: PublicEnvironment) -> Release:
     if release.aggregate.is_beside:
-        request = replace(request, propose=None, min_units=None, scaled=False)
+        request = replace(request, propose=None, min_units=None, bounding="sample")
     if release.across is not None:
         return _matched(release, release.across, request)
     if release.aggregate.reports is not None:
@@ -178,7 +178,7 @@ class Asked:
 def _scaled_to(release: TrackedRelease, request: QueryRequest, groups: int) -> tuple[int, int] | None:
     """To how many of all public groups, if what units in too many of them add is scaled. docs/proofs/l2_clipping.md."""
     aggregate = release.aggregate
-    if not request.scaled or not aggregate.grouped or release.one_row_per_unit:
+    if request.bounding != "l2_clip" or not aggregate.grouped or release.one_row_per_unit:
         return None
     reasons = {
         "the groups are not public": release.domain is None,
@@ -191,7 +191,7 @@ def _scaled_to(release: TrackedRelease, request: QueryRequest, groups: int) -> t
     }
     for reason in (reason for reason, holds in reasons.items() if holds):
         raise Unsupported(
-            f'bounding="scale" cannot be asked for here: {reason}',
+            f'bounding="l2_clip" cannot be asked for here: {reason}',
             at=aggregate.calls[0].at if aggregate.calls else None,
             hint="leave bounding= out: some of a unit's groups count then",
         )

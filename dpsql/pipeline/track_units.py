@@ -28,13 +28,12 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from dpsql.engine_sql.tree import Query
-    from dpsql.options import QueryRequest
+    from dpsql.options import QueryRequest, SqlOption, SqlOptions
     from dpsql.pipeline.environment import PublicEnvironment
     from dpsql.pipeline.resolve_names import Resolved
     from dpsql.relation.relation import Aggregate, Relation, Scan
     from dpsql.relation.reports import AdaptiveTable
     from dpsql.sql.adaptive import AdaptiveSubquery
-    from dpsql.sql.privacy_options import Option, SqlOptions
 
 PRICES = ("epsilon", "delta")
 PRESUMED_GROUPS = 4
@@ -292,7 +291,7 @@ def _check_options(options: SqlOptions, releases: tuple[TrackedRelease, ...]) ->
             _check_strategy(strategy, release)
 
 
-def _check_unit(option: Option, release: TrackedRelease) -> None:
+def _check_unit(option: SqlOption, release: TrackedRelease) -> None:
     units = [scan.unit for scan in release.scans if scan.unit is not None]
     names = {name for unit in units for name in (unit.column, f"{unit.table}.{unit.column}")}
     if option.value.lower() not in {name.lower() for name in names | release.unit_columns}:
@@ -304,7 +303,7 @@ def _check_unit(option: Option, release: TrackedRelease) -> None:
         )
 
 
-def _check_strategy(option: Option, release: TrackedRelease) -> None:
+def _check_strategy(option: SqlOption, release: TrackedRelease) -> None:
     if option.value.upper() not in (THRESHOLD, PUBLIC):
         raise Unsupported(
             f'there is no way "{option.value}" to select groups', at=option.at, hint=f"use {THRESHOLD} or {PUBLIC}"

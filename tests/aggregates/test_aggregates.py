@@ -59,7 +59,7 @@ def raw() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def people(raw: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=HUGE * 10**6, query_epsilon=HUGE) as connection:
+    with dpsql.connect(raw, schema=SCHEMA, budget=HUGE * 10**6, query_epsilon=HUGE) as connection:
         yield connection
 
 

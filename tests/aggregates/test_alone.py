@@ -68,7 +68,7 @@ def visits(people: int, rows: int) -> duckdb.DuckDBPyConnection:
 
 def connected(database: duckdb.DuckDBPyConnection) -> dpsql.Connection:
     tables = {"visits": {"unit": "person", "columns": {"person": "integer", **COLUMNS}}}
-    return dpsql.connect(database, schema={"tables": tables}, epsilon=1, delta=1e-6)
+    return dpsql.connect(database, schema={"tables": tables}, budget=1, delta=1e-6)
 
 
 @cache

@@ -70,7 +70,7 @@ def raw() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def session(raw: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=1e9, delta=1e-6, query_epsilon=1) as connection:
+    with dpsql.connect(raw, schema=SCHEMA, budget=1e9, delta=1e-6, query_epsilon=1) as connection:
         yield connection
 
 

@@ -92,7 +92,7 @@ def fill(raw: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]]) -> None:
 
 
 def session(raw: duckdb.DuckDBPyConnection, groups: int, rows: int, delta: float = 1e-6) -> dpsql.Connection:
-    options: Any = {"epsilon": 1e13, "delta": delta, "query_epsilon": 1e9, "ledger": ":memory:"}
+    options: Any = {"budget": 1e13, "delta": delta, "query_epsilon": 1e9, "ledger": ":memory:"}
     return dpsql.connect(raw, schema=schema(groups, rows), **options)
 
 
@@ -223,7 +223,7 @@ def test_rows_are_counted_as_they_are_summed(groups: int, rows: int, delta: floa
         columns = {"person": "integer", "ward": {"type": "text", "values": WARDS}}
         tables = {"visits": {"unit": "person", "view": "trusted", "columns": columns}}
         own = schema(groups, rows) | {"tables": tables}
-        with dpsql.connect(raw, schema=own, epsilon=1, delta=delta, ledger=":memory:") as connection:
+        with dpsql.connect(raw, schema=own, budget=1, delta=delta, ledger=":memory:") as connection:
             (release,) = connection.explain("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward").releases
         found = [raw.execute(release.sql).fetchall()[0][1] for _ in range(100)]
     assert max(found) <= release.measures[0].linf

@@ -68,7 +68,7 @@ def connected(database: duckdb.DuckDBPyConnection, epsilon: float = 1) -> dpsql.
         "contribution": {"max_groups": GROUPS, "max_rows_per_group": 2},
         "tables": {"visits": {"unit": "person", "columns": {"person": "integer", **COLUMNS}}},
     }
-    return dpsql.connect(database, schema=schema, epsilon=epsilon, delta=1e-6)
+    return dpsql.connect(database, schema=schema, budget=epsilon, delta=1e-6)
 
 
 @cache
@@ -169,7 +169,7 @@ def counted_by_day(database: duckdb.DuckDBPyConnection, groups: int, days: int) 
         "contribution": {"max_groups": groups, "max_rows_per_group": 1},
         "tables": {"visits": {"unit": "person", "columns": columns}},
     }
-    with dpsql.connect(database, schema=schema, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(database, schema=schema, budget=1, delta=1e-6) as connection:
         return found(connection, "SELECT day, COUNT(DISTINCT person) FROM visits GROUP BY day")
 
 
@@ -194,7 +194,7 @@ def test_units_of_different_widths_meet() -> None:
     }
     both = "(SELECT person, place FROM first UNION ALL SELECT person, place FROM second)"
     joined = "first JOIN second ON first.person = second.person AND first.day = second.day"
-    with dpsql.connect(database, schema=schema, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(database, schema=schema, budget=1, delta=1e-6) as connection:
         united = found(connection, f"SELECT place, COUNT(DISTINCT person) FROM {both} GROUP BY place")
         meeting = found(connection, f"SELECT COUNT(DISTINCT first.person) FROM {joined}")
     assert sum(row[1] for row in united) == 50 * GROUPS

@@ -120,7 +120,7 @@ def test_hostile_names_and_values_stay_text() -> None:
     schema = {"tables": {"people": {"unit": "id", "columns": {"id": "integer", "town": "text"}}}}
     quoted = HOSTILE.replace('"', '""')
     sql = f'SELECT town AS "{quoted}", COUNT(*) AS "n{quoted}" FROM people GROUP BY town'
-    with dpsql.connect(people, schema=schema, epsilon=20, delta=1e-6) as conn:
+    with dpsql.connect(people, schema=schema, budget=20, delta=1e-6) as conn:
         pages = [shown(conn.explain(sql)), shown(conn.execute(sql, epsilon=9)), shown(conn.budget)]
     assert all(HOSTILE in page.text for page in pages[:2])
     assert "<script>" in pages[2].text, "the ledger's list shows the question as it was written"
@@ -219,7 +219,7 @@ def test_a_pickled_budget_leaves_the_ledger_behind(shop: dpsql.Connection) -> No
 def test_of_many_queries_the_earlier_ones_are_one_step(
     small_shop: Callable[[], duckdb.DuckDBPyConnection], small_shop_schema: dict[str, Any]
 ) -> None:
-    with dpsql.connect(small_shop(), schema=small_shop_schema, epsilon=10) as conn:
+    with dpsql.connect(small_shop(), schema=small_shop_schema, budget=10) as conn:
         for number in range(50):
             conn.execute(f"SELECT COUNT(*) + {number} FROM orders", epsilon=0.1, fresh=True)
         page = shown(conn.budget)

@@ -197,7 +197,7 @@ def test_the_options_are_those_of_execute() -> None:
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Any:
     path = tmp_path_factory.mktemp("docs") / "shop.duckdb"
     subprocess.run([sys.executable, ROOT / "examples" / "shop_data.py", path], check=True, capture_output=True)
-    with dpsql.connect(path, schema=ROOT / "schemas" / "shop.yaml", epsilon=10**6, delta=1e-6) as conn:
+    with dpsql.connect(path, schema=ROOT / "schemas" / "shop.yaml", budget=10**6, delta=1e-6) as conn:
         yield conn
 
 
@@ -263,7 +263,7 @@ def meanings() -> Any:
                              (NULL, 'a', 1, 1, 1, '1')
         """
     )
-    with dpsql.connect(database, schema=schema, epsilon=10**15, delta=1e-6) as conn:
+    with dpsql.connect(database, schema=schema, budget=10**15, delta=1e-6) as conn:
         yield conn
 
 
@@ -303,7 +303,7 @@ def empty_shop() -> Any:
 
 
 def connected(database: Any, **options: Any) -> dpsql.Connection:
-    options = {"epsilon": 3, "delta": 1e-6} | options
+    options = {"budget": 3, "delta": 1e-6} | options
     return dpsql.connect(database, schema=ROOT / "schemas" / "shop.yaml", **options)
 
 
@@ -441,7 +441,7 @@ def test_groups_are_chosen_fairly() -> None:
     database.execute(
         f"CREATE TABLE visits AS SELECT u AS person, g AS place FROM range({units}) AS us(u), range({groups}) AS gs(g)"
     )
-    with dpsql.connect(database, schema=schema, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(database, schema=schema, budget=1, delta=1e-6) as connection:
         (release,) = connection.explain("SELECT place, COUNT(*) FROM visits GROUP BY place").releases
     times = [count for _, count in database.execute(release.sql).fetchall()]
     expected = units * kept / groups

@@ -99,7 +99,7 @@ def neighbours(engine: Sampled) -> Iterator[Neighbours]:
                 with duckdb.connect() as model:
                     server.fill(url, file, rows, model)
             connection = dpsql.connect(
-                urls[0], schema=file.schema, epsilon=1e18, delta=1e-6, query_epsilon=1, ledger=":memory:"
+                urls[0], schema=file.schema, budget=1e18, delta=1e-6, query_epsilon=1, ledger=":memory:"
             )
             made[name] = (opened.enter_context(connection), places)
         return made[name]

@@ -84,7 +84,7 @@ def execute(postgresql_url: str) -> Iterator[Callable[[str], Any]]:
 
 def connect(url: str, tables: dict[str, Any] | None = None, **options: Any) -> dpsql.Connection:
     schema = SCHEMA if tables is None else SCHEMA | {"tables": tables}
-    return dpsql.connect(url, schema=schema, ledger=":memory:", **{"epsilon": 1e15, "query_epsilon": 1e9} | options)
+    return dpsql.connect(url, schema=schema, ledger=":memory:", **{"budget": 1e15, "query_epsilon": 1e9} | options)
 
 
 def rows(url: str, sql: str, tables: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
@@ -119,11 +119,11 @@ def test_names_are_those_of_the_catalogue(url: str) -> None:
 
 
 def test_groups_are_scaled_as_the_definition_says(url: str, execute: Callable[[str], Any]) -> None:
-    """bounding="scale", max_groups=1: people in n kinds of visits count for 1/sqrt(n) in each of them."""
+    """bounding="l2_clip", max_groups=1: people in n kinds of visits count for 1/sqrt(n) in each of them."""
     kind = "CASE WHEN points < 4 THEN 'low' WHEN points < 8 THEN 'middle' ELSE 'high' END"
     with connect(url, delta=1e-6) as connection:
         asked = f"SELECT {kind} AS kind, COUNT(*) AS n FROM visits WHERE person <> 7 GROUP BY kind"
-        found = dict(connection.execute(asked, bounding="scale", max_groups=1).fetchall())
+        found = dict(connection.execute(asked, bounding="l2_clip", max_groups=1).fetchall())
     defined = f"""
         SELECT kind, SUM(n / SQRT(kinds)) FROM (
             SELECT {kind} AS kind, COUNT(*) AS n, COUNT(*) OVER (PARTITION BY person) AS kinds
@@ -265,7 +265,7 @@ def test_a_role_that_may_read_nothing_is_told_at_once(url: str, execute: Callabl
 
 def test_an_account_needs_a_file(url: str) -> None:
     with pytest.raises(dpsql.InterfaceError, match="a server has no ledger of its own"):
-        dpsql.connect(url, schema=SCHEMA, epsilon=1)
+        dpsql.connect(url, schema=SCHEMA, budget=1)
 
 
 def test_a_server_that_is_not_there() -> None:
@@ -277,7 +277,7 @@ def test_a_server_that_is_not_there() -> None:
 
 
 def test_a_failure_is_sealed_and_the_next_question_works(url: str, execute: Callable[[str], Any]) -> None:
-    with connect(url, epsilon=10, query_epsilon=1, on_failure="warn") as connection:
+    with connect(url, budget=10, query_epsilon=1, on_failure="warn") as connection:
         setting = connection.session.environment
         engine = setting.engine
 
@@ -334,7 +334,7 @@ def test_a_table_that_changed_is_not_asked(url: str, execute: Callable[[str], An
 
 
 def test_what_it_has_no_words_for_is_refused_before_the_charge(url: str) -> None:
-    with connect(url, epsilon=1, query_epsilon=0.5) as connection:
+    with connect(url, budget=1, query_epsilon=0.5) as connection:
         with pytest.raises(dpsql.Unsupported, match="on PostgreSQL REGEXP_MATCHES") as caught:
             connection.execute("SELECT COUNT(*) FROM visits WHERE REGEXP_MATCHES(code, '^k')")
         assert caught.value.hint
@@ -424,7 +424,7 @@ def test_a_schema_is_begun_checked_and_asked(
 def test_sqlalchemy_asks_it_too(url: str, tmp_path: Path) -> None:
     """Its URL is the database of a URL of dpsql's own; the account is a file, or another schema of the server."""
     (tmp_path / "people.yaml").write_text(json.dumps(SCHEMA))
-    options = {"schema": str(tmp_path / "people.yaml"), "epsilon": "100", "query_epsilon": "10"}
+    options = {"schema": str(tmp_path / "people.yaml"), "budget": "100", "query_epsilon": "10"}
     for ledger in (str(tmp_path / "people.ledger"), f"{url.split('&options')[0]}&schema=sqlalchemy_ledger"):
         engine = sa.create_engine(sa.URL.create("dpsql", database=url, query=options | {"ledger": ledger}))
         assert sa.inspect(engine).get_table_names() == ["people", "visits"]

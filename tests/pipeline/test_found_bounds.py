@@ -81,7 +81,7 @@ def raw() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def connected(raw: duckdb.DuckDBPyConnection, epsilon: float = 1e12, **changed: Any) -> dpsql.Connection:
-    return dpsql.connect(raw, schema=SCHEMA | changed, epsilon=epsilon, delta=1e-6, ledger=":memory:")
+    return dpsql.connect(raw, schema=SCHEMA | changed, budget=epsilon, delta=1e-6, ledger=":memory:")
 
 
 # -- without noise nothing has to be lost ------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_whatever_is_found_costs_no_more(
 ) -> None:
     """Each release, in each currency: as it is charged, and as what is really drawn."""
     with dpsql.connect(
-        raw, schema=SCHEMA, epsilon=3, delta=1e-6, ledger=":memory:", composition=composition
+        raw, schema=SCHEMA, budget=3, delta=1e-6, ledger=":memory:", composition=composition
     ) as connection:
         public = connection.session.environment.public()
         request = connection.session.request(sql, (), epsilon=1, mechanism=mechanism)
@@ -216,7 +216,7 @@ def test_neighbours_stay_within_what_is_claimed_for_bounds_that_were_found(sql: 
     """Ladders, and releases at bounds that were found: on wild rows of made-up people."""
     schema = Schema.model_validate(SCHEMA)
     worlds = made_up_worlds(schema, seed=5)
-    with dpsql.connect(worlds[0].whole.raw, schema=schema, epsilon=3, delta=1e-6, ledger=":memory:") as connection:
+    with dpsql.connect(worlds[0].whole.raw, schema=schema, budget=3, delta=1e-6, ledger=":memory:") as connection:
         public = connection.session.environment.public()
         calibrated = compile_question(connection.session.request(sql, (), epsilon=1), public)
         clips = tuple((value, (Fraction(0), Fraction(8))) for value, _ in calibrated.releases[0].planned.seeking.values)
@@ -239,7 +239,7 @@ def test_hostile_rows_are_answered(raw: duckdb.DuckDBPyConnection) -> None:
             FROM (VALUES ('nan'::DOUBLE, 9223372036854775807), ('inf'::DOUBLE, (-9223372036854775808)::BIGINT),
                          (1e308::DOUBLE, NULL), ((-1e308)::DOUBLE, 0)) AS v(x, y), range(3000)""")
         schema = SCHEMA | {"tables": {"wild": SCHEMA["tables"]["orders"]}}
-        with dpsql.connect(other, schema=schema, epsilon=50, delta=1e-6, ledger=":memory:") as connection:
+        with dpsql.connect(other, schema=schema, budget=50, delta=1e-6, ledger=":memory:") as connection:
             sql = (
                 "SELECT region, COUNT(*) AS n, SUM(amount) AS s, AVG(points) AS a, SUM(price) FROM wild GROUP BY region"
             )

@@ -40,7 +40,7 @@ def few() -> dpsql.Connection:
         f"CREATE TABLE t AS SELECT i AS u, i % {GROUPS} AS k, (i * 7 % 101)::DOUBLE AS x"
         f" FROM range({4 * GROUPS}) AS r(i)"
     )
-    return dpsql.connect(raw, schema=SCHEMA, epsilon=1e6, delta=1e-6)
+    return dpsql.connect(raw, schema=SCHEMA, budget=1e6, delta=1e-6)
 
 
 def in_halves(scale: float) -> tuple[Linear, dict[str, Any]]:

@@ -61,7 +61,7 @@ from dpsql.result import UNKNOWN_NOTE
         (
             "SELECT region, COUNT(DISTINCT customer_id) AS people, COUNT_IF(amount > 5) / COUNT(*) AS share "
             "FROM orders GROUP BY region",
-            {"bounding": "scale"},
+            {"bounding": "l2_clip"},
             (
                 "at most 2 rows per person count in a group",
                 "anyone in n > 3 groups is scaled down to sqrt(3 / n) in each of them",
@@ -93,7 +93,7 @@ def test_one_row_for_each_person_leaves_nothing_out(shop_schema: Any) -> None:
     with duckdb.connect() as raw:
         raw.execute("CREATE TABLE customers (id BIGINT PRIMARY KEY, age BIGINT)")
         raw.execute("INSERT INTO customers SELECT i, i % 90 FROM range(100) AS r(i)")
-        with dpsql.connect(raw, schema=shop_schema, epsilon=1e6, delta=1e-6) as connection:
+        with dpsql.connect(raw, schema=shop_schema, budget=1e6, delta=1e-6) as connection:
             assert connection.execute("SELECT COUNT(*) FROM customers", epsilon=1000).notes == ()
 
 
@@ -168,7 +168,7 @@ def test_a_few_large_groups_among_empty_ones_are_no_noise() -> None:
         "tables": {"visits": {"unit": "person", "columns": {"person": "integer", "hour": hour}}},
     }
     visits = pd.DataFrame({"person": range(1000), "hour": 18})
-    with dpsql.connect(visits, schema=schema, epsilon=10) as connection:
+    with dpsql.connect(visits, schema=schema, budget=10) as connection:
         cursor = connection.execute("SELECT hour, COUNT(*) AS n FROM visits GROUP BY hour", epsilon=1)
         assert cursor.rowcount == 24
         assert cursor.result.faint == frozenset()
@@ -242,7 +242,7 @@ def visits() -> Iterator[dpsql.Connection]:
             "CREATE TABLE visits AS SELECT i % 2000 AS person, i % 10 AS ward, 5 AS cost FROM range(12000) AS r(i)"
         )
         raw.execute("INSERT INTO visits SELECT 2000 + i % 20, i // 20 % 10, 5 FROM range(4000) AS r(i)")
-        with dpsql.connect(raw, schema=VISITS, epsilon=1e6, delta=1e-6) as connection:
+        with dpsql.connect(raw, schema=VISITS, budget=1e6, delta=1e-6) as connection:
             yield connection
 
 

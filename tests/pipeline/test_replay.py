@@ -75,7 +75,7 @@ def opened() -> tuple[dpsql.Connection, duckdb.DuckDBPyConnection]:
             't' || (i % 5) AS town, (i * 7 % 101)::DOUBLE AS x, (i * 7 % 101 / 4)::DECIMAL(10, 2) AS y
         FROM range(6000) AS t(i)""")
     raw.execute("CREATE TABLE pop AS SELECT 1000 AS people")
-    return dpsql.connect(raw, schema=schema, epsilon=1e12, delta=1e-6), raw.cursor()
+    return dpsql.connect(raw, schema=schema, budget=1e12, delta=1e-6), raw.cursor()
 
 
 def asked(sql: str, epsilon: float = 1.0, **options: Any) -> Result:
@@ -264,7 +264,7 @@ def test_large_answers_are_given_without_bars() -> None:
     schema = {"dataset": "many", "tables": {"v": {"unit": "u", "columns": columns}}}
     raw = duckdb.connect()
     raw.execute("CREATE TABLE v AS SELECT i AS u FROM range(30000) AS t(i)")
-    result = dpsql.connect(raw, schema=schema, epsilon=10).execute(sql, epsilon=1).result
+    result = dpsql.connect(raw, schema=schema, budget=10).execute(sql, epsilon=1).result
     frame = result.intervals()
     assert frame["n_low"].notna().all()
     assert frame["c_low"].isna().all()

@@ -62,7 +62,7 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def conn(database: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
-    with dpsql.connect(database, schema=SCHEMA, epsilon=1e18, delta=1e-6, query_epsilon=1e12) as connection:
+    with dpsql.connect(database, schema=SCHEMA, budget=1e18, delta=1e-6, query_epsilon=1e12) as connection:
         yield connection
 
 

@@ -33,7 +33,7 @@ def equal() -> Iterator[dpsql.Connection]:
     """400 groups of 20 people each."""
     with duckdb.connect() as raw:
         raw.execute(f"CREATE TABLE t AS SELECT i AS u, i % {GROUPS} AS k, 5 AS x FROM range({GROUPS * PEOPLE}) AS r(i)")
-        with dpsql.connect(raw, schema=SCHEMA, epsilon=1e6, delta=1e-6, query_epsilon=0.5) as connection:
+        with dpsql.connect(raw, schema=SCHEMA, budget=1e6, delta=1e-6, query_epsilon=0.5) as connection:
             yield connection
 
 

@@ -21,7 +21,7 @@ from dpsql.sql.privacy_options import read_options
 def shop(
     small_shop: Callable[[], duckdb.DuckDBPyConnection], small_shop_schema: dict[str, Any]
 ) -> Iterator[dpsql.Connection]:
-    with dpsql.connect(small_shop(), schema=small_shop_schema, epsilon=1000, delta=1e-6) as connection:
+    with dpsql.connect(small_shop(), schema=small_shop_schema, budget=1000, delta=1e-6) as connection:
         yield connection
 
 
@@ -105,7 +105,7 @@ def test_the_words_stay_names(shop_schema: dict[str, Any]) -> None:
     raw.execute("CREATE TABLE orders (customer_id BIGINT, clamped BIGINT, options BIGINT, epsilon BIGINT)")
     columns = {name: {"type": "integer", "bounds": [0, 9]} for name in ("clamped", "options", "epsilon")}
     shop_schema["tables"] = {"orders": {"unit": "customer_id", "columns": {"customer_id": "integer", **columns}}}
-    with dpsql.connect(raw, schema=shop_schema, epsilon=1) as connection:
+    with dpsql.connect(raw, schema=shop_schema, budget=1) as connection:
         explained = connection.explain(
             "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.1) options, SUM(epsilon), ANON_SUM(clamped CLAMPED "
             "BETWEEN 0 AND 5) FROM orders WHERE clamped BETWEEN 1 AND 3 AND (clamped BETWEEN 1 AND 2) GROUP BY options"
@@ -190,7 +190,7 @@ def test_min_units_hide_public_groups(units: int, rows: int, shop: dpsql.Connect
 
 
 def test_min_units_of_public_groups_need_no_delta(small_shop: Any, shop_schema: dict[str, Any]) -> None:
-    with dpsql.connect(small_shop(), schema=shop_schema, epsilon=100) as connection:
+    with dpsql.connect(small_shop(), schema=shop_schema, budget=100) as connection:
         sql = clause("epsilon = 50, min_privacy_units_per_group = 350", "COUNT(*) AS n FROM orders")
         cursor = connection.execute(sql)
         assert len(cursor.fetchall()) == 1

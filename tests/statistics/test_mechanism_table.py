@@ -53,7 +53,7 @@ def raw() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def connect(raw: duckdb.DuckDBPyConnection, delta: float = 1e-6, **options: Any) -> dpsql.Connection:
-    return dpsql.connect(raw, schema=SCHEMA, epsilon=1000, delta=delta, **options)
+    return dpsql.connect(raw, schema=SCHEMA, budget=1000, delta=delta, **options)
 
 
 def proposal(mechanism: Mechanism, statistic: type) -> dict[str, Any]:

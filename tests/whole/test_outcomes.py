@@ -645,7 +645,7 @@ def opened(number: int, folder: Path, source: Opener | None = None) -> Iterator[
         try:
             database, declared = source(tables, random.Random(seed), place)
             schema = SCHEMA | {"tables": {name: table | declared for name, table in SCHEMA["tables"].items()}}
-            connections.append(dpsql.connect(database, schema=schema, epsilon=1e12, delta=1e-4, ledger=":memory:"))
+            connections.append(dpsql.connect(database, schema=schema, budget=1e12, delta=1e-4, ledger=":memory:"))
         except Error:
             break
     try:

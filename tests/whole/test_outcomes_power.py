@@ -376,7 +376,7 @@ def test_false_facts_are_found_where_facts_are_checked(
     removal(monkeypatch)
     wild, honest = (FACTS["extreme_database"](honest=honest) for honest in (False, True))
     schema = {"dataset": "extremes", "tables": FACTS["TABLES"]}
-    with dpsql.connect(wild, schema=schema, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(wild, schema=schema, budget=1, delta=1e-6) as connection:
         people = FACTS["People"](wild, honest, connection)
         with pytest.raises(AssertionError):
             FACTS["test_every_relation_keeps_its_claims"](shape, people, relation_of)

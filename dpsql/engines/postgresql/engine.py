@@ -21,12 +21,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ExecStatus
 
 from dpsql.engines.base import ConnectionLost, Guarantees, TimedOut, run_twice_if_lost
-from dpsql.engines.duckdb.describe import Described
 from dpsql.engines.postgresql.catalog import current_schema, found_tables
 from dpsql.engines.postgresql.render import render
 from dpsql.engines.render import quoted
 from dpsql.engines.results import columns
-from dpsql.engines.tables import check_table, is_present
+from dpsql.engines.tables import Described, check_table, is_present
 from dpsql.errors import OperationalError, SchemaError, did_you_mean
 
 if TYPE_CHECKING:

@@ -30,10 +30,10 @@ from dpsql.engine_sql.tree import (
     TryCast,
     Wide,
 )
-from dpsql.engines.postgresql import scalars
+from dpsql.engines.postgresql import KIND, scalars
 from dpsql.engines.postgresql.scalars import by_code_points, no_cast, try_cast, type_name
 from dpsql.engines.ranges import ServedRenderer
-from dpsql.engines.render import STANDARD, STANDARD_INFIX, literal, quanta_in_one, quoted, refused
+from dpsql.engines.render import STANDARD, STANDARD_INFIX, literal, quanta_in_one, quoted
 from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
@@ -277,7 +277,7 @@ class PostgreSQL(ServedRenderer):
         return f"(SELECT {write(*names)} FROM (SELECT {bound} {FENCE}) AS _b{number})"
 
     def apply(self, operation: str, arguments: list[str], node: Apply) -> str:
-        if (problem := refused("PostgreSQL", operation)) is not None:
+        if (problem := KIND.refused(operation)) is not None:
             raise problem
         if operation in EXACT or operation in ("/", "pow", "round", "trunc", *ANGLES):
             return self.arithmetic(operation, arguments, node)

@@ -33,8 +33,8 @@ from dpsql.engine_sql.tree import (
     parts_of,
 )
 from dpsql.engines.ranges import ServedRenderer
-from dpsql.engines.render import STANDARD, STANDARD_INFIX, quanta_in_one, refused
-from dpsql.engines.spark import scalars
+from dpsql.engines.render import STANDARD, STANDARD_INFIX, quanta_in_one
+from dpsql.engines.spark import KIND, scalars
 from dpsql.engines.spark.public_groups import looked_up, with_all_groups
 from dpsql.engines.spark.scalars import no_cast, try_cast, type_name
 from dpsql.errors import Unsupported
@@ -276,7 +276,7 @@ class Spark(ServedRenderer):
         return _bound(name, values, write(*(f"{name}.v{place}" for place in range(len(values)))))
 
     def apply(self, operation: str, arguments: list[str], node: Apply) -> str:
-        if (problem := refused("Spark", operation)) is not None:
+        if (problem := KIND.refused(operation)) is not None:
             raise problem
         if operation in ("//", ">>"):
             return self.divided(operation, arguments, node)
