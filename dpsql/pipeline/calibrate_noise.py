@@ -7,7 +7,7 @@ one. A statistic has a mechanism of its own. All are rows of mechanisms/registry
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ from dpsql.pipeline.choose_mechanism import (
     ways_at_price,
 )
 from dpsql.pipeline.format import about_releases, laid_out
-from dpsql.pipeline.plan_query import fingerprint_of, ladders_of, subject_of
+from dpsql.pipeline.identity import fingerprint_of, subject_of
 from dpsql.pipeline.target_accuracy import ways_to_meet
 from dpsql.relation.units import once_per_node
 
@@ -78,10 +78,10 @@ class CalibratedRelease:
     event: Event
     epsilon: Fraction
     delta: Fraction
-    fingerprint: str
-    """The same for the same release at the same price: its noisy answer is drawn once."""
     subject: str
     """The same for the same release at any price."""
+    fingerprint: str = ""
+    """The same for the same release with the same noise, which is drawn once."""
 
     @property
     def refusable(self) -> dict[str, Refund]:
@@ -266,18 +266,7 @@ def _release(
         lost = reserved * len(thresholds)
         event = Composed((event, ApproximateRelease(Fraction(0), lost)))
         delta += lost
-    how = [
-        release.canonical,
-        [(measure.bounded.column, repr(measure.noise), measure.shift) for measure in measures],
-        [(drawn.column, repr(draw)) for drawn, draw in statistics],
-        min(thresholds.values(), default=None),
-        *([sorted(thresholds.items()), release.release.aggregate.totals] if release.release.levels else []),
-        *(
-            (planned.releases[ladder].canonical, [repr(part.noise) for part in candidate.measures[ladder]])
-            for ladder in ladders_of(planned, number)
-        ),
-    ]
-    return CalibratedRelease(
+    drawn = CalibratedRelease(
         planned=release,
         measures=measures,
         statistics=statistics,
@@ -286,9 +275,11 @@ def _release(
         event=event,
         epsilon=measures_epsilon(planned) * part + statistic_epsilon(planned) * len(statistics),
         delta=delta,
-        fingerprint=fingerprint_of(planned, number, how, dataset, [part.fingerprint for part in before]),
         subject=subject_of(planned, number, dataset),
     )
+    fingerprints = {place: made.fingerprint for place, made in enumerate(before)}
+    found = fingerprint_of(planned, number, drawn, candidate.measures, dataset, fingerprints)
+    return replace(drawn, fingerprint=found)
 
 
 def _thresholds(release: Release, measures: tuple[NoisyMeasure, ...], reserved: Fraction) -> dict[str, int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -36,7 +34,6 @@ from dpsql.errors import Unsupported
 from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.pipeline.auto_bounds import NOTHING_FOUND, NOTHING_SOUGHT, Found, Seeking
 from dpsql.pipeline.format import Output, about_releases, laid_out
-from dpsql.relation.facts import as_if_changing
 from dpsql.relation.relation import Aggregate
 from dpsql.relation.reports import with_adaptive
 from dpsql.relation.scan_sql import scan_sql
@@ -100,47 +97,6 @@ def estimates_table(name: str, reports: Reports) -> PostProcessingTable:
         found = Reported(f"_a{number}")
         types |= dict.fromkeys((found.answer, found.standard_error, found.kurtosis), "DOUBLE")
     return PostProcessingTable(name, types, {part: (kind, quoted(part)) for part, kind in types.items()})
-
-
-# -- fingerprint -------------------------------------------------------------------------------------------------------
-# When two releases are the same: at the same price by their fingerprint, at any price by their subject.
-
-
-def fingerprint_of(
-    planned: Planned, number: int, drawing: Sequence[object], dataset: str, before: Sequence[str]
-) -> str:
-    """`drawing` is the SQL of the release and how noise is drawn, `before` are the releases in front of it."""
-    # What a release reads of earlier answers is as much a part of it as its SQL.
-    read = [
-        [
-            part.post_processing,
-            *((before[n], repr(planned.releases[n].post_processing_table.columns)) for n in part.releases),
-        ]
-        for part in planned.releases[number].adaptive
-    ]
-    return _digest([dataset, *drawing, read])
-
-
-def subject_of(planned: Planned, number: int, dataset: str) -> str:
-    """What a release is about, whatever its noise."""
-    release = planned.releases[number]
-    read = [
-        [part.post_processing, *(subject_of(planned, number, dataset) for number in part.releases)]
-        for part in release.adaptive
-    ]
-    found = [planned.releases[ladder].canonical for ladder in ladders_of(planned, number)]
-    totals = release.release.aggregate.totals
-    return _digest(["subject", dataset, release.canonical, read, *found, *([totals] if totals else [])])
-
-
-def ladders_of(planned: Planned, number: int) -> list[int]:
-    """The releases on which bounds of this one are found: what it is follows from them."""
-    sought = [one.release.aggregate.sought for one in planned.releases]
-    return [ladder for ladder, part in enumerate(sought) if part is not None and part.release == number]
-
-
-def _digest(parts: list[object]) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 # -- follow outputs ----------------------------------------------------------------------------------------------------
@@ -297,18 +253,6 @@ class PlannedRelease:
     def shown(self) -> str:
         """The same for whatever noise: with zeros in the blanks."""
         return self.render(self.with_adaptive, self.zeros)
-
-    @cached_property
-    def canonical(self) -> str:
-        """The same on whatever engine, whether rows stay there or not: what a stored answer is found by."""
-        if not self.lasting:
-            return self.shown if self.render is render else render(self.with_adaptive, self.zeros)
-        return render(with_adaptive([answer.table for answer in self.adaptive], self._query_if_changing), self.zeros)
-
-    @cached_property
-    def _query_if_changing(self) -> Query:
-        aggregate = replace(self.release.aggregate, source=as_if_changing(self.release.aggregate.source))
-        return release_sql(replace(self.release, aggregate=aggregate))
 
     @property
     def zeros(self) -> dict[str, int]:

@@ -21,7 +21,7 @@ from dpsql.intervals import for_all, half_width
 from dpsql.options import refuse_options
 from dpsql.pipeline.allocate import aimed
 from dpsql.pipeline.choose_mechanism import Candidate, candidate_within, noisy_columns, possible_noises, share_of
-from dpsql.pipeline.plan_query import subject_of
+from dpsql.pipeline.identity import subject_of
 from dpsql.pipeline.stored_answers import from_text
 from dpsql.result import LEVEL
 

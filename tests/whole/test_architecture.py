@@ -68,6 +68,7 @@ RUNS = {"estimate_answers": ("add_noise", "execute")}
 # Files of pipeline/ that are a part of one stage.
 PARTS_OF_STAGES = {
     "target_accuracy": "calibrate_noise",
+    "identity": "calibrate_noise",
     "choose_mechanism": "calibrate_noise",
     "allocate": "calibrate_noise",
     "plan_cache": "calibrate_noise",  # which is given plans that were kept
