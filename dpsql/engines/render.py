@@ -15,7 +15,6 @@ from dpsql.engine_sql.tree import (
     Cast,
     Constant,
     Derived,
-    Either,
     Exists,
     Field,
     Fold,
@@ -232,8 +231,6 @@ class Renderer(ABC):
                 return self.around_rank(query)
             case Lasting(lasting):
                 return self.query(lasting)
-            case Either(by_hash=chosen):
-                return self.query(chosen)
         assert_never(query)
 
     def part(self, part: Part) -> str:

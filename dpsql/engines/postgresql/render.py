@@ -40,7 +40,7 @@ from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Ti
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpsql.engine_sql.tree import AroundRank, Kind, Known, Let, Operand, Part, Query, Series, Source, Term
+    from dpsql.engine_sql.tree import AroundRank, Kind, Known, Let, Operand, Query, Series, Source, Term
     from dpsql.engines.render import Renderer
 
 # -- around rank -------------------------------------------------------------------------------------------------------
@@ -97,9 +97,7 @@ def _listed(keys: list[str], *others: str) -> str:
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------
-# Groups in the shapes that PostgreSQL plans best: sorted once, and numbered without a window.
-#
-# A window function keeps all that is joined to it within one process. Several can share a list that is made otherwise.
+# Groups in the shapes that PostgreSQL plans best: sorted once.
 
 ORDER = "_order"
 
@@ -152,14 +150,6 @@ def sorted_units(select: Select) -> Select:
             if only == name:
                 return replace(select, source=_instead(select, replace(rows, order_by=(Ordered(Field(name)),))))
     return select
-
-
-def place_among_all(query: Query) -> Named | None:
-    """The last column of a list of keys, where that is the place of each in their order."""
-    match query:
-        case Select(columns=(*keys, Named(Cast(Over(Fold("row_number"), (Constant(1),), order))) as place)):
-            return place if [part.value for part in order] == [key.value for key in keys] else None
-    return None
 
 
 # -- render ------------------------------------------------------------------------------------------------------------
@@ -460,35 +450,14 @@ class PostgreSQL(ServedRenderer):
 
     # -- queries ------------------------------------------------------------------------------------------------------
 
-    def part(self, part: Part) -> str:
-        """A list that is short to make is made anew by each process that reads it."""
-        return super().part(part if place_among_all(part.query) is None else replace(part, kept=False))
-
     def select(self, select: Select) -> str:
         """Fenced off where a column takes long to compute: the planner would do it wherever the column is read."""
-        if (place := place_among_all(select)) is not None:
-            return self.numbered(select, place)
         self.longest.append(0)
         sql = super().select(sorted_units(in_sorted_order(select)))
         # With groups or windows it is computed where it stands, and nowhere else.
         has_own_rows = bool(select.group_by) or any(isinstance(column.value, Over) for column in select.columns)
         is_long = self.longest.pop() > LONGEST_COLUMN and not has_own_rows
         return f"{sql} {FENCE}" if is_long else sql
-
-    def numbered(self, select: Select, place: Named) -> str:
-        """Keys with the place of each in their order."""
-        assert isinstance(place.value, Cast)
-        assert select.source is not None
-        keys = [self.quoted(column.name) for column in select.columns[:-1]]
-        order = ", ".join(f"{key} NULLS LAST" for key in keys)
-        lists = ", ".join(f"array_agg({key} ORDER BY {order}) AS {key}" for key in keys)
-        listed = f"unnest({', '.join(f'_lists.{key}' for key in keys)}) WITH ORDINALITY"
-        number = f"CAST(_place AS {type_name(place.value.kind)}) AS {self.quoted(place.name)}"
-        return (
-            f"SELECT {', '.join(f'_listed.{key}' for key in keys)}, {number} "
-            f"FROM (SELECT {lists} FROM {self.source(select.source)}) AS _lists, "
-            f"{listed} AS _listed({', '.join(keys)}, _place)"
-        )
 
     def named(self, column: Named) -> str:
         sql = super().named(column)

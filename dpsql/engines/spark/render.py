@@ -17,7 +17,6 @@ from dpsql.engine_sql.tree import (
     Cast,
     Constant,
     Derived,
-    Either,
     Exists,
     Field,
     Let,
@@ -487,7 +486,7 @@ class Spark(ServedRenderer):
         goes to one place anyway: to sort it in parts, Spark would run its last steps twice."""
         if select.distinct and _lists_different_values(select):
             select = replace(select, distinct=False)
-        sql = super().select(clustered(looked_up(_by_key(select))))
+        sql = super().select(clustered(looked_up(select)))
         if isinstance(select, Clustered):
             return f"{sql} CLUSTER BY {self.quoted(select.by)}"
         return sql.replace("SELECT", "SELECT /*+ COALESCE(1) */", 1) if select.order_by else sql
@@ -503,14 +502,6 @@ class Spark(ServedRenderer):
 def _bound(name: str, values: Sequence[str], body: str) -> str:
     fields = ", ".join(f"{value} AS v{place}" for place, value in enumerate(values))
     return f"element_at(transform(array(struct({fields})), {name} -> {body}), 1)"
-
-
-def _by_key(select: Select) -> Select:
-    """Spark sums by hash only what has fixed width, and would sort all rows once more for the least of some scalars."""
-    match select.source:
-        case Derived(Either(by_key=chosen)) as source:
-            return replace(select, source=replace(source, query=chosen))
-    return select
 
 
 def _lists_different_values(select: Select) -> bool:
