@@ -7,8 +7,9 @@
 
 joined to the list of public groups, so that every one of them is returned, even when empty. Groups are ranked by a
 keyed hash, on the rows or on the partials. Where no unit has two rows, `rows` is summed directly; units with few rows
-may count as they are (heavy_units.py). Counts and sums over distinct values, and the profiles of statistics, are taken on branches of their own, from each unit's first `rows`
-values in its first groups. Nothing that the analyst wrote passes through as text.
+may count as they are (heavy_units.py). Counts and sums over distinct values, and the profiles of statistics, are taken
+on branches of their own, from each unit's first `rows` values in its first groups. Nothing that the analyst wrote
+passes through as text.
 """
 
 from __future__ import annotations
