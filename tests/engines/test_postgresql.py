@@ -187,6 +187,11 @@ ENFORCED = {
     "unique": "CREATE TABLE made (id BIGINT UNIQUE NOT NULL)",
     "of all partitions": """CREATE TABLE made (id BIGINT PRIMARY KEY) PARTITION BY RANGE (id);
         CREATE TABLE made_low PARTITION OF made FOR VALUES FROM (0) TO (100)""",
+    "of a partition that is attached": """CREATE TABLE made (id BIGINT UNIQUE) PARTITION BY RANGE (id);
+        CREATE TABLE made_low (id BIGINT); ALTER TABLE made ATTACH PARTITION made_low FOR VALUES FROM (0) TO (100)""",
+    "one NULL at most": "CREATE TABLE made (id BIGINT UNIQUE NULLS NOT DISTINCT)",
+    "an index that becomes a constraint": """CREATE TABLE made (id BIGINT); CREATE UNIQUE INDEX made_id ON made (id);
+        ALTER TABLE made ADD UNIQUE USING INDEX made_id""",
 }
 NOT_ENFORCED = {
     "an index that is no constraint": "CREATE TABLE made (id BIGINT NOT NULL); CREATE UNIQUE INDEX ON made (id)",
@@ -198,6 +203,14 @@ NOT_ENFORCED = {
     "of the parent alone": """CREATE TABLE made (id BIGINT) PARTITION BY RANGE (id);
         CREATE TABLE made_low PARTITION OF made FOR VALUES FROM (0) TO (100);
         ALTER TABLE ONLY made ADD UNIQUE (id)""",
+    "of a partition that has parts of its own": """CREATE TABLE made (id BIGINT) PARTITION BY RANGE (id);
+        CREATE TABLE made_low PARTITION OF made FOR VALUES FROM (0) TO (100) PARTITION BY RANGE (id);
+        CREATE TABLE made_lowest PARTITION OF made_low FOR VALUES FROM (0) TO (10);
+        ALTER TABLE ONLY made ADD UNIQUE (id); ALTER TABLE ONLY made_low ADD CONSTRAINT low UNIQUE (id);
+        ALTER INDEX made_id_key ATTACH PARTITION low""",
+    "of one partition": """CREATE TABLE made (id BIGINT) PARTITION BY RANGE (id);
+        CREATE TABLE made_low PARTITION OF made FOR VALUES FROM (0) TO (100);
+        ALTER TABLE made_low ADD UNIQUE (id)""",
     "with heirs": "CREATE TABLE made (id BIGINT PRIMARY KEY); CREATE TABLE made_heir () INHERITS (made)",
     "an index that is not valid": """CREATE TABLE made (id BIGINT PRIMARY KEY);
         UPDATE pg_index SET indisvalid = false WHERE indrelid = 'made'::regclass""",
