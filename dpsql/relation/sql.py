@@ -201,9 +201,9 @@ def light_units_sql(below: Query, names: list[str], most_rows: int) -> Query:
     beyond = Fold("nth_value", (Constant(1, Integer()), Constant(most_rows + 1, Integer())), kind=Integer())
     # Any order will do, and Spark wants one.
     placed = Named(Over(beyond, (Field(UNIT),), (Ordered(Field(UNIT)),), WHOLE_PARTITION), BEYOND)
-    return select(
-        fields([UNIT, *names]), select([*fields([UNIT, *names]), placed], below), test("is null", Field(BEYOND))
-    )
+    # PostgreSQL expects that <> keeps nearly all rows and IS NULL nearly none, and plans the steps above by that.
+    is_light = test("<>", apply("coalesce", Field(BEYOND), integer(0)), integer(1))
+    return select(fields([UNIT, *names]), select([*fields([UNIT, *names]), placed], below), is_light)
 
 
 def _with_short_units(relation: Relation, names: list[str], rows: Query) -> Query:

@@ -16,6 +16,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import dpsql
 from dpsql.cli.app import main
 from dpsql.engines.postgresql import engine
+from dpsql.engines.postgresql.engine import SETTINGS
 
 SCHEMA: dict[str, Any] = {
     "dataset": "clinic",
@@ -325,6 +326,16 @@ def test_people_are_sorted_once_and_by_several_processes(url: str, execute: Call
         assert "Sort" in shared, plan
         assert "GroupAggregate" in before, plan
     assert re.search(r"Group Key: \w+\._unit, \w+\._order, \w+\._group", plan), plan
+
+
+def test_no_row_is_compared_with_each_of_all_others(url: str, execute: Callable[[str], Any]) -> None:
+    """Whatever the server expects: one person's rows would take time by the number of everybody's."""
+    rare = "cost > 1 AND points = 3 AND code = 'k1' AND LENGTH(code) = 2"
+    with connect(url, delta=1e-6) as connection:
+        (release,) = connection.explain(f"SELECT ward, AVG(cost) FROM visits WHERE {rare} GROUP BY ward").releases
+    execute(f"SET enable_nestloop = {SETTINGS['enable_nestloop']}")
+    plan = "\n".join(line for (line,) in execute(f"EXPLAIN {release.sql}"))
+    assert "Nested Loop" not in plan, plan
 
 
 def test_a_query_has_a_time_limit(url: str) -> None:

@@ -79,11 +79,11 @@ def trusting_arithmetic(patch: Patch) -> None:
 
 
 def frames_never_empty(patch: Patch) -> None:
-    def facts(*arguments: Any) -> Properties:
+    def without_frames(*arguments: Any) -> Properties:
         return whole(*arguments[:3])
 
     whole = facts.per_unit_properties
-    patch.setattr(facts, "per_unit_properties", facts)
+    patch.setattr(facts, "per_unit_properties", without_frames)
 
 
 def averages_rounded_outwards(patch: Patch) -> None:
@@ -387,19 +387,19 @@ def test_false_facts_are_found_where_facts_are_checked(
 WITHIN: dict[str, tuple[Removal, str, str, Callable[[Path, Patch], tuple[Any, ...]]]] = {
     "text that may be broken, copied": (
         unchecked_text,
-        "test_sources.py",
+        "engines/test_sources.py",
         "test_text_that_is_no_text_in_arrow_is_null",
         lambda *_: (pa.string(),),
     ),
     "objects of a frame that are not read as text": (
         objects_as_they_are,
-        "test_sources.py",
+        "engines/test_sources.py",
         "test_no_object_in_a_frame_reaches_beyond_its_row",
         lambda *_: (),
     ),
     "draws for groups that are not shown": (
         draws_for_hidden_groups,
-        "test_hidden_groups.py",
+        "pipeline/test_hidden_groups.py",
         "test_nothing_is_drawn_for_a_group_that_is_not_shown",
         lambda _, patch: ("MEDIAN(x)", {}, one_visit(), patch),
     ),
