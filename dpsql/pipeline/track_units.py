@@ -131,7 +131,8 @@ def track_units(resolved: Resolved, public: PublicEnvironment) -> Tracked:
 def _track(
     aggregate: Aggregate, unit_columns: frozenset[str], resolved: Resolved, public: PublicEnvironment
 ) -> TrackedRelease:
-    source, answers_met = bound_work(aggregate.source, lambda sql: _count_public(sql, resolved, public))
+    above = (*aggregate.keys, *(argument for call in aggregate.calls for argument in call.arguments))
+    source, answers_met = bound_work(aggregate.source, above, lambda sql: _counted(sql, resolved, public))
     aggregate = replace(aggregate, source=source)
     knowledge = knowledge_of(source)
     domain: Domain | ListedKeys | None
@@ -195,13 +196,18 @@ def _check_keys(aggregate: Aggregate) -> None:
 
 def _count_public(query: Query, resolved: Resolved, public: PublicEnvironment) -> int | None:
     """One number about public rows; None if they wait for an answer, or cannot be read."""
+    try:
+        return _counted(query, resolved, public)
+    except OperationalError:
+        return None
+
+
+def _counted(query: Query, resolved: Resolved, public: PublicEnvironment) -> int | None:
+    """The same; an error if they cannot be read."""
     lists = _adaptive(query, resolved)
     if any(table.rows is None for table in lists):
         return None
-    try:
-        return public.public_rows.number(query, lists)
-    except OperationalError:
-        return None
+    return public.public_rows.number(query, lists)
 
 
 def _adaptive(query: Query, resolved: Resolved) -> list[AdaptiveTable]:

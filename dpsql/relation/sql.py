@@ -51,6 +51,7 @@ from dpsql.expressions.emit import as_value, emit, emit_value
 from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, names_read, properties_of
+from dpsql.limits import LONGEST_COPIED
 from dpsql.relation.domain import Domain, ListedKeys, source_name
 from dpsql.relation.facts import (
     BY_POSITION,
@@ -81,8 +82,8 @@ from dpsql.relation.relation import (
     Window,
 )
 from dpsql.relation.scan_sql import scan_sql, with_stored_tests
-from dpsql.relation.units import is_tracked
-from dpsql.schema.types import Boolean, Double, Integer
+from dpsql.relation.units import is_tracked, scans_of
+from dpsql.schema.types import Boolean, Double, Integer, Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Set
@@ -200,9 +201,16 @@ def light_units_sql(below: Query, names: list[str], most_rows: int) -> Query:
     beyond = Fold("nth_value", (Constant(1, Integer()), Constant(most_rows + 1, Integer())), kind=Integer())
     # Any order will do, and Spark wants one.
     placed = Named(Over(beyond, (Field(UNIT),), (Ordered(Field(UNIT)),), WHOLE_PARTITION), BEYOND)
-    return select(
-        fields([UNIT, *names]), select([*fields([UNIT, *names]), placed], below), test("is null", Field(BEYOND))
-    )
+    # PostgreSQL expects that <> keeps nearly all rows and IS NULL nearly none, and plans the steps above by that.
+    is_light = test("<>", apply("coalesce", Field(BEYOND), integer(0)), integer(1))
+    return select(fields([UNIT, *names]), select([*fields([UNIT, *names]), placed], below), is_light)
+
+
+def _with_short_units(relation: Relation, names: list[str], rows: Query) -> Query:
+    """The rows without units of long names: those are held with every row."""
+    if not any(scan.unit is not None and isinstance(scan.unit.type, Text) for scan in scans_of(relation)):
+        return rows
+    return _passed(relation, names, rows, test("<=", apply("bytes", Field(UNIT)), integer(LONGEST_COPIED)))
 
 
 def _with_arguments(
@@ -304,7 +312,8 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Query:
         case Window():
             return window_sql(relation, names, relation_sql)
         case LightUnits(source, most_rows):
-            return light_units_sql(relation_sql(source, names), names, most_rows)
+            rows = relation_sql(source, names)
+            return light_units_sql(_with_short_units(source, names, rows), names, most_rows)
 
 
 def distinct(below: Query, unit: list[Named], names: Iterable[str]) -> Select:

@@ -39,6 +39,7 @@ from dpsql.relation.relation import (
 )
 from dpsql.relation.sql import most_matches_sql, rows_per_unit, truth
 from dpsql.relation.units import is_tracked, one_row_per_unit, parts_of
+from dpsql.relation.widths import check_texts, check_width, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,9 +94,12 @@ class Bounded:
     """Whether n is the most rows of a light unit, and not however many a person has."""
 
 
-def bound_work(relation: Relation, count: CountPublic) -> tuple[Relation, tuple[Query, ...]]:
+def bound_work(
+    relation: Relation, above: tuple[Expression, ...], count: CountPublic
+) -> tuple[Relation, tuple[Query, ...]]:
     """The same relation, without people whose rows would be multiplied into too many; and how often one row meets rows
     of answers that are not there yet, each of which must turn out to be at most MOST_COPIES."""
+    check_texts(relation, above)
     bounding = _Bounding(count)
     bounded = bounding.visit(relation, ()).relation
     if bounding.steps:
@@ -103,6 +107,7 @@ def bound_work(relation: Relation, count: CountPublic) -> tuple[Relation, tuple[
         if worst.most_rows < FEWEST_ROWS_OF_ONE:
             raise _too_much(worst)
         bounded = _decided(bounded, worst.most_rows)
+        check_width(bounded, above)
     return bounded if bounding.steps or heaviest_counted(bounded) else relation, tuple(bounding.presumed)
 
 
@@ -265,7 +270,7 @@ def _limited(rows: Bounded, tests: Conditions) -> Bounded:
     own = knowledge_of(rows.relation).properties.keys()
     about = [part for part in tests if names_read(part) and names_read(part) <= own]
     tested = Filter(rows.relation, truth("AND", *about) if len(about) > 1 else about[0]) if about else rows.relation
-    return Bounded(LightUnits(tested, UNDECIDED), OWN, limited=True)
+    return Bounded(LightUnits(shortened(tested), UNDECIDED), OWN, limited=True)
 
 
 def _alike(left: Bounded, right: Bounded) -> tuple[Bounded, Bounded]:

@@ -165,6 +165,34 @@ def test_nothing_is_unique_in_a_lake(lake: Any) -> None:
         assert not guarantees.never_null("people", "id")
 
 
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        "CONSTRAINT one PRIMARY KEY (id)",
+        *(
+            f"CONSTRAINT one {kind} {state} {trust}"
+            for kind in ("PRIMARY KEY (id)", "UNIQUE (id)")
+            for state in ("NOT ENFORCED", "ENFORCED", "DISABLE NOVALIDATE")
+            for trust in ("", "RELY", "NORELY")
+        ),
+    ],
+)
+def test_no_constraint_of_a_lake_counts(lake: Any, constraint: str) -> None:
+    """Whatever is said there. Tables of files take none at all so far."""
+    lake.sql("DROP TABLE IF EXISTS made")
+    try:
+        lake.sql(f"CREATE TABLE made (id BIGINT NOT NULL, {constraint}) USING parquet")
+    except Exception:  # it has no such words, or no such tables
+        lake.sql("CREATE TABLE made (id BIGINT NOT NULL) USING parquet TBLPROPERTIES ('primary_key' = 'id')")
+    lake.sql("INSERT INTO made VALUES (1), (1)")
+    with connect(lake, {"made": {"unit": "id", "columns": {"id": "integer"}}}) as connection:
+        environment = connection.session.environment
+        integer = environment.schema.tables["made"].columns["id"].type
+        assert not environment.engine.guarantees.is_unique("made", "id", integer)
+        assert not environment.engine.guarantees.never_null("made", "id")
+    lake.sql("DROP TABLE made")
+
+
 # -- whose session it is ----------------------------------------------------------------------------------------------
 
 

@@ -703,6 +703,11 @@ ATTACKS = {
         f"SELECT s, MEDIAN(x) FROM t WHERE u = {PERSON} GROUP BY s",
         {"epsilon": 1.0, "mechanism": "smooth", "max_rows_per_group": 2**31 - 1},
     ),
+    "all rows of a person beside each other, three times": Question(
+        f"SELECT COUNT(*) FROM t JOIN t a ON a.u = t.u JOIN t b ON b.u = t.u WHERE t.u = {PERSON}"
+        " AND t.k % 7 + a.k % 11 + b.k % 13 < 50",
+        {"epsilon": 1.0},
+    ),
     "a slow draw for a hidden group": Question(
         f"SELECT s, MEDIAN(x) FROM t WHERE u = {PERSON} GROUP BY s",
         {"epsilon": 0.001, "mechanism": "smooth", "max_rows_per_group": 1},

@@ -55,6 +55,8 @@ SETTINGS = {
     "jit": "off",
     # A hash table that several processes share may outgrow the shared memory that a container has.
     "enable_parallel_hash": "off",
+    # Where it expects few rows PostgreSQL compares each with each, and one person's rows would meet everybody's.
+    "enable_nestloop": "off",
     # Most of our queries group rows by unit, where several processes save time and hand over nearly as much as they
     # read: for less than the planner thinks, and for the less, the fewer of them have rows of the same unit.
     "parallel_tuple_cost": "0.01",
