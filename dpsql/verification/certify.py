@@ -19,7 +19,7 @@ from dpsql import errors
 from dpsql.aggregates.measure import Quantile
 from dpsql.connection import connect
 from dpsql.engine_sql.build import SALT
-from dpsql.engines.registry import kind_of
+from dpsql.engines.registry import kind_of, kinds
 from dpsql.errors import Error, InterfaceError
 from dpsql.pipeline import stages
 from dpsql.schema.model import Schema, UnitPath
@@ -236,8 +236,9 @@ def target(database: str) -> CertificationTarget:
     if kind.certification is not None:
         kind.check_driver()
         return kind.certification(database)
+    servers = " and ".join(kind.name for kind in kinds() if kind.certification is not None)
     raise InterfaceError(
-        f"{kind.name} is not compared with DuckDB: no such engine can be certified",
+        f"dpsql writes SQL for {servers}, besides DuckDB: no other engine can be certified",
         hint="name one by its URL: postgresql://user@host/database, sc://host:15002",
     )
 

@@ -19,7 +19,7 @@ import pytest
 
 import dpsql
 from dpsql.synthetic import fill_case, wild_tables
-from dpsql.verification.certify import case_files, target
+from dpsql.verification.certify import PREFIX, case_files, target
 
 HERE = Path(__file__).parents[1]
 CASE_FILES = case_files()
@@ -77,12 +77,12 @@ def empty(request: pytest.FixtureRequest) -> Iterator[tuple[str, Connect]]:
         if name not in databases:
             file, model = CASE_FILES[name], opened.enter_context(duckdb.connect())
             tables = wild_tables(file, random.Random(f"empty {name}"), 0, 0)
+            fill_case(model, file, tables)
             if server is None:
-                fill_case(model, file, tables)
                 databases[name] = model
             else:
-                databases[name] = opened.enter_context(server.place(f"{name}_empty"))
-                server.fill(databases[name], file, tables, model)
+                databases[name] = opened.enter_context(server.place(f"{PREFIX}{name}_empty"))
+                server.fill(databases[name], file.create, tables, model)
         return databases[name]
 
     def connect(name: str, dialect: str) -> dpsql.Connection:
