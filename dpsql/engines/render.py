@@ -65,6 +65,24 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+# -- blanks ------------------------------------------------------------------------------------------------------------
+# A blank without a value stays open in the text. No text or name in a query has a NUL in it, so none looks like one.
+
+
+def left_open(blank: str) -> str:
+    return f"\0{blank}\0"
+
+
+def filled(sql: str, blank: str, value: int) -> str:
+    """
+    >>> filled(f"SELECT {left_open('salt')}", "salt", 7)
+    'SELECT 7'
+    """
+    if value < 0:
+        raise ValueError("a negative number is written in another way on each engine")
+    return sql.replace(left_open(blank), str(value))
+
+
 # -- render ------------------------------------------------------------------------------------------------------------
 
 WITH = "WITH "
@@ -95,7 +113,7 @@ def quanta_in_one(fold: Fold) -> Constant:
 
 
 class Renderer(ABC):
-    """Renders one query; `blanks` are the values that it leaves open."""
+    """Renders one query; `blanks` are the values of what it leaves open, those that are known by now."""
 
     def __init__(self, blanks: Mapping[str, int] | None = None) -> None:
         self.blanks = blanks or {}
@@ -164,7 +182,7 @@ class Renderer(ABC):
             case Over():
                 return self.over(value)
             case Blank(name):
-                return self.constant(Constant(self.blanks[name]))
+                return self.constant(Constant(self.blanks[name])) if name in self.blanks else left_open(name)
             case Exists(query):
                 return f"EXISTS ({self.query(query)})"
             case Scalar(query):

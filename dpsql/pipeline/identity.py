@@ -13,7 +13,6 @@ docs/proofs/ledger.md, section Stored answers.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Set
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import date
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from dpsql.pipeline.choose_mechanism import NoisyMeasure
     from dpsql.pipeline.plan_query import Planned, PlannedAdaptiveSubquery, PlannedRelease
 
-    Said: TypeAlias = "bool | int | str | list[Said] | dict[str, Said] | None"
     Names: TypeAlias = Mapping[str, str]
     """What the columns of a relation are called in its description, by the names that they have in the query."""
 
@@ -98,6 +96,7 @@ LEFT_OUT = {
     "PlannedRelease.ends": AFTER,
     "PlannedRelease.answers_met": "checked before the release, and no part of it",
     "PlannedRelease.answers": AFTER,
+    "NoisyMeasure.bounded": "each measure of the release that gets noise, in their order",
     "NoisyMeasure.alone": PRICE,
     "CalibratedRelease.planned": "described by itself",
     "CalibratedRelease.event": PRICE,
@@ -118,7 +117,7 @@ def subject_of(planned: Planned, number: int, dataset: str) -> str:
     """The same for the same release at any price."""
     read = {before for part in planned.releases[number].adaptive for before in part.releases}
     subjects = {before: subject_of(planned, before, dataset) for before in read}
-    return _digest(["subject", dataset, *_with_what_it_reads(planned, number, subjects)])
+    return _digest("subject", dataset, *_with_what_it_reads(planned, number, subjects))
 
 
 def fingerprint_of(
@@ -132,12 +131,12 @@ def fingerprint_of(
     """The same for the same release with the same noise. `drawn` says what noise it gets, `noises` are those of all
     releases, and `before` has the fingerprints of the releases in front of it."""
     _, names = release_described(planned.releases[number])
-    ladders: list[Said] = [
+    ladders = listed(
         described(noises[ladder], release_described(planned.releases[ladder])[1])
         for ladder in ladders_of(planned, number)
-    ]
+    )
     read = _with_what_it_reads(planned, number, before)
-    return _digest(["answer", dataset, *read, described(drawn, names), ladders])
+    return _digest("answer", dataset, *read, described(drawn, names), ladders)
 
 
 def ladders_of(planned: Planned, number: int) -> list[int]:
@@ -146,50 +145,44 @@ def ladders_of(planned: Planned, number: int) -> list[int]:
     return [ladder for ladder, part in enumerate(sought) if part is not None and part.release == number]
 
 
-def _with_what_it_reads(planned: Planned, number: int, before: Mapping[int, str]) -> list[Said]:
+def _with_what_it_reads(planned: Planned, number: int, before: Mapping[int, str]) -> tuple[str, str, str]:
     """The release, the answers that it reads, and the ladders on which its bounds are found."""
     release = planned.releases[number]
-    answers: list[Said] = [_answer_read(part, planned, before) for part in release.adaptive]
-    ladders: list[Said] = [release_described(planned.releases[ladder])[0] for ladder in ladders_of(planned, number)]
-    return [release_described(release)[0], answers, ladders]
+    answers = listed(_answer_read(part, planned, before) for part in release.adaptive)
+    ladders = listed(release_described(planned.releases[ladder])[0] for ladder in ladders_of(planned, number))
+    return release_described(release)[0], answers, ladders
 
 
-def _answer_read(part: PlannedAdaptiveSubquery, planned: Planned, before: Mapping[int, str]) -> Said:
+def _answer_read(part: PlannedAdaptiveSubquery, planned: Planned, before: Mapping[int, str]) -> str:
     """Which releases it is made of, and what of their columns."""
-    made: list[Said] = [
-        [before[number], repr(planned.releases[number].post_processing_table.columns)] for number in part.releases
-    ]
-    return fields_described(part, SAME, releases=made)
+    made = [(before[number], repr(planned.releases[number].post_processing_table.columns)) for number in part.releases]
+    return fields_described(part, SAME, releases=described(made, SAME))
 
 
-def _digest(parts: list[Said]) -> str:
-    return hashlib.sha256(_text([VERSION, *parts]).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _text(said: Said) -> str:
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+def _digest(*parts: str) -> str:
+    return hashlib.sha256(described((VERSION, *parts), SAME).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @once_per_node
-def release_described(planned: PlannedRelease) -> tuple[Said, Names]:
+def release_described(planned: PlannedRelease) -> tuple[str, Names]:
     """The release, over those columns that its keys, measures and statistics read; and what these are called."""
     release, aggregate = planned.release, planned.release.aggregate
     domain = described(release.domain, SAME)
 
-    def over(source: Said, names: Names) -> Said:
+    def over(source: str, names: Names) -> str:
         said = fields_described(aggregate, names, source=source)
         said = fields_described(release, names, aggregate=said, domain=domain)
-        return fields_described(planned, names, release=said, adaptive=None)
+        return fields_described(planned, names, release=said, adaptive="")
 
     read = _Recording()
-    over(None, read)
+    over("", read)
     source, names = relation_described(aggregate.source, read.keys())
     return over(source, names), names
 
 
 # -- description -------------------------------------------------------------------------------------------------------
-# Any value of a plan as lists, texts and numbers: different values have different descriptions. A field that has its
-# default is not told, so that a new one changes no identity before somebody uses it.
+# Any value of a plan as a text: different values have different descriptions. A field that has its default is not told,
+# so that a new one changes no identity before somebody uses it.
 
 
 class _AsTheyAre(dict[str, str]):
@@ -210,23 +203,14 @@ class _Recording(_AsTheyAre):
 SAME: Names = _AsTheyAre()
 
 
-def described(value: object, names: Names) -> Said:
+def described(value: object, names: Names) -> str:
     match value:
         case None | bool() | int() | str():
-            return value
-        case Fraction() | Decimal() | date() | float():
-            return {type(value).__name__: repr(value) if isinstance(value, float) else str(value)}
+            return repr(value)
         case tuple() | list():
-            return [described(part, names) for part in value]
-        case Mapping():
-            pairs: list[Said] = [[described(key, names), described(found, names)] for key, found in value.items()]
-            return {"mapping": _sorted(pairs)}
-        case Set():
-            return {"set": _sorted(described(part, names) for part in value)}
-        case type():
-            return {"type": value.__name__}
+            return listed(described(part, names) for part in value)
         case Column(name):
-            return fields_described(value, names, name=names[name])
+            return fields_described(value, names, name=repr(names[name]))
         case Call():
             return _call(value, names)
         case Domain():
@@ -234,20 +218,48 @@ def described(value: object, names: Names) -> Said:
         case ListedKeys(relation, keys):
             source, found = relation_described(relation, names_read(*keys))
             return fields_described(value, found, relation=source)
-    if is_dataclass(value) or isinstance(value, Declared):
+    if isinstance(value, Declared) or (is_dataclass(value) and not isinstance(value, type)):
         return fields_described(value, names)
+    return _plain(value, names)
+
+
+def _plain(value: object, names: Names) -> str:
+    match value:
+        case Fraction() | Decimal() | date():
+            return f"{type(value).__name__}({value})"
+        case float():
+            return f"float({value!r})"
+        case Mapping():
+            return in_order(f"{described(key, names)}: {described(found, names)}" for key, found in value.items())
+        case Set():
+            return in_order(described(part, names) for part in value)
+        case type():
+            return f"type({value.__name__})"
     raise InternalError(f"nobody knows what makes one {type(value).__name__} another one")
 
 
-def fields_described(value: Any, names: Names, **given: Said) -> dict[str, Said]:
+def listed(parts: Iterable[str]) -> str:
+    return f"[{', '.join(parts)}]"
+
+
+def in_order(parts: Iterable[str]) -> str:
+    """Each once, in an order that follows from what they are."""
+    return listed(sorted(set(parts)))
+
+
+def fields_described(value: object, names: Names, **given: str) -> str:
     """All fields but those that are left out; `given` are described already."""
-    found: dict[str, Said] = {}
+    said = [f"{name}={given[name]}" for name in given]
+    said += [f"{name}={described(held, names)}" for name, held in told(value) if name not in given]
+    return f"{type(value).__name__}({', '.join(sorted(said))})"
+
+
+def told(value: Any) -> Iterator[tuple[str, object]]:
+    """The fields that an identity tells of, and what they hold, where that is not their default."""
     for name, default in told_fields(value.__class__):
-        if name in given:
-            found[name] = given[name]
-        elif not _is_default(getattr(value, name), default):
-            found[name] = described(getattr(value, name), names)
-    return {type(value).__name__: found}
+        held = getattr(value, name)
+        if not _is_default(held, default):
+            yield name, held
 
 
 def _is_default(value: object, default: object) -> bool:
@@ -272,25 +284,21 @@ def _default_of(part: Field[object]) -> object:
     return part.default if part.default_factory is MISSING else part.default_factory()
 
 
-def _sorted(parts: Iterable[Said]) -> list[Said]:
-    """Each once, in an order that follows from what they are."""
-    found = {_text(part): part for part in parts}
-    return [found[text] for text in sorted(found)]
-
-
-def _call(call: Call, names: Names) -> Said:
+def _call(call: Call, names: Names) -> str:
     arguments = [described(part, names) for part in _compared(call)]
     match call.function.name:
         case "AND" | "OR" as name:
-            arguments = _sorted(described(part, names) for part in _operands(call, name))
-        case "=" | "<>":
-            arguments.sort(key=_text)
+            return fields_described(
+                call, names, arguments=in_order(described(part, names) for part in _operands(call, name))
+            )
         case ">" | ">=" as name:
             function = described(FUNCTIONS[MIRRORED[name]], names)
-            return fields_described(call, names, function=function, arguments=arguments[::-1])
+            return fields_described(call, names, function=function, arguments=listed(reversed(arguments)))
+        case "=" | "<>":
+            arguments.sort()
         case "IN":
-            arguments[1:] = _sorted(arguments[1:])
-    return fields_described(call, names, arguments=arguments)
+            arguments[1:] = sorted(set(arguments[1:]))
+    return fields_described(call, names, arguments=listed(arguments))
 
 
 def _compared(call: Call) -> list[Expression]:
@@ -317,15 +325,19 @@ def _operands(expression: Expression, name: str) -> Iterator[Expression]:
         yield expression
 
 
-def _all_of(condition: Expression | None, names: Names) -> list[Said]:
+def _all_of(condition: Expression | None, names: Names) -> str:
     """The parts of a condition, in whatever order they were written."""
-    return [] if condition is None else _sorted(described(part, names) for part in conjuncts(condition))
+    return in_order(_conjuncts(condition, names))
 
 
-def _domain(domain: Domain) -> Said:
+def _conjuncts(condition: Expression | None, names: Names) -> Iterator[str]:
+    return (described(part, names) for part in conjuncts(condition)) if condition is not None else iter(())
+
+
+def _domain(domain: Domain) -> str:
     names = {source_name(number): source_name(number) for number in range(len(domain.sources))}
-    conditions = _sorted(described(part, names) for part in domain.conditions)
-    tests = _sorted(_test(test, names) for test in domain.tests)
+    conditions = in_order(described(part, names) for part in domain.conditions)
+    tests = in_order(_test(test, names) for test in domain.tests)
     return fields_described(domain, names, conditions=conditions, tests=tests)
 
 
@@ -333,15 +345,15 @@ def _domain(domain: Domain) -> Said:
 # A relation, and what its columns are called in the description: by the table that they come from, and its place.
 
 
-def relation_described(relation: Relation, read: Collection[str]) -> tuple[Said, dict[str, str]]:
+def relation_described(relation: Relation, read: Collection[str]) -> tuple[str, Names]:
     """The rows, as far as columns of these names are read."""
     match relation:
         case Scan(columns=columns):
-            used: list[Said] = [described(column, SAME) for column in columns if column.name in read]
-            return fields_described(relation, SAME, columns=used), {name: name for name in read}
+            used = listed(described(column, SAME) for column in columns if column.name in read)
+            return fields_described(relation, SAME, columns=used), SAME
         case ValuesTable(_, columns):
-            used = [described(column, SAME) for column in columns if column[0] in read]
-            return fields_described(relation, SAME, columns=used), {name: name for name in read}
+            used = listed(described(column, SAME) for column in columns if column[0] in read)
+            return fields_described(relation, SAME, columns=used), SAME
         case Filter() | SemiJoin() | Join(kind="INNER"):
             return _side_by_side(relation, read)
         case Project():
@@ -356,7 +368,8 @@ def relation_described(relation: Relation, read: Collection[str]) -> tuple[Said,
             return _set_operation(relation, read)
         case Distinct(source):
             said, names = relation_described(source, _columns(source))
-            return fields_described(relation, SAME, source=[said, [*sorted(set(names.values()))]]), names
+            different = in_order(repr(names[name]) for name in _columns(source))
+            return fields_described(relation, SAME, source=f"{said} {different}"), names
         case PerUnit():
             return _per_unit(relation, read)
         case Window():
@@ -370,7 +383,7 @@ def _columns(relation: Relation) -> Set[str]:
     return knowledge_of(relation).properties.keys()
 
 
-def _project(project: Project, read: Collection[str]) -> tuple[Said, dict[str, str]]:
+def _project(project: Project, read: Collection[str]) -> tuple[str, Names]:
     kept = [(name, value) for name, value in project.columns if name in read]
     said, names = relation_described(project.source, names_read(*(value for _, value in kept)))
     passed = {name: names[value.name] for name, value in kept if isinstance(value, Column)}
@@ -380,42 +393,45 @@ def _project(project: Project, read: Collection[str]) -> tuple[Said, dict[str, s
     return fields_described(project, names, source=said, columns=columns), called
 
 
-def _called(letter: str, values: Mapping[str, Said]) -> tuple[list[Said], dict[str, str]]:
+def _called(letter: str, values: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """Computed columns in an order of their own, and what they are called by their place in it."""
-    columns = _sorted(values.values())
-    places = {_text(column): f"{letter}{place}" for place, column in enumerate(columns)}
-    return columns, {name: places[_text(value)] for name, value in values.items()}
+    columns = sorted(set(values.values()))
+    return listed(columns), {name: f"{letter}{columns.index(value)}" for name, value in values.items()}
 
 
-def _sides(left: Relation, right: Relation, read: Collection[str]) -> tuple[Said, Said, dict[str, str]]:
-    first, mine = relation_described(left, set(read) & _columns(left))
-    second, its = relation_described(right, set(read) & _columns(right))
-    names = {name: f"l.{column}" for name, column in mine.items()}
-    return first, second, names | {name: f"r.{column}" for name, column in its.items()}
+def _sides(left: Relation, right: Relation, read: Set[str]) -> tuple[str, str, Names]:
+    found: list[str] = []
+    names: dict[str, str] = {}
+    for letter, side in (("l", left), ("r", right)):
+        used = read & _columns(side)
+        said, own = relation_described(side, used)
+        found.append(said)
+        names |= {name: f"{letter}.{own[name]}" for name in used}
+    return found[0], found[1], names
 
 
-def _outer_join(join: Join, read: Collection[str]) -> tuple[Said, dict[str, str]]:
+def _outer_join(join: Join, read: Collection[str]) -> tuple[str, Names]:
     left, right, names = _sides(join.left, join.right, {*read, *names_read(join.condition)})
     return fields_described(join, names, left=left, right=right, condition=_all_of(join.condition, names)), names
 
 
-def _cross_unit_join(across: CrossUnitJoin, read: Collection[str]) -> tuple[Said, dict[str, str]]:
+def _cross_unit_join(across: CrossUnitJoin, read: Collection[str]) -> tuple[str, Names]:
     used = names_read(across.condition, *(key for pair in across.pairs for key in pair))
     left, right, names = _sides(across.left, across.right, {*read, *used})
     return fields_described(across, names, left=left, right=right, condition=_all_of(across.condition, names)), names
 
 
-def _set_operation(both: SetOp, read: Collection[str]) -> tuple[Said, dict[str, str]]:
+def _set_operation(both: SetOp, read: Collection[str]) -> tuple[str, Names]:
     """Columns of both sides have the same names; but for UNION ALL each of them tells rows apart."""
     columns = [name for name in _columns(both.left) if both.kind != "UNION ALL" or name in read]
-    sides: dict[str, Said] = {}
+    sides = {}
     for side, relation in (("left", both.left), ("right", both.right)):
         said, names = relation_described(relation, columns)
-        sides[side] = [said, [names[name] for name in columns]]
+        sides[side] = f"{said} {listed(repr(names[name]) for name in columns)}"
     return fields_described(both, SAME, **sides), {name: f"u{place}" for place, name in enumerate(columns)}
 
 
-def _per_unit(relation: PerUnit, read: Collection[str]) -> tuple[Said, dict[str, str]]:
+def _per_unit(relation: PerUnit, read: Collection[str]) -> tuple[str, Names]:
     calls = [(name, call) for name, call in relation.calls if name in read]
     arguments = [argument for _, call in calls for argument in call.arguments]
     said, names = relation_described(relation.source, names_read(*(key for _, key in relation.keys), *arguments))
@@ -424,33 +440,32 @@ def _per_unit(relation: PerUnit, read: Collection[str]) -> tuple[Said, dict[str,
     return fields_described(relation, names, source=said, keys=keys, calls=made), of_keys | of_calls
 
 
-def _window(window: Window, read: Collection[str]) -> tuple[Said, dict[str, str]]:
+def _window(window: Window, read: Collection[str]) -> tuple[str, Names]:
     """Ties are broken by all columns that are read, in the order of their names: so these are as they are."""
-    columns: list[Said] = [described(part, SAME) for part in window.columns if part[0] in read]
-    return [fields_described(window, SAME, columns=columns), [*sorted(read)]], {name: name for name in read}
+    columns = listed(described(part, SAME) for part in window.columns if part[0] in read)
+    return f"{fields_described(window, SAME, columns=columns)} {sorted(read)}", SAME
 
 
-def _mark(mark: Mark, read: Collection[str]) -> tuple[Said, dict[str, str]]:
+def _mark(mark: Mark, read: Collection[str]) -> tuple[str, Names]:
     used = (set(read) - {mark.name}) | (names_read(mark.test.condition) & _columns(mark.source))
     said, names = relation_described(mark.source, used)
-    called = {name: f"s.{column}" for name, column in names.items()}
-    return fields_described(mark, called, test=[said, _test(mark.test, called)], name=None), {
-        **called,
-        mark.name: "mark",
-    }
+    called = {name: f"s.{names[name]}" for name in used}
+    test = f"{said} {_test(mark.test, called)}"
+    return fields_described(mark, called, test=test, name=""), {**called, mark.name: "mark"}
 
 
-def _test(semi: SemiJoin, names: Names) -> Said:
+def _test(semi: SemiJoin, names: Names) -> str:
     """What is asked of rows whose columns are called so; of these rows themselves only whether they are people's."""
-    other, found = relation_described(semi.other, names_read(semi.condition, *semi.compared) & _columns(semi.other))
-    both = {**names, **{name: f"other.{column}" for name, column in found.items()}}
+    read = names_read(semi.condition, *semi.compared) & _columns(semi.other)
+    other, found = relation_described(semi.other, read)
+    both = {**names, **{name: f"other.{found[name]}" for name in read}}
     return fields_described(
         semi,
         both,
-        source=is_tracked(semi.source),
+        source=repr(is_tracked(semi.source)),
         other=other,
         condition=_all_of(semi.condition, both),
-        compared=_sorted(described(part, both) for part in semi.compared),
+        compared=in_order(described(part, both) for part in semi.compared),
     )
 
 
@@ -458,29 +473,29 @@ def _test(semi: SemiJoin, names: Names) -> Said:
 # Inner joins, conditions and tests: which relations are put side by side, and all that a row has to satisfy.
 
 SETTLED = ("source", "left", "right", "kind", "condition")
-"""The fields of these nodes whose place does not matter."""
+"""What such a node is made of; anything else that it says is said of all of its rows."""
 
 if TYPE_CHECKING:
     Places: TypeAlias = dict[str, tuple[int, str]]
     """For each column the number of its relation, and what it is called there."""
+    Asked: TypeAlias = list[tuple[Filter | SemiJoin | Join, Places]]
+    """What is asked of rows, over columns of these relations."""
 
 
-def _side_by_side(relation: Relation, read: Collection[str]) -> tuple[Said, dict[str, str]]:
-    sides: list[Said] = []
-    asked: list[tuple[Filter | SemiJoin | Join, Places]] = []
+def _side_by_side(relation: Relation, read: Collection[str]) -> tuple[str, Names]:
+    sides: list[str] = []
+    asked: Asked = []
     places = _taken_apart(relation, set(read), sides, asked)
-    order = sorted(range(len(sides)), key=lambda number: _text(sides[number]))
+    order = sorted(range(len(sides)), key=sides.__getitem__)
 
     def called(places: Places) -> dict[str, str]:
         return {name: f"{order.index(number)}.{column}" for name, (number, column) in places.items()}
 
-    conditions = _sorted(part for node, found in asked for part in _asked(node, called(found)))
-    return {"inner": [[sides[number] for number in order], conditions]}, called(places)
+    conditions = in_order(part for node, found in asked for part in _conditions(node, called(found)))
+    return f"{listed(sides[number] for number in order)} {conditions}", called(places)
 
 
-def _taken_apart(
-    relation: Relation, read: set[str], sides: list[Said], asked: list[tuple[Filter | SemiJoin | Join, Places]]
-) -> Places:
+def _taken_apart(relation: Relation, read: set[str], sides: list[str], asked: Asked) -> Places:
     """Adds the relations that stand side by side, and what is asked of their rows."""
     match relation:
         case Filter(source, condition) | SemiJoin(source=source, condition=condition):
@@ -497,17 +512,16 @@ def _taken_apart(
         case _:
             said, names = relation_described(relation, read)
             sides.append(said)
-            return {name: (len(sides) - 1, column) for name, column in names.items()}
+            return {name: (len(sides) - 1, names[name]) for name in read}
     asked.append((relation, places))
     return places
 
 
-def _asked(node: Filter | SemiJoin | Join, names: Names) -> Iterator[Said]:
+def _conditions(node: Filter | SemiJoin | Join, names: Names) -> Iterator[str]:
     if isinstance(node, SemiJoin):
         yield _test(node, names)
         return
-    yield from _all_of(node.condition, names)
-    (others,) = fields_described(node, names, **dict.fromkeys(SETTLED)).values()
-    assert isinstance(others, dict)
-    if left := {name: said for name, said in others.items() if name not in SETTLED}:
-        yield {type(node).__name__: left}
+    yield from _conjuncts(node.condition, names)
+    for name, held in told(node):
+        if name not in SETTLED:
+            yield f"{type(node).__name__}.{name}={described(held, names)}"

@@ -29,7 +29,7 @@ from dpsql.engine_sql.build import SALT, select, with_tables
 from dpsql.engine_sql.tree import Field, Named, tables_read
 from dpsql.engines.base import PostProcessingTable
 from dpsql.engines.duckdb.render import render, render_term, type_name
-from dpsql.engines.render import quoted
+from dpsql.engines.render import filled, quoted
 from dpsql.errors import Unsupported
 from dpsql.expressions.parser_tree import copied, nodes_of
 from dpsql.pipeline.auto_bounds import NOTHING_FOUND, NOTHING_SOUGHT, Found, Seeking
@@ -210,13 +210,11 @@ class PlannedRelease:
 
     def salted(self, salt: int, reaches: Mapping[str, int]) -> str:
         """The engine SQL; the salt decides which of a unit's groups and values count."""
-        if not reaches and not self._has_salt:
-            return self._unsalted
-        return self.render(self._over_lasting[0], {**reaches, SALT: salt})
+        return filled(self.render(self._over_lasting[0], reaches) if reaches else self._unsalted, SALT, salt)
 
     @cached_property
     def _unsalted(self) -> str:
-        return self.render(self._over_lasting[0], self.zeros) if self.lasting else self.shown
+        return self.render(self._over_lasting[0], self.zeros) if self.lasting else self._rendered
 
     @property
     def lasting(self) -> Mapping[str, str]:
@@ -235,11 +233,6 @@ class PlannedRelease:
 
         return with_tables(self.with_adaptive, name), tables
 
-    @cached_property
-    def _has_salt(self) -> bool:
-        """Whether the SQL depends on it. Where all of a unit counts there is nothing to choose, and it does not."""
-        return self.render(self.with_adaptive, dict.fromkeys(self._left_open, 1)) != self.shown
-
     @property
     def with_adaptive(self) -> Query:
         return with_adaptive([answer.table for answer in self.adaptive], self.query)
@@ -249,20 +242,20 @@ class PlannedRelease:
         """Written once, with blanks for the salt and for what depends on the noise."""
         return release_sql(self.release)
 
-    @cached_property
+    @property
     def shown(self) -> str:
         """The same for whatever noise: with zeros in the blanks."""
+        return filled(self._rendered, SALT, 0)
+
+    @cached_property
+    def _rendered(self) -> str:
+        """Rendered once, with the salt left open."""
         return self.render(self.with_adaptive, self.zeros)
 
     @property
     def zeros(self) -> dict[str, int]:
-        """What fills the blanks where nothing is drawn yet."""
-        return dict.fromkeys(self._left_open, 0)
-
-    @property
-    def _left_open(self) -> list[str]:
-        """The salt, and what depends on the noise."""
-        return [SALT, *(drawn.column for drawn in self.release.statistics)]
+        """What depends on the noise, where nothing is drawn yet."""
+        return {drawn.column: 0 for drawn in self.release.statistics}
 
     @property
     def reports(self) -> Reports | None:

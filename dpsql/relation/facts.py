@@ -612,22 +612,6 @@ def whole_table(relation: Relation) -> Scan | None:
     return None
 
 
-def as_if_changing(relation: Relation) -> Relation:
-    """The same relation, of which nobody knows that its rows stay: there is no whole table behind it."""
-    match relation:
-        case Scan():
-            return replace(relation, stays=False)
-        case Filter(source) | Project(source) | SemiJoin(source):
-            return replace(relation, source=as_if_changing(source))
-        case Mark(test):
-            return replace(relation, test=replace(test, source=as_if_changing(test.source)))
-        case Join(left) if is_tracked(left):
-            return replace(relation, left=as_if_changing(left))
-        case Join(_, right):
-            return replace(relation, right=as_if_changing(right))
-    return relation
-
-
 def has_all_rows(relation: Relation) -> bool:
     """Whether it has every row of its whole table."""
     match relation:

@@ -111,6 +111,8 @@ class Text:
             raise misfit(
                 value, "valid text", "it holds half of a character (a lone surrogate); write the character itself"
             )
+        if "\0" in value:
+            raise misfit(value, "valid text", "it holds a NUL character; leave the value out")
         return value
 
 
