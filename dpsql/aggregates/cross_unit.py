@@ -102,7 +102,7 @@ def _totals(writer: Writer, measure: CountRows | CountValues | SumValues, name: 
 
 
 def _bounded(writer: Writer, side: Relation, rows: int, statistic: Matched) -> Query:
-    """At most so many rows of each unit, those whose keyed hash is least."""
+    """The rows of each unit with the smallest keyed hashes, up to a number."""
     names = sorted(_read(writer, statistic) & set(knowledge_of(side).properties))
     below, columns = relation_sql(side, names), [Field(name) for name in names]
     if one_row_per_unit(side):
@@ -114,7 +114,7 @@ def _bounded(writer: Writer, side: Relation, rows: int, statistic: Matched) -> Q
 
 
 def _read(writer: Writer, statistic: Matched) -> set[str]:
-    """Every column that is read above the two sides."""
+    """The columns of either side that are read above the join."""
     aggregate, measure = writer.release.aggregate, statistic.measure
     read = [statistic.across.condition, *aggregate.keys]
     read += [] if isinstance(measure, CountRows) else [measure.argument]

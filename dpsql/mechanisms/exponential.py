@@ -1,4 +1,4 @@
-"""Quantiles by the exponential mechanism: a point of a public grid, the likelier the nearer its rank is to the aim.
+"""Quantiles by the exponential mechanism: a grid point is likelier the nearer its rank is to the target.
 
 A grid point c has `below` rows under it and `upto` rows that are at most c. With the aim T, all in parts of a row,
 
