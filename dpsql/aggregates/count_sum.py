@@ -1,6 +1,6 @@
-"""SUM(x): clamped to the declared range, in whole quanta.
+"""COUNT, SUM and AVG. Summed values are clamped to their range and counted in quanta.
 
-Where the same values are counted anyway, the sum is measured from the middle of the range: SUM = centred sum + middle *
+If the same values are counted anyway, the sum is recentred at the middle of the range: SUM = recentred sum + middle *
 count. A value in [0, 500] then moves its measure by 250 instead of 500, and the answer has 0.71 of the error.
 docs/proofs/sums.md.
 """

@@ -1,7 +1,7 @@
 """Totals over a join of different people: FROM visits a JOIN visits b ON a.place = b.place.
 
-One unit can match any number of others, so there is no bound that holds for all data. There is one for the data at hand
-and everything near it, from how often the most frequent key occurs. docs/proofs/local_sensitivity.md.
+One unit can match any number of others, so the global sensitivity is unbounded. The local sensitivity follows from the
+frequency of the most frequent join key. docs/proofs/local_sensitivity.md.
 """
 
 from __future__ import annotations

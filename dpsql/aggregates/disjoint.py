@@ -1,10 +1,9 @@
-"""Which values exclude each other: where one of them is not NULL, the others are, on every row.
+"""Disjoint values: on every row at most one of them is not NULL.
 
     CASE WHEN a = 'x' THEN 1 END    and    CASE WHEN a = 'y' THEN v END
 
-That is read off the conditions, and where it does not follow it is not claimed. It decides which measures have one
-bound together, and so how exact they are; that the bound holds is for the engine SQL to see to.
-docs/proofs/exclusive.md.
+Disjointness is inferred from the conditions, and not claimed if it does not follow from them. Disjoint measures share
+one bound, which makes them more accurate; the engine SQL enforces that bound. docs/proofs/exclusive.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How an answer follows from noisy measures, and what its error is.
+"""Estimates: how an answer follows from noisy measures, and its error.
 
-A `Linear` is a weighted sum of measures: COUNT, SUM, and sums and differences of those. A `Ratio` is one linear over
-another: AVG, and shares. Arithmetic with constants keeps both forms; anything else has no known error.
+A `Linear` is a weighted sum of measures: COUNT, SUM, and their sums and differences. A `Ratio` is one linear over
+another: AVG, and shares. Arithmetic with constants keeps both forms; anything else has an unknown error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An aggregate, whole: its names, what it takes, the bounds it may carry, its answer over many people, its error.
+"""An aggregate function as a value: names, arguments, bounds, its answer over many people, its error bars.
 
-The parser's names, hints, completion, the reference in docs/sql.md and the words of df.dp all follow from these values;
-table.py lists them.
+The parser's names, hints, completion, the reference in docs/sql.md and the methods of df.dp all follow from these
+values; table.py lists them.
 """
 
 from __future__ import annotations

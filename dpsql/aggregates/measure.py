@@ -1,8 +1,7 @@
-"""Measures: the integers that are counted or summed over people, and get noise.
+"""Measures: integers that are counted or summed over people, and receive noise.
 
-A measure knows three things. What the engine computes of a column of values for one unit in one group (`partial`), what
-of that may count when a unit may bring at most `rows` rows to a group (`bounded`), and how large that can be (`linf`).
-The proof is in docs/proofs/bounding.md.
+A measure has three parts: what the engine computes for one unit in one group (`partial`), what of that counts if a unit
+may add at most `rows` rows to a group (`bounded`), and the resulting sensitivity (`linf`). docs/proofs/bounding.md.
 
     COUNT(*)      n rows              ->  min(n, rows)                                 <= rows
     SUM(x)        n values, sum S     ->  S if n <= rows else S * rows / n, rounded    <= rows * max(|low|, |high|)

@@ -1,8 +1,8 @@
-"""VARIANCE, STDDEV, COVAR, CORR, REGR_SLOPE and its kin: from noisy counts, sums and sums of products.
+"""VARIANCE, STDDEV, COVAR, CORR, REGR_SLOPE and others: from noisy counts, sums and sums of products.
 
-Everything is counted from the middle of the range, which keeps the products small, so that little is lost when the
-square of a sum is taken off:  variance = (sum of squares - sum^2 / count) / count.  A spread that noise alone could
-have made is not divided by: a slope would be a number without meaning.  docs/proofs/moments.md.
+Values are recentred at the middle of their range, which keeps the products small and avoids cancellation in
+variance = (sum of squares - sum^2 / count) / count.  A spread that noise alone could have produced is not divided by,
+because the slope would be meaningless.  docs/proofs/moments.md.
 """
 
 from __future__ import annotations

@@ -218,8 +218,7 @@ class Release:
     """How many groups of a unit count, each with at most `rows` rows."""
     rows: int
     few_rows: int | None
-    """Units with no more rows, in all, count in full, wherever these are (few_rows.py); None where rows are not
-    counted for that."""
+    """Up to how many rows in total a unit counts in full; None if rows per unit are not counted."""
     rows_per_unit: int | None
     """The most rows that a unit can have if the schema is right; None if unbounded."""
     measures: tuple[Bounded, ...]

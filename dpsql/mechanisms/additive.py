@@ -1,7 +1,7 @@
 """Additive mechanisms: the noise of each measure of a query at a given cost, and its privacy event.
 
-A mechanism that is epsilon-DP for each measure by itself says what noise that is, and all else follows
-(`PureMechanism`). One that counts otherwise (gaussian.py) says how the whole allowance is shared.
+A mechanism that makes each measure epsilon-DP by itself only defines its noise (`PureMechanism`). Others, such as the
+Gaussian, define how the whole allowance is shared.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Budget allocation: the part of a query's budget that each measure gets, for the least error of its columns.
 
-A column is a weighted sum of measures. Of the variance that measure i brings to column j, a matrix says how much it is
-when the measure has the whole budget; with a part p of it, it is p^-falloff times that (Gaussian noise: 1, Laplace
-noise: 2). Any parts that add up to 1 are private: what is found here decides errors alone. docs/proofs/weights.md.
-Measures of one bundle exclude each other, and the parts of its largest case are all that add up (exclusive.md).
+A column is a weighted sum of measures. A matrix holds the variance that measure i adds to column j with the whole
+budget; with a part p it is p^-falloff times that (falloff 1 for Gaussian noise, 2 for Laplace). Any parts that add up
+to 1 are private; they only decide errors. docs/proofs/weights.md. Disjoint measures of a bundle count with the parts of
+the largest case (docs/proofs/exclusive.md).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Auto bounds: the contribution bounds of least error, estimated from noisy log-spaced histograms.
 
-Noise grows with the bounds, and what lies beyond them is lost. With r rows of a unit in each of g groups, values
-clipped at c, and so many groups in the answer,
+Noise grows with the bounds, and contributions beyond them are lost. With r rows of a unit in each of g groups, values
+clipped at c, and the number of groups in the answer,
 
     error^2  =  (noise at r, g and c)^2  +  (what is lost, in an average group)^2.
 
-The ladders say how many units have so many rows, so many groups, so large values, with noise: nothing here touches
-anybody, and whatever is chosen is private. docs/proofs/found_bounds.md.
+The histograms give noisy numbers of units by rows, groups and values. Everything here is post-processing of them, so
+any choice is private. docs/proofs/found_bounds.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Totals and groups that were measured apart, made to agree: generalised least squares. docs/proofs/totals.md.
+"""Consistency: totals and groups that were measured separately, by generalised least squares. docs/proofs/totals.md.
 
-Cells lie on a grid of keys. A level has sums over all keys but those it keeps, with independent noise of one variance.
-Split every table into its mean, the deviations along each key, along each pair of keys, ...: each part of a level is a
-multiple of the same part of the cells, and parts do not disturb each other. So the best estimate of a part is the mean
-of what all levels that have it say of it, each weighed by its precision.
+Cells lie on a grid of keys. A level has sums over all keys but its own, with independent noise of one variance. Split
+every table into its mean, its deviations along each key, along each pair of keys, ...: each part of a level is a
+multiple of the same part of the cells, and the parts are orthogonal. So the best estimate of a part is the mean over
+all levels that have it, weighted by their precisions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Propose-test-release: the analyst proposes how far one unit can move the answer; a test looks whether that holds.
+"""Propose-test-release and smooth sensitivity, for quantiles, averages and totals over pairs of people.
 
-If the data is far enough from data on which a unit could move it farther, the answer gets noise for the proposal. If
-not, there is no answer, and only the test is paid for. docs/proofs/propose_test_release.md.
+Propose-test-release: the analyst proposes a sensitivity. If the data is far enough from data on which a unit could move
+the answer further, the answer gets noise for the proposal; else it is NULL, and only the test is charged.
+docs/proofs/propose_test_release.md.
 """
 
 from __future__ import annotations

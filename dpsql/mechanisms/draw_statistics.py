@@ -1,7 +1,7 @@
-"""A quantile: chosen by the exponential mechanism, or read as the order statistics around it, for noise in proportion.
+"""Modes and quantiles: drawn by the exponential mechanism, permute-and-flip or stable values; their order statistics.
 
-The exponential mechanism looks at ranks alone and adds no noise; the others (proposed.py, smooth.py) add noise to the
-order statistic itself, and have to know what is around it.
+The exponential mechanism uses ranks only and adds no noise. The mechanisms of data_dependent.py add noise to the order
+statistic itself, and need the values around it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""add_noise: exact integers in, noisy integers out. Groups that too few people share end here.
+"""add_noise: exact integers in, noisy integers out. Partition selection happens here.
 
-The noise is exact (docs/proofs/exact_sampling.md); statistics are drawn from their profiles. A group whose keys are not
-public is kept if its noisy number of units reaches the threshold, and that very number decides. It is drawn first, and
-nothing else is drawn for a group that is not kept: its data costs no time. What is kept is stored, so that the same
-question has the same answer; nothing else of what the engine said outlives this stage. Releases that were run
-together are stored together or, if one of them failed, not at all: so none tells which one it was.
+The noise is exact (docs/proofs/exact_sampling.md); statistics are drawn from their profiles. A group with private keys
+is shown if its noisy number of units reaches the threshold, and that noisy number is the one that is released. It is
+drawn first, and nothing else is drawn for a group that is not shown, so its data takes no time. Noisy answers are
+stored, so that the same query has the same answer; no exact number outlives this stage. Releases that run together are
+stored together or, if one of them failed, not at all, so that none reveals which one failed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Budget allocation: the part of the query's budget that each measure gets.
 
-Measures serve columns, and the columns are what people read: parts are chosen such that the geometric mean of the
-columns' errors is least. Where the analyst weighs columns, it is the largest ratio of a column's error, times its
-weight, to the error that it would have alone; where errors are asked for, to that error. docs/proofs/weights.md.
+Measures serve columns, which are what people read. The parts minimise the geometric mean of the columns' errors. With
+`weights=` they minimise the largest ratio of a column's error, times its weight, to the error that it would have alone;
+with `accuracy=` the largest ratio to its target. docs/proofs/weights.md.
 """
 
 from __future__ import annotations

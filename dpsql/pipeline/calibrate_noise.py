@@ -1,8 +1,8 @@
-"""calibrate_noise: which noise, how much of it, and what that costs.
+"""calibrate_noise: the mechanism, the noise of each measure, and the cost.
 
-The query's epsilon is shared equally by all its measures, partition selection included, and its statistics. Of the
-additive mechanisms the one that gives least error for the same part of the session is taken, unless the analyst names
-one. A statistic has a mechanism of its own. All are rows of mechanisms/registry.py. docs/proofs/calibration.md.
+The query's epsilon is shared by its measures, including the partition-selection count, and its statistics. Unless the
+analyst names a mechanism, the additive mechanism of least error for its share of the budget is taken. Statistics have
+mechanisms of their own. mechanisms/registry.py lists all of them. docs/proofs/calibration.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""charge_budget: the account is charged, durably and all at once, before anything private is read.
+"""charge_budget: charges the ledger, durably and all at once, before any private row is read.
 
-A release that was drawn before, at the same price, is not drawn again: its noisy answer is recalled, free.
+A release that was drawn before with the same noise is not drawn again: its stored answer is recalled, for free.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     SELECT COUNT(*) FROM orders WHERE amount > (SELECT AVG(amount) FROM orders)
 
-First round: the sums behind AVG get their noise, and the post-processing database makes a number of them. Second
-round: the count, with that number as a constant. All was charged before the first, and only noisy values pass from
-round to round. docs/proofs/adaptive.md. How the charge ended is on record before anything is said (`settled`).
+First round: the sums behind AVG get noise, and the post-processing database computes the average. Second round: the
+count, with that noisy average as a constant. Both were charged before the first round, and only noisy values pass from
+round to round. docs/proofs/adaptive.md. How the charge ended is recorded before anything is said (`settled`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """infer_sensitivity: the measures of each release, and their sensitivities.
 
-A unit reaches at most `groups` groups with at most `rows` rows each, so a measure to which it adds at most c in one
-group moves by at most  L0 = groups, Linf = c, L1 = groups * c, L2 = sqrt(groups) * c.  docs/proofs/bounding.md.
+A unit is in at most `groups` groups with at most `rows` rows each. So a measure to which it adds at most c in one group
+has the sensitivities  L0 = groups, Linf = c, L1 = groups * c, L2 = sqrt(groups) * c.  docs/proofs/bounding.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """post_process: HAVING, ORDER BY, LIMIT, arithmetic, windows, joins of releases: ordinary SQL over noisy values.
 
-It runs in a database of its own, which never sees private data, so whatever the analyst wrote there is free and safe.
+It runs in a DuckDB of its own, which never sees private data, so whatever the analyst wrote there is free and safe.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Plans a release again with the bounds that its noisy histograms give. Part of run_rounds.
 
-Noisy counts and what everybody knows go in, bounds come out, and the release is planned once more within them. It has
-the very price that was charged for it: the same part of the budget, shared anew among its measures. Any bounds are
-private; which ones are best is a matter of error alone (mechanisms/auto_bounds.py). docs/proofs/found_bounds.md.
+Only noisy counts and public facts go in. The cost stays what was charged: the same part of the budget, allocated anew
+among the measures. Any bounds are private; which ones are best only decides the error (mechanisms/auto_bounds.py).
+docs/proofs/found_bounds.md.
 """
 
 from __future__ import annotations

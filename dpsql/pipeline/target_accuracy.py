@@ -1,11 +1,10 @@
-"""The least cost at which every count and every sum meets its target accuracy.
+"""`accuracy=`: the least cost at which every count and every sum meets its target.
 
     execute("SELECT region, COUNT(*) FROM orders GROUP BY region", accuracy=50)      ± 50 at 95 %, in every row
     execute("SELECT region, COUNT(*) FROM orders GROUP BY region", accuracy="1%")    of the total in its first answer
 
-The error of these depends on the noise alone, so it is known for every epsilon before anything is charged, and the
-least epsilon that will do is found by halving. What is searched is each kind of noise; what takes the least part of the
-session is taken. docs/proofs/accuracy.md.
+The error of counts and sums depends on the noise alone, so it is known for every epsilon before the charge. For each
+mechanism the least sufficient epsilon is found by bisection; the mechanism of least cost wins. docs/proofs/accuracy.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Public groups: all keys that there can be, known without looking at anybody.
+"""Public groups: all possible keys, known without reading private rows.
 
 The keys are computed from *sources* whose possible values are public: a column with declared values or a small range, a
 condition, a date part, a bin. The groups are the image of all combinations of these, computed by the engine itself:
@@ -6,8 +6,7 @@ condition, a date part, a bin. The groups are the image of all combinations of t
     GROUP BY CASE WHEN age < 18 THEN 'minor' ELSE 'adult' END     source: age, 0 to 120       groups: minor, adult
     GROUP BY FLOOR(amount / 50) * 50                              source: FLOOR(amount / 50)  groups: 0, 50, ..., 500
 
-A part of the WHERE that reads nothing but sources (and public rows) narrows them: groups that it excludes are not
-returned.
+A condition of WHERE that reads only sources and public rows removes the groups that it excludes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""SUM and AVG within one unit: the exact total, then the nearest double. docs/proofs/unit_sums.md.
+"""Facts about the columns of relations; and SUM and AVG within one unit, as exact totals. docs/proofs/unit_sums.md.
 
-A plain sum of doubles depends on the order of the rows, and so on who else is there. Here every value is cut into two
-whole numbers, which are summed exactly and put together again: the result is a function of the unit's rows, one value
-is itself, and comparisons, bins and keys are those of the correctly rounded sum.
+A plain sum of doubles depends on the order of the rows, and so on who else is in the table. Here every value is split
+into two integers, which are summed exactly and combined again: the result is a function of the unit's rows alone, and
+the correctly rounded sum.
 """
 
 from __future__ import annotations
@@ -213,9 +213,9 @@ def _wide(operation: str, left: Term, right: Term) -> Term:
 # -- per unit ----------------------------------------------------------------------------------------------------------
 # Aggregates and window functions over the rows of one unit: what their results can be, and their SQL.
 #
-# They are sound because they look at one unit's rows alone, and they must be *functions* of these rows: an engine may
-# read rows in another order when somebody else's are gone. So sums are exact (unit_sums.py), ANY_VALUE is the least
-# value, and a window's order is completed by all columns that are read.
+# They are sound because they read one unit's rows alone, and they must be *functions* of these rows: an engine may read
+# rows in another order when somebody else's are gone. So sums are exact (`whole`), ANY_VALUE is the least value, and a
+# window's order is completed by all columns that are read.
 
 POSITIONS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX", "ANY_VALUE", "BOOL_OR", "BOOL_AND")

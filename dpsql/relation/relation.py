@@ -1,22 +1,21 @@
-"""Relations whose every row belongs to one unit (to two in CrossUnitJoin), and public ones whose rows belong to nobody.
+"""The nodes of the relational algebra. Every row belongs to one unit (two in CrossUnitJoin), or to a public relation.
 
-    Scan       a declared table, its declared properties enforced on every row
-    ValuesTable     public rows that are known before the release runs: constants, or an earlier answer
-    Filter     the rows that satisfy a condition
-    Project    the same rows with other columns
-    Window     the same rows with columns computed from all rows of the same unit
-    Join       rows of the same unit, side by side; or rows of a unit beside public rows
-    CrossUnitJoin     rows of different units, side by side: of these only totals can be asked, by special mechanisms
-    SemiJoin   the rows whose unit has (or has not) rows in another relation, or whose values are in a public one
-    Mark       the same rows with a column that says whether such a match is there
-    SetOp      UNION, INTERSECT, EXCEPT, each with or without ALL, of rows with their units
-    Distinct   every different row of every unit once
-    PerUnit    one row per unit and keys: aggregates within one unit
-    LightUnits the rows of units that do not have too many
+    Scan           a declared table, its declared properties enforced on every row
+    ValuesTable    public rows that are known before the release runs: constants, or an earlier answer
+    Filter         the rows that satisfy a condition
+    Project        the same rows with other columns
+    Window         the same rows with columns computed from all rows of the same unit
+    Join           rows of the same unit combined; or rows of a unit combined with public rows
+    CrossUnitJoin  rows of different units combined: only totals can be computed from it, by special mechanisms
+    SemiJoin       the rows whose unit has (or has not) rows in another relation, or whose values are in a public one
+    Mark           the same rows with a column that says whether there is such a match
+    SetOp          UNION, INTERSECT, EXCEPT, with or without ALL, of rows with their units
+    Distinct       the distinct rows of each unit
+    PerUnit        one row per unit and keys: aggregates within one unit
+    LightUnits     the rows of units that do not have too many
 
-and on top of them the one thing that may leave: an `Aggregate`, which merges the rows of many units into groups. What
-has no node here has no private meaning and is refused. In all of them but CrossUnitJoin the rows of one unit depend on
-the rows of that unit alone (docs/proofs/tracking.md).
+On top stands an `Aggregate`, which merges the rows of many units into groups. A clause without a node is refused. In
+every node but CrossUnitJoin the rows of one unit depend on that unit's rows alone (docs/proofs/tracking.md).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What is asked of the answers behind randomised reports: over a table of all answers that there can be.
+"""Queries over the answers behind randomised reports, evaluated on a table of all possible answers.
 
     SELECT region, COUNT(*) FROM survey WHERE smoker = 'yes' GROUP BY region      smoker was collected by k-ary response
 
-The rows themselves tell no answer, so no row can be chosen by it. But the number of rows with each *report* is a linear
-function of the number with each answer, and can be solved for these: the engine counts reports in groups, and what the
-query says of answers (a condition, keys, values) is a weight of each possible answer. docs/proofs/local.md, section 6.
+No row reveals its answer, so answers cannot select rows. But the number of rows with each *report* is a linear function
+of the number with each answer, and can be inverted: the engine counts reports per group, and the query's condition,
+keys and values become weights of the possible answers. docs/proofs/local.md, section 6.
 """
 
 from __future__ import annotations

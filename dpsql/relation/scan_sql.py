@@ -1,8 +1,7 @@
-"""A declared table as engine SQL, with its declared properties made true.
+"""A declared table as engine SQL, with its declared properties enforced.
 
-Numbers and dates are clamped to their bounds, a text that is not among the declared values is NULL, as are NaN and
-infinity, and a text so long that one row could make a question slow. Rows whose unit is NULL belong to nobody that
-could be protected and are left out.
+Numbers and dates are clamped to their bounds. A text outside the declared values, NaN, infinity, and texts so long that
+one row could slow a query down become NULL. Rows without a unit are left out: nobody could be protected.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Aggregates and windows over the rows of one unit, as a query of the engine.
+"""Relations as engine SQL, including aggregates and windows over the rows of one unit.
 
-What an aggregate is put together from is computed first, as columns of its own, and read above them: so no part of it
-is written twice.
+The parts of a composed aggregate are computed first, as columns of their own, so that no part is written twice.
 """
 
 from __future__ import annotations
