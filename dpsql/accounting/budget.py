@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LARGE_EPSILON = 10
 LARGE_DELTA = 1e-4
-"""Beyond these somebody is warned: they are for experiments, not for people."""
+"""Budgets above these raise a warning: they protect people too little."""
 
 
 class Priced(Protocol):
@@ -36,7 +36,7 @@ class Priced(Protocol):
 
 
 class Suspension(NamedTuple):
-    """A question of the analyst (None: of whoever gave no name) ended without an answer, and nobody has looked yet."""
+    """An analyst (None: queries without a name) whose query ended without an answer, and who is not resumed yet."""
 
     analyst: str | None
     entry: int
@@ -159,23 +159,23 @@ class Budget:
     __repr__ = __str__
 
     def __reduce__(self) -> tuple[type[Budget], tuple[object, ...]]:
-        """A pickled budget is what was counted; the ledger stays where it is."""
+        """Pickles the totals without access to the ledger."""
         return Budget, (self.filter, self.tally, _not_on_record, self.suspended)
 
     def _repr_html_(self) -> str:
         return budget_card(self, self.charges(max(0, self.queries - MOST_STEPS), MOST_STEPS)[: self.queries])
 
 
-# The budget as a picture: what each query added to what was spent, and what is left.
+# The budget as a chart: what each query added, and what is left.
 
 MOST_STEPS = 40
 MOST_LISTED = 100
-"""Characters of a question in the list."""
+"""The most characters of a query in the list."""
 LEGEND = "What was spent after each query; the strong colour is what the query added."
 
 
 def budget_card(budget: Budget, past: Sequence[Entry]) -> str:
-    """`past` are the last charges, oldest first; what was spent before them is one step."""
+    """The budget as HTML. `past` are the last charges, oldest first; earlier ones are drawn as one step."""
     spent, remaining = budget.spent, budget.remaining
     steps = list(_steps(budget, past))
     drawn = (meter(steps, budget.epsilon), staircase(steps), paragraph(LEGEND)) if steps else ()

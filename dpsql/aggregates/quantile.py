@@ -100,7 +100,7 @@ def _answer_type(kind: ColumnType, grid: Grid, continuous: bool) -> ColumnType:
 
 
 def grid_of(call: AggregateCall, value: Expression, context: Context) -> Grid:
-    """The points between which the answer is chosen, from what is declared of the value."""
+    """The grid of possible answers, from the declared range of the value."""
     properties = kept_properties(value, context.known)
     if isinstance(properties.type, Date | Timestamp):
         return Grid(Fraction(1), *_days_or_microseconds(call, value, properties, context.known))

@@ -1,4 +1,4 @@
-"""The list of aggregates in docs/sql.md, as the table says it: python -m dpsql.aggregates.reference docs/sql.md"""
+"""Writes the list of aggregates in docs/sql.md: python -m dpsql.aggregates.reference docs/sql.md"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""parse_sql: a question as the analyst wrote it -> one SELECT as a tree, parameters and options in place."""
+"""parse_sql: the query as text -> one SELECT as a tree, with parameters and options in place."""
 
 from __future__ import annotations
 

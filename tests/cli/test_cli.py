@@ -766,7 +766,7 @@ def test_free_commands(typed: Callable[[str], str], connection: dpsql.Connection
     shown = typed(f".help\r.budget\r.tables\r.explain {BY_TOWN}\rEXPLAIN {BY_TOWN};\r\r")
     for piece in ("asks, and pays", "0 of 2 spent", "one row per person"):
         assert piece in shown
-    assert shown.count("10.00% of the session") == 2
+    assert shown.count("10.00% of the budget") == 2
     assert connection.budget.queries == 0
 
 

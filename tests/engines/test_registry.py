@@ -84,6 +84,7 @@ def test_the_engine_of_another_package(
         assert connection.execute("SELECT COUNT(*) FROM t", epsilon=1e5).fetchall() == [(50,)]
     with pytest.raises(dpsql.InterfaceError, match="no ledger of its own"):
         dpsql.connect(url, schema=SCHEMA, budget=1)
+    account = ["--ledger", "cli.ledger", "--budget", "1"]
     for command in (
         ["init", url, "--out", "t.yaml", "--unit", "id", "--yes"],
         ["check", "t.yaml", url],

@@ -47,7 +47,7 @@ def test_a_count_has_the_error_that_ten_of_them_can_have(shop_database: Any, sho
         explained = connection.explain(COUNT.format(0))
         assert explained.columns[0].half_width == 26
         assert explained.share == pytest.approx(0.1, rel=1e-3)
-        assert "10.00% of the session" in str(explained)
+        assert "10.00% of the budget" in str(explained)
         assert connection.explain(COUNT.format(0), epsilon=0.1).columns[0].half_width == 72
 
 

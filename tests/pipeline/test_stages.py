@@ -163,7 +163,7 @@ def test_every_stage_says_what_it_found(shop: dpsql.Connection) -> None:
         "release 0        bounds   groups per person: 3, rows per group: 2",
         "                 measure  m0 = sum of amount clamped to [0, 500], in steps of 1/2097152, centred",
         "                          one person moves a group by 500, all groups together by 1500",
-        "                 measure  m1 = units",
+        "                 measure  m1 = people",
         "                          one person moves a group by 1, all groups together by 3",
         "                 answer   SUM(amount) = 1/2097152 * m0 + 500 * m1",
         "                 groups   selected by m1",

@@ -258,7 +258,7 @@ def test_explain_says_what_counts_of_a_unit_in_a_join_across_people() -> None:
     sql = "SELECT COUNT(*) FROM visits a JOIN visits b ON a.x = b.x"
     explained = connect(database([])).explain(sql, mechanism="smooth", epsilon=1)
     rows = explained.releases[0].max_rows_per_group
-    assert f"at most {rows} rows of a unit on either side of the join" in str(explained)
+    assert f"at most {rows} rows per person on each side of the join" in str(explained)
 
 
 @pytest.mark.parametrize("meets", ["a.x = b.x", "a.x < b.x", "a.x BETWEEN b.x - 1 AND b.x AND a.place <> b.place"])

@@ -330,7 +330,7 @@ class DuckDB(Renderer):
         return f"TRY_CAST({self.term(cast.value)} AS {self.type_name(cast.kind)})"
 
     def stored(self, column: Stored) -> str:
-        """A unit may be a narrower whole number than is declared (declared_tables.py): it is sorted faster."""
+        """A unit may be read as a narrower integer than is declared, which sorts faster."""
         name = f"{self.quoted(column.table)}.{self.quoted(column.name)}"
         if column.only_compared and isinstance(column.kind, Integer):
             return name
