@@ -322,17 +322,7 @@ class Cursor:
         Args:
             sql: one SELECT over declared tables.
             parameters: values for the `?` in it, or a dict of values for `$name`.
-            epsilon, delta: the cost of the whole query.
-            accuracy: instead of epsilon, how wide the error bars may be: 50, or "5%" of the total in the first answer.
-            mechanism: such as "gaussian" or "smooth"; the best one is chosen if left out.
-            propose: for propose-test-release: how far one unit can move the answer.
-            max_groups, max_rows_per_group: how much of one unit counts, or "auto".
-            bounds: with "auto", the query finds where to clip what it sums; see `receipt.bounds`.
-            bounding: what becomes of a unit in more than max_groups groups: "sample", some of them count; "l2_clip",
-                all of them count for a part, which needs public groups and Gaussian noise.
-            weights: by name, which columns matter more; twice the weight is half the error.
-            diagnose: with True, a twentieth of the cost tells how much bounding left out: see `notes`.
-            fresh: draw again instead of recalling the same answer.
+            options: those of `QueryOptions`: epsilon=0.1, accuracy="5%", max_groups=2, fresh=True and others.
 
         Returns:
             The cursor itself, with the answer.
