@@ -437,20 +437,8 @@ class Cursor:
 
         Args:
             sql: one SELECT over declared tables.
-            parameters: a list of values for `?`, or a dict of values for `$name`.
-            epsilon: the cost of the query. Default: the connection's `query_epsilon`.
-            delta: the delta of the query.
-            accuracy: instead of epsilon, the largest error bar: 50, or "5%" of the total in the first answer.
-            mechanism: for example "gaussian" or "smooth". Default: the one with the least error for its cost.
-            propose: for propose-test-release: how far one person can move the answer.
-            max_groups: in how many groups one person counts, or "auto".
-            max_rows_per_group: how many rows of one person count in a group, or "auto".
-            bounds: with "auto", the query finds the bounds of what it sums; see `receipt.bounds`.
-            bounding: what happens to people in more than max_groups groups. "sample": max_groups random groups count.
-                "scale": all groups count, scaled down; needs public groups and Gaussian noise.
-            weights: a dict of column -> weight; a column of twice the weight has half the error.
-            diagnose: with True, a twentieth of the cost estimates how much bounding left out; see `notes`.
-            fresh: with True, draws a new answer instead of recalling a stored one.
+            parameters: values for the `?` in it, or a dict of values for `$name`.
+            options: those of `QueryOptions`: epsilon=0.1, accuracy="5%", max_groups=2, fresh=True and others.
 
         Returns:
             The cursor itself.

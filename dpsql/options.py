@@ -196,7 +196,20 @@ class QueryOption:
 
 
 class QueryOptions(TypedDict, total=False):
-    """The options of `execute`, `explain` and `trace`. None is as good as left out."""
+    """The options of `execute`, `explain` and `trace`. None is as good as left out.
+
+    epsilon, delta: the cost of the whole query.
+    accuracy: instead of epsilon, how wide the error bars may be: 50, or "5%" of the total in the first answer.
+    mechanism: such as "gaussian" or "smooth"; the best one is chosen if left out.
+    propose: for propose-test-release: how far one unit can move the answer.
+    max_groups, max_rows_per_group: how much of one unit counts, or "auto".
+    bounds: with "auto", the query finds where to clip what it sums; see `receipt.bounds`.
+    bounding: what becomes of a unit in more than max_groups groups: "sample", some of them count; "l2_clip", all of
+        them count for a part, which needs public groups and Gaussian noise.
+    weights: by name, which columns matter more; twice the weight is half the error.
+    diagnose: with True, a twentieth of the cost tells how much bounding left out: see `notes`.
+    fresh: draw again instead of recalling the same answer.
+    """
 
     epsilon: Annotated[
         Number | None,

@@ -155,7 +155,10 @@ class Session:
         self.environment.check_process()
         if not isinstance(sql, str):
             raise ProgrammingError(f"a query is a text, not {type(sql).__name__}")
-        given = read_options(options, self.environment.ledger.filter.delta)
+        # The ledger is read for what depends on it alone: that takes longer than all the rest of this.
+        largest_delta = Fraction(0) if options.get("delta") is None else self.environment.ledger.filter.delta
+        given = read_options(options, largest_delta)
+        price: dict[str, Any] = {} if "epsilon" in given else {"epsilon": self._default_epsilon}
         values = parameter_values(parameters)
         return QueryRequest(
             sql=sql,
@@ -164,7 +167,8 @@ class Session:
             named=frozenset(given),
             parameter_names=tuple(values) if isinstance(values, dict) else (),
             dialect=self.dialect,
-            **({"epsilon": self._default_epsilon} | given),
+            **price,
+            **given,
         )
 
     @property

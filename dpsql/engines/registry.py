@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from dpsql.engines.tables import Described
     from dpsql.schema.model import Schema
 
-Path: TypeAlias = "str | os.PathLike[str]"
+FilePath: TypeAlias = "str | os.PathLike[str]"
 Frame: TypeAlias = "pd.DataFrame | pl.DataFrame | pl.LazyFrame | pa.Table | duckdb.DuckDBPyRelation"
 Database: TypeAlias = (
-    "Path | Sequence[Path] | Frame | Mapping[str, Path | Sequence[Path] | Frame] | duckdb.DuckDBPyConnection | "
-    "SparkSession"
+    "FilePath | Sequence[FilePath] | Frame | Mapping[str, FilePath | Sequence[FilePath] | Frame] | "
+    "duckdb.DuckDBPyConnection | SparkSession"
 )
 """What can be opened: a file or a server's URL, files, frames by the name of their table, a connection, a session."""
 

@@ -233,7 +233,7 @@ def _release(
         statistics=tuple(Drawn(column, statistic) for statistic, column in columns.statistics.items()),
         answers=answers,
         partition_selection=partition_selection,
-        min_units=request.min_units,
+        min_units=None if release.domain is None and request.min_units == 1 else request.min_units,
     )
 
 

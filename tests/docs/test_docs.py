@@ -32,6 +32,7 @@ from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Column
 from dpsql.mechanisms.gaussian import GaussianNoise
 from dpsql.mechanisms.registry import MECHANISMS
+from dpsql.options import OPTIONS
 from dpsql.pipeline import stages
 from dpsql.pipeline.choose_mechanism import coarse
 from dpsql.schema.export import with_reference as with_keys
@@ -168,7 +169,7 @@ def test_the_words_of_frames_are_those_of_the_aggregates() -> None:
 
 
 def test_the_mechanisms_are_those_that_can_be_named() -> None:
-    (listed,) = re.findall(r"^\| `mechanism` \| (.*) \|", read(DOCS / "sql.md"), re.MULTILINE)
+    listed = re.findall(r"^\| `mechanism` \| (.*) \|", read(DOCS / "sql.md"), re.MULTILINE)[0]
     assert set(re.findall(r'`"(\w+)"`', listed)) == set(MECHANISMS)
     assert {mechanism.proof for mechanism in MECHANISMS.values()} <= {path.name for path in NOTES}
 
@@ -183,8 +184,6 @@ def test_every_page_is_in_the_site() -> None:
 
 
 def test_the_options_are_those_of_execute() -> None:
-    from dpsql.session import OPTIONS
-
     understood = {"parameters", *OPTIONS}
     listed = read(DOCS / "sql.md").partition("## Options")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| `(\w+)`", listed, re.MULTILINE)) == understood
@@ -360,10 +359,10 @@ def test_coarse_sums_move_no_further(total: int, change: int, shift: int) -> Non
 def test_the_noise_that_wastes_less_is_chosen(empty_shop: Any) -> None:
     """A query that takes most of a session gets Laplace, one of many Gaussian; without a delta there is no choice."""
     counts = {"sql": "SELECT COUNT(*) FROM customers"}
-    with connected(empty_shop, epsilon=1) as conn:
+    with connected(empty_shop, budget=1) as conn:
         assert calibrated(conn, **counts, epsilon=1).mechanism == "laplace"
         assert calibrated(conn, **counts, epsilon=0.01).mechanism == "gaussian"
-    with connected(empty_shop, epsilon=1, delta=0) as conn:
+    with connected(empty_shop, budget=1, delta=0) as conn:
         assert calibrated(conn, **counts, epsilon=0.01).mechanism == "laplace"
 
 

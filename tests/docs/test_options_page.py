@@ -43,5 +43,5 @@ def test_editors_complete_the_options(method: typing.Callable[..., object]) -> N
     assert options.kind is options.VAR_KEYWORD
     assert options.annotation == "Unpack[QueryOptions]"
     assert set(typing.get_type_hints(QueryOptions)) == OPTIONS.keys()
-    described = inspect.getdoc(dpsql.Cursor.execute) or ""
+    described = inspect.getdoc(QueryOptions) or ""
     assert all(re.search(rf"\b{name}\b", described) for name in OPTIONS)
