@@ -248,6 +248,8 @@ def test_a_column_that_is_not_null_elsewhere_may_be_null_here(url: str, execute:
     execute("DROP TABLE made CASCADE")
 
 
+COMPARED = "EXISTS (SELECT 1 FROM visits b WHERE b.person = a.person AND b.cost > a.cost)"
+
 # -- how it reads -----------------------------------------------------------------------------------------------------
 
 
@@ -336,6 +338,26 @@ def test_no_row_is_compared_with_each_of_all_others(url: str, execute: Callable[
     execute(f"SET enable_nestloop = {SETTINGS['enable_nestloop']}")
     plan = "\n".join(line for (line,) in execute(f"EXPLAIN {release.sql}"))
     assert "Nested Loop" not in plan, plan
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT COUNT(*) FROM visits a WHERE {COMPARED} OR a.cost > 500",
+        f"SELECT COUNT(*) FROM (SELECT person, {COMPARED} AS later FROM visits a) WHERE NOT later",
+        "SELECT COUNT(*) FROM (SELECT person, (person, cost) IN (SELECT person, cost FROM visits WHERE points > 3) AS m"
+        " FROM visits) WHERE m IS NULL",
+    ],
+)
+def test_no_row_reads_all_others_again(url: str, sql: str) -> None:
+    """A match that is no condition of its own is looked up by its hash, or refused before the charge."""
+    with connect(url) as connection:
+        with pytest.raises(dpsql.Unsupported, match="compare each row with each of all others"):
+            connection.execute(sql)
+        assert connection.budget.spent.epsilon == 0
+        looked_up = COMPARED.replace("b.cost > a.cost", "b.code = a.code")
+        assert connection.execute(f"SELECT COUNT(*) FROM visits a WHERE {looked_up} OR a.cost > 500").fetchall()
+        assert connection.execute(f"SELECT COUNT(*) FROM visits a WHERE {COMPARED} AND a.cost > 500").fetchall()
 
 
 def test_a_query_has_a_time_limit(url: str) -> None:

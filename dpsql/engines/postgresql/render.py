@@ -14,11 +14,13 @@ from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import UNIT
 from dpsql.engine_sql.tree import (
     Apply,
     Cast,
     Constant,
     Derived,
+    Exists,
     Field,
     Fold,
     Joined,
@@ -29,6 +31,7 @@ from dpsql.engine_sql.tree import (
     Short,
     TryCast,
     Wide,
+    parts_of,
 )
 from dpsql.engines.postgresql import KIND, scalars
 from dpsql.engines.postgresql.scalars import by_code_points, no_cast, try_cast, type_name
@@ -38,7 +41,7 @@ from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dpsql.engine_sql.tree import AroundRank, Kind, Known, Let, Operand, Query, Series, Source, Term
     from dpsql.engines.render import Renderer
@@ -452,6 +455,8 @@ class PostgreSQL(ServedRenderer):
 
     def select(self, select: Select) -> str:
         """Fenced off where a column takes long to compute: the planner would do it wherever the column is read."""
+        for column in select.columns:
+            check_matches(column.value)
         self.longest.append(0)
         sql = super().select(sorted_units(in_sorted_order(select)))
         # With groups or windows it is computed where it stands, and nowhere else.
@@ -479,6 +484,40 @@ class PostgreSQL(ServedRenderer):
     def around_rank(self, profile: AroundRank) -> str:
         with self.reading(self.ranges.of_query(profile.values)):
             return around_rank(self, profile)
+
+
+def check_matches(value: Term) -> None:
+    """As a value PostgreSQL looks a match up by its hash, or else reads all of the other rows for each row."""
+    if isinstance(value, Exists) and not _is_hashed(value.query):
+        raise Unsupported(
+            "on PostgreSQL this EXISTS or IN would compare each row with each of all others",
+            hint="let it stand alone in WHERE, joined by AND to other conditions; or compare by = what is never NULL",
+        )
+    for part in parts_of(value):
+        check_matches(part)
+
+
+def _is_hashed(query: Query) -> bool:
+    """Whether all conditions equate the two sides; rows of the public are few."""
+    assert isinstance(query, Select)
+    tests = list(_conjuncts(query.where)) if query.where is not None else []
+    of_units = [part for part in tests if {field.name for field in _fields(part)} == {UNIT}]
+    return not of_units or all(isinstance(part, Apply) and part.operation == "=" for part in tests)
+
+
+def _fields(value: Term) -> Iterator[Field]:
+    if isinstance(value, Field):
+        yield value
+    for part in parts_of(value):
+        yield from _fields(part)
+
+
+def _conjuncts(value: Term) -> Iterator[Term]:
+    if isinstance(value, Apply) and value.operation == "and":
+        for part in value.arguments:
+            yield from _conjuncts(part)
+    else:
+        yield value
 
 
 def _meets_in_a_column(on: Term | None) -> bool:
