@@ -158,16 +158,17 @@ class Session:
         # The ledger is read for what depends on it alone: that takes longer than all the rest of this.
         largest_delta = Fraction(0) if options.get("delta") is None else self.environment.ledger.filter.delta
         given = read_options(options, largest_delta)
-        price: dict[str, Any] = {} if "epsilon" in given else {"epsilon": self._default_epsilon}
+        named = frozenset(given)
+        if "epsilon" not in named:
+            given["epsilon"] = self._default_epsilon
         values = parameter_values(parameters)
         return QueryRequest(
             sql=sql,
             parameters=tuple(values.values()) if isinstance(values, dict) else values,
-            share=None if self.query_epsilon or {"epsilon", "accuracy"} & given.keys() else DEFAULT_SHARE,
-            named=frozenset(given),
+            share=None if self.query_epsilon or {"epsilon", "accuracy"} & named else DEFAULT_SHARE,
+            named=named,
             parameter_names=tuple(values) if isinstance(values, dict) else (),
             dialect=self.dialect,
-            **price,
             **given,
         )
 

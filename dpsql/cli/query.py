@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import typer
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dpsql.result import Receipt, Result, ResultColumn
 
 
-def ask(connection: Connection, sql: str, options: QueryOptions) -> Report:
+def ask(connection: Connection, sql: str, **options: Unpack[QueryOptions]) -> Report:
     """The answer, paid for; EXPLAIN, SHOW TABLES and DESCRIBE are free."""
     listing = list_asked(sql, connection.session.environment.schema)
     if listing is not None:
@@ -198,7 +198,7 @@ def query(
             db, schema, budget=budget, delta=session_delta, ledger=ledger, analyst=analyst, timeout=timeout
         ) as connection,
     ):
-        report = ask(connection, _text(sql), read_texts(options))
+        report = ask(connection, _text(sql), **read_texts(options))
     publish(report, form)
 
 

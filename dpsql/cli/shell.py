@@ -104,7 +104,7 @@ class Shell:
             print("Interrupted. What was charged stays charged: see .budget")
 
     def _ask(self, sql: str) -> Report:
-        return ask(self.connection, sql, self._given())
+        return ask(self.connection, sql, **self._given())
 
     def _command(self, text: str) -> Report:
         name, _, rest = text.partition(" ")

@@ -95,7 +95,7 @@ def test_a_failure_suspends_until_the_owner_resumes(opened: Any, broken: Any) ->
     assert "suspended: questions without an analyst's name, by entry 5" in str(connection.budget)
     assert "suspended" in connection.budget._repr_html_()
     with pytest.raises(dpsql.AccountSuspended):
-        opened(epsilon=None).execute(COUNT, fresh=True)
+        opened(budget=None).execute(COUNT, fresh=True)
     connection.resume()
     assert connection.execute(COUNT, fresh=True).fetchall()
     assert states(connection) == [

@@ -175,7 +175,7 @@ def test_a_damaged_ledger_answers_nothing(opened: Any, database: Path, damage: C
     first.close()
     damage(Path(f"{database}.ledger"))
     with pytest.raises(dpsql.LedgerError):
-        ask(opened(epsilon=None))
+        ask(opened(budget=None))
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
