@@ -27,11 +27,15 @@ from sqlglot import exp
 import dpsql
 from dpsql.aggregates.release import Release
 from dpsql.aggregates.release_sql import release_sql
-from dpsql.engine_sql.build import fields, select
+from dpsql.engine_sql.build import SALT, fields, select
+from dpsql.engines.duckdb.render import render as duckdb_render
+from dpsql.engines.postgresql.render import render as postgresql_render
+from dpsql.engines.render import filled
+from dpsql.engines.spark.render import render as spark_render
 from dpsql.errors import InternalError
 from dpsql.expressions.tree import Call, Column
 from dpsql.pipeline import plan_query
-from dpsql.pipeline.calibrate_noise import Calibrated
+from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
 from dpsql.pipeline.identity import LEFT_OUT, SAME, described, relation_described, release_described, told_fields
 from dpsql.pipeline.plan_query import PlannedRelease
 from dpsql.pipeline.stages import compile_question
@@ -307,8 +311,8 @@ def reached(value: object, found: dict[type, Any]) -> None:
 
 
 @pytest.fixture(scope="module")
-def kinds() -> dict[type, Any]:
-    found: dict[type, Any] = {}
+def releases() -> list[CalibratedRelease]:
+    found: list[CalibratedRelease] = []
     files = case_files()
     for name, file in files.items():
         with duckdb.connect() as raw:
@@ -317,9 +321,15 @@ def kinds() -> dict[type, Any]:
                 for question in [one for one in questions(files) if one.file == name][::EVERY]:
                     with suppress(dpsql.Error):
                         request = session.session.request(question.sql, question.parameters, **question.options)
-                        asked = compile_question(request, session.session.environment.public())
-                        reached([part.planned for part in asked.releases], found)
-                        reached(asked.releases, found)
+                        found += compile_question(request, session.session.environment.public()).releases
+    return found
+
+
+@pytest.fixture(scope="module")
+def kinds(releases: list[CalibratedRelease]) -> dict[type, Any]:
+    found: dict[type, Any] = {}
+    reached([part.planned for part in releases], found)
+    reached(releases, found)
     return found
 
 
@@ -428,6 +438,30 @@ def named_fields() -> set[str]:
 def test_what_is_left_out_exists_and_has_a_reason() -> None:
     assert set(LEFT_OUT) <= named_fields()
     assert all(len(reason) > 10 for reason in LEFT_OUT.values())
+
+
+# -- SQL ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("render", [duckdb_render, postgresql_render, spark_render])
+def test_a_salt_that_is_filled_in_later_stands_where_it_would_have_stood(
+    render: Any, releases: list[CalibratedRelease]
+) -> None:
+    salt, same = 2**63 - 25, 0
+    for release in releases:
+        query, zeros = release.planned.with_adaptive, release.planned.zeros
+        with suppress(dpsql.Error):
+            assert filled(render(query, zeros), SALT, salt) == render(query, {**zeros, SALT: salt})
+            same += str(salt) in render(query, {**zeros, SALT: salt})
+    assert same > 20
+
+
+def test_a_release_is_rendered_once(conn: dpsql.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, asked = conn.session.environment.engine, []
+    render = engine.render
+    monkeypatch.setattr(type(engine), "render", lambda self, *query: asked.append(query) or render(*query))
+    conn.execute("SELECT product, COUNT(*), SUM(amount) FROM orders GROUP BY product")
+    assert len(asked) == 1
 
 
 # -- older ledgers -----------------------------------------------------------------------------------------------------
