@@ -76,7 +76,6 @@ LEFT_OUT = {
     "Function.properties": "a function is known by its name",
     "Function.sql": "a function is known by its name",
     "Properties.parts": "how long an expression may become in engine SQL",
-    "Scan.is_view": ENGINE,
     "Scan.stays": ENGINE,
     "ScanColumn.never_null": "what follows for the measures is in these; a value is the same with it and without",
     "Join.by_unit_alone": "follows from the condition, and helps to choose bounds, which are in the release",
@@ -230,9 +229,10 @@ def _plain(value: object, names: Names) -> str:
         case float():
             return f"float({value!r})"
         case Mapping():
-            return in_order(f"{described(key, names)}: {described(found, names)}" for key, found in value.items())
+            pairs = in_order(f"{described(key, names)}: {described(found, names)}" for key, found in value.items())
+            return f"mapping({pairs})"
         case Set():
-            return in_order(described(part, names) for part in value)
+            return f"set({in_order(described(part, names) for part in value)})"
         case type():
             return f"type({value.__name__})"
     raise InternalError(f"nobody knows what makes one {type(value).__name__} another one")
@@ -384,13 +384,20 @@ def _columns(relation: Relation) -> Set[str]:
 
 
 def _project(project: Project, read: Collection[str]) -> tuple[str, Names]:
+    if (passed := _passed_on(project, read)) is not None:
+        said, names = relation_described(project.source, set(passed.values()))
+        return said, {name: names[below] for name, below in passed.items()}
     kept = [(name, value) for name, value in project.columns if name in read]
     said, names = relation_described(project.source, names_read(*(value for _, value in kept)))
-    passed = {name: names[value.name] for name, value in kept if isinstance(value, Column)}
-    if len(passed) == len(kept):
-        return said, passed  # the same rows under other names
     columns, called = _called("p", {name: described(value, names) for name, value in kept})
     return fields_described(project, names, source=said, columns=columns), called
+
+
+def _passed_on(project: Project, read: Collection[str]) -> dict[str, str] | None:
+    """The columns that are read and what they are called below, if they have other names and nothing else is new."""
+    passed = {name: value.name for name, value in project.columns if name in read and isinstance(value, Column)}
+    says_more = any(name not in ("source", "columns") for name, _ in told(project))
+    return None if says_more or len(passed) < len(set(read)) else passed
 
 
 def _called(letter: str, values: Mapping[str, str]) -> tuple[str, dict[str, str]]:
@@ -505,8 +512,7 @@ def _taken_apart(relation: Relation, read: set[str], sides: list[str], asked: As
             used = read | names_read(condition)
             places = _taken_apart(left, used & _columns(left), sides, asked)
             places |= _taken_apart(right, used & _columns(right), sides, asked)
-        case Project(source, columns) if all(isinstance(value, Column) for name, value in columns if name in read):
-            passed = {name: value.name for name, value in columns if isinstance(value, Column) and name in read}
+        case Project(source) if (passed := _passed_on(relation, read)) is not None:
             places = _taken_apart(source, set(passed.values()), sides, asked)
             return {name: places[below] for name, below in passed.items()}
         case _:
