@@ -1,6 +1,6 @@
 """Auto bounds: the histograms from which a query finds its own bounds. Part of track_units.
 
-`bounds: auto` on a column, `max_rows_per_group: auto` and `max_groups: auto`, in the schema or in the query, ask for it.
+`bounds: auto` on a column, `max_rows_per_group: auto` and `max_groups: auto`, in the schema or the query, ask for it.
 Each bound is found from a log-spaced histogram: an auxiliary release that is drawn first, for a part of the query's
 cost. Declared bounds remain the limits. docs/proofs/found_bounds.md.
 """
