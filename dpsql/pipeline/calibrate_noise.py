@@ -211,7 +211,7 @@ def _ways(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Ca
 
 @once_per_node
 def _at_price(planned: Planned, price: QueryRequest) -> Planned:
-    """The question at a price that was found for another one of its shape."""
+    """The query with the cost that was found for another one of its shape."""
     return replace(planned, request=_with_words_of(planned, price))
 
 
