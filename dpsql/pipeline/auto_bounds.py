@@ -322,7 +322,7 @@ def _check_counts(release: TrackedRelease, request: QueryRequest) -> None:
 def _not_found(release: TrackedRelease, where: str) -> Unsupported:
     calls = release.aggregate.calls
     return Unsupported(
-        f"how many rows and groups of a unit count cannot be found {where.rstrip(',')}",
+        f"bounds on rows and groups cannot be found {where.rstrip(',')}",
         at=calls[0].at if calls else None,
         hint="name them: max_rows_per_group=4, max_groups=4",
     )
