@@ -25,7 +25,6 @@ from dpsql.engine_sql.build import (
     cast,
     clamp,
     count,
-    in_64_bits,
     integer,
     short_total,
     test,
@@ -186,10 +185,6 @@ class SumValues:
             return self.total(values)
         centres = apply("*", wide(count(values)), integer(self.centre), kind=WIDE)
         return apply("-", self.total(values), centres, kind=WIDE)
-
-    def of_one(self, summed: Term) -> Term:
-        """A sum over the rows of one unit in a group: 64 bits hold it where values have 32."""
-        return in_64_bits(summed) if self.kind == SHORT else summed
 
     def clamps(self, known: Known) -> bool:
         """Whether the argument is a column that this clamps at least as much as its scan does."""

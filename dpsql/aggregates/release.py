@@ -92,9 +92,6 @@ class Columns:
 
 # -- release -----------------------------------------------------------------------------------------------------------
 
-ROWS_PER_GROUP = 2
-"""Where units have more rows in a group than so many, summing them first leaves that much less to be ranked."""
-
 
 @dataclass(frozen=True)
 class Bounded:
@@ -161,10 +158,6 @@ class Level:
 
 LEVEL = "_level"
 """The column that says of which level a row is."""
-GROUP_RANK = "_rank"
-"""The place of a group among those of its unit."""
-MANY_GROUPS = 16
-"""Where so many groups may count, most units have no more rows than that: these need no ranks, and the rest are few."""
 
 
 def levels_of(totals: Sequence[tuple[int, ...]], keys: int, measures: tuple[Bounded, ...]) -> tuple[Level, ...]:
@@ -272,13 +265,3 @@ class Release:
     def in_parts(self) -> bool:
         """Whether every row of a unit with more than a few of them counts for a part."""
         return any(isinstance(part.measure, Parted) for part in self.measures)
-
-    @property
-    def ranked_by_row(self) -> bool:
-        """Whether groups are ranked on the rows, before these are summed within each unit and group, or after it.
-
-        Before is faster where a unit has about as many groups as rows: none of the groups that do not count is summed.
-        How many rows it has is not known, only how many are expected to count.
-        """
-        few = self.domain is not None and ROWS_PER_GROUP * self.domain.size <= self.groups * self.rows
-        return self.ranked and not few
