@@ -51,7 +51,7 @@ def conn() -> Iterator[dpsql.Connection]:
     with duckdb.connect() as raw:
         raw.execute("CREATE TABLE visits (person BIGINT, ward VARCHAR, doctor VARCHAR, cost DOUBLE)")
         raw.execute("CREATE TABLE people (id BIGINT PRIMARY KEY, town VARCHAR)")
-        with dpsql.connect(raw, schema=SCHEMA, epsilon=1, delta=1e-6) as session:
+        with dpsql.connect(raw, schema=SCHEMA, budget=1, delta=1e-6) as session:
             yield session
 
 

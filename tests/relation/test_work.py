@@ -272,7 +272,7 @@ def texts(*people: tuple[str, str]) -> duckdb.DuckDBPyConnection:
 
 
 def connected(database: duckdb.DuckDBPyConnection) -> dpsql.Connection:
-    return dpsql.connect(database, schema=TEXTS, epsilon=1e9, delta=1e-6, query_epsilon=1e6, ledger=":memory:")
+    return dpsql.connect(database, schema=TEXTS, budget=1e9, delta=1e-6, query_epsilon=1e6, ledger=":memory:")
 
 
 @pytest.mark.parametrize("sql", COPIED)
