@@ -1,4 +1,8 @@
-"""Spark, by the URL of a server of Spark Connect or by a session of pyspark."""
+"""Spark, by the URL of a server of Spark Connect or by a session of pyspark.
+
+Besides the engine, its catalog, renderer and scalars there is `public_groups`: Spark's planner needs a list of groups to
+be written otherwise.
+"""
 
 from __future__ import annotations
 
