@@ -235,7 +235,7 @@ class QueryOptions(TypedDict, total=False):
     accuracy: Annotated[
         Number | None,
         QueryOption(
-            help="Instead of --epsilon: the least cost for ± this at 95 %, such as 50 or 5%.",
+            help="Instead of epsilon: the least cost for ± this at 95 %, such as 50 or 5%.",
             read=accuracy_named,
             stage="calibrate_noise",
         ),
@@ -290,7 +290,7 @@ class QueryOptions(TypedDict, total=False):
     bounding: Annotated[
         Bounding | None,
         QueryOption(
-            help="For people in more than --max-groups groups: sample, or l2_clip to count all for a part.",
+            help="For people in more than max_groups groups: sample, or l2_clip to count all for a part.",
             read=bounding_named,
             stage="infer_sensitivity",
         ),

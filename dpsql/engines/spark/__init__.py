@@ -1,4 +1,8 @@
-"""Spark, by the URL of a server of Spark Connect or by a session of pyspark."""
+"""Spark, by the URL of a server of Spark Connect or by a session of pyspark.
+
+Besides the engine, its catalog, renderer and scalars there is `public_groups`, which writes joins to a public list of
+groups in the way that Spark plans well.
+"""
 
 from __future__ import annotations
 
