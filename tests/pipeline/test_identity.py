@@ -584,6 +584,17 @@ def test_equal_identities_have_equal_answers(number: int) -> None:
     assert written
 
 
+@pytest.mark.parametrize("field", ["Literal.value", "Function.name"])
+def test_a_field_that_should_not_be_left_out_is_found(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LEFT_OUT, field, "planted")
+    told_fields.cache_clear()
+    try:
+        with pytest.raises(AssertionError):
+            test_equal_identities_have_equal_answers(0)
+    finally:
+        told_fields.cache_clear()
+
+
 def note_subjects(world: Any, sql: str, found: dict[str, dict[str, set[str]]]) -> None:
     """Under what each release is about, its engine SQL and the questions that have it."""
     with suppress(dpsql.Error):
