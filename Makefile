@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup engines demo test test-engines certify test-long check format bench bench-engines bench-peers schemas reference docs screenshots plots clean
+.PHONY: help setup engines demo test test-engines certify test-long check format bench bench-engines bench-peers reference docs screenshots plots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -82,15 +82,11 @@ bench-engines: engines  ## the benchmarks on PostgreSQL and Spark
 bench-peers: setup  ## the same question to SmartNoise SQL, Qrlew, PipelineDP and OpenDP, each installed under build/peers
 	@$(call MEASURE,benchmarks/compare_peers.py)
 
-schemas: setup  ## rewrite the JSON Schema that editors use
-	@$(BIN)/python -m dpsql.schema.export schemas/dpsql.schema.json
-
-reference: setup  ## rewrite the lists of aggregates and words in docs/sql.md
-	@$(BIN)/python -m dpsql.aggregates.reference docs/sql.md
-	@$(BIN)/python -m dpsql.sql.reference docs/sql.md
+reference: setup  ## rewrite the lists in docs/sql.md and docs/schema.md, and the JSON Schema that editors use
+	@$(BIN)/python docs/reference.py
 
 docs: setup  ## build the documentation in build/site; a warning is an error
-	@$(BIN)/python -c "import material" 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[docs]'
+	@$(BIN)/python -c "import material, mkdocstrings_handlers.python" 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[docs]'
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
 	@echo "build/site/index.html"
 

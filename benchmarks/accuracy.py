@@ -70,11 +70,11 @@ def orders(customers: int, power: int = 1) -> duckdb.DuckDBPyConnection:
 
 def errors(database: Any, schema: dict[str, Any], sql: str, runs: int, **options: Any) -> dict[str, float]:
     """The standard deviation of each noisy column around the answer without noise, each answer in its own session."""
-    with dpsql.connect(database, schema=schema, epsilon=1e12, delta=1e-6, ledger=":memory:") as exact:
+    with dpsql.connect(database, schema=schema, budget=1e12, delta=1e-6, ledger=":memory:") as exact:
         truth = exact.execute(sql, epsilon=1e9).df().set_index("region")
     found: dict[str, list[float]] = {name: [] for name in truth.columns}
     for _ in range(runs):
-        with dpsql.connect(database, schema=schema, epsilon=1, delta=1e-6, ledger=":memory:") as connection:
+        with dpsql.connect(database, schema=schema, budget=1, delta=1e-6, ledger=":memory:") as connection:
             frame = connection.execute(sql, epsilon=1, **options).df().set_index("region")
         for name, values in found.items():
             values.extend((frame[name].astype(float) - truth[name].astype(float)).dropna())
@@ -113,7 +113,7 @@ def truncated_geometric(epsilon: float, delta: float, groups: int) -> int:
 
 
 def threshold(database: Any, schema: dict[str, Any]) -> int:
-    with dpsql.connect(database, schema=schema, epsilon=1, delta=1e-6, ledger=":memory:") as connection:
+    with dpsql.connect(database, schema=schema, budget=1, delta=1e-6, ledger=":memory:") as connection:
         (release,) = connection.explain(BY_REGION, epsilon=1).releases
     assert release.threshold is not None
     return release.threshold
@@ -203,7 +203,7 @@ def print_tpch(scale: float, runs: int) -> None:
             relative: dict[Any, list[float]] = {}
             for _ in range(runs):
                 with dpsql.connect(
-                    database, schema=TPCH, epsilon=EPSILON, delta=delta, composition="basic", ledger=":memory:"
+                    database, schema=TPCH, budget=EPSILON, delta=delta, composition="basic", ledger=":memory:"
                 ) as connection:
                     result = connection.execute(sql, epsilon=EPSILON, **options).result
                 for key, value in _pairs(result.rows):
@@ -293,7 +293,7 @@ def least(
 def answered(database: Any, questions: list[tuple[str, list[dict[str, Any]]]]) -> int:
     """How many of a hundred questions a session of (3, 1e-6) answers, each in the way that takes least of it."""
     number = 0
-    with dpsql.connect(database, schema=PEERS_SCHEMA, epsilon=3, delta=1e-6, ledger=":memory:") as connection:
+    with dpsql.connect(database, schema=PEERS_SCHEMA, budget=3, delta=1e-6, ledger=":memory:") as connection:
         for place in range(100):
             text, ways = questions[place % len(questions)]
             sql = text.format(place)
@@ -310,7 +310,7 @@ def print_session() -> None:
     for (columns, amounts), before in BEFORE.items():
         database = orders(1000, AMOUNTS[amounts])
         mixed = [*MIXED, (histogram(columns), (60.0,) * columns)]
-        with dpsql.connect(database, schema=PEERS_SCHEMA, epsilon=3, delta=1e-6, ledger=":memory:") as probe:
+        with dpsql.connect(database, schema=PEERS_SCHEMA, budget=3, delta=1e-6, ledger=":memory:") as probe:
             named = {
                 noise: [(sql, [least(database, probe, sql.format(0), wanted, noise)]) for sql, wanted in mixed]
                 for noise in NOISES
@@ -340,7 +340,7 @@ def draw(path: Path) -> None:
         widths = []
         for epsilon in epsilons:
             with dpsql.connect(
-                database, schema=PEERS_SCHEMA, epsilon=epsilon, delta=1e-6, ledger=":memory:"
+                database, schema=PEERS_SCHEMA, budget=epsilon, delta=1e-6, ledger=":memory:"
             ) as connection:
                 widths.append(connection.explain(BY_REGION, epsilon=epsilon).columns[number].half_width)
         axes.loglog(epsilons, np.array(widths) / (1 if number == 1 else 500), "o-", label=name)

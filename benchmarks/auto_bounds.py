@@ -97,8 +97,8 @@ def errors_of_guesses(raw: Any, sql: str, guesses: list[tuple[int, int, int]]) -
     counts = numbers(raw.execute(COUNTED).fetchall(), COUNTED)
     found = []
     with (
-        dpsql.connect(raw, schema=schema(False), epsilon=1e14, delta=1e-6, ledger=":memory:") as free,
-        dpsql.connect(raw, schema=schema(False), epsilon=EPSILON, delta=1e-6, ledger=":memory:") as paid,
+        dpsql.connect(raw, schema=schema(False), budget=1e14, delta=1e-6, ledger=":memory:") as free,
+        dpsql.connect(raw, schema=schema(False), budget=EPSILON, delta=1e-6, ledger=":memory:") as paid,
     ):
         for clip, rows, groups in guesses:
             asked = sql.format(bounds=f", contribution_bounds_per_row => (0, {clip})")
@@ -121,7 +121,7 @@ def errors_of_auto(raw: Any, sql: str, runs: int) -> tuple[np.ndarray, str]:
     truth = numbers(raw.execute(sql.format(bounds="")).fetchall(), sql)
     found = []
     for _ in range(runs):
-        with dpsql.connect(raw, schema=schema(True), epsilon=EPSILON, delta=1e-6, ledger=":memory:") as paid:
+        with dpsql.connect(raw, schema=schema(True), budget=EPSILON, delta=1e-6, ledger=":memory:") as paid:
             cursor = paid.execute(sql.format(bounds=""), epsilon=EPSILON)
             found.append(numbers(cursor.fetchall(), sql) - truth)
             bounds = cursor.receipt.bounds[0]

@@ -179,7 +179,7 @@ def run(kind: str, parquet: Path, rows: int) -> None:
         with cluster(kind, own) as master, session(master, own) as spark:
             spark.sql(f"CREATE TABLE orders USING parquet LOCATION '{parquet}'")
             spark.sql("MSCK REPAIR TABLE orders")
-            options: dict[str, Any] = {"schema": SCHEMA, "epsilon": 1e9, "delta": 1e-6, "ledger": ":memory:"}
+            options: dict[str, Any] = {"schema": SCHEMA, "budget": 1e9, "delta": 1e-6, "ledger": ":memory:"}
             with dpsql.connect(spark, query_epsilon=1, **options) as connection:
                 times = {}
                 for name, sql in QUESTIONS.items():

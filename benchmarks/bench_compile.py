@@ -149,7 +149,7 @@ def make_shop(folder: str) -> None:
 
 
 def connected(database: duckdb.DuckDBPyConnection) -> dpsql.Connection:
-    return dpsql.connect(database, schema=SCHEMA, epsilon=3.0, delta=1e-6)
+    return dpsql.connect(database, schema=SCHEMA, budget=3.0, delta=1e-6)
 
 
 def first_time(database: duckdb.DuckDBPyConnection, sql: str) -> float:

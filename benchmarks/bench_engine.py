@@ -124,7 +124,7 @@ def main(rows: int, chosen: list[str]) -> int:
     create_tables(plain, rows, rows // ROWS_PER_UNIT)
     print(f"{rows:,} rows, milliseconds of CPU time (median of {REPETITIONS})")
     print(f"{'':<32}{'against':>9}{'dpsql':>9}{'ratio':>10}{'target':>10}")
-    with dpsql.connect(plain, schema=SCHEMA, epsilon=1e6, delta=1e-6, query_epsilon=1) as conn:
+    with dpsql.connect(plain, schema=SCHEMA, budget=1e6, delta=1e-6, query_epsilon=1) as conn:
         contests = [part for part in CONTESTS if not chosen or any(word in part.name for word in chosen)]
         met = [is_met(contest, plain, conn) for contest in contests]
     return 0 if all(met) else 1

@@ -70,7 +70,7 @@ def memory() -> float:
 
 def compared(raw: duckdb.DuckDBPyConnection, sql: str) -> list[float]:
     """Milliseconds of plain DuckDB, of the release's SQL in the engine, and of the whole query."""
-    session = dpsql.connect(raw, schema=SCHEMA, epsilon=1000, delta=1e-6, query_epsilon=1)
+    session = dpsql.connect(raw, schema=SCHEMA, budget=1000, delta=1e-6, query_epsilon=1)
     cursor, release = raw.cursor(), session.explain(sql).releases[0].sql
     return best(
         lambda: cursor.execute(sql).fetchall(),

@@ -41,7 +41,7 @@ def ask_plainly(database: duckdb.DuckDBPyConnection, contest: Contest) -> int:
 def ask(database: duckdb.DuckDBPyConnection, contest: Contest) -> int:
     tiny = {"tiny": {"unit": "id", "unique": True, "columns": {"id": "integer"}}}
     schema = {**SCHEMA, "tables": {**SCHEMA["tables"], **tiny}}  # type: ignore[dict-item]
-    with dpsql.connect(database, schema=schema, epsilon=1000, delta=1e-6, query_epsilon=1) as conn:
+    with dpsql.connect(database, schema=schema, budget=1000, delta=1e-6, query_epsilon=1) as conn:
         conn.execute(TINY).fetchall()
         before = peak()
         conn.execute(contest.question, max_groups=contest.groups).fetchall()

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 import dpsql
+from dpsql.engines.postgresql.engine import SETTINGS, WORKING_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -210,7 +211,8 @@ def fill_postgresql(backend: Any, world: str) -> None:
                 for row in made.execute(rows).fetchall():
                     copy.write_row(row)
     backend.execute("ANALYZE")
-    backend.execute("SET max_parallel_workers_per_gather = 0")
+    for name, value in {**SETTINGS, "work_mem": f"{WORKING_MEMORY}kB", "max_parallel_workers_per_gather": "0"}.items():
+        backend.execute("SELECT pg_catalog.set_config(%s, %s, false)", [name, value])
 
 
 def cpu_of(process: Path) -> float:
@@ -275,7 +277,7 @@ class Found:
 def compare(engine: Engine, asked: list[str]) -> tuple[list[Found], int]:
     found: list[Found] = []
     refused = 0
-    options: dict[str, Any] = {"schema": SCHEMA, "epsilon": 3.0, "delta": 1e-6, "ledger": ":memory:"}
+    options: dict[str, Any] = {"schema": SCHEMA, "budget": 3.0, "delta": 1e-6, "ledger": ":memory:"}
     with dpsql.connect(engine.database("nobody"), **options) as conn:
         for number, sql in enumerate(asked):
             try:

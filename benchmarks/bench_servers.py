@@ -127,7 +127,7 @@ def is_met(server: str, parquet: Path) -> bool:
     )
     worst = 0.0
     with opened(parquet) as (source, plainly):
-        options: dict[str, Any] = {"schema": SCHEMA, "epsilon": 1e9, "delta": 1e-6, "ledger": ":memory:"}
+        options: dict[str, Any] = {"schema": SCHEMA, "budget": 1e9, "delta": 1e-6, "ledger": ":memory:"}
         with dpsql.connect(source, query_epsilon=1, **options) as connection:
             for name, (question, plain, key, summed) in QUESTIONS.items():
                 contenders: list[Callable[[], object]] = [

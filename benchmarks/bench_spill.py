@@ -88,7 +88,7 @@ def main(rows: int) -> int:
         settings = {"memory_limit": MEMORY, "temp_directory": str(spilled)}
         with (
             duckdb.connect(database, config=settings) as source,
-            dpsql.connect(source, schema=SCHEMA, epsilon=1e9, delta=1e-6, query_epsilon=1, ledger=":memory:") as asked,
+            dpsql.connect(source, schema=SCHEMA, budget=1e9, delta=1e-6, query_epsilon=1, ledger=":memory:") as asked,
         ):
             for name, sql in QUESTIONS.items():
                 started, before = perf_counter(), process_time()

@@ -96,7 +96,7 @@ def main(scale: str = "1", *chosen: str) -> int:
         schema = ROOT / "schemas" / "tpch.yaml"
         with (
             duckdb.connect(copy, read_only=True) as plain,
-            dpsql.connect(ours, schema=schema, ledger=":memory:", epsilon=1e6, delta=1e-6, query_epsilon=1) as conn,
+            dpsql.connect(ours, schema=schema, ledger=":memory:", budget=1e6, delta=1e-6, query_epsilon=1) as conn,
         ):
             asked = [name for name in names if name not in REFUSED and (not chosen or name in chosen)]
             met = [is_met(name, plain, conn) for name in asked]

@@ -163,7 +163,7 @@ def opened(rows: Path, delta: float) -> dpsql.Connection:
         "contribution": {"max_groups": 5, "max_rows_per_group": 2},
         "tables": {"orders": tables["orders"]},
     }
-    return dpsql.connect(rows, schema=schema, ledger=":memory:", epsilon=1e6, delta=delta, query_epsilon=1)
+    return dpsql.connect(rows, schema=schema, ledger=":memory:", budget=1e6, delta=delta, query_epsilon=1)
 
 
 def is_met(peer: Peer, rows: Path, conn: dpsql.Connection) -> bool:

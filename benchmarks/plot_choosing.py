@@ -31,7 +31,7 @@ EPSILONS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 def session(frame: pd.DataFrame, upper: float, rows: int) -> dpsql.Connection:
     columns = {"person": "integer", "spent": {"type": "double", "bounds": [0, upper]}}
     table = {"unit": "person", "contribution": {"max_rows_per_group": rows}, "columns": columns}
-    return dpsql.connect({"visits": frame}, schema={"tables": {"visits": table}}, epsilon=10_000)
+    return dpsql.connect({"visits": frame}, schema={"tables": {"visits": table}}, budget=10_000)
 
 
 def error(frame: pd.DataFrame, sql: str, truth: float, epsilon: float, upper: float = 500, rows: int = 1) -> float:

@@ -53,7 +53,7 @@ def asked_of(values: NDArray[np.float64], delta: Fraction = DELTA, highest: int 
     database.execute("INSERT INTO people SELECT i, list_extract($1, i) FROM range(1, len($1) + 1) AS r(i)", [values])
     columns = {"id": "integer", "income": {"type": "double", "bounds": [0, highest]}}
     schema = {"dataset": "people", "tables": {"people": {"unit": "id", "unique": True, "columns": columns}}}
-    return dpsql.connect(database, schema=schema, epsilon=10**9, delta=0.1 if delta else 0)
+    return dpsql.connect(database, schema=schema, budget=10**9, delta=0.1 if delta else 0)
 
 
 def answers(conn: dpsql.Connection, sql: str, times: int = REPEATED, **options: Any) -> list[float]:
@@ -250,7 +250,7 @@ def _visits(people: int, places: int) -> tuple[dpsql.Connection, int]:
     database.execute("INSERT INTO visits SELECT i, list_extract($1, i) FROM range(1, len($1) + 1) AS r(i)", [chosen])
     columns = {"person": "integer", "place": "integer"}
     schema = {"dataset": "visits", "tables": {"visits": {"unit": "person", "unique": True, "columns": columns}}}
-    conn = dpsql.connect(database, schema=schema, epsilon=10**9, delta=0.1)
+    conn = dpsql.connect(database, schema=schema, budget=10**9, delta=0.1)
     return conn, int((np.bincount(chosen) ** 2).sum())
 
 

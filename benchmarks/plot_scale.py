@@ -77,7 +77,7 @@ def ask(database: str, sql: str, limit: int) -> dict[str, float]:
         settings = {"memory_limit": f"{limit}B", "temp_directory": spilled, "threads": 1}
         with (
             duckdb.connect(database, config=settings) as source,
-            dpsql.connect(source, schema=SCHEMA, epsilon=1e6, delta=1e-6, query_epsilon=1, ledger=":memory:") as asked,
+            dpsql.connect(source, schema=SCHEMA, budget=1e6, delta=1e-6, query_epsilon=1, ledger=":memory:") as asked,
         ):
             started, before = perf_counter(), process_time()
             with watched(Path(spilled)) as most:

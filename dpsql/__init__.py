@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from dpsql.connection import (
@@ -51,6 +52,13 @@ from dpsql.frames.register import register_accessors
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from dpsql.accounting.budget import Budget
+    from dpsql.batch import Plan
+    from dpsql.explain import Explanation
+    from dpsql.options import QueryOptions
+    from dpsql.pipeline.stages import Trace
+    from dpsql.promise import Promise
+    from dpsql.result import Receipt, Result
     from dpsql.schema import Schema
 
 register_accessors()
@@ -58,13 +66,24 @@ register_accessors()
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> object:
-    """Schema, when it is first named: what checks declarations takes most of the time that an import would."""
-    if name != "Schema":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from dpsql.schema import Schema
+LATE = {
+    "Budget": "dpsql.accounting.budget",
+    "Explanation": "dpsql.explain",
+    "Plan": "dpsql.batch",
+    "Promise": "dpsql.promise",
+    "QueryOptions": "dpsql.options",
+    "Receipt": "dpsql.result",
+    "Result": "dpsql.result",
+    "Schema": "dpsql.schema",
+    "Trace": "dpsql.pipeline.stages",
+}
+"""Loaded when they are first named: what they need takes most of the time that an import would."""
 
-    return Schema
+
+def __getattr__(name: str) -> object:
+    if name not in LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(LATE[name]), name)
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
@@ -82,6 +101,7 @@ __all__ = [
     "STRING",
     "AccountSuspended",
     "Binary",
+    "Budget",
     "BudgetExhausted",
     "Connection",
     "Cursor",
@@ -90,14 +110,20 @@ __all__ = [
     "Date",
     "DateFromTicks",
     "Error",
+    "Explanation",
     "IntegrityError",
     "InterfaceError",
     "InternalError",
     "LedgerError",
     "NotSupportedError",
     "OperationalError",
+    "Plan",
     "ProgrammingError",
+    "Promise",
+    "QueryOptions",
     "QueryTimeout",
+    "Receipt",
+    "Result",
     "Schema",
     "SchemaError",
     "SealedExecutionError",
@@ -106,6 +132,7 @@ __all__ = [
     "TimeFromTicks",
     "Timestamp",
     "TimestampFromTicks",
+    "Trace",
     "UnboundedColumn",
     "UnknownName",
     "Unsupported",

@@ -1,9 +1,8 @@
-"""A batch: several questions decided in advance, with one budget for all of them.
+"""A batch: several queries that are fixed in advance and share one cost.
 
-A batch is a small session within the session, with a filter of its own of the same kind. Every question is made as
-precise as its weight says, in proportion, until that filter is full. So all answers together are
-(epsilon, delta)-DP by the filter's own proof, and the session is charged what the answers are, like for any other
-question. docs/proofs/accuracy.md.
+A batch is a small session with its own filter, of the same kind as the session's. The precision of every query grows in
+proportion to its weight until that filter is full. All answers together are (epsilon, delta)-DP by the filter's proof,
+and the session is charged their events, as for single queries. docs/proofs/accuracy.md.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Batch:
 
     @property
     def cost(self) -> Cost:
-        """What all answers together amount to, as a guarantee."""
+        """The (epsilon, delta) guarantee of all answers together."""
         return self.filter.spent(self.privacy_loss)
 
     @property
@@ -61,7 +60,7 @@ class Batch:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The part of the batch's budget that each question takes beside the others."""
+        """The part of the batch's cost that each query takes, given the others."""
         prices = [privacy_loss(part.event) for part in self.parts]
         others = [Composed(tuple(part.event for part in self.parts if part is not one)) for one in self.parts]
         budgets = [Budget(self.filter, Tally(totals=privacy_loss(rest))) for rest in others]
@@ -166,16 +165,19 @@ def _largest(admitted: Callable[[Fraction], bool], start: Fraction) -> Fraction:
 
 @dataclass(frozen=True)
 class PlannedQuery:
+    """A query of a plan, with its share of the cost."""
+
     sql: str
     weight: float
+    """Relative accuracy: twice the weight, half the error."""
     share: float
-    """The part of the plan's budget that it takes."""
+    """The part of the plan's cost that it takes."""
     explanation: Explanation
-    """As if it were asked alone."""
+    """The explanation of the query alone."""
 
     @property
     def errors(self) -> str:
-        """The columns with what is known of their errors."""
+        """The columns of the answer and their errors at 95 %."""
         return "; ".join(
             f"{column.name} ± {significant(column.half_width)}"
             if column.half_width is not None
@@ -187,17 +189,27 @@ class PlannedQuery:
 
 @dataclass(frozen=True)
 class Plan:
-    """Made by `Connection.plan`."""
+    """Queries that share one cost, made by `Connection.plan`. `print` shows each query's share and error."""
 
     queries: tuple[PlannedQuery, ...]
+    """The queries in order."""
     cost: Cost
-    """Of all answers together."""
+    """The epsilon and the delta of all answers together."""
     remaining: Cost
-    """What is left of the session if the plan is executed now."""
+    """What would be left of the session's budget."""
     answers: Callable[[], list[Any]] = field(repr=False, compare=False)
+    """Charges and answers; `execute` calls it."""
 
     def execute(self) -> list[Any]:
-        """Charges all queries at once, or none, and gives their answers in order."""
+        """Charges all queries at once, then answers them.
+
+        Returns:
+            A `Cursor` per query, in order.
+
+        Raises:
+            BudgetExhausted: the remaining budget does not cover the plan; nothing is charged.
+            SealedExecutionError: a query failed after the charge.
+        """
         return self.answers()
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The DB-API 2.0 (PEP 249) door: connect, Connection, Cursor."""
+"""The DB-API 2.0 (PEP 249) front end: connect, Connection, Cursor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 from dataclasses import replace
 from datetime import date, datetime
 from datetime import time as time_of_day
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from dpsql import errors
 from dpsql.errors import split_explain
@@ -15,17 +15,20 @@ from dpsql.listing import list_asked, list_schema, list_tables
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pandas as pd
     import polars as pl
     import pyarrow as pa
 
     from dpsql.accounting.budget import Budget
+    from dpsql.accounting.exact import Number
     from dpsql.accounting.ledger.ledger import OnFailure
     from dpsql.batch import Plan
+    from dpsql.engines.registry import Database
     from dpsql.explain import Explanation
     from dpsql.listing import Listing
+    from dpsql.options import Parameters, QueryOptions
     from dpsql.pipeline.stages import Trace
     from dpsql.promise import Promise
     from dpsql.result import Receipt, Result
@@ -38,7 +41,11 @@ paramstyle = "qmark"
 
 
 class TypeObject:
-    """Equal to the engine's names of the types that it stands for."""
+    """A PEP 249 type object: equal to each type name that a cursor's `description` can show for it.
+
+    >>> NUMBER == "DECIMAL(18,2)", NUMBER == "VARCHAR"
+    (True, False)
+    """
 
     def __init__(self, name: str, *kinds: str) -> None:
         self.name = name
@@ -71,65 +78,65 @@ Binary = bytes
 
 
 def DateFromTicks(ticks: float) -> date:  # noqa: N802 - the names are fixed by PEP 249
+    """The local date of a number of seconds since 1970."""
     return Date(*time.localtime(ticks)[:3])
 
 
 def TimeFromTicks(ticks: float) -> time_of_day:  # noqa: N802
+    """The local time of day of a number of seconds since 1970."""
     return Time(*time.localtime(ticks)[3:6])
 
 
 def TimestampFromTicks(ticks: float) -> datetime:  # noqa: N802
+    """The local date and time of a number of seconds since 1970."""
     return Timestamp(*time.localtime(ticks)[:6])
 
 
 def connect(
-    database: object,
+    database: Database,
     *,
     schema: str | os.PathLike[str] | dict[str, Any] | Schema,
-    budget: object = None,
-    delta: object = None,
+    budget: Number | None = None,
+    delta: Number | None = None,
     ledger: str | os.PathLike[str] | None = None,
-    query_epsilon: object = None,
+    query_epsilon: Number | None = None,
     composition: str | None = None,
-    engine: None = None,
     analyst: str | None = None,
-    analyst_budget: object = None,
+    analyst_budget: Number | None = None,
     on_failure: OnFailure = "suspend",
     interrupts_per_day: int = 3,
-    timeout: object = None,
+    timeout: Number | None = None,
     dialect: str = "duckdb",
-    epsilon: object = None,
-    analyst_epsilon: object = None,
 ) -> Connection:
     """Opens a private session on a database.
 
     Args:
-        database: a DuckDB file or an open DuckDB connection; a Parquet or CSV file, a folder, a pattern or a list of
-            such; a frame; a dict of name -> frame or files; or "postgresql://user@host/db". Files and frames are read
-            now, and never again.
+        database: a DuckDB file or an open DuckDB connection; a Parquet or CSV file, a folder, a glob pattern or a list
+            of files; a frame; a dict of name -> frame or files; "postgresql://user@host/db"; "sc://host" or a Spark
+            session. Files and frames are read once, when the connection opens.
         schema: the declaration: a YAML or JSON file, a dict, or a `Schema`.
-        budget, delta: the epsilon that all questions together may cost, and its delta (0 if left out). The first
-            session puts them on record in the ledger; later ones leave them out, or name the same.
-        ledger: the file that keeps the account; beside a file database if left out, and in memory otherwise.
-        query_epsilon: what a query costs that does not say; a tenth of the budget if left out.
-        composition: how queries add up: "mixed" if left out, or a single rule such as "basic" or "gdp".
-        engine: nothing; the engine follows from the database.
-        analyst, analyst_budget: whose account it is, and what this analyst may spend of the budget.
-        on_failure: a query that fails after its charge suspends its analyst until the data owner resumes; "warn", for
-            those who own the data that they ask, only says so.
-        interrupts_per_day: how many questions an analyst may stop (Ctrl-C), or have stopped by `timeout`, in 24 hours;
-            one more suspends as a failure does.
-        timeout: seconds after which a running question is stopped; no limit if left out. It is public, so choose it
-            without looking at the data.
-        dialect: whose words queries use: "duckdb", "bigquery", "snowflake" or "postgres".
-        epsilon, analyst_epsilon: older names of budget and analyst_budget.
+        budget: the epsilon that all queries together may cost. The first session records it in the ledger; later
+            sessions omit it or repeat it.
+        delta: the delta of the budget; default 0.
+        ledger: the file that records every charge. Default: next to the database file, or in memory if there is none.
+        query_epsilon: the cost of a query that names none. Default: a tenth of the budget.
+        composition: how costs compose: "mixed" (the default), "auto", "gdp", "zcdp" or "basic".
+        analyst: the name under which queries are charged.
+        analyst_budget: the most that this analyst may spend of the budget.
+        on_failure: what happens when a query fails after its charge. "suspend": no more answers for this analyst until
+            the data owner calls `resume`. "warn", for people who query their own data: only a message.
+        interrupts_per_day: how many queries an analyst may interrupt (Ctrl-C or `timeout`) in 24 hours. One more
+            suspends the analyst.
+        timeout: seconds after which a query is stopped. It is public, so choose it without looking at the data.
+        dialect: the SQL dialect of the queries: "duckdb", "bigquery", "snowflake" or "postgres".
 
     Returns:
         A `Connection` as in PEP 249.
 
     Raises:
-        SchemaError: the declaration is wrong, or does not fit the database.
-        LedgerError: the account cannot be read or written, or has another budget on record.
+        SchemaError: the declaration is wrong, or does not match the database.
+        LedgerError: the ledger cannot be read or written, or has another budget on record.
+        InterfaceError: the driver of the database is not installed.
 
     >>> import duckdb
     >>> shop = duckdb.sql("SELECT range AS customer, range % 90 AS amount FROM range(5000)").df()
@@ -142,54 +149,36 @@ def connect(
     >>> conn.budget.remaining.epsilon
     0.5
     """
-    if engine is not None:
-        raise errors.Unsupported(
-            "the engine is that of the database which is opened",
-            hint="leave engine= out: postgresql://... and sc://... open PostgreSQL and Spark",
-        )
     # The engine and the parser are loaded with the first connection, so that importing dpsql stays light.
     from dpsql.session import Session
 
-    total = by_one_name(budget=budget, epsilon=epsilon)
     opened = Connection(
         Session(
             database,
             schema,
-            budget=total,
+            budget=budget,
             delta=delta,
             ledger=ledger,
             query_epsilon=query_epsilon,
             composition=composition,
             analyst=analyst,
-            analyst_budget=by_one_name(analyst_budget=analyst_budget, analyst_epsilon=analyst_epsilon),
+            analyst_budget=analyst_budget,
             on_failure=on_failure,
             interrupts_per_day=interrupts_per_day,
             timeout=timeout,
             dialect=dialect,
         )
     )
-    for danger in opened.budget.dangers if total is not None else ():
+    for danger in opened.budget.dangers if budget is not None else ():
         warnings.warn(danger, errors.Warning, stacklevel=2)
     return opened
 
 
-def by_one_name(**named: object) -> object:
-    """A value that has a name and an older one.
-
-    >>> by_one_name(budget=None, epsilon=1)
-    1
-    """
-    given = {name: value for name, value in named.items() if value is not None}
-    if len(given) > 1:
-        first, second = named
-        raise errors.ProgrammingError(
-            f"{first}= and {second}= are two names of one thing", hint=f"write {first}={given[first]} alone"
-        )
-    return next(iter(given.values()), None)
-
-
 class Connection:
-    """A private session. Its errors are attributes too, as PEP 249 suggests."""
+    """A private session on one database, opened by `connect`. Close it, or use it in a `with` block.
+
+    As PEP 249 suggests, the error classes are attributes too: `except conn.ProgrammingError`.
+    """
 
     Warning = errors.Warning
     Error = errors.Error
@@ -207,78 +196,179 @@ class Connection:
 
     @property
     def session(self) -> Session:
+        """The engine, the schema and the ledger behind this connection; for dpsql's own front ends.
+
+        Raises:
+            InterfaceError: the connection is closed.
+        """
         if self._session is None:
             raise errors.InterfaceError("the connection is closed", hint="connect again")
         return self._session
 
     def cursor(self) -> Cursor:
+        """A new cursor on this connection.
+
+        Raises:
+            InterfaceError: the connection is closed.
+        """
         _ = self.session
         return Cursor(self)
 
-    def execute(self, sql: str, parameters: object = None, **options: Any) -> Cursor:
-        """Asks the question in a cursor of its own. Arguments, result and errors are those of `Cursor.execute`."""
+    def execute(self, sql: str, parameters: Parameters = None, **options: Unpack[QueryOptions]) -> Cursor:
+        """Runs a query in a new cursor and charges its cost.
+
+        Args:
+            sql: one SELECT over declared tables.
+            parameters: values for `?` or `$name`.
+            options: see `Cursor.execute`.
+
+        Returns:
+            A `Cursor` with the answer.
+
+        Raises:
+            Error: see `Cursor.execute`.
+
+        >>> cursor = conn.execute("SELECT region, COUNT(*) AS n FROM orders GROUP BY region", epsilon=0.5)
+        >>> [region for region, n in cursor]
+        ['north', 'south']
+        >>> cursor.receipt.epsilon
+        0.5
+        """
         return self.cursor().execute(sql, parameters, **options)
 
-    def explain(self, sql: str, parameters: object = None, **options: Any) -> Explanation:
-        """What the query would cost, how it would be answered and how exactly. Free: no row of people is read.
+    def explain(self, sql: str, parameters: Parameters = None, **options: Unpack[QueryOptions]) -> Explanation:
+        """Shows what a query would cost, how it would be answered and how accurate it would be.
+
+        Free: no private row is read.
 
         Args:
             sql: the query, with or without EXPLAIN in front.
-            parameters, options: as of `Cursor.execute`.
+            parameters: values for `?` or `$name`.
+            options: see `Cursor.execute`.
+
+        Returns:
+            An `Explanation`; print it.
 
         Raises:
-            ProgrammingError, Unsupported: what `execute` would refuse, for the same reason.
+            ProgrammingError: the query is wrong, as `execute` would say.
+            Unsupported: the query cannot be answered privately, as `execute` would say.
+
+        >>> explained = conn.explain("SELECT COUNT(*) AS n FROM orders", epsilon=0.5)
+        >>> explained.cost.epsilon, explained.mechanism, explained.columns[0].half_width
+        (0.5, 'laplace', 6.0)
         """
         _, query = split_explain(sql) if isinstance(sql, str) else (False, sql)
         return self.session.explain(query, parameters, options)
 
-    def trace(self, sql: str, parameters: object = None, **options: Any) -> Trace:
-        """What each stage before the charge makes of the query: print it. Free."""
-        return self.session.trace(sql, parameters, options)
-
-    def plan(self, queries: object, weights: object = None, *, epsilon: object = None, delta: object = None) -> Plan:
-        """Shares a budget among queries that are decided in advance. Free until `execute()` of what comes back.
+    def trace(self, sql: str, parameters: Parameters = None, **options: Unpack[QueryOptions]) -> Trace:
+        """Shows what each stage before the charge makes of a query. Free: no private row is read.
 
         Args:
-            queries: each a text, or a text and its parameters.
-            weights: a number for each query; a query of twice the weight has half the error. Equal if left out.
-            epsilon, delta: the budget of all of them together.
+            sql: the query.
+            parameters: values for `?` or `$name`.
+            options: see `Cursor.execute`.
 
         Returns:
-            A `Plan` that shows what each query takes and how exact it will be; its `execute()` pays and answers.
+            A `Trace`; print it. A refusal is its last stage and its `refusal`.
+
+        >>> [stage for stage, _ in conn.trace("SELECT COUNT(*) FROM orders").stages][:3]
+        ['parse_sql', 'resolve_names', 'track_units']
+        """
+        return self.session.trace(sql, parameters, options)
+
+    def plan(
+        self,
+        queries: Sequence[str | tuple[str, Parameters]],
+        weights: Sequence[Number] | None = None,
+        *,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+    ) -> Plan:
+        """Shares one cost among queries that are fixed in advance. Free until the plan is executed.
+
+        Args:
+            queries: a list; each item is SQL, or a pair of SQL and its parameters.
+            weights: a number per query: twice the weight, half the error. Default: equal weights.
+            epsilon: the cost of all queries together.
+            delta: the delta of all queries together.
+
+        Returns:
+            A `Plan`, which shows each query's share and error. Its `execute()` charges and answers.
+
+        Raises:
+            ProgrammingError: the weights do not match the queries, or no query costs anything.
+            Unsupported: a query cannot be answered privately.
+
+        >>> count, total = "SELECT COUNT(*) AS n FROM orders", "SELECT SUM(amount) AS total FROM orders"
+        >>> plan = conn.plan([count, total], epsilon=0.4)
+        >>> [query.errors for query in plan.queries]
+        ['n ± 15', 'total ± 1,498']
+        >>> [len(cursor.fetchall()) for cursor in plan.execute()]
+        [1, 1]
         """
         plan = self.session.plan(queries, weights, epsilon, delta)
         return replace(plan, answers=lambda: [self.cursor()._with(result) for result in plan.answers()])
 
     @property
     def budget(self) -> Budget:
-        """What may be spent, is spent and is left."""
+        """The budget of the session: total, spent and remaining.
+
+        >>> conn.budget.epsilon, conn.budget.spent.epsilon
+        (1.0, 0.0)
+        """
         return self.session.budget
 
     @property
     def tables(self) -> Listing:
-        """The declared tables: whose rows they hold, and how much of one person counts."""
+        """The declared tables, the column that identifies the person in each, and the contribution bounds.
+
+        >>> print(conn.tables)
+        table    person     counts               columns
+        orders   customer   one row per person   customer, region, amount
+        """
         return list_tables(self.session.environment.schema)
 
     @property
     def schema(self) -> Listing:
-        """Every declared column, with its type and all that is known of it."""
+        """The declared columns, with their types and what is public about their values."""
         return list_schema(self.session.environment.schema)
 
     def resume(self) -> None:
-        """Lifts the suspension that a failed question left behind: the data owner's word, once it is known why."""
+        """Lifts the suspension after a failed query. The data owner calls it once the cause is known.
+
+        Raises:
+            LedgerError: the ledger cannot be written.
+        """
         self.session.resume()
 
     def promise(self) -> Promise:
-        """What the session guarantees to each person, in plain words with numbers."""
+        """States what the session guarantees to each person, in plain words with numbers.
+
+        Returns:
+            A `Promise`; print it.
+
+        >>> conn.promise().whole.epsilon
+        1.0
+        """
         from dpsql.promise import promise_of
 
         return promise_of(self.budget, self.session.environment.schema)
 
     def practice(self, *, people: int = 1000, seed: int = 0) -> Connection:
-        """A session over made-up people with the same schema and the same budget, to develop questions on.
+        """Opens a session on synthetic people, with the same schema and budget, to develop queries on.
 
-        No private value is read and nothing of this session's budget is spent; the answers mean nothing.
+        Free: no private row is read, and nothing is charged to this session. The answers mean nothing.
+
+        Args:
+            people: how many people to make up.
+            seed: the same seed gives the same people.
+
+        Returns:
+            A new `Connection`.
+
+        >>> practice = conn.practice(people=100)
+        >>> len(practice.execute("SELECT region, COUNT(*) FROM orders GROUP BY region").fetchall())
+        2
         """
         from dpsql.synthetic import practice_database
 
@@ -287,7 +377,14 @@ class Connection:
         return connect(made, schema=schema, budget=budget.epsilon, delta=budget.delta)
 
     def history(self) -> pd.DataFrame:
-        """Every entry of the ledger, oldest first."""
+        """Lists every entry of the ledger, oldest first.
+
+        Returns:
+            A pandas DataFrame with one row per entry.
+
+        >>> conn.history().columns.tolist()[:2]
+        ['number', 'time']
+        """
         import pandas as pd
 
         from dpsql.accounting.ledger.journal import SHOWN
@@ -295,14 +392,15 @@ class Connection:
         return pd.DataFrame([entry.shown() for entry in self.session.environment.ledger.history()], columns=SHOWN)
 
     def commit(self) -> None:
-        """Nothing to do: a charge is on disk when it is made, and data is never written."""
+        """Does nothing: a charge is on disk as soon as it is made, and data is never written."""
         _ = self.session
 
     def rollback(self) -> None:
-        """Nothing to do: what was answered cannot be taken back."""
+        """Does nothing: an answer that was given cannot be taken back."""
         _ = self.session
 
     def close(self) -> None:
+        """Closes the connection. Its cursors can no longer be read; the ledger stays."""
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -323,6 +421,8 @@ class Connection:
 
 
 class Cursor:
+    """Runs queries and holds the last answer, explanation or listing (PEP 249)."""
+
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.arraysize = 1
@@ -332,32 +432,31 @@ class Cursor:
         self._listing: Listing | None = None
         self._position = 0
 
-    def execute(self, sql: str, parameters: object = None, **options: Any) -> Cursor:
-        """Asks the question and pays for it. `EXPLAIN <query>` is free, and so are SHOW TABLES and DESCRIBE.
+    def execute(self, sql: str, parameters: Parameters = None, **options: Unpack[QueryOptions]) -> Cursor:
+        """Runs a query and charges its cost. `EXPLAIN <query>`, `SHOW TABLES` and `DESCRIBE` are free.
 
         Args:
             sql: one SELECT over declared tables.
             parameters: values for the `?` in it, or a dict of values for `$name`.
-            epsilon, delta: the cost of the whole query.
-            accuracy: instead of epsilon, how wide the error bars may be: 50, or "5%" of the total in the first answer.
-            mechanism: such as "gaussian" or "smooth"; the best one is chosen if left out.
-            propose: for propose-test-release: how far one unit can move the answer.
-            max_groups, max_rows_per_group: how much of one unit counts, or "auto".
-            bounds: with "auto", the query finds where to clip what it sums; see `receipt.bounds`.
-            bounding: what becomes of a unit in more than max_groups groups: "sample", some of them count; "scale", all
-                of them count for a part, which needs public groups and Gaussian noise.
-            weights: by name, which columns matter more; twice the weight is half the error.
-            diagnose: with True, a twentieth of the cost tells how much bounding left out: see `notes`.
-            fresh: draw again instead of recalling the same answer.
+            options: those of `QueryOptions`: epsilon=0.1, accuracy="5%", max_groups=2, fresh=True and others.
 
         Returns:
-            The cursor itself, with the answer.
+            The cursor itself.
 
         Raises:
-            SqlSyntaxError, UnknownName, UnboundedColumn, Unsupported: the query is refused; nothing is charged.
-            BudgetExhausted: the budget does not cover it; nothing is charged.
-            SealedExecutionError: it failed after its charge, for a reason that only the data owner may know.
-            QueryTimeout: it took longer than the connection's timeout; the charge stands.
+            SqlSyntaxError: the SQL does not parse; nothing is charged.
+            UnknownName: a table, column or function is not declared; nothing is charged.
+            UnboundedColumn: a sum needs bounds on a column; nothing is charged.
+            Unsupported: the query cannot be answered privately; nothing is charged.
+            BudgetExhausted: the remaining budget does not cover the cost; nothing is charged.
+            AccountSuspended: an earlier query ended without an answer; nothing is charged.
+            SealedExecutionError: the query failed after its charge; only the data owner may learn why.
+            QueryTimeout: the query took longer than the connection's timeout; the charge stands.
+
+        >>> cursor = conn.cursor()
+        >>> [(total,)] = cursor.execute("SELECT SUM(amount) FROM orders WHERE region = ?", ["north"], epsilon=0.5)
+        >>> total in range(100_000, 120_000)
+        True
         """
         session = self._session()
         self._result = self._explanation = self._listing = None
@@ -377,10 +476,16 @@ class Cursor:
         return self
 
     def executemany(self, sql: str, parameters: object) -> None:
+        """Always refused, because each query is charged by itself.
+
+        Raises:
+            NotSupportedError: always.
+        """
         raise errors.NotSupportedError("every question is paid for by itself", hint="call execute once for each")
 
     @property
     def description(self) -> list[tuple[str, str, None, None, None, None, None]] | None:
+        """Name and type of each column of the answer, followed by five None (PEP 249); None before the first query."""
         if self._explanation is not None:
             return [("explain", "VARCHAR", None, None, None, None, None)]
         if self._listing is not None:
@@ -391,19 +496,27 @@ class Cursor:
 
     @property
     def rowcount(self) -> int:
+        """The number of rows of the answer; -1 before the first query."""
         return -1 if self._shown is None else len(self._rows())
 
     def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row; None after the last one."""
         rows = self.fetchmany(1)
         return rows[0] if rows else None
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        """The next rows.
+
+        Args:
+            size: how many at most. Default: `arraysize`.
+        """
         last = self._position + (self.arraysize if size is None else size)
         rows = self._rows()[self._position : last]
         self._position += len(rows)
         return rows
 
     def fetchall(self) -> list[tuple[Any, ...]]:
+        """All remaining rows."""
         return self.fetchmany(len(self._rows()))
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
@@ -418,6 +531,11 @@ class Cursor:
 
     @property
     def result(self) -> Result:
+        """The answer as a value: rows, column descriptions, error bars and receipt.
+
+        Raises:
+            InterfaceError: no query was run yet, or the connection is closed.
+        """
         self._session()
         if self._result is None:
             raise errors.InterfaceError("there is no answer yet", hint="execute a query first")
@@ -425,49 +543,82 @@ class Cursor:
 
     @property
     def messages(self) -> list[tuple[type[errors.Warning], errors.Warning]]:
-        """What the analyst should know about the question, as PEP 249 suggests: a list of classes and warnings."""
+        """The notes as pairs of a warning class and a warning, as PEP 249 suggests."""
         asked = self._explanation or self._result
         return [(errors.Warning, errors.Warning(note)) for note in (() if asked is None else asked.notes)]
 
     @property
     def receipt(self) -> Receipt:
-        """What the answer cost."""
+        """What the answer cost, and how much budget was left.
+
+        Raises:
+            InterfaceError: no query was run yet.
+        """
         return self.result.receipt
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What bounding left out, how rows were chosen, which columns are mostly noise."""
+        """Caveats of the answer: contribution bounds, thresholds, columns that are mostly noise."""
         return () if self._listing is not None else (self._explanation or self.result).notes
 
     def df(self) -> pd.DataFrame:
+        """The answer as a pandas DataFrame."""
         return self.result.df() if self._listing is None else self._listing.df()
 
     def pl(self) -> pl.DataFrame:
+        """The answer as a polars DataFrame.
+
+        Raises:
+            NotSupportedError: polars or pyarrow is not installed.
+        """
         return self.result.pl()
 
     def arrow(self) -> pa.Table:
+        """The answer as an Arrow table.
+
+        Raises:
+            NotSupportedError: pyarrow is not installed.
+        """
         return self.result.arrow()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.result.arrow().__arrow_c_stream__(requested_schema)
 
     def intervals(self, level: float = 0.95) -> pd.DataFrame:
-        """The answer with the ends of an interval beside every noisy column.
+        """The answer as a pandas DataFrame, with columns `x_low` and `x_high` for each noisy column `x`.
+
+        The interval contains the noise-free value; what clamping and sampling did to the data is not part of it.
 
         Args:
-            level: how often the truth lies within, whatever the data: 0.95 is 19 times out of 20.
+            level: the probability that an interval contains the noise-free value.
+
+        Raises:
+            ProgrammingError: the level is not between 0 and 1.
+
+        >>> conn.execute("SELECT COUNT(*) AS n FROM orders", epsilon=0.5).intervals(0.9).columns.tolist()
+        ['n', 'n_low', 'n_high']
         """
         return self.result.intervals(level)
 
     def plot(self, library: str | None = None) -> Any:
-        """The answer as a picture with its error bars, by altair or matplotlib, whichever is installed."""
+        """Draws the answer as a chart with error bars.
+
+        Args:
+            library: "altair" or "matplotlib". Default: whichever is installed.
+
+        Returns:
+            An altair chart or a matplotlib figure.
+
+        Raises:
+            NotSupportedError: neither library is installed.
+        """
         from dpsql.plot import plot
 
         return plot(self.result, library)
 
     @property
     def _shown(self) -> Result | Explanation | Listing | None:
-        """What was asked for last: an answer, or what is free."""
+        """The last answer, explanation or listing."""
         return next((each for each in (self._explanation, self._listing, self._result) if each is not None), None)
 
     def __repr__(self) -> str:
@@ -483,6 +634,7 @@ class Cursor:
         """Required by PEP 249; does nothing."""
 
     def close(self) -> None:
+        """Closes the cursor and forgets its answer."""
         self._closed = True
         self._result = self._explanation = self._listing = None
 

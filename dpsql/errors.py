@@ -1,28 +1,28 @@
-"""Everything that dpsql raises on purpose.
+"""The errors that dpsql raises.
 
     Warning
     Error
     ├── InterfaceError             the connection or cursor was misused
     └── DatabaseError
-        ├── DataError
-        ├── IntegrityError
-        ├── InternalError
+        ├── DataError              required by PEP 249, never raised
+        ├── IntegrityError         required by PEP 249, never raised
+        ├── InternalError          dpsql refused to do what would have leaked: a bug, please report it
         ├── OperationalError
         │   ├── BudgetExhausted        the query costs more than is left
-        │   ├── AccountSuspended       an earlier question ended without an answer; the data owner has to look
-        │   ├── LedgerError            the budget's file cannot be read or written
-        │   ├── QueryTimeout           the session's time limit ended the question; its charge stands
-        │   └── SealedExecutionError   the engine failed after the charge; its words stay inside
-        ├── ProgrammingError
-        │   ├── SqlSyntaxError
-        │   ├── UnknownName
-        │   ├── UnboundedColumn
-        │   └── SchemaError
+        │   ├── AccountSuspended       an earlier query ended without an answer; the data owner has to resume
+        │   ├── LedgerError            the ledger cannot be read or written, or has another budget
+        │   ├── QueryTimeout           the query took longer than the timeout; its charge stands
+        │   └── SealedExecutionError   the query failed after its charge; the engine's message is withheld
+        ├── ProgrammingError           an option or a parameter makes no sense
+        │   ├── SqlSyntaxError         the SQL does not parse
+        │   ├── UnknownName            a table, a column or a function is not declared
+        │   ├── UnboundedColumn        a sum needs bounds on a column
+        │   └── SchemaError            the declaration is wrong, or does not match the database
         └── NotSupportedError
-            └── Unsupported            understood, and cannot (yet) be answered privately
+            └── Unsupported            the query was understood, and cannot be answered privately
 
-An error is a value: one sentence that states the problem, the place in the text, and a hint that leads out. It is drawn
-once, by `str()`.
+An error is a value: one sentence that states the problem, the place in the SQL, and a hint with the way out. `str()`
+renders it.
 """
 
 from __future__ import annotations
@@ -41,11 +41,18 @@ DOWN = Context(prec=3, rounding=ROUND_FLOOR)
 
 
 class Warning(UserWarning):  # noqa: A001 - the name is fixed by PEP 249
-    """What somebody should know about a question or a budget that is accepted all the same; see Cursor.messages."""
+    """A caveat of a query or a budget that dpsql accepts all the same; see `Cursor.messages`."""
 
 
 class Error(Exception):
-    """The root of all dpsql errors."""
+    """The base class of all dpsql errors. `str()` shows the problem, its place in the SQL, and the hint."""
+
+    problem: str
+    """One sentence that says what is wrong."""
+    at: Place | None
+    """The place in the SQL, if there is one."""
+    hint: str | None
+    """The way out, if there is one."""
 
     def __init__(self, problem: str, *, at: Place | None = None, hint: str | None = None) -> None:
         super().__init__(problem)
@@ -67,39 +74,46 @@ class Error(Exception):
 
 
 class InterfaceError(Error):
-    pass
+    """The connection, the cursor or a frame was misused, for example after it was closed."""
 
 
 class DatabaseError(Error):
-    pass
+    """The base class of errors about the query, the data or the budget."""
 
 
 class DataError(DatabaseError):
-    pass
+    """Required by PEP 249; dpsql never raises it, because no error may depend on the data."""
 
 
 class IntegrityError(DatabaseError):
-    pass
+    """Required by PEP 249; dpsql never raises it, because it never writes data."""
 
 
 class InternalError(DatabaseError):
-    pass
+    """dpsql stopped before it would have read private rows for free. This is a bug; please report it."""
 
 
 class OperationalError(DatabaseError):
-    pass
+    """The database, the ledger or the budget stands in the way, and not the query itself."""
 
 
 class ProgrammingError(DatabaseError):
-    pass
+    """The query, an option or a parameter is wrong."""
 
 
 class NotSupportedError(DatabaseError):
-    pass
+    """dpsql does not do this, or an optional package is missing."""
 
 
 class BudgetExhausted(OperationalError):
-    """The question costs more than is left. Nothing was charged."""
+    """The query costs more than is left of the budget. Nothing was charged."""
+
+    requested: float
+    """The epsilon of the query."""
+    remaining: float
+    """The largest epsilon that still fits."""
+    fitting: float
+    """The same, rounded down to three digits."""
 
     def __init__(self, requested: float, remaining: float, *, hint: str | None = None) -> None:
         fitting = float(DOWN.create_decimal(repr(remaining)))
@@ -116,31 +130,34 @@ class BudgetExhausted(OperationalError):
 
 
 class AccountSuspended(OperationalError):
-    """An earlier question ended without an answer: nothing new is answered until the owner resumes. Nothing charged."""
+    """An earlier query ended without an answer. Nothing new is answered or charged until the data owner resumes."""
 
 
 class LedgerError(OperationalError):
-    pass
+    """The ledger cannot be read or written, was changed, or has another budget on record."""
 
 
 class SealedExecutionError(OperationalError):
-    """The engine failed after the charge. What it said may quote a person's data, so it is not repeated."""
+    """The query failed after its charge. The engine's message may quote a person's data, so it is withheld."""
 
 
 class QueryTimeout(OperationalError):
-    """The session's time limit ended the question. The charge stands, and too many in a day suspend."""
+    """The query took longer than the timeout. The charge stands, and too many in a day suspend the analyst."""
 
 
 class SqlSyntaxError(ProgrammingError):
-    pass
+    """The SQL does not parse. Nothing was charged."""
 
 
 class UnknownName(ProgrammingError):
-    pass
+    """The query names a table, a column or a function that is not declared. Nothing was charged."""
 
 
 class UnboundedColumn(ProgrammingError):
-    """`columns` are those whose bounds would help."""
+    """A sum or an average needs bounds, so that one person's contribution is limited. Nothing was charged."""
+
+    columns: tuple[str, ...]
+    """The columns whose bounds would help."""
 
     def __init__(
         self, problem: str, *, at: Place | None = None, hint: str | None = None, columns: tuple[str, ...] = ()
@@ -150,9 +167,10 @@ class UnboundedColumn(ProgrammingError):
 
 
 class SchemaError(ProgrammingError):
-    """`others` are what else is wrong, so that an owner can mend all of it at once."""
+    """The declaration is wrong, or does not match the database."""
 
     others: tuple[SchemaError, ...] = ()
+    """Everything else that is wrong, so that the owner can fix all of it at once."""
 
     def __str__(self) -> str:
         return "\n".join([super().__str__(), *map(self._beside, self.others)])
@@ -163,13 +181,14 @@ class SchemaError(ProgrammingError):
 
     @classmethod
     def of(cls, problems: Iterable[SchemaError]) -> SchemaError:
+        """The first problem, with all others attached."""
         first, *others = problems
         first.others = tuple(others)
         return first
 
 
 class Unsupported(NotSupportedError):
-    pass
+    """The query was understood, and cannot be answered privately; the hint says what to write instead."""
 
 
 # -- source ------------------------------------------------------------------------------------------------------------

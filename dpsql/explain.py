@@ -1,4 +1,4 @@
-"""Everything that is known about a query before it runs, for people and for programs. Free: no data, no budget."""
+"""What is known about a query before it runs: cost, errors, engine SQL, sensitivities. Free: no data, no budget."""
 
 from __future__ import annotations
 
@@ -33,33 +33,39 @@ if TYPE_CHECKING:
     from dpsql.pipeline.format import Output
     from dpsql.relation.reports import Reports
 
-FOUND_ROWS, FOUND_GROUPS = "rows per group", "groups per unit"
-MEASURED = ("measure", "one unit moves a group by", "all groups by", "standard deviation of noise")
+FOUND_ROWS, FOUND_GROUPS = "rows per group", "groups per person"
+MEASURED = ("measure", "one person moves a group by", "all groups by", "standard deviation of noise")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedMeasure:
-    """An integer column of a release; sensitivities and noise in that column's units."""
+    """An integer column of a release. Sensitivities and noise are in the column's own quanta."""
 
     column: str
+    """Its name in the engine SQL."""
     what: str
+    """What is measured, for people to read."""
     l0: int
+    """The most groups that one person can change."""
     l1: int
+    """The L1 sensitivity over all groups."""
     l2: float
+    """The L2 sensitivity over all groups."""
     linf: int
+    """The sensitivity in one group."""
     mechanism: str
+    """The additive mechanism."""
     std: float
-    """Infinite where groups are measured for their totals alone, and not shown themselves."""
+    """The standard deviation of the noise; infinite for groups that are only measured for their totals."""
     quantum: float
-    """What one unit of the column is worth."""
+    """The value of one quantum of the column."""
     place: Place | None
-    """A bundle of measures whose values exclude each other, and its case there: all cases together move no further than
-    one of them alone."""
+    """For disjoint measures: the bundle and the case. All cases of a bundle together move no more than one alone."""
 
 
 @dataclass(frozen=True)
 class ExplainedTotal:
-    """Groups by some of the keys: sums over the finest groups, shown or not, with noise of their own."""
+    """A level of ROLLUP, CUBE or GROUPING SETS: sums over the finest groups, with their own noise."""
 
     keys: tuple[str, ...]
     measures: tuple[ExplainedMeasure, ...]
@@ -68,7 +74,7 @@ class ExplainedTotal:
 
 @dataclass(frozen=True)
 class ExplainedStatistic:
-    """A value that a mechanism draws from a description of the group, instead of adding noise to a measure."""
+    """A statistic, such as a median, that a mechanism draws from a profile of each group."""
 
     column: str
     what: str
@@ -78,7 +84,7 @@ class ExplainedStatistic:
 
 @dataclass(frozen=True)
 class ExplainedTest:
-    """Of a proposed clip: the measure `column` is shown where at most so many units, up to noise, exceed it."""
+    """The test of a proposed clip: `column` is shown if at most `most` people, up to noise, exceed the clip."""
 
     column: str
     most: int
@@ -86,8 +92,10 @@ class ExplainedTest:
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedRelease:
+    """One aggregation over people: its engine SQL, its contribution bounds, its measures."""
+
     sql: str
-    """Runs as it stands on the raw database: a row per group, keys first, then measures and profiles, without noise."""
+    """The engine SQL, without noise: one row per group, with keys, measures and profiles."""
     unit: str
     keys: tuple[str, ...]
     public_keys: bool
@@ -95,34 +103,34 @@ class ExplainedRelease:
     max_groups: int
     max_rows_per_group: int
     few_rows: int | None
-    """Units with no more rows in all count in full; None where rows are not counted for that."""
+    """People with at most this many rows in total count in full; None if rows per person are not counted."""
     in_parts: bool
-    """Whether each row of a unit with more counts for a part."""
+    """Whether the rows of people with more are down-weighted."""
     one_row_per_unit: bool
     rows_per_unit: int | None
-    """How many rows the schema and public rows let a unit have, where that is known."""
+    """The most rows that one person can have by the schema and public tables, if known."""
     pairs: bool
-    """Whether it is about pairs of different units."""
+    """Whether the query counts pairs of different people."""
     epsilon: float
     """Its part of the query's cost."""
     reads: tuple[int, ...]
-    """The releases (from 0) whose answers it reads: they run first."""
+    """The releases (from 0) whose answers it reads; they run first."""
     measures: tuple[ExplainedMeasure, ...]
     totals: tuple[ExplainedTotal, ...]
-    """ROLLUP, CUBE, GROUPING SETS: what is measured beside the finest groups, or instead of them."""
+    """The levels of ROLLUP, CUBE or GROUPING SETS."""
     statistics: tuple[ExplainedStatistic, ...]
     tests: tuple[ExplainedTest, ...]
     found: tuple[str, ...] = ()
-    """Which bounds the query finds by itself: until then SQL and measures are those at bounds that are presumed."""
+    """The bounds that the query will find by itself; SQL and measures shown here use presumed bounds."""
 
 
 @dataclass(frozen=True)
 class ExplainedReports:
-    """Columns that people randomised themselves, and what is done to the counts of their reports."""
+    """Columns that people randomised themselves (local differential privacy), and how their counts are de-biased."""
 
     columns: tuple[str, ...]
     is_free: bool
-    """Whether nothing else of people is read, so that reports are counted as they are."""
+    """Whether the query reads no other private column, so that reports are counted without noise."""
     sql: str
 
     def __str__(self) -> str:
@@ -137,30 +145,41 @@ class ExplainedReports:
 
 @dataclass(frozen=True)
 class ExplainedColumn:
+    """A column of the answer and its expected error."""
+
     name: str
     half_width: float | None
-    """+- at 95 %; None for a key, and where it depends on the answer itself (an average, a ratio)."""
+    """The half-width of the 95 % interval; None for a key, and if it depends on the answer (an average, a ratio)."""
     note: str
+    """What is known of the error otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation:
+    """What a query would cost, how it would be answered, and how accurate it would be. `print` shows all of it."""
+
     cost: Cost
+    """The epsilon and the delta that the query would be charged."""
     share: float
-    """The part of the session that it takes."""
+    """The part of the session's budget that it would take."""
     cost_if_refused: Cost
-    """The same, unless a test may refuse: what is spent when every test does."""
+    """The cost if every private test refuses its part of the answer; else the same as `cost`."""
     remaining: Cost
-    """What is left of the session if the query is asked now."""
+    """What would be left of the session's budget."""
     mechanism: str
+    """The additive mechanism."""
     reason: str
+    """Why this mechanism was chosen."""
     columns: tuple[ExplainedColumn, ...]
+    """The columns of the answer with their errors."""
     releases: tuple[ExplainedRelease, ...]
+    """The aggregations over people."""
     post_processing: str
+    """The SQL that runs on the noisy values."""
     reports: tuple[ExplainedReports, ...] = ()
-    """Where collected columns are read."""
+    """The randomised columns that the query reads."""
     notes: tuple[str, ...] = ()
-    """What the analyst should know about the question."""
+    """Caveats of the query."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -172,7 +191,7 @@ class Explanation:
 
 
 def explain_calibrated(calibrated: Calibrated, share: float, after: Cost) -> Explanation:
-    """`share` is the part of the session that it takes, `after` what is left of it then."""
+    """The explanation of a calibrated query that takes `share` of the session's budget and leaves `after`."""
     return Explanation(
         cost=calibrated.cost,
         share=share,
@@ -213,7 +232,7 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     if output.replica:
         return ExplainedColumn(output.name, None, "its error depends on the answer: see intervals()")
     if output.lost:
-        return ExplainedColumn(output.name, None, "its error is not known")
+        return ExplainedColumn(output.name, None, "its error is unknown")
     if output.estimate is None or output.release is None:
         return ExplainedColumn(output.name, None, "")
     release = calibrated.releases[output.release]
@@ -223,7 +242,7 @@ def _column(output: Output, calibrated: Calibrated) -> ExplainedColumn:
     rows = domain.size if output.chosen and domain is not None else 1
     width = half_width(output.estimate, release.noises, for_all(LEVEL, rows))
     if release.planned.seeking:
-        return ExplainedColumn(output.name, None, "its error is not known before the query has found its bounds")
+        return ExplainedColumn(output.name, None, "its error is unknown until the query has found its bounds")
     if width is None:
         return ExplainedColumn(output.name, width, _note(output.estimate, release))
     if output.chosen and domain is None:
@@ -316,8 +335,8 @@ def _measure(bounded: Bounded, release: CalibratedRelease, rows: int) -> Explain
 def _lines(explanation: Explanation) -> Iterator[str]:
     cost, left = explanation.cost, explanation.remaining
     yield (
-        f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}: {explanation.share:.2%} of the session; "
-        f"after it epsilon {left.epsilon:.6g} is left"
+        f"cost       epsilon {cost.epsilon:.6g}, delta {cost.delta:.3g}: {explanation.share:.2%} of the budget; "
+        f"epsilon {left.epsilon:.6g} would be left"
     )
     for name, fact in _cost_facts(explanation):
         yield f"{name:<10} {fact}"
@@ -337,7 +356,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
 
 def _part_line(number: int, release: ExplainedRelease) -> str:
     first = " and ".join(str(other + 1) for other in release.reads)
-    after = f"; runs after release {first}, whose noisy answer it reads" if first else ""
+    after = f"; runs after release {first} and reads its noisy answer" if first else ""
     return f"release {number + 1}  epsilon {release.epsilon:.6g} of the cost{after}"
 
 
@@ -345,12 +364,12 @@ def _release_lines(release: ExplainedRelease) -> Iterator[str]:
     for name, fact in _release_facts(release):
         yield f"{name:<10} {fact}"
     for measure in release.measures if not release.found else ():
-        noise = f"the noise's standard deviation is {significant(measure.std * measure.quantum)}"
+        noise = f"noise with standard deviation {significant(measure.std * measure.quantum)}"
         yield (
-            f"measure    {measure.what}: one unit moves it by "
+            f"measure    {measure.what}: one person moves it by "
             f"{significant(measure.linf * measure.quantum, 6)} in a group, "
-            f"{significant(measure.l1 * measure.quantum, 6)} in all; "
-            f"{noise if measure.mechanism else 'not shown, but summed'}"
+            f"{significant(measure.l1 * measure.quantum, 6)} in total; "
+            f"{noise if measure.mechanism else 'only summed, not shown'}"
         )
     yield f"sql        {release.sql}"
 
@@ -360,68 +379,68 @@ def _cost_facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     yield "noise", f"{explanation.mechanism or 'none'}: {explanation.reason}"
     yield from (("reports", str(reports)) for reports in explanation.reports)
     if explanation.cost_if_refused != explanation.cost:
-        yield "if refused", f"by every test, the cost is epsilon {explanation.cost_if_refused.epsilon:.6g}"
+        yield "if refused", f"epsilon {explanation.cost_if_refused.epsilon:.6g}, if every test refuses"
 
 
 def _beyond_few(release: ExplainedRelease) -> str:
-    """Whom the bounds are for, and what becomes of them."""
+    """Who is subject to the contribution bounds."""
     if release.few_rows is None or release.found or 0 < (release.rows_per_unit or 0) <= release.few_rows:
         return ""
     few = several(release.few_rows, "row", "rows")
     if release.in_parts:
-        return f": {few} in all, of more each counts for a part"
-    return f", for units with more than {few}"
+        return f": anyone with more than {few} in total is scaled down"
+    return f", for anyone with more than {few} in total"
 
 
 def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
-    yield "unit", release.unit
+    yield "person", release.unit
     if release.one_row_per_unit:
-        yield "bounds", "one row per unit, guaranteed by the database"
+        yield "bounds", "one row per person, guaranteed by the database"
     elif release.pairs:
-        yield "bounds", f"at most {release.max_rows_per_group} rows of a unit on either side of the join, in all"
+        yield "bounds", f"at most {release.max_rows_per_group} rows per person on each side of the join"
     else:
         groups = "found" if FOUND_GROUPS in release.found else several(release.max_groups, "group", "groups")
         rows = "found" if FOUND_ROWS in release.found else several(release.max_rows_per_group, "row", "rows")
-        yield "bounds", f"{groups} per unit, {rows} per group{_beyond_few(release)}"
+        yield "bounds", f"{groups} per person, {rows} per group{_beyond_few(release)}"
         most = release.rows_per_unit or 0
         cut = most > release.max_rows_per_group or (release.keys and most > release.max_groups)
         if cut and most > (release.few_rows or 0):
-            yield "cut", f"the join gives a unit up to {most} rows: those beyond the bounds do not count"
+            yield "cut", f"the join gives one person up to {most} rows; rows beyond the bounds do not count"
     if release.found:
-        yield "found", f"by the query itself, for {float(SEEKING):.0%} of its cost: {', '.join(release.found)}"
+        yield "auto", f"the query finds, for {float(SEEKING):.0%} of its cost: {', '.join(release.found)}"
     if release.threshold is not None and not release.found:
-        why = "as asked for" if release.public_keys else "the keys are not public"
-        yield "groups", f"shown where the noisy number of units is at least {release.threshold:,}: {why}"
+        why = "as requested" if release.public_keys else "the keys are not public"
+        yield "groups", f"shown if the noisy number of people is at least {release.threshold:,}: {why}"
     elif release.keys:
-        yield "groups", "public: every one is returned, even when empty"
+        yield "groups", "public: all are shown, even empty ones"
     for columns in _bundles(release):
         where = " in a group" if release.keys else ""
-        together = f"of a unit at most {release.max_rows_per_group} in all of them{where}"
-        yield "exclusive", f"{columns} columns, of which a row counts in one: each has the noise of one, and {together}"
+        together = f"at most {several(release.max_rows_per_group, 'row', 'rows')} per person in all of them{where}"
+        yield "disjoint", f"a row counts in one of {columns} columns: each has the noise of one, and {together}"
     for total in release.totals:
         by = f"by {', '.join(total.keys)}" if total.keys else "of all groups"
         deviations = ", ".join(significant(measure.std * measure.quantum) for measure in total.measures)
-        least = "" if total.threshold is None else f"; shown from {total.threshold:,} units on"
-        hidden = "" if release.public_keys else ", groups that are not shown included"
-        yield "total", f"{by}: measured{hidden}; the noise's standard deviations are {deviations}{least}"
+        least = "" if total.threshold is None else f"; shown from {total.threshold:,} people on"
+        hidden = "" if release.public_keys else ", including groups that are not shown"
+        yield "total", f"{by}: measured separately{hidden}; noise with standard deviations {deviations}{least}"
     for statistic in release.statistics:
         yield "statistic", f"{statistic.what} by {statistic.mechanism}: {statistic.note}"
     for test in release.tests:
         yield (
             "test",
-            f"{test.column} is shown where a noisy count of the units beyond the proposal is at most {test.most}",
+            f"{test.column} is shown if a noisy count of people beyond the proposal is at most {test.most}",
         )
 
 
 def _bundles(release: ExplainedRelease) -> list[int]:
-    """Of each bundle how many cases it has."""
+    """The number of cases of each bundle of disjoint measures."""
     places = {measure.place for measure in release.measures if measure.place is not None}
     return list(Counter(bundle for bundle, _ in sorted(places)).values())
 
 
 def cost_figures(cost: Cost, left: Cost) -> Iterator[tuple[str, str]]:
     yield f"ε {cost.epsilon:.4g}", "cost" if not cost.delta else f"cost, with δ {cost.delta:.3g}"
-    yield f"ε {left.epsilon:.4g}", "left after it"
+    yield f"ε {left.epsilon:.4g}", "would be left"
 
 
 def explanation_card(explanation: Explanation) -> str:

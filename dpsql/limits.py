@@ -44,3 +44,9 @@ MOST_COPIES = 8
 """Rows that one row may become without its person's rows being counted first."""
 FEWEST_ROWS_OF_ONE = 16
 """Where only people with fewer rows could be kept within that, the question is refused."""
+LONGEST_COPIED = 128
+"""Bytes of a text whose row is multiplied into more than MOST_COPIES; a longer one is NULL there."""
+WIDEST_COPIED = 1_024
+"""Bytes of what is computed for each of these rows: a number is 16, a text as long as it may become."""
+MOST_TEXT = 1_000
+"""How many times as long as the longest text all texts may be together that are made of one row."""

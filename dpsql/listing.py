@@ -1,4 +1,4 @@
-"""What a schema declares, which is public and free: SHOW TABLES, DESCRIBE, `conn.tables` and `conn.schema`."""
+"""Listings of the schema, which are public and free: SHOW TABLES, DESCRIBE, `conn.tables`, `conn.schema`."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ SHOW = re.compile(
 
 @dataclass(frozen=True)
 class Listing:
-    """A small table of words, which shows itself in a console and in a notebook."""
+    """A small public table of text. It prints itself in a console and in a notebook."""
 
     title: str
     names: tuple[str, ...]
+    """The names of the columns."""
     rows: tuple[tuple[str, ...], ...]
+    """All rows."""
 
     def __iter__(self) -> Iterator[tuple[str, ...]]:
         return iter(self.rows)
@@ -44,6 +46,7 @@ class Listing:
         return len(self.rows)
 
     def df(self) -> pd.DataFrame:
+        """The listing as a pandas DataFrame."""
         import pandas as pd
 
         return pd.DataFrame(list(self.rows), columns=list(self.names))

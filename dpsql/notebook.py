@@ -23,7 +23,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 
 from dpsql.connection import Connection, connect
 from dpsql.errors import InterfaceError, ProgrammingError, did_you_mean
-from dpsql.session import OPTIONS
+from dpsql.options import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 WORD = r"""(?:"[^"]*"|'[^']*'|\S+)"""
 OPTION = re.compile(rf"\s*--([\w-]+)(?:=|\s+|$)({WORD})?")
-FLAGS = frozenset({"explain", "fresh"})
+SWITCHES = {"explain", *(name for name, option in OPTIONS.items() if option.metavar is None)}
 SHOWN: dict[str, Callable[[Connection], Any]] = {
     "budget": lambda connection: connection.budget,
     "promise": lambda connection: connection.promise(),
@@ -89,7 +89,7 @@ class DpsqlMagics(Magics):
         print(f"connected: epsilon {budget.spent.epsilon:.4g} of {budget.epsilon:.4g} spent")
 
     def _ask(self, line: str, cell: str | None) -> Any:
-        options, rest = _options(line, OPTIONS | {"as", "explain"})
+        options, rest = _options(line, OPTIONS.keys() | {"as", "explain"})
         sql = "\n".join(filter(None, (rest, cell)))
         if not sql.strip():
             raise ProgrammingError("there is nothing to ask", hint="write  %dpsql SELECT COUNT(*) FROM customers")
@@ -134,7 +134,7 @@ def _options(text: str, known: Collection[str]) -> tuple[dict[str, Any], str]:
     """The options that the text begins with, and the rest of it.
 
     >>> _options("--epsilon 0.2 --fresh SELECT 'a  b' -- why", {"epsilon", "fresh"})
-    ({'epsilon': 0.2, 'fresh': True}, "SELECT 'a  b' -- why")
+    ({'epsilon': '0.2', 'fresh': True}, "SELECT 'a  b' -- why")
     """
     options: dict[str, Any] = {}
     while found := OPTION.match(text):
@@ -142,16 +142,18 @@ def _options(text: str, known: Collection[str]) -> tuple[dict[str, Any], str]:
         if name not in known:
             names = [each.replace("_", "-") for each in known]
             raise ProgrammingError(f"there is no option --{found[1]}", hint=did_you_mean(found[1], names))
-        if name in FLAGS:
+        if name in SWITCHES:
             options[name], text = True, text[found.start(2) if value else found.end() :]
             continue
         if value is None:
             raise ProgrammingError(f"--{found[1]} needs a value", hint=f"write  --{found[1]} ...")
-        options[name], text = _read(value), text[found.end() :]
+        options[name], text = _read(name, value), text[found.end() :]
     return options, text.strip()
 
 
-def _read(word: str) -> int | float | str:
+def _read(name: str, word: str) -> object:
+    if name in OPTIONS:
+        return OPTIONS[name].parse(_unquoted(word))
     for kind in (int, float):
         try:
             return kind(word)

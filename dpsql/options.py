@@ -1,24 +1,35 @@
-"""The question that walks through the stages, and how each of its options is read."""
+"""The options of a question, in one table: `QueryOptions` says how each is called, typed, read, and where it is given.
 
-from __future__ import annotations
+`execute`, `explain` and `trace` take these keywords; the options clause of SQL, the command line, the magics and
+SQLAlchemy read the same table. An option is added here, in `QueryOptions` and `QueryRequest`, and is read by its stage.
+"""
 
-from collections.abc import Mapping
+import sys
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, TypedDict
 
-from dpsql.accounting.exact import exact
-from dpsql.errors import ProgrammingError, did_you_mean
-from dpsql.mechanisms.registry import MECHANISMS
-from dpsql.schema.model import AUTO
-from dpsql.sql.privacy_options import NO_OPTIONS, Option, SqlOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+from dpsql.accounting.exact import Number, exact
+from dpsql.errors import Place, ProgrammingError, did_you_mean
 
 PERCENT = "%"
 Auto: TypeAlias = Literal["auto"]
 """The query finds it."""
+Bounding: TypeAlias = Literal["sample", "l2_clip"]
+"""What becomes of a unit in more than max_groups groups."""
+Parameters: TypeAlias = Iterable[object] | Mapping[str, object] | None
+"""Values for the ? of a query, or by name for its $name."""
+
+# -- values ------------------------------------------------------------------------------------------------------------
+# How the value of an option is read: each raises ProgrammingError, with the way to write it.
+
+
+class Reader(Protocol):
+    def __call__(self, value: object, name: str, largest_delta: Fraction, /) -> object:
+        """The value checked, for a session of this delta; `name` is what the option is called where it was given."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,355 @@ class Accuracy:
 
     def __str__(self) -> str:
         return f"± {float(100 * self.amount):g}{PERCENT}" if self.relative else f"± {float(self.amount):g}"
+
+
+def positive(value: object, name: str, *_: Fraction) -> Fraction:
+    number = exact(value, name)
+    if number == 0:
+        raise ProgrammingError(f"{name} must be above 0", hint=f"write {name}=0.1, for example")
+    return number
+
+
+def below_one(delta: object) -> Fraction:
+    number = exact(delta, "delta")
+    if number >= 1:
+        raise ProgrammingError(f"delta must be below 1, and {delta} is not", hint="write delta=1e-6, for example")
+    return number
+
+
+def query_delta(delta: object, name: str, largest: Fraction) -> Fraction:
+    value = below_one(delta)
+    if value > largest:
+        raise ProgrammingError(
+            f"{name}={float(value):g} is more than the session's {float(largest):g}",
+            hint="name a smaller delta, or none: the session's is used then",
+        )
+    return value
+
+
+def accuracy_named(value: object, *_: object) -> Accuracy:
+    """
+    >>> str(accuracy_named(50)), str(accuracy_named("5%"))
+    ('± 50', '± 5%')
+    """
+    relative = isinstance(value, str) and value.strip().endswith(PERCENT)
+    try:
+        amount = positive(str(value).strip().removesuffix(PERCENT) if relative else value, "accuracy")
+        return Accuracy(amount / 100 if relative else amount, relative)
+    except ProgrammingError as error:
+        problem = ProgrammingError(error.problem, hint='write accuracy=50, or accuracy="5%"')
+    raise problem
+
+
+def mechanism_named(name: object, *_: object) -> str:
+    from dpsql.mechanisms.registry import MECHANISMS  # late: --help lists the options, and waits for no mechanism
+
+    if isinstance(name, str) and name.lower() in MECHANISMS:
+        return name.lower()
+    raise ProgrammingError(
+        f"there is no mechanism {name!r}",
+        hint=did_you_mean(str(name), MECHANISMS) or f"these are known: {', '.join(MECHANISMS)}",
+    )
+
+
+def count(value: object, name: str, *_: Fraction) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
+        raise ProgrammingError(
+            f"{name} is a whole number from 1 on, not {value!r}", hint=f"write {name}=4, for example"
+        )
+    return value
+
+
+def count_or_auto(value: object, name: str, *_: Fraction) -> int | Auto:
+    return "auto" if value == "auto" else count(value, name)
+
+
+def auto_named(value: object, *_: object) -> Auto:
+    if value == "auto":
+        return "auto"
+    raise ProgrammingError(
+        f'bounds= is "auto": the query finds where to clip what it sums, and not {value!r}',
+        hint="to name bounds, write SUM(x, contribution_bounds_per_row => (0, 500))",
+    )
+
+
+def bounding_named(value: object, *_: object) -> Bounding:
+    if value == "scale":
+        warnings.warn(
+            'bounding="scale" is now called bounding="l2_clip"', DeprecationWarning, stacklevel=_level_of_caller()
+        )
+        return "l2_clip"
+    if value == "sample" or value == "l2_clip":  # each by itself, which mypy follows
+        return value
+    raise ProgrammingError(
+        f"bounding= says what becomes of a unit that is in too many groups, and {value!r} says nothing about it",
+        hint='write bounding="sample": some of its groups count; or bounding="l2_clip": all of them do, for a part',
+    )
+
+
+def _level_of_caller() -> int:
+    """The `stacklevel` for whoever called dpsql, so that a DeprecationWarning is shown where it can be mended."""
+    level, frame = 1, sys._getframe(1)
+    inside = Path(__file__).parent
+    while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(inside):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def weights_named(value: object, *_: object) -> tuple[tuple[str, Fraction], ...]:
+    hint = 'write weights={"n": 2, "total": 1}: a column of twice the weight has half the error'
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise ProgrammingError(f"weights= says by name how much columns matter, not {value!r}", hint=hint)
+    try:
+        return tuple((name, positive(weight, "a weight")) for name, weight in value.items())
+    except ProgrammingError as error:
+        problem = ProgrammingError(error.problem, hint=hint)
+    raise problem
+
+
+def switched(value: object, *_: object) -> bool:
+    return bool(value)
+
+
+# -- table -------------------------------------------------------------------------------------------------------------
+
+
+NUMBER = "<float>"
+
+
+def whole_number(text: str) -> int | str:
+    """
+    >>> whole_number("4"), whole_number("AUTO")
+    (4, 'auto')
+    """
+    return int(text) if text.isdecimal() else text.lower()
+
+
+def weights_written(text: str) -> dict[str, str] | str:
+    """
+    >>> weights_written("n=2, total=1")
+    {'n': '2', 'total': '1'}
+    """
+    pairs = [part.rpartition("=") for part in text.split(",")]
+    return {name.strip(): weight.strip() for name, _, weight in pairs} if all(name for name, *_ in pairs) else text
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryOption:
+    """All that is known of an option besides its name and type."""
+
+    help: str
+    """For the command line; docs/sql.md says more."""
+    read: Reader
+    parse: Callable[[str], object] = str
+    """The value that a text stands for: of the options clause, the command line or a magic."""
+    metavar: str | None = "<str>"
+    """What the command line calls its value; None: it has none, and is a switch."""
+    clause: str | None = None
+    """Its name in the options clause of SQL, if it can be given there."""
+    flag: str = ""
+    """On the command line, where it is not called as in Python."""
+    stage: str
+    """The stage that reads it first."""
+    name: str = ""
+    """In Python, and the field of the `QueryRequest`."""
+
+
+class QueryOptions(TypedDict, total=False):
+    """The options of `execute`, `explain` and `trace`. None is as good as left out.
+
+    epsilon, delta: the cost of the whole query.
+    accuracy: instead of epsilon, how wide the error bars may be: 50, or "5%" of the total in the first answer.
+    mechanism: such as "gaussian" or "smooth"; the best one is chosen if left out.
+    propose: for propose-test-release: how far one unit can move the answer.
+    max_groups, max_rows_per_group: how much of one unit counts, or "auto".
+    bounds: with "auto", the query finds where to clip what it sums; see `receipt.bounds`.
+    bounding: what becomes of a unit in more than max_groups groups: "sample", some of them count; "l2_clip", all of
+        them count for a part, which needs public groups and Gaussian noise.
+    weights: by name, which columns matter more; twice the weight is half the error.
+    diagnose: with True, a twentieth of the cost tells how much bounding left out: see `notes`.
+    fresh: draw again instead of recalling the same answer.
+    """
+
+    epsilon: Annotated[
+        Number | None,
+        QueryOption(
+            help="What one query costs; a tenth of the budget if not given.",
+            read=positive,
+            metavar=NUMBER,
+            clause="epsilon",
+            stage="calibrate_noise",
+        ),
+    ]
+    delta: Annotated[
+        Number | None,
+        QueryOption(
+            help="The delta at which that cost holds; the session's if not given.",
+            read=query_delta,
+            metavar=NUMBER,
+            clause="delta",
+            flag="--query-delta",
+            stage="calibrate_noise",
+        ),
+    ]
+    accuracy: Annotated[
+        Number | None,
+        QueryOption(
+            help="Instead of --epsilon: the least cost for ± this at 95 %, such as 50 or 5%.",
+            read=accuracy_named,
+            stage="calibrate_noise",
+        ),
+    ]
+    mechanism: Annotated[
+        str | None,
+        QueryOption(
+            help="The kind of noise, such as laplace or gaussian; the best if not given.",
+            read=mechanism_named,
+            clause="mechanism",
+            stage="infer_sensitivity",
+        ),
+    ]
+    propose: Annotated[
+        Number | None,
+        QueryOption(
+            help="How far you think one person can move the answer: tested, then noise for that.",
+            read=positive,
+            metavar=NUMBER,
+            clause="propose",
+            stage="infer_sensitivity",
+        ),
+    ]
+    max_groups: Annotated[
+        int | Auto | None,
+        QueryOption(
+            help="Groups that one person may count in, instead of the schema's; or auto.",
+            read=count_or_auto,
+            parse=whole_number,
+            clause="max_groups_contributed",
+            stage="track_units",
+        ),
+    ]
+    max_rows_per_group: Annotated[
+        int | Auto | None,
+        QueryOption(
+            help="Rows of one person that count in a group, instead of the schema's; or auto.",
+            read=count_or_auto,
+            parse=whole_number,
+            clause="max_rows_contributed",
+            stage="track_units",
+        ),
+    ]
+    bounds: Annotated[
+        Auto | None,
+        QueryOption(
+            help="With auto, the query finds where to clip what it sums, within the schema's bounds.",
+            read=auto_named,
+            stage="infer_sensitivity",
+        ),
+    ]
+    bounding: Annotated[
+        Bounding | None,
+        QueryOption(
+            help="For people in more than --max-groups groups: sample, or l2_clip to count all for a part.",
+            read=bounding_named,
+            stage="infer_sensitivity",
+        ),
+    ]
+    weights: Annotated[
+        Mapping[str, Number] | None,
+        QueryOption(
+            help="Which columns matter more, such as n=2,total=1; twice the weight is half the error.",
+            read=weights_named,
+            parse=weights_written,
+            stage="calibrate_noise",
+        ),
+    ]
+    diagnose: Annotated[
+        bool | None,
+        QueryOption(
+            help="Learn how much bounding left out, for a twentieth of the cost.",
+            read=switched,
+            metavar=None,
+            stage="track_units",
+        ),
+    ]
+    fresh: Annotated[
+        bool | None,
+        QueryOption(
+            help="Draw new noise, and pay, for a question asked before.",
+            read=switched,
+            metavar=None,
+            stage="calibrate_noise",
+        ),
+    ]
+
+
+def _named(name: str, option: QueryOption) -> QueryOption:
+    return replace(option, name=name, flag=option.flag or f"--{name.replace('_', '-')}")
+
+
+OPTIONS: Mapping[str, QueryOption] = {
+    name: _named(name, kind.__metadata__[0]) for name, kind in QueryOptions.__annotations__.items()
+}
+MIN_UNITS = QueryOption(
+    help="Groups with fewer people are not shown.",
+    read=count,
+    parse=whole_number,
+    clause="min_privacy_units_per_group",
+    stage="infer_sensitivity",
+    name="min_units",
+)
+"""The one that can be given in the options clause alone."""
+CLAUSE_OPTIONS: Mapping[str, QueryOption] = {
+    option.clause: option for option in (*OPTIONS.values(), MIN_UNITS) if option.clause is not None
+}
+"""What the options clause may say, by its names there."""
+CONFIRMING = ("privacy_unit_column", "group_selection_strategy")
+"""What it may say besides: track_units refuses them unless they are so anyway."""
+
+
+def read_options(options: Mapping[str, object], largest_delta: Fraction) -> dict[str, Any]:
+    """The fields of a `QueryRequest` that the options of execute() name; None is as good as left out."""
+    for name in options.keys() - OPTIONS:
+        hint = "write epsilon= for what one question costs" if name == "budget" else did_you_mean(name, OPTIONS)
+        raise ProgrammingError(f"there is no option {name}=", hint=hint)
+    given = {name: value for name, value in options.items() if value is not None}
+    if "accuracy" in given and "epsilon" in given:
+        raise ProgrammingError(
+            "epsilon= and accuracy= both say how exact the answer is", hint="say one, and the other follows"
+        )
+    return {name: OPTIONS[name].read(value, name, largest_delta) for name, value in given.items()}
+
+
+# -- clause ------------------------------------------------------------------------------------------------------------
+# What an options clause of SQL says, as text; dpsql/sql/privacy_options.py finds it.
+
+
+@dataclass(frozen=True)
+class SqlOption:
+    name: str
+    value: str
+    at: Place
+
+
+@dataclass(frozen=True)
+class SqlOptions:
+    """What the options clause says, if there is one."""
+
+    options: tuple[SqlOption, ...] = ()
+    at: Place | None = None
+    outermost: bool = True
+    """Whether it stands in the outermost SELECT."""
+    parameters: frozenset[str] = frozenset()
+    """The parameters that stand in it."""
+
+    def get(self, name: str) -> SqlOption | None:
+        return next((option for option in self.options if option.name == name), None)
+
+
+NO_OPTIONS = SqlOptions()
+
+# -- request -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +407,8 @@ class QueryRequest:
     max_rows_per_group: int | Auto | None = None
     bounds: Auto | None = None
     """Whether clips of all that is summed are found, within the declared bounds."""
-    scaled: bool = False
-    """Whether all groups of a unit that is in too many count for a part, instead of some of them in full."""
+    bounding: Bounding = "sample"
+    """Whether some groups of a unit that is in too many count in full, or all of them for a part."""
     fresh: bool = False
     accuracy: Accuracy | None = None
     """Where it is named, epsilon is found from it."""
@@ -66,7 +426,7 @@ class QueryRequest:
     """The fields that execute() was given by name; the others are defaults."""
     options: SqlOptions = NO_OPTIONS
     """The options clause of the SQL, for what later stages have to check."""
-    clauses: tuple[QueryRequest, ...] = ()
+    clauses: "tuple[QueryRequest, ...]" = ()
     """Where there are several: the question as each of them asks it. Their epsilons add up to that of the whole."""
     parameter_names: tuple[str, ...] = ()
     """What the parameters are called, where they have names."""
@@ -75,7 +435,7 @@ class QueryRequest:
     notes: tuple[str, ...] = ()
     """What the analyst should know about it, and may: it follows from the question and the schema alone."""
 
-    def by_clause(self, number: int | None) -> QueryRequest:
+    def by_clause(self, number: int | None) -> "QueryRequest":
         """The question as the clause asks it that speaks for a release."""
         return self.clauses[number] if self.clauses and number is not None else self
 
@@ -84,27 +444,27 @@ class QueryRequest:
         if self.share is not None:
             privacy_loss = f"{float(100 * self.share):g}{PERCENT} of the session"
         named = [
-            f"{name} {_shown(self, name)}"
-            for name in ("delta", "mechanism", "propose", "max_groups", "max_rows_per_group", "bounds", "min_units")
-            if getattr(self, name) is not None
+            option.name if value is True else f"{option.name} {_shown(self, option.name)}"
+            for option in (*OPTIONS.values(), MIN_UNITS)
+            for value in [getattr(self, option.name)]
+            if option.name not in ("epsilon", "accuracy") and value != getattr(QueryRequest, option.name)
         ]
-        named += ["bounding scale"] if self.scaled else []
-        return ", ".join([privacy_loss, *named, *(["fresh"] if self.fresh else [])])
+        return ", ".join([privacy_loss, *named])
 
 
 def with_options(request: QueryRequest, options: SqlOptions, largest_delta: Fraction) -> QueryRequest:
     """The question with what its options clause says. Where execute() says something else it is refused."""
     changed: dict[str, Any] = {}
-    for option in options.options:
-        if option.name in READ:
-            field, read = READ[option.name]
-            changed[field] = _read(option, read, largest_delta)
-            if field in request.named and getattr(request, field) != changed[field]:
-                raise ProgrammingError(
-                    f"the SQL says {option.name} = {option.value}, and execute() {field}={_shown(request, field)}",
-                    at=option.at,
-                    hint="say it in one place",
-                )
+    for given in (given for given in options.options if given.name not in CONFIRMING):
+        option = CLAUSE_OPTIONS[given.name]
+        changed[option.name] = _read(given, option, largest_delta)
+        if option.name in request.named and getattr(request, option.name) != changed[option.name]:
+            raise ProgrammingError(
+                f"the SQL says {given.name} = {given.value}, and execute() {option.name}="
+                f"{_shown(request, option.name)}",
+                at=given.at,
+                hint="say it in one place",
+            )
     if "epsilon" in changed:
         changed["share"] = None
     return replace(request, options=options, **changed)
@@ -136,7 +496,7 @@ def with_clauses(request: QueryRequest, clauses: tuple[SqlOptions, ...], largest
             at=next(clause.at for clause in clauses if clause.get("delta") is None),
             hint="name it in each clause, or in none",
         )
-    delta = query_delta(sum(deltas), largest_delta) if deltas else None
+    delta = query_delta(sum(deltas), "delta", largest_delta) if deltas else None
     return replace(
         request,
         epsilon=sum((part.epsilon for part in parts), Fraction(0)),
@@ -173,6 +533,8 @@ def refuse_options(request: QueryRequest, names: Collection[str], instead: str) 
 
 def with_proposal(request: QueryRequest) -> QueryRequest:
     """A proposal asks for propose-test-release, which needs one."""
+    from dpsql.mechanisms.registry import MECHANISMS  # late, as above
+
     proposing = [name for name, mechanism in MECHANISMS.items() if mechanism.needs_proposal]
     if request.propose is not None and request.mechanism is None:
         return replace(request, mechanism=proposing[0])
@@ -189,122 +551,14 @@ def with_proposal(request: QueryRequest) -> QueryRequest:
     )
 
 
-def _read(option: Option, read: Callable[[str, Fraction], object], largest_delta: Fraction) -> object:
+def _read(given: SqlOption, option: QueryOption, largest_delta: Fraction) -> object:
     try:
-        return read(option.value, largest_delta)
+        return option.read(option.parse(given.value), given.name, largest_delta)
     except ProgrammingError as error:
-        problem = ProgrammingError(error.problem, at=option.at, hint=error.hint)
+        problem = ProgrammingError(error.problem, at=given.at, hint=error.hint)
     raise problem
 
 
 def _shown(request: QueryRequest, field: str) -> object:
     value = getattr(request, field)
     return f"{float(value):g}" if isinstance(value, Fraction) else value
-
-
-def mechanism_named(name: object) -> str:
-    if isinstance(name, str) and name.lower() in MECHANISMS:
-        return name.lower()
-    raise ProgrammingError(
-        f"there is no mechanism {name!r}",
-        hint=did_you_mean(str(name), MECHANISMS) or f"these are known: {', '.join(MECHANISMS)}",
-    )
-
-
-def positive(value: object, name: str) -> Fraction:
-    number = exact(value, name)
-    if number == 0:
-        raise ProgrammingError(f"{name} must be above 0", hint=f"write {name}=0.1, for example")
-    return number
-
-
-def accuracy_named(value: object) -> Accuracy:
-    """
-    >>> str(accuracy_named(50)), str(accuracy_named("5%"))
-    ('± 50', '± 5%')
-    """
-    relative = isinstance(value, str) and value.strip().endswith(PERCENT)
-    try:
-        amount = positive(str(value).strip().removesuffix(PERCENT) if relative else value, "accuracy")
-        return Accuracy(amount / 100 if relative else amount, relative)
-    except ProgrammingError as error:
-        problem = ProgrammingError(error.problem, hint='write accuracy=50, or accuracy="5%"')
-    raise problem
-
-
-def weights_named(value: object) -> tuple[tuple[str, Fraction], ...]:
-    hint = 'write weights={"n": 2, "total": 1}: a column of twice the weight has half the error'
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise ProgrammingError(f"weights= says by name how much columns matter, not {value!r}", hint=hint)
-    try:
-        return tuple((name, positive(weight, "a weight")) for name, weight in value.items())
-    except ProgrammingError as error:
-        problem = ProgrammingError(error.problem, hint=hint)
-    raise problem
-
-
-def below_one(delta: object) -> Fraction:
-    number = exact(delta, "delta")
-    if number >= 1:
-        raise ProgrammingError(f"delta must be below 1, and {delta} is not", hint="write delta=1e-6, for example")
-    return number
-
-
-def query_delta(delta: object, largest: Fraction) -> Fraction:
-    value = below_one(delta)
-    if value > largest:
-        raise ProgrammingError(
-            f"delta={float(value):g} is more than the session's {float(largest):g}",
-            hint="name a smaller delta, or none: the session's is used then",
-        )
-    return value
-
-
-def count(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
-        raise ProgrammingError(
-            f"{name} is a whole number from 1 on, not {value!r}", hint=f"write {name}=4, for example"
-        )
-    return value
-
-
-def count_or_auto(value: object, name: str) -> int | Auto:
-    return AUTO if value == AUTO else count(value, name)
-
-
-def auto_named(value: object) -> Auto:
-    if value == AUTO:
-        return AUTO
-    raise ProgrammingError(
-        f'bounds= is "auto": the query finds where to clip what it sums, and not {value!r}',
-        hint="to name bounds, write SUM(x, contribution_bounds_per_row => (0, 500))",
-    )
-
-
-def is_scaling(value: object) -> bool:
-    if value in ("sample", "scale"):
-        return value == "scale"
-    raise ProgrammingError(
-        f"bounding= says what becomes of a unit that is in too many groups, and {value!r} says nothing about it",
-        hint='write bounding="sample": some of its groups count; or bounding="scale": all of them do, for a part',
-    )
-
-
-def _whole(name: str) -> Callable[[str, Fraction], int]:
-    return lambda value, _: count(int(value) if value.isdecimal() else value, name)
-
-
-def _whole_or_auto(name: str) -> Callable[[str, Fraction], int | Auto]:
-    return lambda value, _: count_or_auto(int(value) if value.isdecimal() else value.lower(), name)
-
-
-# Option of the clause -> field of the question, and how its text is read.
-READ: dict[str, tuple[str, Callable[[str, Fraction], object]]] = {
-    "epsilon": ("epsilon", lambda value, _: positive(value, "epsilon")),
-    "delta": ("delta", query_delta),
-    "max_groups_contributed": ("max_groups", _whole_or_auto("max_groups_contributed")),
-    "max_rows_contributed": ("max_rows_per_group", _whole_or_auto("max_rows_contributed")),
-    "min_privacy_units_per_group": ("min_units", _whole("min_privacy_units_per_group")),
-    "mechanism": ("mechanism", lambda value, _: mechanism_named(value)),
-    "propose": ("propose", lambda value, _: positive(value, "propose")),
-}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
 
@@ -13,16 +13,22 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dpsql.frames.accessor import Answer
+    from dpsql.options import QueryOptions
 
 
 class PolarsWords(Vocabulary):
-    """What polars calls otherwise than pandas, of a frame and of its groups."""
+    """Methods that polars names differently from pandas."""
 
-    def n_unique(self, column: str, **options: Any) -> Answer:
-        """The number of different values."""
+    def n_unique(self, column: str, **options: Unpack[QueryOptions]) -> Answer:
+        """The number of different values in a column.
+
+        Args:
+            column: the column of values.
+            options: see `Cursor.execute`.
+        """
         return self._aggregated("nunique", column, options)
 
-    def len(self, **options: Any) -> Answer:
+    def len(self, **options: Unpack[QueryOptions]) -> Answer:
         """The number of rows."""
         return self.count(**options)
 
@@ -48,11 +54,20 @@ class PolarsFrame(PolarsWords, PrivateFrame):
         self._frame._dpsql = note
 
     def group_by(self, *keys: str) -> Vocabulary:
-        """Count, sum, mean and so on for each group."""
+        """Groups the rows by columns; `count`, `sum`, `mean` and so on then answer per group.
+
+        Args:
+            keys: one or more columns.
+        """
         return self.groupby(keys)
 
     def group_by_dynamic(self, on: str, *, every: str) -> Vocabulary:
-        """The same for each period of a date: group_by_dynamic("day", every="1mo")."""
+        """Groups the rows by a period of a date: group_by_dynamic("day", every="1mo").
+
+        Args:
+            on: the column of dates or timestamps.
+            every: the period, such as "1w", "1mo" or "1y".
+        """
         return self.resample(every, on=on)
 
     def _labels(self) -> list[str]:

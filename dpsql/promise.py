@@ -40,14 +40,14 @@ NOT_PROMISED = (
 
 @dataclass(frozen=True)
 class Limits:
-    """What (epsilon, delta)-differential privacy means for one unit."""
+    """An (epsilon, delta) guarantee for one person, as factors and probabilities."""
 
     epsilon: float
     delta: float
 
     @property
     def factor(self) -> float:
-        """By how much probabilities and odds change at most.
+        """e^epsilon: the most that probabilities and odds change.
 
         >>> Limits(math.log(3), 0.0).factor
         3.0000000000000004
@@ -58,14 +58,22 @@ class Limits:
             return math.inf
 
     def most(self, prior: float) -> float:
-        """
+        """The largest probability that a suspicion can have after the answers.
+
+        Args:
+            prior: its probability before.
+
         >>> f"{Limits(math.log(3), 0.0).most(0.5):.6f}"
         '0.750000'
         """
         return prior / (prior + (1 - prior) * math.exp(-self.epsilon))
 
     def least(self, prior: float) -> float:
-        """
+        """The smallest probability that a suspicion can have after the answers.
+
+        Args:
+            prior: its probability before.
+
         >>> f"{Limits(math.log(3), 0.0).least(0.5):.6f}"
         '0.250000'
         """
@@ -73,19 +81,24 @@ class Limits:
 
     @property
     def between_values(self) -> Limits:
-        """For what a present unit's rows say: the way from one content to another leads over their absence."""
+        """The guarantee if the person is known to be in the data: twice the epsilon, by way of their absence."""
         return Limits(2 * self.epsilon, min(1.0, (1 + self.factor) * self.delta) if self.delta else 0.0)
 
 
 @dataclass(frozen=True, repr=False)
 class Promise:
+    """The guarantee of a session to each person, made by `Connection.promise`. `print` shows it in words."""
+
     dataset: str
+    """The name of the dataset."""
     units: tuple[str, ...]
-    """How each private table says whose a row is."""
+    """The column that identifies the person, for each private table."""
     spent: Limits
+    """The guarantee of all answers so far."""
     whole: Limits
+    """The guarantee once the whole budget is spent."""
     reported: tuple[str, ...] = ()
-    """Columns of reports that may be counted exactly, because nothing but their unit says whose they are."""
+    """Randomised columns that may be counted without noise."""
 
     def __str__(self) -> str:
         rows = [("", "so far", "whole budget"), *self.rows()]
@@ -114,6 +127,7 @@ class Promise:
         )
 
     def introduction(self) -> tuple[str, ...]:
+        """The paragraphs before the table: who is protected, and what that means."""
         return (
             f"Everything about one unit of {self.dataset} is protected: all rows with the same {_listed(self.units)}.",
             "Whatever somebody concludes from all answers together, they would have concluded with nearly the same "
@@ -122,6 +136,7 @@ class Promise:
         )
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
+        """The table: a quantity, its value so far, and its value over the whole budget."""
         both = (self.spent, self.whole)
         yield _row("epsilon", (_up(limits.epsilon) for limits in both))
         yield _row("odds change by at most a factor", (_up(limits.factor) for limits in both))
@@ -130,6 +145,7 @@ class Promise:
         yield _row("probability that no limit holds", (_up(limits.delta) for limits in both))
 
     def explanation(self) -> tuple[str, ...]:
+        """The paragraphs after the table: how to read the numbers."""
         whole, doubled = self.whole, self.whole.between_values
         return (
             "The suspicion is that a unit's rows are in the data, as somebody imagines them, rather than not there. "

@@ -1,4 +1,4 @@
-"""What a query gives back: rows, their description, their error bars, and the receipt of what they cost."""
+"""The result of a query: rows, column descriptions, error bars, and the receipt."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 TIMES = ("DATE", "TIMESTAMP")
 NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL")
-UNKNOWN_NOTE = "± ?: how far off it may be is not known, as where noise is about as large as what it is computed from"
+UNKNOWN_NOTE = "± ?: the error is unknown, for example because the noise is as large as the value it affects"
 
 
 def is_number(kind: str) -> bool:
@@ -45,35 +45,45 @@ def is_number(kind: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """What was charged, and for what."""
+    """What an answer cost, and how much budget was left.
+
+    >>> receipt = conn.execute("SELECT COUNT(*) FROM orders", epsilon=0.25).receipt
+    >>> receipt.epsilon, receipt.mechanism, receipt.remaining.epsilon
+    (0.25, 'laplace', 0.75)
+    """
 
     cost: Cost
+    """The epsilon and the delta that were charged; zero if the answer was recalled."""
     mechanism: str
+    """The additive mechanism, such as "laplace"; empty if nothing private was read."""
     recalled: bool
-    """Whether the answer was drawn earlier and cost nothing now."""
+    """Whether this is a stored answer, which costs nothing."""
     refused: bool
-    """Whether a test refused some of the answer."""
+    """Whether a private test withheld a part of the answer, which is NULL then and partly refunded."""
     number: int | None
-    """The ledger's entry."""
+    """The number of the charge in the ledger."""
     bounds: tuple[str, ...] = ()
-    """The bounds that the question found by itself, and what part of the cost that was."""
+    """The bounds that `bounds="auto"` found, and their part of the cost."""
     budget: Budget = field(repr=False, compare=False)
-    """As it was after the charge."""
+    """The budget right after the charge."""
 
     @property
     def remaining(self) -> Cost:
-        """What was left of the session after this."""
+        """What was left of the session's budget after the charge."""
         return self.budget.remaining
 
     @property
     def epsilon(self) -> float:
+        """The epsilon that was charged."""
         return self.cost.epsilon
 
     @property
     def delta(self) -> float:
+        """The delta that was charged."""
         return self.cost.delta
 
     def lines(self) -> Iterator[str]:
+        """The receipt in short lines, as notebooks show it below an answer."""
         if not self.mechanism:
             yield "free: nothing private was read"
         elif self.recalled:
@@ -82,42 +92,52 @@ class Receipt:
             delta = f", δ {self.delta:.3g}" if self.delta else ""
             yield f"cost ε {self.epsilon:.4g}{delta}"
         if self.refused:
-            yield "a test refused to answer where NULL stands"
+            yield "NULL: a private test refused to answer"
         yield f"{self.mechanism} noise, ± at 95 %" if self.mechanism else "± at 95 %"
         yield f"ε {self.remaining.epsilon:.4g} left"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultColumn:
+    """A column of an answer: its name and type, and how its error follows from the noise."""
+
     name: str
     type: str
     estimate: WithError | None
     noises: NoisyColumns = field(repr=False)
     hidden: Mapping[str, int]
-    """Where a row keeps the measures that this column's error depends on, and of which level of totals it is."""
+    """Positions, within a full row, of the measures that the error depends on and of the level of totals."""
     is_key: bool | None = None
-    """Whether it is made of keys alone; None where that is not known."""
+    """Whether only group keys enter the column; None if unknown."""
     chosen_from: int = 1
-    """Where rows were chosen by their noise, so many there were: intervals hold for all of them at once."""
+    """The number of rows that ORDER BY ... LIMIT or HAVING chose from: intervals hold for all of them at once."""
     levels: tuple[NoisyColumns, ...] = field(default=(), repr=False)
-    """The noise in each level, where groups and totals stand below each other."""
+    """The noise at each level of ROLLUP or CUBE."""
     replicas: Callable[[tuple[Any, ...]], list[NDArray[np.float64]]] | None = field(default=None, repr=False)
-    """Of a computed column what it became in a row when noise was drawn again, and in others that look the same."""
+    """Parametric bootstrap replicas of a computed column in a row, and in the rows that look the same."""
     lost: bool = False
-    """Whether it is a noisy number, and nothing is known of its error."""
+    """Whether the column is noisy and its error is unknown."""
 
     @property
     def is_noisy(self) -> bool:
+        """Whether noise enters the column."""
         return self.estimate is not None or self.replicas is not None or self.lost
 
     @property
     def half_width(self) -> float | None:
-        """+- at 95 %, where it is the same for all rows."""
+        """The half-width of the 95 % interval, if all rows share it; else None."""
         if self.levels:
             return None
         return half_width(self.estimate, self.noises, for_all(LEVEL, self.chosen_from))
 
     def interval(self, row: tuple[Any, ...], value: Any, level: float) -> tuple[float, float] | None:
+        """The interval around a value; None if the column has no noise, or its error is unknown.
+
+        Args:
+            row: the full row, with its hidden measures.
+            value: the value of this column in it.
+            level: the probability that the interval contains the noise-free value.
+        """
         if value is None:
             return None
         if self.replicas is not None:
@@ -130,36 +150,48 @@ class ResultColumn:
         return interval(self.estimate, float(value), measures, noises, for_all(level, self.chosen_from))
 
     def shown_ends(self, row: tuple[Any, ...], value: Any) -> numbers.Ends | None:
-        """At 95 %; UNKNOWN where there is an error that is not known, as of a variance in a small group."""
+        """The 95 % interval; UNKNOWN if the error is unknown, for example of a variance in a small group.
+
+        Args:
+            row: the full row, with its hidden measures.
+            value: the value of this column in it.
+        """
         unknown = isinstance(self.estimate, Smooth) or self.replicas is not None or self.lost
         return self.interval(row, value, LEVEL) or (numbers.UNKNOWN if unknown and value is not None else None)
 
 
 @dataclass(frozen=True)
 class Result:
+    """A private answer: rows, columns, receipt and notes. `print` shows each value with its error."""
+
     columns: tuple[ResultColumn, ...]
+    """Name, type and noise of each column."""
     cells: Cells = field(repr=False)
-    """With hidden measures behind the visible columns."""
+    """The cells of the visible columns, followed by hidden measures that error bars need."""
     receipt: Receipt
+    """What the answer cost."""
     notes: tuple[str, ...] = ()
-    """What the analyst should know: of the question, what bounding left out, which columns are mostly noise."""
+    """Caveats: contribution bounds, thresholds, columns that are mostly noise."""
     faint: frozenset[str] = frozenset()
-    """The columns that are mostly noise."""
+    """The names of columns that are mostly noise."""
 
     @property
     def full_rows(self) -> list[tuple[Any, ...]]:
-        """Rows with hidden measures behind the visible columns."""
+        """All rows, each with its hidden measures after the visible columns."""
         return self.cells.rows
 
     @cached_property
     def rows(self) -> list[tuple[Any, ...]]:
+        """All rows of the answer."""
         return self.cells.of_first(len(self.columns))
 
     @property
     def names(self) -> list[str]:
+        """The names of the columns."""
         return [column.name for column in self.columns]
 
     def df(self) -> pd.DataFrame:
+        """The answer as a pandas DataFrame; dates and timestamps become datetime64."""
         import pandas as pd
 
         frame = self._plain_frame()
@@ -178,6 +210,11 @@ class Result:
         return pd.DataFrame(parts).set_axis(self.names, axis="columns")
 
     def pl(self) -> pl.DataFrame:
+        """The answer as a polars DataFrame.
+
+        Raises:
+            NotSupportedError: polars or pyarrow is not installed.
+        """
         try:
             import polars as pl
         except ImportError:
@@ -186,6 +223,11 @@ class Result:
         return pl.DataFrame(self.arrow())
 
     def arrow(self) -> pa.Table:
+        """The answer as an Arrow table.
+
+        Raises:
+            NotSupportedError: pyarrow is not installed.
+        """
         try:
             import pyarrow as pa
         except ImportError:
@@ -197,7 +239,14 @@ class Result:
         return pa.Table.from_arrays(arrays, names=self.names)
 
     def intervals(self, level: float = LEVEL) -> pd.DataFrame:
-        """Every column, and beside each noisy one the ends of its interval: name_low, name_high."""
+        """The answer as a pandas DataFrame, with columns `x_low` and `x_high` for each noisy column `x`.
+
+        Args:
+            level: the probability that an interval contains the noise-free value.
+
+        Raises:
+            ProgrammingError: the level is not between 0 and 1.
+        """
         import pandas as pd
 
         _check_level(level)
@@ -212,14 +261,22 @@ class Result:
         return frame.set_axis([name for name, _ in data], axis="columns")
 
     def cells_with_ends(self, rows: int | None = None) -> list[list[tuple[Any, numbers.Ends | None]]]:
-        """So many rows, each value with the ends of its interval."""
+        """The first rows, each value paired with the ends of its 95 % interval.
+
+        Args:
+            rows: how many rows. Default: all.
+        """
         return [
             [(value, column.shown_ends(row, value)) for value, column in zip(row, self.columns, strict=False)]
             for row in self.full_rows[:rows]
         ]
 
     def notes_below(self, rows: list[list[tuple[Any, numbers.Ends | None]]]) -> tuple[str, ...]:
-        """The notes, and what `± ?` means where it stands in these rows; of lost columns a note speaks already."""
+        """The notes, and an explanation of `± ?` if these rows show it.
+
+        Args:
+            rows: what `cells_with_ends` returned.
+        """
         unknown = any(
             ends is numbers.UNKNOWN and not column.lost
             for row in rows
@@ -228,7 +285,7 @@ class Result:
         return (*self.notes, UNKNOWN_NOTE) if unknown else self.notes
 
     def __str__(self) -> str:
-        """Each value with its error; of many rows the first."""
+        """The first rows, each noisy value with its error, and the notes below."""
         rows = self.cells_with_ends(MOST_ROWS)
         lines = [self.names, *([with_error(*cell) for cell in row] for row in rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

@@ -9,26 +9,15 @@ from dataclasses import replace
 from fractions import Fraction
 from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from dpsql.accounting.ledger.ledger import INTERRUPTS_PER_DAY, Ledger
 from dpsql.accounting.ledger.sqlite import MEMORY
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.engines.post_processor import PostProcessor
-from dpsql.engines.registry import has_own_ledger, open_engine
-from dpsql.errors import InterfaceError, LedgerError, ProgrammingError, did_you_mean
-from dpsql.options import (
-    QueryRequest,
-    accuracy_named,
-    auto_named,
-    below_one,
-    count_or_auto,
-    is_scaling,
-    mechanism_named,
-    positive,
-    query_delta,
-    weights_named,
-)
+from dpsql.engines.registry import kind_of, open_engine
+from dpsql.errors import InterfaceError, LedgerError, ProgrammingError
+from dpsql.options import QueryRequest, below_one, positive, query_delta, read_options
 from dpsql.owner.check import check_copied, check_links
 from dpsql.pipeline import stages
 from dpsql.pipeline.choose_mechanism import share_of
@@ -37,50 +26,40 @@ from dpsql.schema import load_schema
 from dpsql.sql.dialects import dialect_named
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dpsql.accounting.budget import Budget
+    from dpsql.accounting.exact import Number
     from dpsql.accounting.ledger.ledger import OnFailure
     from dpsql.batch import Plan
+    from dpsql.engines.base import FrameEngine
+    from dpsql.engines.registry import Database
     from dpsql.explain import Explanation
+    from dpsql.options import Parameters, QueryOptions
     from dpsql.pipeline.stages import Trace
     from dpsql.result import Result
     from dpsql.schema import Schema
 
 DEFAULT_SHARE = Fraction(1, 10)
 """A query that names no cost takes a tenth of the session, in its own currency."""
-OPTIONS = frozenset(
-    {
-        "epsilon",
-        "delta",
-        "accuracy",
-        "mechanism",
-        "max_groups",
-        "max_rows_per_group",
-        "bounds",
-        "bounding",
-        "propose",
-        "weights",
-        "diagnose",
-        "fresh",
-    }
-)
 
 
 class Session:
     def __init__(
         self,
-        database: object,
+        database: Database,
         schema: str | os.PathLike[str] | dict[str, Any] | Schema,
         *,
-        budget: object,
-        delta: object,
+        budget: Number | None,
+        delta: Number | None,
         ledger: str | os.PathLike[str] | None,
-        query_epsilon: object,
+        query_epsilon: Number | None,
         composition: str | None,
         analyst: str | None,
-        analyst_budget: object,
+        analyst_budget: Number | None,
         on_failure: OnFailure,
         interrupts_per_day: int = INTERRUPTS_PER_DAY,
-        timeout: object = None,
+        timeout: Number | None = None,
         dialect: str = "duckdb",
     ) -> None:
         self.dialect = dialect_named(dialect)
@@ -113,19 +92,16 @@ class Session:
 
     def over(self, frames: Mapping[str, object], schema: Schema) -> Session:
         """The same account, over other rows of the same people or another declaration of them."""
-        from dpsql.engines.duckdb.engine import DuckDBEngine
-
         self.environment.check_process()
-        assert isinstance(self.environment.engine, DuckDBEngine)
-        engine = self.environment.engine.over(frames, schema)
+        engine = cast("FrameEngine", self.environment.engine).over(frames, schema)
         other = copy(self)
         other.environment = replace(self.environment, schema=schema, engine=engine)
         return other
 
-    def execute(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Result:
+    def execute(self, sql: str, parameters: Parameters, options: QueryOptions) -> Result:
         return stages.run(self.request(sql, parameters, **options), self.environment)
 
-    def explain(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Explanation:
+    def explain(self, sql: str, parameters: Parameters, options: QueryOptions) -> Explanation:
         from dpsql.explain import explain_calibrated  # late, as below: a question that is asked needs none of it
 
         request, public = self.request(sql, parameters, **options), self.environment.public()
@@ -134,12 +110,18 @@ class Session:
         share = share_of(calibrated.candidate.loss, public.budget)
         return explain_calibrated(calibrated, share.part, after)
 
-    def trace(self, sql: str, parameters: object, options: Mapping[str, Any]) -> Trace:
+    def trace(self, sql: str, parameters: Parameters, options: QueryOptions) -> Trace:
         from dpsql.pipeline.stages import trace_question
 
         return trace_question(self.request(sql, parameters, **options), self.environment.public())
 
-    def plan(self, queries: object, weights: object, epsilon: object, delta: object) -> Plan:
+    def plan(
+        self,
+        queries: Sequence[str | tuple[str, Parameters]],
+        weights: Sequence[Number] | None,
+        epsilon: Number | None,
+        delta: Number | None,
+    ) -> Plan:
         from dpsql.batch import Plan, PlannedQuery, plan_batch, weigh
         from dpsql.explain import explain_calibrated
 
@@ -150,7 +132,7 @@ class Session:
             questions,
             weigh(weights, len(questions)),
             self._default_epsilon if epsilon is None else positive(epsilon, "epsilon"),
-            None if delta is None else query_delta(delta, budget.filter.delta),
+            None if delta is None else query_delta(delta, "delta", budget.filter.delta),
             public,
         )
         after = budget.filter.remaining(budget.tally.totals + batch.privacy_loss)
@@ -169,40 +151,25 @@ class Session:
             lambda: stages.run_together(batch.parts, batch.filter.epsilon, self.environment),
         )
 
-    def request(self, sql: str, parameters: object, **options: Any) -> QueryRequest:
+    def request(self, sql: str, parameters: Parameters, **options: Unpack[QueryOptions]) -> QueryRequest:
         self.environment.check_process()
         if not isinstance(sql, str):
             raise ProgrammingError(f"a query is a text, not {type(sql).__name__}")
-        for name in options.keys() - OPTIONS:
-            hint = "write epsilon= for what one question costs" if name == "budget" else did_you_mean(name, OPTIONS)
-            raise ProgrammingError(f"there is no option {name}=", hint=hint)
-        given = {name: value for name, value in options.items() if value is not None}
-        if "accuracy" in given and "epsilon" in given:
-            raise ProgrammingError(
-                "epsilon= and accuracy= both say how exact the answer is", hint="say one, and the other follows"
-            )
+        # The ledger is read for what depends on it alone: that takes longer than all the rest of this.
+        largest_delta = Fraction(0) if options.get("delta") is None else self.environment.ledger.filter.delta
+        given = read_options(options, largest_delta)
+        named = frozenset(given)
+        if "epsilon" not in named:
+            given["epsilon"] = self._default_epsilon
         values = parameter_values(parameters)
         return QueryRequest(
             sql=sql,
             parameters=tuple(values.values()) if isinstance(values, dict) else values,
-            epsilon=positive(given["epsilon"], "epsilon") if "epsilon" in given else self._default_epsilon,
-            delta=query_delta(given["delta"], self.budget.filter.delta) if "delta" in given else None,
-            mechanism=mechanism_named(given["mechanism"]) if "mechanism" in given else None,
-            propose=positive(given["propose"], "propose") if "propose" in given else None,
-            max_groups=count_or_auto(given["max_groups"], "max_groups") if "max_groups" in given else None,
-            max_rows_per_group=count_or_auto(given["max_rows_per_group"], "max_rows_per_group")
-            if "max_rows_per_group" in given
-            else None,
-            bounds=auto_named(given["bounds"]) if "bounds" in given else None,
-            scaled=is_scaling(given["bounding"]) if "bounding" in given else False,
-            fresh=bool(given.get("fresh", False)),
-            accuracy=accuracy_named(given["accuracy"]) if "accuracy" in given else None,
-            share=None if self.query_epsilon or {"epsilon", "accuracy"} & given.keys() else DEFAULT_SHARE,
-            weights=weights_named(given["weights"]) if "weights" in given else None,
-            diagnose=bool(given.get("diagnose", False)),
-            named=frozenset(given),
+            share=None if self.query_epsilon or {"epsilon", "accuracy"} & named else DEFAULT_SHARE,
+            named=named,
             parameter_names=tuple(values) if isinstance(values, dict) else (),
             dialect=self.dialect,
+            **given,
         )
 
     @property
@@ -228,7 +195,7 @@ def default_ledger(database: object) -> str:
 
     Whatever name leads to the file, its ledger is found under the one that links and folders resolve to.
     """
-    if not has_own_ledger(database):
+    if not kind_of(database).has_own_ledger:
         raise InterfaceError(
             "a server has no ledger of its own",
             hint='name a file or a schema: ledger="shop.ledger", ledger="postgresql://...?schema=shop_ledger"',

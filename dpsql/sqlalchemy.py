@@ -7,6 +7,7 @@ schema, and nothing else of the database.
 
 from __future__ import annotations
 
+import inspect
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -32,21 +33,7 @@ if TYPE_CHECKING:
 PREFIX = "dpsql_"
 SCHEMA = "main"
 """The name of the one database schema that there is."""
-IN_URL = (
-    "schema",
-    "budget",
-    "delta",
-    "ledger",
-    "query_epsilon",
-    "composition",
-    "analyst",
-    "analyst_budget",
-    "on_failure",
-    "interrupts_per_day",
-    "timeout",
-    "epsilon",
-    "analyst_epsilon",
-)
+IN_URL = tuple(name for name in inspect.signature(connect).parameters if name != "database")
 TYPES: dict[type, type[TypeEngine[Any]]] = {
     declared.Integer: types.BigInteger,
     declared.Double: types.Double,

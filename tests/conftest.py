@@ -175,7 +175,7 @@ def connected(tame: Callable[[str], duckdb.DuckDBPyConnection]) -> Iterator[Call
     def of(name: str) -> dpsql.Connection:
         if name not in made:
             schema = yaml.safe_load((CASES / f"{name}.yaml").read_text(encoding="utf-8"))["schema"]
-            made[name] = dpsql.connect(tame(name), schema=schema, epsilon=1, delta=1e-6)
+            made[name] = dpsql.connect(tame(name), schema=schema, budget=1, delta=1e-6)
         return made[name]
 
     yield of
@@ -203,7 +203,7 @@ def exact_session(tame: Callable[[str], duckdb.DuckDBPyConnection]) -> Callable[
     def of(name: str) -> dpsql.Connection:
         if name not in made:
             made[name] = dpsql.connect(
-                tame(name), schema=CASE_FILES[name].schema, epsilon=1e15, delta=1e-6, query_epsilon=1e9
+                tame(name), schema=CASE_FILES[name].schema, budget=1e15, delta=1e-6, query_epsilon=1e9
             )
         return made[name]
 
@@ -282,7 +282,7 @@ def shop_database(the_shop: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDB
 @pytest.fixture
 def shop(shop_database: duckdb.DuckDBPyConnection, shop_schema: dict[str, Any]) -> Iterator[dpsql.Connection]:
     """A session with epsilon 10 and a delta on that shop."""
-    with dpsql.connect(shop_database, schema=shop_schema, epsilon=10, delta=1e-6) as connection:
+    with dpsql.connect(shop_database, schema=shop_schema, budget=10, delta=1e-6) as connection:
         yield connection
 
 

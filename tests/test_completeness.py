@@ -76,7 +76,7 @@ def plain() -> duckdb.DuckDBPyConnection:
 
 @pytest.fixture(scope="module")
 def private() -> Iterator[dpsql.Connection]:
-    with dpsql.connect(filled(), schema=SCHEMA, epsilon=1e12, delta=1e-6, query_epsilon=1e9) as connection:
+    with dpsql.connect(filled(), schema=SCHEMA, budget=1e12, delta=1e-6, query_epsilon=1e9) as connection:
         yield connection
 
 
@@ -122,7 +122,7 @@ def test_null_is_a_public_group_only_where_that_is_declared(private: dpsql.Conne
     assert [town for town, _ in private.execute(by_town).fetchall()] == ["a", "b"]
     declared = deepcopy(SCHEMA)
     declared["tables"]["visits"]["columns"]["town"]["nullable"] = True
-    with dpsql.connect(filled(), schema=declared, epsilon=1e12, query_epsilon=1e9) as connection:
+    with dpsql.connect(filled(), schema=declared, budget=1e12, query_epsilon=1e9) as connection:
         towns = {sql: dict(connection.execute(sql).fetchall()) for sql in (by_town, coalesced)}
     assert towns[by_town][None] == towns[coalesced]["?"] == 115
 
@@ -152,7 +152,7 @@ def test_a_constraint_saves_what_counting_values_costs(stored: str) -> None:
     database = duckdb.connect()
     database.execute(f"CREATE TABLE t (u INTEGER, x {stored})")
     schema = {"tables": {"t": {"unit": "u", "columns": {"u": "integer", "x": declared}}}}
-    with dpsql.connect(database, schema=schema, epsilon=1) as connection:
+    with dpsql.connect(database, schema=schema, budget=1) as connection:
         (release,) = connection.explain("SELECT COUNT(*), COUNT(x) FROM t").releases
     assert len(release.measures) == (1 if guaranteed else 2)
 
@@ -172,7 +172,7 @@ def test_what_is_no_value_as_declared_is_not_counted(stored: str, odd: str, decl
     database.execute(f"CREATE TABLE t (u INTEGER, x {stored} NOT NULL)")
     database.execute(f"INSERT INTO t VALUES (1, {odd})")
     schema = {"tables": {"t": {"unit": "u", "columns": {"u": "integer", "x": declared}}}}
-    with dpsql.connect(database, schema=schema, epsilon=1e12, ledger=":memory:") as connection:
+    with dpsql.connect(database, schema=schema, budget=1e12, ledger=":memory:") as connection:
         assert connection.execute("SELECT COUNT(*), COUNT(x) FROM t", epsilon=1e9).fetchall() == [(1, 0)]
 
 
@@ -180,7 +180,7 @@ def test_a_constraint_that_is_dropped_is_no_longer_relied_on() -> None:
     database = duckdb.connect()
     database.execute("CREATE TABLE t (u INTEGER, x INTEGER NOT NULL)")
     schema = {"tables": {"t": {"unit": "u", "columns": {"u": "integer", "x": {"type": "integer", "bounds": [0, 9]}}}}}
-    with dpsql.connect(database, schema=schema, epsilon=10) as connection:
+    with dpsql.connect(database, schema=schema, budget=10) as connection:
         connection.execute("SELECT AVG(x) FROM t")
         database.execute("ALTER TABLE t ALTER x DROP NOT NULL")
         with pytest.raises(dpsql.OperationalError, match="changed since"):
@@ -203,7 +203,7 @@ def test_a_table_that_changed_is_noticed_before_the_charge(change: str) -> None:
     database = duckdb.connect()
     database.execute("CREATE TABLE t (u INTEGER, x INTEGER NOT NULL)")
     schema = {"tables": {"t": {"unit": "u", "columns": {"u": "integer", "x": "integer"}}}}
-    with dpsql.connect(database, schema=schema, epsilon=10) as connection:
+    with dpsql.connect(database, schema=schema, budget=10) as connection:
         for number in range(3):
             database.execute(f"CREATE TABLE other_{number} (t INTEGER)")
             connection.execute("SELECT COUNT(x) FROM t", fresh=True)
@@ -266,7 +266,7 @@ SOURCES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_owner_of_a_file_or_frame_is_told_by_counts(source: str, tmp_path: Path) -> None:
     with pytest.raises(dpsql.SchemaError, match=TOLD) as told:
-        dpsql.connect(SOURCES[source](tmp_path), schema=ONE_TABLE, epsilon=1, ledger=":memory:")
+        dpsql.connect(SOURCES[source](tmp_path), schema=ONE_TABLE, budget=1, ledger=":memory:")
     assert "nullable: true" in str(told.value)
     assert "secret" not in str(told.value)
 
@@ -275,7 +275,7 @@ def test_the_owner_of_a_file_or_frame_is_told_by_counts(source: str, tmp_path: P
 def test_what_is_declared_opens(source: str, tmp_path: Path) -> None:
     nullable = {name: {**kind, "nullable": True} for name, kind in COLUMNS.items() if isinstance(kind, dict)}
     schema = {"tables": {"t": {"unit": "u", "columns": {"u": "integer"} | nullable}}}
-    with dpsql.connect(SOURCES[source](tmp_path), schema=schema, epsilon=1e12, ledger=":memory:") as connection:
+    with dpsql.connect(SOURCES[source](tmp_path), schema=schema, budget=1e12, ledger=":memory:") as connection:
         asked = connection.execute("SELECT COUNT(*), COUNT(x), COUNT(z), AVG(x) FROM t", epsilon=1e9).fetchall()
     assert asked == [(3, 1, 2, pytest.approx(1.5, abs=1e-3))]
 
@@ -301,5 +301,5 @@ def test_check_counts_in_a_database_too(tmp_path: Path, capsys: pytest.CaptureFi
     with pytest.raises(SystemExit):
         main(["check", str(schema), str(tmp_path / "t.duckdb")])
     assert "1 of 1 rows have no text there that is declared" in capsys.readouterr().err
-    with dpsql.connect(tmp_path / "t.duckdb", schema=schema, epsilon=1e12, ledger=":memory:") as opened:
+    with dpsql.connect(tmp_path / "t.duckdb", schema=schema, budget=1e12, ledger=":memory:") as opened:
         assert opened.execute("SELECT COUNT(*), COUNT(z) FROM t", epsilon=1e9).fetchall() == [(1, 0)]

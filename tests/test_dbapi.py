@@ -45,7 +45,7 @@ def test_explanation_shows_everything(shop: dpsql.Connection) -> None:
     for piece in (
         "epsilon 0.5",
         "orders.customer_id",
-        "3 groups per unit",
+        "3 groups per person",
         "2 rows per group",
         "95 %",
         "public",
@@ -54,7 +54,7 @@ def test_explanation_shows_everything(shop: dpsql.Connection) -> None:
         assert piece in text
     assert "threshold" in text or "shown from" not in text
     hidden = str(shop.explain("SELECT note, COUNT(*) FROM orders GROUP BY note"))
-    assert "shown where the noisy number of units is at least" in hidden
+    assert "shown if the noisy number of people is at least" in hidden
     assert "<pre>" in shop.explain(SQL)._repr_html_()
 
 
@@ -218,7 +218,7 @@ def databases(folder: Path) -> Iterator[tuple[str, object]]:
 
 def test_databases(tmp_path: Path) -> None:
     for what, database in databases(tmp_path):
-        with dpsql.connect(database, schema=ORDERS, epsilon=1e9, query_epsilon=1e6, ledger=":memory:") as connection:
+        with dpsql.connect(database, schema=ORDERS, budget=1e9, query_epsilon=1e6, ledger=":memory:") as connection:
             assert connection.execute("SELECT COUNT(*) FROM orders").fetchall() == [(100,)], what
 
 
@@ -226,8 +226,8 @@ def test_a_file_can_be_connected_to_again(tmp_path: Path) -> None:
     """As a notebook does whose first cell is run twice. Every connection and cursor has the same settings."""
     path = dict(databases(tmp_path))["a duckdb file"]
     with (
-        dpsql.connect(path, schema=ORDERS, epsilon=2) as first,
-        dpsql.connect(path, schema=ORDERS, epsilon=2) as second,
+        dpsql.connect(path, schema=ORDERS, budget=2) as first,
+        dpsql.connect(path, schema=ORDERS, budget=2) as second,
     ):
         first.execute("SELECT COUNT(*) FROM orders", epsilon=1)
         assert second.budget.spent.epsilon == 1
@@ -245,7 +245,7 @@ def test_what_dpsql_opens_is_locked(tmp_path: Path) -> None:
     for what, database in databases(tmp_path):
         if what == "a connection":
             continue
-        with dpsql.connect(database, schema=ORDERS, epsilon=1, ledger=":memory:") as connection:
+        with dpsql.connect(database, schema=ORDERS, budget=1, ledger=":memory:") as connection:
             raw = connection.session.environment.engine._connection
             for sql in (
                 f"SELECT * FROM read_csv('{tmp_path}/secret.csv')",
@@ -284,7 +284,7 @@ def test_the_finish_is_locked(shop: dpsql.Connection, tmp_path: Path) -> None:
 def test_a_file_is_opened_read_only(tmp_path: Path) -> None:
     list(databases(tmp_path))
     before = (tmp_path / "shop.duckdb").read_bytes()
-    with dpsql.connect(tmp_path / "shop.duckdb", schema=ORDERS, epsilon=1) as connection:
+    with dpsql.connect(tmp_path / "shop.duckdb", schema=ORDERS, budget=1) as connection:
         connection.execute("SELECT COUNT(*) FROM orders")
         with pytest.raises(duckdb.Error):
             connection.session.environment.engine._connection.execute("CREATE TABLE t AS SELECT 1")
@@ -298,22 +298,20 @@ def test_schemas_in_every_form(tmp_path: Path) -> None:
     forms = (ORDERS, dpsql.Schema.model_validate(ORDERS), tmp_path / "orders.yaml", str(tmp_path / "orders.yaml"))
     read = set()
     for schema in forms:
-        with dpsql.connect(FRAME, schema=schema, epsilon=1) as connection:
+        with dpsql.connect(FRAME, schema=schema, budget=1) as connection:
             read.add(connection.session.environment.schema.model_dump_json())
             assert connection.execute("SELECT COUNT(*) FROM orders").rowcount == 1
     assert len(read) == 1
 
 
-def test_the_budget_has_one_name_and_an_older_one() -> None:
-    """`budget` is the session's, `epsilon` a question's; what used to be called epsilon= is still understood."""
+def test_the_budget_is_not_called_epsilon() -> None:
+    """`budget` is the session's, `epsilon` a question's."""
     frame = pd.DataFrame({"id": [1, 2], "age": [30, 40]})
     schema = {"tables": {"people": {"unit": "id", "columns": {"id": "integer", "age": "integer"}}}}
-    for name in ("budget", "epsilon"):
-        with dpsql.connect(frame, schema=schema, **{name: 2}) as conn:
-            assert (conn.budget.epsilon, conn.budget.delta) == (2, 0)
-    with pytest.raises(dpsql.ProgrammingError, match="budget= and epsilon= are two names") as caught:
-        dpsql.connect(frame, schema=schema, budget=2, epsilon=1)
-    assert caught.value.hint == "write budget=2 alone"
+    with dpsql.connect(frame, schema=schema, budget=2) as conn:
+        assert (conn.budget.epsilon, conn.budget.delta) == (2, 0)
+    with pytest.raises(TypeError, match="epsilon"):
+        dpsql.connect(frame, schema=schema, epsilon=2)
     with pytest.raises(dpsql.ProgrammingError, match="none is named"):
         dpsql.connect(frame, schema=schema, budget=2, analyst_budget=1)
     with pytest.warns(dpsql.Warning, match="epsilon 100 protects against little"):

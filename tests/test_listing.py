@@ -38,7 +38,7 @@ def session() -> dpsql.Connection:
         "tests": pd.DataFrame({"visit": [1], "kind": ["x"]}),
         "wards": pd.DataFrame({"ward": ["a"]}),
     }
-    return dpsql.connect(frames, schema=SCHEMA, epsilon=1, delta=1e-6)
+    return dpsql.connect(frames, schema=SCHEMA, budget=1, delta=1e-6)
 
 
 def test_tables(session: dpsql.Connection) -> None:

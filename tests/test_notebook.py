@@ -54,7 +54,7 @@ def shell(ipython: InteractiveShell, people: Path, tmp_path: Path, monkeypatch: 
 
 @pytest.fixture
 def connected(shell: InteractiveShell) -> InteractiveShell:
-    run(shell, "%dpsql connect people.duckdb --schema people.yaml --epsilon 10 --ledger :memory: --as conn")
+    run(shell, "%dpsql connect people.duckdb --schema people.yaml --budget 10 --ledger :memory: --as conn")
     return shell
 
 
@@ -110,7 +110,7 @@ def test_the_budget_and_what_it_means(connected: InteractiveShell) -> None:
 
 
 def test_connecting_tells_what_is_left(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
-    run(shell, "%dpsql connect people.duckdb --schema people.yaml --epsilon 3")
+    run(shell, "%dpsql connect people.duckdb --schema people.yaml --budget 3")
     run(shell, f"%dpsql --epsilon 1 {BY_TOWN}")
     run(shell, "%dpsql connect people.duckdb --schema people.yaml")
     assert "epsilon 1 of 3 spent" in capsys.readouterr().out, "the ledger beside the file was found again"
@@ -119,11 +119,11 @@ def test_connecting_tells_what_is_left(shell: InteractiveShell, capsys: pytest.C
 def test_variables_are_databases_and_schemas(shell: InteractiveShell) -> None:
     shell.user_ns["frame"] = pd.DataFrame({"id": range(100), "town": ["here", "there"] * 50})
     shell.user_ns["declared"] = SCHEMA
-    run(shell, "%dpsql connect frame --schema declared --epsilon 10 --as conn")
+    run(shell, "%dpsql connect frame --schema declared --budget 10 --as conn")
     run(shell, f"%dpsql --epsilon 5 {BY_TOWN}")
     assert spent(shell) == 5
     shell.user_ns["tables"] = {"people": shell.user_ns["frame"]}
-    run(shell, "%dpsql connect tables --schema declared --epsilon 7")
+    run(shell, "%dpsql connect tables --schema declared --budget 7")
     assert run(shell, "%dpsql budget").epsilon == 7
     run(shell, "%dpsql connect conn")
     assert run(shell, "%dpsql budget").epsilon == 10, "an open connection is used as it is"
@@ -139,7 +139,7 @@ def test_variables_are_databases_and_schemas(shell: InteractiveShell) -> None:
         ("%dpsql --epsilon", "ProgrammingError", "--epsilon needs a value"),
         ("%dpsql", "ProgrammingError", "there is nothing to ask"),
         ("%dpsql connect", "ProgrammingError", "connect needs a database"),
-        ("%dpsql connect people.duckdb --epsilon 1", "ProgrammingError", "connect needs a schema"),
+        ("%dpsql connect people.duckdb --budget 1", "ProgrammingError", "connect needs a schema"),
         ("%dpsql connect people.duckdb people.yaml", "ProgrammingError", "does not understand 'people.yaml'"),
         ("%dpsql connect people.duckdb --schema none.yaml", "SchemaError", "none.yaml"),
     ],
@@ -164,7 +164,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 InteractiveShell.instance().config["IPKernelApp"] = Config()  # what the engine takes for Jupyter, when it is loaded
 import dpsql
-conn = dpsql.connect("people.duckdb", schema="people.yaml", epsilon=1)
+conn = dpsql.connect("people.duckdb", schema="people.yaml", budget=1)
 print(conn.execute("SELECT COUNT(*) FROM people").rowcount)
 """
 

@@ -35,12 +35,12 @@ def test_globals() -> None:
 def test_connect_takes_what_is_promised() -> None:
     names = list(inspect.signature(dpsql.connect).parameters)
     assert names[0] == "database"
-    wanted = {"schema", "epsilon", "delta", "ledger", "query_epsilon", "composition", "engine"}
+    wanted = {"schema", "budget", "delta", "ledger", "query_epsilon", "composition"}
     assert wanted <= set(names)
 
 
 def test_connect_gives_a_connection(shop_database: Any, shop_schema: Any) -> None:
-    with dpsql.connect(shop_database, schema=shop_schema, epsilon=1) as connection:
+    with dpsql.connect(shop_database, schema=shop_schema, budget=1) as connection:
         assert isinstance(connection, dpsql.Connection)
 
 
@@ -49,7 +49,7 @@ def test_several_connections_to_one_file(tmp_path: Path) -> None:
     with duckdb.connect(str(path)) as raw:
         raw.execute("CREATE TABLE people AS SELECT i AS id FROM range(100) AS r(i)")
     schema = {"tables": {"people": {"unit": "id", "columns": {"id": "integer"}}}}
-    one, two = (dpsql.connect(path, schema=schema, epsilon=1) for _ in range(2))
+    one, two = (dpsql.connect(path, schema=schema, budget=1) for _ in range(2))
     one.execute("SELECT COUNT(*) FROM people", epsilon=0.25)
     one.close()
     two.execute("SELECT COUNT(*) FROM people", epsilon=0.5)
@@ -136,7 +136,7 @@ def test_rollback_does_not_take_a_charge_back(shop: dpsql.Connection) -> None:
 
 
 def test_connection_as_context(shop_database: Any, shop_schema: Any) -> None:
-    with dpsql.connect(shop_database, schema=shop_schema, epsilon=1) as connection:
+    with dpsql.connect(shop_database, schema=shop_schema, budget=1) as connection:
         connection.execute("SELECT COUNT(*) FROM orders")
     with pytest.raises(dpsql.InterfaceError):
         connection.cursor().execute("SELECT COUNT(*) FROM orders")

@@ -49,7 +49,7 @@ def test_the_whole_plan_is_within_its_budget(
 ) -> None:
     """As a session of that epsilon and delta would see it: every answer in it, whatever kind it is."""
     queries = [COUNT, BY_REGION, MEDIAN, *([BY_NOTE] if delta else [])]
-    with dpsql.connect(shop_database, schema=shop_schema, epsilon=3, delta=delta, composition=composition) as shop:
+    with dpsql.connect(shop_database, schema=shop_schema, budget=3, delta=delta, composition=composition) as shop:
         plan, batch = shop.plan(queries, epsilon=1), batched(shop, queries)
         assert spent(shop) == 0
         assert 0.98 <= plan.cost.epsilon <= 1
@@ -96,7 +96,7 @@ def test_a_tenth_of_the_session_by_default(shop: dpsql.Connection) -> None:
 def test_twice_the_weight_is_half_the_error(
     composition: str, delta: float, shop_database: Any, shop_schema: Any
 ) -> None:
-    with dpsql.connect(shop_database, schema=shop_schema, epsilon=3, delta=delta, composition=composition) as shop:
+    with dpsql.connect(shop_database, schema=shop_schema, budget=3, delta=delta, composition=composition) as shop:
         queries = [f"SELECT SUM(amount) AS s FROM orders WHERE items > {number}" for number in range(3)]
         heavy, light, lighter = widths(shop.plan(queries, [2, 1, 0.5], epsilon=1))
         assert light / heavy == pytest.approx(2, rel=1e-3)
@@ -118,7 +118,7 @@ def test_the_expected_error_is_that_of_the_noise(shop: dpsql.Connection) -> None
 
 def test_all_or_nothing(shop_database: Any, shop_schema: Any) -> None:
     """Two of three would fit; none is charged, and none is drawn."""
-    with dpsql.connect(shop_database, schema=shop_schema, epsilon=1) as shop:
+    with dpsql.connect(shop_database, schema=shop_schema, budget=1) as shop:
         plan = shop.plan(COUNTS[:3], epsilon=0.6)
         shop.execute(COUNT, epsilon=0.5)
         entries = len(shop.history())

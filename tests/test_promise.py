@@ -117,7 +117,7 @@ def test_a_path_to_the_unit_is_told() -> None:
         "lines": pd.DataFrame({"order_id": [1]}),
         "days": pd.DataFrame({"day": pd.to_datetime(["2024-01-01"])}),
     }
-    with dpsql.connect(frames, schema=schema, epsilon=1) as conn:
+    with dpsql.connect(frames, schema=schema, budget=1) as conn:
         assert conn.promise().units == ("orders.person", "orders.person (reached from lines.order_id)")
 
 
@@ -135,7 +135,7 @@ def test_reports_that_are_counted_exactly_are_told() -> None:
     }
     people = pd.DataFrame({"id": [1, 2], "smoker": [True, False]})
     trips = pd.DataFrame({"person": [1], "late": [True]})
-    with dpsql.connect({"people": people, "trips": trips}, schema=schema, epsilon=1) as conn:
+    with dpsql.connect({"people": people, "trips": trips}, schema=schema, budget=1) as conn:
         promise = conn.promise()
         rows = conn.execute("SELECT COUNT(*) FROM people WHERE smoker OR NOT smoker")
         assert (round(rows.fetchall()[0][0]), rows.receipt.cost.epsilon) == (2, 0)

@@ -62,7 +62,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
                 FROM range(1000) AS r(i);
             CREATE TABLE regions AS SELECT 'north' AS region;
             CREATE TABLE salaries AS SELECT 1 AS id""")
-    return "dpsql:///shop.duckdb?schema=shop.yaml&epsilon=1000&query_epsilon=50"
+    return "dpsql:///shop.duckdb?schema=shop.yaml&budget=1000&query_epsilon=50"
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_errors_keep_their_kind(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("&epsilon=", "&epsilom="), "knows no option epsilom"),
+        (("&budget=", "&epsilon="), "knows no option epsilon"),
         (("schema=shop.yaml&", ""), "write dpsql:///"),
         (("shop.duckdb", ""), "write dpsql:///"),
         (("&query_epsilon=50", "&ledger=:memory:"), "shares one ledger"),

@@ -1,1 +1,1 @@
-"""Events, what they cost, the filters that add them up, and the ledger that keeps the account."""
+"""Accounting: privacy events, their privacy loss, the filters that compose it, the ledger that records it."""

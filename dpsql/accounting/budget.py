@@ -1,4 +1,4 @@
-"""What a session may spend, has spent and has left, as a value to look at."""
+"""The budget of a session as a value: total, spent, remaining."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LARGE_EPSILON = 10
 LARGE_DELTA = 1e-4
-"""Beyond these somebody is warned: they are for experiments, not for people."""
+"""Budgets above these raise a warning: they protect people too little."""
 
 
 class Priced(Protocol):
@@ -36,7 +36,7 @@ class Priced(Protocol):
 
 
 class Suspension(NamedTuple):
-    """A question of the analyst (None: of whoever gave no name) ended without an answer, and nobody has looked yet."""
+    """An analyst (None: queries without a name) whose query ended without an answer, and who is not resumed yet."""
 
     analyst: str | None
     entry: int
@@ -53,48 +53,75 @@ def _not_on_record(after: int, count: int) -> Sequence[Entry]:
 
 @dataclass(frozen=True, repr=False)
 class Budget:
+    """The privacy budget of a session: total, spent, remaining. It is a snapshot; read `conn.budget` again for news.
+
+    >>> _ = conn.execute("SELECT COUNT(*) FROM orders", epsilon=0.25)
+    >>> conn.budget.spent.epsilon, conn.budget.remaining.epsilon, conn.budget.queries
+    (0.25, 0.75, 1)
+    """
+
     filter: Filter
+    """The privacy filter that composes the costs."""
     tally: Tally
+    """The running totals of the ledger."""
     charges: Callable[[int, int], Sequence[Entry]] = field(default=_not_on_record, repr=False, compare=False)
-    """Reads charges from the ledger, when they are to be drawn: after the first so many, at most so many."""
+    """Reads charges from the ledger: how many to skip, and how many to read at most."""
     suspended: tuple[Suspension, ...] = ()
-    """Whose questions are not answered until the data owner has looked."""
+    """The analysts whose queries are not answered until the data owner resumes."""
 
     @property
     def epsilon(self) -> float:
+        """The epsilon of the whole budget."""
         return rounded_down(self.filter.epsilon)
 
     @property
     def delta(self) -> float:
+        """The delta of the whole budget."""
         return rounded_down(self.filter.delta)
 
     @property
     def queries(self) -> int:
+        """How many queries were charged."""
         return self.tally.queries
 
     @cached_property
     def spent(self) -> Cost:
+        """The epsilon and the delta of all answers so far, composed."""
         return self.filter.spent(self.tally.totals)
 
     @cached_property
     def remaining(self) -> Cost:
+        """The largest cost that one more query may have."""
         return self.filter.remaining(self.tally.totals)
 
     @property
     def basic(self) -> Cost:
-        """What basic composition over the queries' nominal costs would have said."""
+        """What basic composition of the nominal costs would give."""
         return self.tally.basic
 
     @property
     def advanced(self) -> Cost | None:
-        """What advanced composition would have said, with the session's delta as its slack; it needs one."""
+        """What advanced composition would give, with the session's delta as its slack; None if delta is 0."""
         return self.tally.advanced(self.filter.delta) if self.filter.delta else None
 
     def admits(self, cost: PrivacyLoss) -> bool:
+        """Whether one more query fits.
+
+        Args:
+            cost: its privacy loss.
+        """
         return self.filter.admits(self.tally.totals + cost)
 
     def queries_like(self, cost: Event | Priced | float | str | Decimal) -> int:
-        """How many more queries of this cost fit. An event says most exactly what a query costs."""
+        """How many more queries of this cost fit.
+
+        Args:
+            cost: an epsilon; anything with an epsilon and a delta, such as a receipt; or a privacy event, which is
+                most precise.
+
+        >>> conn.budget.queries_like("0.1") >= 10
+        True
+        """
         if isinstance(cost, Event):
             alike: tuple[Event, ...] = (cost,)
         else:
@@ -104,7 +131,7 @@ class Budget:
 
     @property
     def dangers(self) -> tuple[str, ...]:
-        """What the numbers themselves say against the budget."""
+        """Warnings about a budget that protects people too little."""
         found = []
         if self.epsilon > LARGE_EPSILON:
             found.append(
@@ -132,23 +159,23 @@ class Budget:
     __repr__ = __str__
 
     def __reduce__(self) -> tuple[type[Budget], tuple[object, ...]]:
-        """A pickled budget is what was counted; the ledger stays where it is."""
+        """Pickles the totals without access to the ledger."""
         return Budget, (self.filter, self.tally, _not_on_record, self.suspended)
 
     def _repr_html_(self) -> str:
         return budget_card(self, self.charges(max(0, self.queries - MOST_STEPS), MOST_STEPS)[: self.queries])
 
 
-# The budget as a picture: what each query added to what was spent, and what is left.
+# The budget as a chart: what each query added, and what is left.
 
 MOST_STEPS = 40
 MOST_LISTED = 100
-"""Characters of a question in the list."""
+"""The most characters of a query in the list."""
 LEGEND = "What was spent after each query; the strong colour is what the query added."
 
 
 def budget_card(budget: Budget, past: Sequence[Entry]) -> str:
-    """`past` are the last charges, oldest first; what was spent before them is one step."""
+    """The budget as HTML. `past` are the last charges, oldest first; earlier ones are drawn as one step."""
     spent, remaining = budget.spent, budget.remaining
     steps = list(_steps(budget, past))
     drawn = (meter(steps, budget.epsilon), staircase(steps), paragraph(LEGEND)) if steps else ()

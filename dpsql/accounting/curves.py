@@ -1,4 +1,4 @@
-"""Gaussian differential privacy: what mu means as (epsilon, delta), and which mu an (epsilon, delta) allows.
+"""Gaussian differential privacy: conversions between mu and (epsilon, delta), both ways.
 
     delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)
 
@@ -241,7 +241,7 @@ def _expected_edge(part: Callable[[float], Decimal], inside: float, outside: flo
 
 
 # -- zcdp --------------------------------------------------------------------------------------------------------------
-# Zero-concentrated differential privacy: what rho means as (epsilon, delta), and which rho an (epsilon, delta) allows.
+# Zero-concentrated differential privacy: conversions between rho and (epsilon, delta), both ways.
 #
 # For every order alpha > 1, rho-zCDP implies (epsilon, delta)-DP with
 #
@@ -292,7 +292,7 @@ def zcdp_epsilon_at(rho: Fraction, delta: Fraction) -> float:
 
 
 def _conversion(order_minus_one: Decimal, delta: Fraction) -> Decimal:
-    """What epsilon exceeds alpha rho by."""
+    """The difference between epsilon and alpha rho."""
     order = 1 + order_minus_one
     log_delta = Decimal(delta.numerator).ln() - Decimal(delta.denominator).ln()
     return (order_minus_one / order).ln() - (log_delta + order.ln()) / order_minus_one

@@ -1,4 +1,4 @@
-"""What was released, described without saying what it costs.
+"""Privacy events: what was released. What an event costs is said by privacy_loss.py alone.
 
 An event is a plain value: frozen, hashable, and the same again after a trip through JSON. `privacy_loss` turns it into
 amounts; an accountant knows only events, and an event knows no accountant.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Event:
-    """The common root. A new kind of event is refused until `privacy_loss` has been taught about it."""
+    """The base class. A kind of event that `privacy_loss` does not know is refused."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -67,7 +67,7 @@ class Gaussian(Event):
 @final
 @dataclass(frozen=True)
 class PureRelease(Event):
-    """Anything that is epsilon-DP."""
+    """Any epsilon-DP release."""
 
     epsilon: Fraction
 
@@ -75,7 +75,7 @@ class PureRelease(Event):
 @final
 @dataclass(frozen=True)
 class ApproximateRelease(Event):
-    """Anything that is (epsilon, delta)-DP. Partition selection is `ApproximateRelease(0, delta)` beside its noise."""
+    """Any (epsilon, delta)-DP release. Partition selection is `ApproximateRelease(0, delta)`, besides its noise."""
 
     epsilon: Fraction
     delta: Fraction
@@ -92,7 +92,7 @@ class Exponential(Event):
 @final
 @dataclass(frozen=True)
 class Parallel(Event):
-    """Releases over disjoint parts of the units: one person is in one part only."""
+    """Parallel composition: releases over disjoint sets of units, so that each person is in one of them."""
 
     events: tuple[Event, ...]
 
@@ -100,7 +100,7 @@ class Parallel(Event):
 @final
 @dataclass(frozen=True)
 class Composed(Event):
-    """Releases over the same units, all of them."""
+    """Sequential composition: releases over the same units."""
 
     events: tuple[Event, ...]
 
@@ -108,7 +108,7 @@ class Composed(Event):
 @final
 @dataclass(frozen=True)
 class Repeated(Event):
-    """The same release many times over the same units: once in every group that one person can reach."""
+    """The same releases several times over the same units: once for each group that one person can be in."""
 
     events: tuple[Event, ...]
     times: Fraction
@@ -117,7 +117,7 @@ class Repeated(Event):
 @final
 @dataclass(frozen=True)
 class Free(Event):
-    """Computed from what was already released, or from public data."""
+    """Post-processing, or a computation on public data. It costs nothing."""
 
 
 @final

@@ -1,4 +1,4 @@
-"""Numbers as people write them, kept exact: 0.1 means one tenth, not the binary fraction next to it.
+"""Exact amounts: 0.1 means one tenth, and not the nearest binary fraction.
 
 Inside the accounting every amount is a Fraction, or `math.inf` where a rule cannot bound the loss at all. Only what is
 shown to people becomes a float, rounded to the side that never flatters.
@@ -10,11 +10,15 @@ import math
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from numbers import Rational, Real
+from typing import TypeAlias
 
 from dpsql.errors import ProgrammingError
 
 # In type hints `float` stands for `math.inf` alone; every finite amount is a Fraction.
 Amount = Fraction | float
+
+Number: TypeAlias = int | float | str | Decimal | Fraction
+"""As people write one: 0.1, "1/3", Decimal("1e-6")."""
 
 LARGEST = Fraction(10**18)
 SMALLEST = Fraction(1, 10**100)
@@ -94,13 +98,13 @@ def root_down(amount: Fraction) -> float:
 
 
 def _square_beside(root: float, amount: Fraction) -> int:
-    """Below zero where the square of `root` is below `amount`, above where it is above."""
+    """The sign of root^2 - amount."""
     above, below = root.as_integer_ratio()
     return above * above * amount.denominator - below * below * amount.numerator
 
 
 def shortened(amount: Amount) -> Amount:
-    """The amount itself, or a little more, so that a ledger's numbers do not grow with its length."""
+    """The amount, rounded up once its denominator is long, so that running totals stay short."""
     if isinstance(amount, float) or amount.denominator.bit_length() <= DENOMINATOR_BITS:
         return amount
     unit = 1 << DENOMINATOR_BITS

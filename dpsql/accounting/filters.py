@@ -1,7 +1,7 @@
-"""Privacy filters: they say before each query whether the session may still afford it.
+"""Privacy filters: before each query they decide whether the session's budget still admits it.
 
-A filter is one or more rules, and admits what any of them admits: it then holds for the session as a whole, however the
-queries were chosen. See docs/proofs/composition.md.
+A filter has one or more composition rules, and admits what any of them admits. Its guarantee holds for the session as a
+whole, even if queries are chosen adaptively. See docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dpsql.accounting.exact import Amount
 
 # -- rules -------------------------------------------------------------------------------------------------------------
-# The ways to bound a whole session, each sound when every query is chosen after seeing earlier answers.
+# Composition rules for a session. Each is sound if queries are chosen adaptively, after seeing earlier answers.
 #
 #     PureSum      sum of epsilon    <= epsilon
 #     Concentrated sum of rho        <= rho(epsilon, curve_delta)
@@ -39,38 +39,38 @@ SHY = 1 - 1e-9
 
 
 class Rule(Protocol):
-    """`limit` is what the totals must stay under; the rest says the same in epsilon, as shown to people."""
+    """A composition rule: the totals must stay within `limit`. The methods express this in epsilon, for people."""
 
     @property
     def limit(self) -> PrivacyLoss: ...
 
     @property
     def curve_delta(self) -> Fraction:
-        """The delta at which this rule states its epsilon; zero for a pure sum."""
+        """The delta at which the rule states its epsilon; 0 for a pure sum."""
         ...
 
     def spent(self, totals: PrivacyLoss) -> float:
-        """The epsilon that the totals amount to, from above."""
+        """The epsilon that is spent, rounded up."""
         ...
 
     def remaining(self, totals: PrivacyLoss) -> float:
-        """The largest epsilon that one more query may have, from below."""
+        """The largest epsilon of one more query, rounded down."""
         ...
 
     def query(self, epsilon: Fraction) -> Event:
-        """What one query at epsilon releases, if it is to spend exactly that alone."""
+        """The event of a query that spends exactly this epsilon by itself."""
         ...
 
 
 class Currency(Rule, Protocol):
-    """A rule by which parts of a session can be told, since one sum decides."""
+    """A rule with a single sum, by which fractions of a session's budget are defined."""
 
     def epsilon_of(self, part: Fraction) -> Fraction:
-        """Of a query that takes this part of the session, or slightly less."""
+        """The epsilon of a query that takes this fraction of the session's budget, rounded down."""
         ...
 
     def pure_epsilon_of(self, part: Fraction) -> Fraction:
-        """The same of a pure release."""
+        """The epsilon of a pure release that takes this fraction."""
         ...
 
 
@@ -115,7 +115,7 @@ class GaussianSum:
         return replace(EVERYTHING, mu_squared=self.mu**2, delta=self.reserved_delta)
 
     def taken(self, totals: PrivacyLoss) -> Amount:
-        """Of mu squared."""
+        """The fraction of mu squared."""
         return totals.mu_squared
 
     def spent(self, totals: PrivacyLoss) -> float:
@@ -145,7 +145,7 @@ class GaussianSum:
 
 @dataclass(frozen=True)
 class SmoothedSum(GaussianSum):
-    """Small pure releases cost less as long as enough is left to hide that they are coins."""
+    """Small pure releases cost less while enough noise budget remains to smooth their two-point losses."""
 
     @cached_property
     def limit(self) -> PrivacyLoss:
@@ -190,20 +190,20 @@ class Concentrated:
         return Fraction(SHY * curves.zcdp_epsilon_at(self.rho * part, self.curve_delta))
 
     def pure_epsilon_of(self, part: Fraction) -> Fraction:
-        """A pure release has a rho of epsilon^2/2."""
+        """The rho of a pure release: epsilon^2/2."""
         return Fraction(SHY * root_down(2 * self.rho * part))
 
 
 @dataclass(frozen=True)
 class MixedSum:
-    """Pure releases add up to `cap` at most, and everything else to what a curve allows at the epsilon that is left."""
+    """Pure releases may spend up to `cap`; all others share what the Gaussian curve allows at the remaining epsilon."""
 
     epsilon: Fraction
     cap: Fraction
     curve_delta: Fraction
     reserved_delta: Fraction
     query_delta: Fraction
-    """At which one Gaussian query of a given epsilon is calibrated, whatever rule it will be counted by."""
+    """The delta at which a Gaussian query is calibrated, whichever rule counts it later."""
 
     @cached_property
     def mu(self) -> Fraction:
@@ -220,7 +220,7 @@ class MixedSum:
         return rounded_up(totals.pure + Fraction(curve)) if math.isfinite(curve) else math.inf
 
     def remaining(self, totals: PrivacyLoss) -> float:
-        """By the kind of noise that has more left."""
+        """The largest epsilon of one more query, by the kind of noise that has more left."""
         if not (totals.pure <= self.cap and totals.rest <= self.mu**2):
             return 0.0
         left = root_down(self.mu**2 - Fraction(totals.rest))
@@ -238,12 +238,12 @@ RESERVED_SHARE = Fraction(1, 20)
 # And the share of all mixed rules together.
 MIXED_SHARE = Fraction(1, 40)
 CAPS = 8
-"""Mixed rules give 1/8, 2/8, ..., 7/8 of epsilon to pure releases."""
+"""The caps of mixed rules: 1/8, 2/8, ..., 7/8 of epsilon for pure releases."""
 
 
 @dataclass(frozen=True)
 class Filter(ABC):
-    """Admits queries as long as their sum is (epsilon, delta)-DP."""
+    """A privacy filter: admits queries while their adaptive composition stays (epsilon, delta)-DP."""
 
     epsilon: Fraction
     delta: Fraction
@@ -258,39 +258,39 @@ class Filter(ABC):
 
     @property
     def reserved_delta(self) -> Fraction:
-        """The delta for partition selection, tests, and every other loss that adds up beside the curve."""
+        """The part of delta for losses that add up: partition selection, tests, approximate releases."""
         return self.delta * RESERVED_SHARE
 
     @property
     def curve_delta(self) -> Fraction:
-        """The delta at which the curve is read, and at which one Gaussian query of a given epsilon is calibrated."""
+        """The part of delta for the Gaussian curve, at which Gaussian queries are calibrated."""
         return self.delta - self.reserved_delta
 
     @property
     def mu_budget(self) -> Fraction | None:
-        """The mu that all Gaussian noise together may have; None where Gaussian DP is not what counts."""
+        """The mu of all Gaussian noise together; None if the filter does not use Gaussian DP."""
         return None
 
     @property
     def currency(self) -> Currency:
-        """The rule that most sessions of this kind end by, in which parts of a session are told."""
+        """The rule in which fractions of the session's budget are defined."""
         return PureSum(self.epsilon, self.reserved_delta)
 
     @property
     @abstractmethod
     def rules(self) -> tuple[Rule, ...]:
-        """Each is sound on its own, so the session stays within its budget while one of them holds."""
+        """The rules. Each is sound by itself, so the session is within its budget while any of them holds."""
 
     def admits(self, totals: PrivacyLoss) -> bool:
         return any(totals <= rule.limit for rule in self.rules)
 
     def spent(self, totals: PrivacyLoss) -> Cost:
-        """What the totals amount to by the best rule, from above."""
+        """The (epsilon, delta) that is spent, by the best rule, rounded up."""
         epsilon, delta = self._spent(totals)
         return Cost(epsilon, rounded_up(delta))
 
     def remaining(self, totals: PrivacyLoss) -> Cost:
-        """The largest epsilon that one more query may have, and the delta that is not spent, from below."""
+        """The largest epsilon of one more query, and the unspent delta, rounded down."""
         _, delta = self._spent(totals)
         epsilon = max(rule.remaining(totals) for rule in self.rules)
         return Cost(epsilon, max(0.0, rounded_down(self.delta - delta)))
@@ -302,7 +302,7 @@ class Filter(ABC):
         return epsilon, totals.delta + (curve_delta if epsilon > 0 else 0)
 
     def affords(self, totals: PrivacyLoss, event: Event) -> int:
-        """How many more events like this one fit; `sys.maxsize` if it is free."""
+        """How many more such events fit; `sys.maxsize` if the event is free."""
         return max(_copies(totals, privacy_loss(event), rule.limit) for rule in self.rules)
 
     def queries_at(self, epsilon: Fraction, delta: Fraction) -> tuple[Event, ...]:
@@ -316,7 +316,7 @@ class Filter(ABC):
 
 
 class Basic(Filter):
-    """Epsilons add up, deltas add up."""
+    """Basic composition: epsilons add up, deltas add up."""
 
     name = "basic"
 
@@ -330,7 +330,7 @@ class Basic(Filter):
 
 
 class Zcdp(Filter):
-    """Rhos add up. Without a delta only the pure sum is left."""
+    """Zero-concentrated DP: rhos add up. With delta 0 only the pure sum applies."""
 
     name = "zcdp"
 
@@ -346,7 +346,7 @@ class Zcdp(Filter):
 
 
 class Gdp(Filter):
-    """Squared mus add up, in either way of counting small releases. Without a delta only the pure sum is left."""
+    """Gaussian DP: squared mus add up; small releases count in two ways. With delta 0 only the pure sum applies."""
 
     name = "gdp"
 
@@ -368,12 +368,12 @@ class Gdp(Filter):
 
     @cached_property
     def _gaussian_rules(self) -> tuple[Rule, ...]:
-        """Both are read at the same delta: one bound holds for what either of them admits."""
+        """Both rules use the same delta, so one bound covers whatever either admits."""
         return self._gaussian_sum, SmoothedSum(self.epsilon, self.curve_delta, self.reserved_delta)
 
 
 class Auto(Gdp):
-    """Epsilons add up, or else squared mus do: a pure sum fails with probability zero, so the choice costs no delta."""
+    """The better of basic and Gaussian composition. The pure sum needs no delta, so the choice costs none."""
 
     name = "auto"
 

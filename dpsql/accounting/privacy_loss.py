@@ -1,4 +1,4 @@
-"""What an event costs, in every currency at once.
+"""The privacy loss of an event, in all currencies: pure DP, zCDP, Gaussian DP, and delta.
 
     epsilon      the sum of pure epsilons; a Gaussian has none, at any finite price
     rho          zero-concentrated DP
@@ -48,7 +48,7 @@ LARGEST_SMOOTHED = Fraction(1, 4)
 
 
 class Cost(NamedTuple):
-    """(epsilon, delta) as shown to people."""
+    """A cost in (epsilon, delta), rounded for people."""
 
     epsilon: float
     delta: float
@@ -56,7 +56,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class PrivacyLoss:
-    """Amounts in each currency; they add up one by one, and one total fits under another if every amount does."""
+    """A privacy loss in every currency. Losses add up per currency; `<=` holds if it holds in every currency."""
 
     epsilon: Amount = ZERO
     rho: Amount = ZERO
@@ -69,7 +69,7 @@ class PrivacyLoss:
 
     @property
     def amounts(self) -> tuple[Amount, ...]:
-        """What adds up."""
+        """The currencies that add up."""
         return self.epsilon, self.rho, self.mu_squared, self.delta, self.pure, self.rest, self.smoothed
 
     def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
@@ -79,7 +79,7 @@ class PrivacyLoss:
         return replace(added, headroom=max(self.headroom, other.headroom))
 
     def less(self, refund: PrivacyLoss) -> PrivacyLoss:
-        """Without what was not spent after all. Infinity stays: what a rule cannot count it cannot give back."""
+        """The loss minus a refund. An infinite amount stays infinite: a rule that cannot count it cannot refund it."""
         pairs = zip(self.amounts, refund.amounts, strict=True)
         left = PrivacyLoss(*(mine if math.inf in (mine, its) else shortened(mine - its) for mine, its in pairs))
         return replace(left, headroom=self.headroom)
@@ -90,12 +90,12 @@ class PrivacyLoss:
 
     @cached_property
     def _compared(self) -> tuple[Amount, ...]:
-        """What has a limit: every amount, and what is smoothed together with its headroom."""
+        """The amounts that have limits: all currencies, and `smoothed` plus its headroom."""
         return *self.amounts, self.smoothed + self.headroom
 
     @cached_property
     def _finite(self) -> list[tuple[int, Amount]]:
-        """Those that are finite, by their places. Most limits are not, and to compare with infinity is slow."""
+        """The finite limits and their positions. Most are infinite, and comparing with infinity is slow."""
         return [(place, most) for place, most in enumerate(self._compared) if not isinstance(most, float)]
 
     def to_texts(self) -> dict[str, str]:
@@ -103,11 +103,11 @@ class PrivacyLoss:
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> PrivacyLoss:
-        """Accounts that were begun before a currency was counted have no end of it."""
+        """Reads stored amounts. A currency that an older ledger did not count is infinite."""
         return cls(*(from_text(texts.get(name, "inf")) for name in CURRENCIES))
 
     def agrees(self, counted: PrivacyLoss) -> bool:
-        """Whether these are the sums that were counted, but for what was not counted yet when they were begun."""
+        """Whether the stored sums match the counted ones, except in currencies that an older ledger did not count."""
         pairs = [(getattr(self, name), getattr(counted, name)) for name in CURRENCIES]
         return all(mine == its for mine, its in pairs[:4]) and all(mine in (its, math.inf) for mine, its in pairs[4:])
 
@@ -142,7 +142,7 @@ def _(event: PureRelease) -> PrivacyLoss:
 
 
 def _of_losses(epsilon: Fraction, span: Fraction) -> PrivacyLoss:
-    """What is epsilon-DP, with losses that lie so far apart at most: as much as a coin with losses of half of that."""
+    """The loss of an epsilon-DP release whose privacy losses span at most `span`: that of a coin with +-span/2."""
     coin = span / 2
     mu_squared = mu_of_pure(coin) ** 2
     return PrivacyLoss(
@@ -170,7 +170,7 @@ def _(event: Gaussian) -> PrivacyLoss:
 
 @_found.register
 def _(event: Exponential) -> PrivacyLoss:
-    """Its privacy loss has a range of epsilon, half of what epsilon-DP allows. See docs/proofs/exponential.md."""
+    """Its privacy losses span epsilon, half of what epsilon-DP allows. See docs/proofs/exponential.md."""
     return _of_losses(event.epsilon, span=event.epsilon)
 
 

@@ -1,1 +1,1 @@
-"""COUNT, SUM, MEDIAN, ...: what each is made of, how far one unit can move that, and how the answer follows from it."""
+"""The aggregates: the measures of each, their sensitivities, their engine SQL, and how answers follow."""

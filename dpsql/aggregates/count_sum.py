@@ -1,6 +1,6 @@
-"""SUM(x): clamped to the declared range, in whole quanta.
+"""COUNT, SUM and AVG. Summed values are clamped to their range and counted in quanta.
 
-Where the same values are counted anyway, the sum is measured from the middle of the range: SUM = centred sum + middle *
+If the same values are counted anyway, the sum is recentred at the middle of the range: SUM = recentred sum + middle *
 count. A value in [0, 500] then moves its measure by 250 instead of 500, and the answer has 0.71 of the error.
 docs/proofs/sums.md.
 """
@@ -67,7 +67,7 @@ def clipped(
 
 
 def check_proposal(answer: Answer, columns: Mapping[Measure, str], rows: int, call: AggregateCall) -> None:
-    """A proposal that nothing can exceed has nothing to test."""
+    """Refuses a proposal that no contribution can exceed, because there is nothing to test."""
     if answer.test is None:
         return
     (measure,) = (measure for measure, column in columns.items() if column == answer.test.clipped)
@@ -94,7 +94,7 @@ def count(call: AggregateCall, context: Context) -> Answer:
 
 
 def _clipped_count(call: AggregateCall, measure: CountRows | CountValues, context: Context) -> Answer:
-    """A unit counts at most as often as is proposed, if only few units would count more often."""
+    """COUNT clipped to the proposal, shown if a test finds that few units exceed it."""
     check_clip(call)
     assert context.propose is not None
     if context.propose.denominator != 1:
@@ -119,7 +119,7 @@ def _clamped_count(measure: Measure, call: AggregateCall) -> Measure:
 
 
 def count_linear(call: AggregateCall, context: Context) -> Linear:
-    """The number of rows or values that the call is about."""
+    """The count of the rows or values that an aggregate reads."""
     return context.linear_of(count_measure(call, context))
 
 
@@ -133,7 +133,7 @@ def count_measure(call: AggregateCall, context: Context) -> Measure:
 
 
 def _is_unit_or_null(argument: Expression, context: Context) -> bool:
-    """The unit, or CASE WHEN ... THEN unit END: of one unit's rows no two have different values."""
+    """Whether an argument is the unit, or CASE WHEN ... THEN unit END, so that it has one value per unit."""
     match argument:
         case Column(name):
             return name in context.unit_columns
@@ -147,7 +147,7 @@ def _is_unit_or_null(argument: Expression, context: Context) -> bool:
 
 
 def count_of(argument: Expression | None, known: Known) -> CountRows | CountValues:
-    """Counting a column that is never NULL is counting rows."""
+    """The measure of COUNT(x): rows, if x is never NULL; else values."""
     if argument is None or not kept_properties(argument, known).nullable:
         return CountRows()
     return CountValues(argument)
@@ -168,7 +168,7 @@ COUNT = AggregateFunction(
     bounds=(Bounds.PER_GROUP,),
     clamped=Bounds.PER_GROUP,
     words=(
-        Word("count", "COUNT({})", "The number of rows, or of those where the column is not missing."),
+        Word("count", "COUNT({})", "The number of rows, or of rows where the column is not missing."),
         Word("nunique", "COUNT(DISTINCT {})", "The number of different values."),
     ),
     read_as=lambda kind: Integer(),
@@ -209,7 +209,7 @@ def unbounded(call: AggregateCall, value: Expression, known: Known) -> Unbounded
 
 
 def _lacks_bounds(column: Column, known: Known) -> bool:
-    """Texts and booleans have no bounds to lack."""
+    """Whether the value is of a type that has bounds."""
     return isinstance(column.type, BOUNDED) and not _is_finite(kept_properties(column, known))
 
 
@@ -225,7 +225,7 @@ def _sample(column: Column, properties: Properties) -> Properties:
 
 
 def _clamped_text(value: Expression) -> str:
-    """The value, held within bounds by the question itself."""
+    """The value with an explicit clamp, as a hint to the analyst."""
     low, high = (f"DATE '{end}'" if isinstance(end, date) else end for end in _ends(value))
     return f"LEAST(GREATEST({readable(value)}, {low}), {high})"
 
@@ -241,7 +241,7 @@ def _quoted(name: str) -> str:
 # -- sum ---------------------------------------------------------------------------------------------------------------
 
 LARGEST_SUM = 2**93
-"""More than 2^31 values below 2^61 quanta."""
+"""A sum of more than 2^31 values below 2^61 quanta."""
 
 
 def sum_(call: AggregateCall, context: Context) -> Answer:
@@ -261,7 +261,7 @@ def sum_(call: AggregateCall, context: Context) -> Answer:
 
 
 def _clipped_sum(call: AggregateCall, value: Expression, context: Context) -> Answer:
-    """What one unit adds to a group is clamped to the proposal, if only few units would add more."""
+    """SUM clipped per unit to the proposal, shown if a test finds that few units exceed it."""
     check_clip(call)
     # However wide, there must be a range: a test of values that were cut off at the proposal would see nothing.
     finite_range(call, value, kept_properties(value, context.known), context.known)
@@ -271,7 +271,7 @@ def _clipped_sum(call: AggregateCall, value: Expression, context: Context) -> An
 
 
 def sum_linear(call: AggregateCall, value: Expression, context: Context) -> Linear:
-    """The sum of `value` over the rows (or the distinct arguments) that the call is about."""
+    """The sum of `value` over the rows, or the distinct arguments, that an aggregate reads."""
     counted = _counted_beside(call, context)
     measure = summed(call, value, context, centred=counted is not None)
     if counted is not None and counted != count_measure(call, context):
@@ -283,7 +283,7 @@ def sum_linear(call: AggregateCall, value: Expression, context: Context) -> Line
 
 
 def _counted_beside(call: AggregateCall, context: Context) -> Measure | None:
-    """A count that is taken anyway, and that the sum can lean on: of the same values, or of the rows."""
+    """A count of the same values or of the rows that is measured anyway, and can recentre the sum."""
     if call.group_bounds is not None:
         return None
     counts: list[Measure] = [count_measure(call, context)]
@@ -293,7 +293,7 @@ def _counted_beside(call: AggregateCall, context: Context) -> Measure | None:
 
 
 def _over_rows(measure: SumValues) -> SumValues:
-    """A row without a value adds 0, which then is among what it can add."""
+    """The range of a sum in which rows without a value count as 0."""
     low, high = min(measure.low, 0), max(measure.high, 0)
     return replace(measure, centre=(low + high) // 2, null_is_zero=True)
 
@@ -303,7 +303,7 @@ def over_distinct(call: AggregateCall, measure: SumValues) -> Measure:
 
 
 def summed(call: AggregateCall, value: Expression, context: Context, *, centred: bool) -> SumValues:
-    """The measure of a sum: its range in quanta, from the middle if that is wanted."""
+    """The measure of a sum: its range in quanta, recentred on request."""
     properties = kept_properties(value, context.known)
     low, high = finite_range(call, value, _clamped_by_group(properties, call), context.known)
     quantum = quantum_for(value.type, low, high)
@@ -325,7 +325,7 @@ def summed(call: AggregateCall, value: Expression, context: Context, *, centred:
 
 
 def _clamped_by_group(properties: Properties, call: AggregateCall) -> Properties:
-    """Where nothing bounds a value, the bounds of the group do: no value may add more than a whole group."""
+    """The range of a value without bounds of its own: the bounds of the group."""
     if call.group_bounds is None or not properties.is_number or properties.values is not None:
         return properties
     low, high = call.group_bounds
@@ -337,7 +337,7 @@ def _clamped_by_group(properties: Properties, call: AggregateCall) -> Properties
 
 
 def _in_fixed_point(call: AggregateCall, quantum: Fraction) -> tuple[int, int] | None:
-    """The bounds of the group on the grid, outwards; sums never come near the largest."""
+    """The bounds of the group in quanta, rounded outwards."""
     if call.group_bounds is None:
         return None
     low, high = call.group_bounds
@@ -384,7 +384,7 @@ SUM = AggregateFunction(
     clip_power=1,
     bounds=(Bounds.PER_ROW, Bounds.PER_GROUP),
     clamped=Bounds.PER_GROUP,
-    words=(Word("sum", "SUM({})", "The total."),),
+    words=(Word("sum", "SUM({})", "The sum of the values."),),
     read_as=sum_type,
     wide=True,
     over_pairs=summed_pairs,
@@ -420,7 +420,7 @@ def avg(call: AggregateCall, context: Context) -> Answer:
 
 
 def _of_units(call: AggregateCall, argument: Expression, context: Context) -> Answer:
-    """The sum of the units' means, which have fractions, over the number of units that have one."""
+    """AVG with bounds per group: the sum of the units' means over the number of units that have one."""
     if call.distinct or Average in context.drawn or context.propose is not None:
         raise Unsupported(
             "an average of each unit's average takes no DISTINCT, and Laplace or Gaussian noise",
@@ -444,5 +444,5 @@ AVG = AggregateFunction(
     bounds=(Bounds.PER_ROW, Bounds.PER_GROUP),
     clip_power=1,
     clamped=Bounds.PER_ROW,
-    words=(Word("mean", "AVG({})", "The mean."),),
+    words=(Word("mean", "AVG({})", "The mean of the values."),),
 )

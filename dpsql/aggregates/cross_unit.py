@@ -1,7 +1,7 @@
 """Totals over a join of different people: FROM visits a JOIN visits b ON a.place = b.place.
 
-One unit can match any number of others, so there is no bound that holds for all data. There is one for the data at hand
-and everything near it, from how often the most frequent key occurs. docs/proofs/local_sensitivity.md.
+One unit can match any number of others, so the global sensitivity is unbounded. The local sensitivity follows from the
+frequency of the most frequent join key. docs/proofs/local_sensitivity.md.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _totals(writer: Writer, measure: CountRows | CountValues | SumValues, name: 
 
 
 def _bounded(writer: Writer, side: Relation, rows: int, statistic: Matched) -> Query:
-    """At most so many rows of each unit, those whose keyed hash is least."""
+    """The rows of each unit with the smallest keyed hashes, up to a number."""
     names = sorted(_read(writer, statistic) & set(knowledge_of(side).properties))
     below, columns = relation_sql(side, names), [Field(name) for name in names]
     if one_row_per_unit(side):
@@ -114,7 +114,7 @@ def _bounded(writer: Writer, side: Relation, rows: int, statistic: Matched) -> Q
 
 
 def _read(writer: Writer, statistic: Matched) -> set[str]:
-    """Every column that is read above the two sides."""
+    """The columns of either side that are read above the join."""
     aggregate, measure = writer.release.aggregate, statistic.measure
     read = [statistic.across.condition, *aggregate.keys]
     read += [] if isinstance(measure, CountRows) else [measure.argument]

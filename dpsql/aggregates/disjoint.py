@@ -1,10 +1,9 @@
-"""Which values exclude each other: where one of them is not NULL, the others are, on every row.
+"""Disjoint values: on every row at most one of them is not NULL.
 
     CASE WHEN a = 'x' THEN 1 END    and    CASE WHEN a = 'y' THEN v END
 
-That is read off the conditions, and where it does not follow it is not claimed. It decides which measures have one
-bound together, and so how exact they are; that the bound holds is for the engine SQL to see to.
-docs/proofs/exclusive.md.
+Disjointness is inferred from the conditions, and not claimed if it does not follow from them. Disjoint measures share
+one bound, which makes them more accurate; the engine SQL enforces that bound. docs/proofs/exclusive.md.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ MOST_CASES, MOST_WAYS, MOST_CONSTANTS = 200, 16, 100
 of many branches would be compared for minutes, before anybody pays."""
 
 Fact: TypeAlias = "tuple[Expression, bool]"
-"""A condition that is TRUE, or that is not."""
+"""A fact: a condition that is TRUE, or one that is not."""
 Place: TypeAlias = tuple[int, int]
 """A bundle of values that exclude each other, and the case of it that a value belongs to."""
 
 
 def bundled(values: Iterable[Expression]) -> Mapping[Expression, Place]:
-    """Those of the values that exclude others. Values under the same conditions are one case of their bundle."""
+    """The disjoint values and their places. Values under the same conditions are one case of a bundle."""
     cases: dict[frozenset[frozenset[Fact]], list[Expression]] = {}
     for value in dict.fromkeys(values):
         ways = frozenset(map(frozenset, islice(_ways(value), MOST_WAYS + 1)))
@@ -83,7 +82,7 @@ def without_zeros(value: Expression) -> Expression:
 
 
 def _ways(value: Expression) -> Iterator[tuple[Fact, ...]]:
-    """The ways in which the value can come to be something: all facts of one of them hold where it is not NULL."""
+    """The branches by which a value can be non-NULL: on each such row all facts of one branch hold."""
     while isinstance(value, Call) and is_held(value):
         value = value.arguments[0]  # NULL stays NULL
     if isinstance(value, Literal) and value.value is None:
@@ -104,7 +103,7 @@ def _ways(value: Expression) -> Iterator[tuple[Fact, ...]]:
 
 @dataclass(frozen=True)
 class _Region:
-    """Where a value lies; any of it is NULL only if `null` is not False."""
+    """The range of an expression on a branch; it can be NULL only if `null` is not False."""
 
     null: bool | None = None
     values: frozenset[Value] | None = None
@@ -204,7 +203,7 @@ def _narrow(
     above: tuple[tuple[Value, bool], ...] = (),
     below: tuple[tuple[Value, bool], ...] = (),
 ) -> None:
-    """Of two lists the later one is kept: each is true by itself."""
+    """The facts of both; of two lists the later one is kept."""
     known = way.regions.get(subject, _Region())
     way.regions[subject] = _Region(
         known.null if null is None else null,
@@ -260,7 +259,7 @@ def _may_be_equal(one: Value, other: Value) -> bool:
 
 
 def _is_below(end: tuple[Value, bool], start: tuple[Value, bool]) -> bool:
-    """Whether no value is both up to the end and from the start on."""
+    """Whether no value lies below the end and above the start."""
     (last, at_last), (first, at_first) = end, start
     if _are_numbers(last, first):
         # Rounding to doubles keeps the order of numbers, but may make two of them one.
@@ -288,13 +287,13 @@ def _as_double(value: Value) -> float:
 # (docs/proofs/exclusive.md), and those of units that are in too many groups (l2_clipping.md).
 
 FINE_BITS = 20
-"""What a unit may add has so many bits at least, where parts of values are kept."""
+"""The least bits of a contribution whose parts are kept."""
 LEAST_BESIDE_UNITS = 3
-"""Where units are counted anyway, two cases are better off leaning on their number (docs/proofs/weights.md)."""
+"""If units are counted anyway, bundles of fewer cases are better recentred by that count (docs/proofs/weights.md)."""
 
 
 def exclusive_values(measures: Iterable[Measure], *, units_counted: bool) -> Mapping[Expression, Place]:
-    """The values that are counted or summed and exclude others."""
+    """The disjoint values among those that are counted or summed."""
     values = [part.argument for part in measures if isinstance(part, CountValues | SumValues) and _is_plain(part)]
     found = bundled(values)
     cases: dict[int, set[int]] = {}
@@ -305,7 +304,7 @@ def exclusive_values(measures: Iterable[Measure], *, units_counted: bool) -> Map
 
 
 def one_of(measure: Measure, places: Mapping[Expression, Place], rows: int, *, row_by_row: bool) -> OneOf | None:
-    """The measure as one of a bundle, if it is of one. Where rows are summed by themselves it has not to be finer."""
+    """The measure as a case of its bundle, if it has one. Its grid is only refined if rows are summed per unit."""
     if not isinstance(measure, CountValues | SumValues) or not _is_plain(measure) or measure.argument not in places:
         return None
     return OneOf(measure, *places[measure.argument], 1 if row_by_row else _finer(measure, rows))
@@ -322,21 +321,21 @@ def _finer(measure: Measure, rows: int) -> int:
 
 
 def _is_plain(measure: CountValues | SumValues) -> bool:
-    """Whether what a unit adds is the sum of what its values add, and no value adds nothing."""
+    """Whether a contribution is the sum over the unit's values, each of which counts."""
     if isinstance(measure, CountValues):
         return measure.most is None
     return measure.group is None and not measure.null_is_zero
 
 
 # -- write bundles -----------------------------------------------------------------------------------------------------
-# Measures whose values exclude each other have one bound together (docs/proofs/exclusive.md), which the SQL enforces.
+# Disjoint measures share one bound (docs/proofs/exclusive.md), which the SQL enforces.
 #
 # Where a unit has one row, the row counts for one case of a bundle; where it has many, their values are counted
 # together.
 
 
 def _bundles(measures: list[tuple[str, ByUnit]]) -> Iterator[dict[int, list[tuple[str, OneOf]]]]:
-    """Measures whose values exclude each other: for each bundle its cases."""
+    """The cases of each bundle of disjoint measures."""
     exclusive = [(name, part) for name, part in measures if isinstance(part, OneOf)]
     for bundle in sorted({part.bundle for _, part in exclusive}):
         cases: dict[int, list[tuple[str, OneOf]]] = {}
@@ -347,7 +346,7 @@ def _bundles(measures: list[tuple[str, ByUnit]]) -> Iterator[dict[int, list[tupl
 
 
 def cases_of_rows(measures: list[tuple[str, ByUnit]]) -> Iterator[Named]:
-    """For each bundle the first case of which a row has a value."""
+    """The case of a row in each bundle: the first one with a value."""
     for cases in _bundles(measures):
         branches = [
             (any_of([test("is not null", Field(name)) for name, _ in parts]), integer(case))
@@ -358,7 +357,7 @@ def cases_of_rows(measures: list[tuple[str, ByUnit]]) -> Iterator[Named]:
 
 
 def values_of_bundles(measures: list[tuple[str, ByUnit]]) -> Iterator[Named]:
-    """For each bundle how many values a unit has in a group: in each case as many as the measure with the most."""
+    """The number of values of a unit and group in each bundle: per case, that of the measure with most values."""
     for cases in _bundles(measures):
         numbers = [_largest([part.number(name) for name, part in parts]) for parts in cases.values()]
         [(_, part), *_] = next(iter(cases.values()))

@@ -1,7 +1,7 @@
-"""How an answer follows from noisy measures, and what its error is.
+"""Estimates: how an answer follows from noisy measures, and its error.
 
-A `Linear` is a weighted sum of measures: COUNT, SUM, and sums and differences of those. A `Ratio` is one linear over
-another: AVG, and shares. Arithmetic with constants keeps both forms; anything else has no known error.
+A `Linear` is a weighted sum of measures: COUNT, SUM, and their sums and differences. A `Ratio` is one linear over
+another: AVG, and shares. Arithmetic with constants keeps both forms; anything else has an unknown error.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Linear:
-    """constant + sum of weight * measure."""
+    """A weighted sum of measures: constant + sum of weight * measure."""
 
     weights: tuple[tuple[str, Fraction], ...]
-    """By the measure's column."""
+    """Pairs of a measure's column and its weight."""
     constant: Fraction = Fraction(0)
     rounding: Fraction = Fraction(0)
-    """By how much the answer may differ from it, since parts of it were rounded."""
+    """The most that rounding of its parts can change the answer."""
     is_whole: bool = False
-    """Whether it was rounded to a whole number, with noise as without."""
+    """Whether the answer is rounded to an integer."""
 
     def plus(self, other: Linear, factor: Fraction = Fraction(1)) -> Linear:
         merged, added = dict(self.weights), other.times(factor)
@@ -57,7 +57,7 @@ class Linear:
 
 
 def _plus(left: Fraction, right: Fraction) -> Fraction:
-    """Most constants are 0, and to add fractions takes longer than to see that."""
+    """The sum of two constants; most are 0, and adding fractions is slow."""
     return left + right if right else left
 
 
@@ -67,7 +67,7 @@ def _times(factor: Fraction, value: Fraction) -> Fraction:
 
 @dataclass(frozen=True)
 class Ratio:
-    """above / below, clamped to [low, high] where that is known."""
+    """A ratio of two linear estimates, clamped to [low, high] if these are known."""
 
     above: Linear
     below: Linear
@@ -96,14 +96,14 @@ class Smooth:
 
     parts: tuple[Linear, ...]
     value: Callable[[Sequence[float], Sequence[float]], float] = field(compare=False, repr=False)
-    """Of the parts and the variances of their noise; ArithmeticError or ValueError where there is none."""
+    """The value, from the parts and the variances of their noise; ArithmeticError or ValueError if there is none."""
     low: float = -math.inf
     high: float = math.inf
     typical: tuple[tuple[float, ...], ...] = ()
-    """What its parts may be, over different data of the same number of rows: there its noise is to be small."""
+    """Typical values of its parts, over varied data with the same number of rows: the budget is allocated for these."""
 
     def slope(self, values: Sequence[float], variances: Sequence[float], part: int, step: float) -> float:
-        """How much it grows with one of its parts."""
+        """Its partial derivative by one of its parts."""
         ends = [
             self.value([value + side * (place == part) for place, value in enumerate(values)], variances)
             for side in (-step, step)
@@ -113,25 +113,25 @@ class Smooth:
 
 @dataclass(frozen=True)
 class Formula:
-    """Anything else, computed from the measures."""
+    """An answer that is computed in another way from the measures."""
 
     sql: Term
     parts: tuple[Linear, ...] = ()
-    """The sums and counts that it is made of."""
+    """The sums and counts that it reads."""
     weighed: frozenset[str] = frozenset()
-    """The measures whose noise it asks about, each by the column `noise_of`."""
+    """The measures whose standard deviation of noise it reads, from the columns `noise_of`."""
     smooth: Smooth | None = None
-    """By which its error is known, where it is."""
+    """The smooth function that gives its error, if there is one."""
 
 
 def noise_of(measure: str) -> str:
-    """The column with the standard deviation of a measure's noise."""
+    """The name of the column with the standard deviation of a measure's noise."""
     return f"{measure}_std"
 
 
 @dataclass(frozen=True)
 class Reported:
-    """A number estimated from randomised reports, times a factor: its error is in columns of its own."""
+    """A number estimated from randomised reports, times a factor; separate columns hold its error."""
 
     answer: str
     factor: Fraction = Fraction(1)
@@ -150,14 +150,14 @@ class Reported:
 
 Estimate: TypeAlias = Linear | Ratio | Reported
 WithError: TypeAlias = Estimate | Smooth
-"""All whose error is known."""
+"""The estimates whose error is known."""
 
 
 # Errors through arithmetic: 2 * SUM(x) - 1 is linear, SUM(x) / COUNT(*) a ratio, anything else unknown.
 
 
 def estimate_of(node: exp.Expr, answers: Mapping[str, Estimate]) -> Estimate | None:
-    """The node as an estimate over measures, where `answers` gives that of each column."""
+    """The estimate of an expression over answers; `answers` maps each column to its estimate."""
     match node:
         case exp.Alias() | exp.Paren() | exp.Nullif():
             return estimate_of(node.this, answers)
@@ -212,16 +212,16 @@ def _quotient(left: Estimate, right: Estimate) -> Estimate | None:
 
 
 # -- final -------------------------------------------------------------------------------------------------------------
-# The answer of an aggregate as SQL over its noisy measures. It runs after the release, and touches nobody.
+# The answer of an aggregate as SQL over its noisy measures: post-processing, which reads no private row.
 
 
 def answer_type(answer: Answer) -> str:
-    """In the engine's words."""
+    """The type as SQL names it."""
     return type_name(WIDE if answer.wide and isinstance(answer.type, Integer) else answer.type)
 
 
 def _is_plain(estimate: Estimate | Formula) -> bool:
-    """Whether the answer is one measure as it stands: a count."""
+    """Whether the answer is exactly one measure, such as a count."""
     return isinstance(estimate, Linear) and [weight for _, weight in estimate.weights] == [1] and not estimate.constant
 
 
@@ -253,7 +253,7 @@ def linear_sql(estimate: Linear, kind: ColumnType) -> Term:
 
 
 def as_shown(answer: Answer) -> Estimate | Formula:
-    """A whole number that is made of halves, or of finer parts, is rounded."""
+    """The answer rounded to an integer, if its parts are fractions."""
     estimate = answer.estimate
     if not isinstance(estimate, Linear) or not isinstance(answer.type, Integer):
         return estimate
@@ -262,7 +262,7 @@ def as_shown(answer: Answer) -> Estimate | Formula:
 
 
 def _rounded(whole: Term, bits: int) -> Term:
-    """Over 2^bits, to the nearest whole number; half-way to the even one, so that many are neither more nor less."""
+    """The value divided by 2^bits, rounded half to even, so that rounding has no bias."""
     if not bits:
         return whole
     odd = apply("&", apply(">>", whole, integer(bits), kind=WIDE), wide(integer(1)), kind=WIDE)
@@ -271,7 +271,7 @@ def _rounded(whole: Term, bits: int) -> Term:
 
 
 def _whole_part(linear: Linear) -> tuple[Term, Fraction]:
-    """The sum as an exact integer, and the value of its unit: no rounding before the last multiplication."""
+    """The sum as an exact integer and the value of its quantum, so that only the last multiplication rounds."""
     constants = [linear.constant] if linear.constant or not linear.weights else []
     multiples, unit = _in_common_units([weight for _, weight in linear.weights] + constants)
     fields = [wide(Field(name)) for name, _ in linear.weights]
@@ -284,7 +284,7 @@ def _whole_part(linear: Linear) -> tuple[Term, Fraction]:
 
 
 def _in_common_units(weights: list[Fraction]) -> tuple[list[int], Fraction]:
-    """The weights as multiples of the largest number of which all of them are whole multiples, and that number."""
+    """The weights as integer multiples of their greatest common divisor, and that divisor."""
     below = math.lcm(*(weight.denominator for weight in weights))
     scaled = [weight.numerator * (below // weight.denominator) for weight in weights]
     common = math.gcd(*scaled) or below
@@ -302,7 +302,7 @@ def _decimal(whole: Term, unit: Fraction, scale: int) -> Term:
 
 
 def _ratio(ratio: Ratio) -> Term:
-    """Nothing can be said of an average over no rows, so it is NULL there."""
+    """The quotient; NULL if the count is not above 0."""
     above, below = linear_sql(ratio.above, Double()), linear_sql(ratio.below, Double())
     value: Term = apply("/", above, below, kind=Double())
     known = [test(">", below, integer(0))]
@@ -319,7 +319,7 @@ def _ratio(ratio: Ratio) -> Term:
 
 @dataclass(frozen=True)
 class Test:
-    """A proposed bound: where too many units exceed it, by the noisy count in `exceeding`, `clipped` is not shown."""
+    """The test of a proposed clip: `clipped` is NULL if the noisy count `exceeding` finds too many units beyond it."""
 
     exceeding: str
     clipped: str
@@ -331,27 +331,27 @@ class Answer:
     type: ColumnType
     test: Test | None = None
     wide: bool = False
-    """Whether a whole number is as wide as the engine makes a sum of integers."""
+    """Whether an integer answer has the width of the engine's sum of integers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What an aggregate may look at: facts of columns, which columns are the unit, which counts are taken anyway."""
+    """What an aggregate may use while it is planned: column facts, unit columns, counts that are measured anyway."""
 
     known: Known
     unit_columns: frozenset[str]
     counted: frozenset[Measure]
     bundled: Container[Expression]
-    """Values that exclude others, so that they share a bound and lean on nothing but their own count."""
+    """Disjoint values, which share a bound and are recentred only by their own count."""
     column_of: Callable[[Measure], str]
-    """Gives the measure a column of the release; the same measure always the same one."""
+    """The column of a measure in the release; equal measures share a column."""
     linear_of: Callable[[Measure], Linear]
-    """The measure as it is found from columns of the release: its own, or that and the number of units."""
+    """The measure as a weighted sum of columns: its own, or its own and the number of units."""
     drawn_as: Callable[[Statistic], str]
-    """The same for a statistic."""
+    """The column of a statistic in the release."""
     drawn: frozenset[type[Statistic]]
-    """Statistics that the analyst's mechanism draws, where an aggregate could also be answered from measures."""
+    """The statistics that the named mechanism draws, although the aggregate could be answered from measures."""
     propose: Fraction | None
-    """What one unit adds at most, as the analyst proposes, if anything."""
+    """The proposal of the analyst: the most that one unit adds."""
     in_totals: bool = False
-    """Whether answers are also made of sums of groups, by ROLLUP and its kin."""
+    """Whether ROLLUP, CUBE or GROUPING SETS also need sums of groups."""

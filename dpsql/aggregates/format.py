@@ -38,40 +38,40 @@ NAMED_QUANTILES = {Fraction(0): "minimum", Fraction(1, 2): "median", Fraction(1)
 
 
 def readable_measure(measure: Measure) -> str:
-    """What is counted or summed, in the words of SQL, with what keeps it bounded."""
+    """What is counted or summed, as SQL names it, with its bounds."""
     match measure:
         case CountUnits():
-            return "units"
+            return "people"
         case CountUnitsWith(argument):
-            return f"units with {readable(argument)}"
+            return f"people with {readable(argument)}"
         case CountRows(most):
             return f"rows{_at_most(most)}"
         case CountValues(argument, most):
             return f"values of {readable(argument)}{_at_most(most)}"
         case SumValues(argument=argument, quantum=quantum, low=low, high=high, centre=centre, group=group, mean=mean):
-            what = f"sum of {'the mean of each unit: ' if mean else ''}{readable(argument)}"
+            what = f"sum of {'the mean per person of ' if mean else ''}{readable(argument)}"
             return (
                 f"{what} clamped to {_range((low, high), quantum)}"
-                + (f", less {readable_value(centre * quantum)}" if centre else "")
-                + (f", {_range(group, quantum)} for each unit" if group is not None else "")
-                + (f", in units of {quantum}" if quantum != 1 else "")
+                + (f", minus {readable_value(centre * quantum)} each" if centre else "")
+                + (f", {_range(group, quantum)} per person" if group is not None else "")
+                + (f", in steps of {quantum}" if quantum != 1 else "")
             )
         case Centred(inner):
             return f"{readable_measure(inner)}, centred"
         case OneOf(inner):
-            return f"exclusive: {readable_measure(inner)}"
+            return f"disjoint: {readable_measure(inner)}"
         case Parted(inner):
-            return f"in parts: {readable_measure(inner)}"
+            return f"down-weighted: {readable_measure(inner)}"
         case Scaled(inner):
-            return f"scaled: {readable_measure(inner)}"
+            return f"L2-clipped: {readable_measure(inner)}"
         case UnitsBeyond(inner):
-            return f"units beyond the bound of: {readable_measure(inner)}"
+            return f"people beyond the bound of: {readable_measure(inner)}"
         case OverDistinct(base, inner):
             return f"over distinct {readable(base)}: {readable_measure(inner)}"
 
 
 def quantum_of(measure: Measure, rows: int) -> Fraction:
-    """What one unit of the measure's column is worth, where one unit may bring so many rows to a group."""
+    """The value of one quantum of the measure's column, if one person may add `rows` rows to a group."""
     if isinstance(measure, Scaled | Parted):
         return quantum_of(measure.inner, rows) / measure.finer
     inner = measure.inner if isinstance(measure, OverDistinct | Centred | OneOf) else measure
@@ -91,7 +91,7 @@ def readable_statistic(statistic: Statistic) -> str:
         case Average(argument, grid):
             return f"average of {readable(argument)} in {_range((grid.low, grid.high), grid.quantum)}"
         case Matched(_, measure, left, right):
-            return f"{readable_measure(measure)} of pairs; a unit has {left} rows on the left, {right} on the right"
+            return f"{readable_measure(measure)} of pairs; one person has {left} rows on the left, {right} on the right"
 
 
 def readable_answer(answer: Answer) -> str:
@@ -119,7 +119,7 @@ def _closed(text: str) -> str:
 
 
 def _at_most(most: int | None) -> str:
-    return "" if most is None else f", at most {most} of a unit"
+    return "" if most is None else f", at most {most} per person"
 
 
 def _values_of(grid: Grid, kind: ColumnType) -> str:

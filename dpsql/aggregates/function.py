@@ -1,7 +1,7 @@
-"""An aggregate, whole: its names, what it takes, the bounds it may carry, its answer over many people, its error.
+"""An aggregate function as a value: names, arguments, bounds, its answer over many people, its error bars.
 
-The parser's names, hints, completion, the reference in docs/sql.md and the words of df.dp all follow from these values;
-table.py lists them.
+The parser's names, hints, completion, the reference in docs/sql.md and the methods of df.dp all follow from these
+values; table.py lists them.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
 
 Aggregator: TypeAlias = "Callable[[AggregateCall, Context], Answer]"
-"""Takes measures and statistics from the context, and says how the answer follows from them."""
+"""Plans an aggregate: takes measures and statistics from the context, returns the answer as an estimate over them."""
 Totaled: TypeAlias = "Callable[[AggregateCall, Known], CountRows | CountValues | SumValues]"
 
 
 class Bounds(Enum):
-    """Contribution bounds that an aggregate may carry itself, by the name of the argument."""
+    """Contribution bounds that an aggregate may carry as arguments, by argument name."""
 
     PER_ROW = "contribution_bounds_per_row"
     PER_GROUP = "contribution_bounds_per_group"
 
 
 class ErrorBars(Enum):
-    """What is known of the error, in the words of docs/sql.md."""
+    """Which error bars an aggregate has, as docs/sql.md states it."""
 
     INTERVAL = "yes"
     WHERE_STRAIGHT = "where people are many enough"
@@ -44,7 +44,7 @@ class ErrorBars(Enum):
 
 @dataclass(frozen=True)
 class Word:
-    """A method of df.dp: how it is written in SQL, and what its documentation says."""
+    """A method of df.dp: its SQL, and the first line of its docstring."""
 
     name: str
     sql: str
@@ -59,29 +59,29 @@ def number_as_double(kind: ColumnType) -> ColumnType:
 class AggregateFunction:
     name: str
     of: str
-    """What it is taken of, for the reference."""
+    """Its argument, for the reference in docs/sql.md."""
     error: ErrorBars
     answer: Aggregator
     also: tuple[str, ...] = ()
-    """Other names of the very same function."""
+    """Other names of the same function."""
     spellings: tuple[str, ...] = ()
-    """Other ways to ask for it, for the reference; resolve/ reads each of them."""
+    """Other spellings, for the reference; sql/ reads each of them."""
     arguments: tuple[int, ...] = (1,)
-    """How many there can be; none is a star."""
+    """The possible numbers of arguments; 0 is a star."""
     clip_power: int = 0
-    """The power of its argument with which its error grows, where a clip of that argument can be found; else 0."""
+    """The power of its argument by which its error grows, if `"auto"` can clip that argument; else 0."""
     by_fraction: bool = False
-    """Whether a constant beside the argument says which quantile is meant: sql/syntax.py reads it."""
+    """Whether a constant argument names the quantile: sql/syntax.py reads it."""
     bounds: tuple[Bounds, ...] = (Bounds.PER_ROW,)
     clamped: Bounds | None = None
-    """What CLAMPED BETWEEN bounds in ANON_<name> of the older dialect; None where that has no such function."""
+    """What CLAMPED BETWEEN bounds in ANON_<name> of BigQuery's older dialect; None if there is no such function."""
     words: tuple[Word, ...] = ()
     read_as: Callable[[ColumnType], ColumnType] = number_as_double
-    """By the type of its argument, the type that a query around it reads the answer as."""
+    """The type of the answer for outer queries, by the type of the argument."""
     wide: bool = False
-    """Whether a whole number is as wide as the engine makes a sum of integers."""
+    """Whether an integer answer has the width of the engine's sum of integers."""
     over_pairs: Totaled | None = None
-    """The measure that is totaled over a join of different people, where it can be asked of one."""
+    """The measure that is summed over a join of different people, if the aggregate supports one."""
 
     @property
     def names(self) -> tuple[str, ...]:

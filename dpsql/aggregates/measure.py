@@ -1,8 +1,7 @@
-"""Measures: the integers that are counted or summed over people, and get noise.
+"""Measures: integers that are counted or summed over people, and receive noise.
 
-A measure knows three things. What the engine computes of a column of values for one unit in one group (`partial`), what
-of that may count when a unit may bring at most `rows` rows to a group (`bounded`), and how large that can be (`linf`).
-The proof is in docs/proofs/bounding.md.
+A measure has three parts: what the engine computes for one unit in one group (`partial`), what of that counts if a unit
+may add at most `rows` rows to a group (`bounded`), and the resulting sensitivity (`linf`). docs/proofs/bounding.md.
 
     COUNT(*)      n rows              ->  min(n, rows)                                 <= rows
     SUM(x)        n values, sum S     ->  S if n <= rows else S * rows / n, rounded    <= rows * max(|low|, |high|)
@@ -45,12 +44,12 @@ if TYPE_CHECKING:
     from dpsql.schema.types import Decimal
 
 MOST_ROWS = 2**20
-"""Where no more rows count, sums of 32-bit values are scaled in 64 bits."""
+"""Up to this many rows per group, sums of 32-bit values are scaled in 64 bits."""
 
 
 @dataclass(frozen=True)
 class CountUnits:
-    """How many units a group has."""
+    """The number of units in a group."""
 
     def partial(self, name: str, values: str) -> list[Named]:
         return []
@@ -64,7 +63,7 @@ class CountUnits:
 
 @dataclass(frozen=True)
 class CountUnitsWith:
-    """How many units of a group have a value that is not NULL."""
+    """The number of units in a group that have a value."""
 
     argument: Expression
 
@@ -82,10 +81,10 @@ class CountUnitsWith:
 
 
 class _Count:
-    """What counts of rows and of values have in common."""
+    """The base class of counts of rows and counts of values."""
 
     most: int | None
-    """A unit counts for at most so many, if the aggregate says so itself."""
+    """A bound per unit that the aggregate itself carries."""
 
     def bounded(self, name: str, rows: int) -> Term:
         return apply("least", Field(name), integer(self.linf(rows)), kind=Integer())
@@ -94,17 +93,17 @@ class _Count:
         return rows if self.most is None else min(rows, self.most)
 
     def reach(self, rows: int) -> tuple[int, int]:
-        """The least and the most that a unit with rows in a group adds to it."""
+        """The least and the most that a unit adds to a group in which it has rows."""
         return 0, self.linf(rows)
 
     def unclipped(self, rows: int) -> int:
-        """What a unit could add if the aggregate had no bound of its own."""
+        """The most that a unit could add without the bound that the aggregate carries."""
         return rows
 
 
 @dataclass(frozen=True)
 class CountRows(_Count):
-    """How many rows a group has."""
+    """The number of rows in a group."""
 
     most: int | None = None
 
@@ -117,7 +116,7 @@ class CountRows(_Count):
 
 @dataclass(frozen=True)
 class CountValues(_Count):
-    """How many values that are not NULL a group has."""
+    """The number of non-NULL values in a group."""
 
     argument: Expression
     most: int | None = None
@@ -131,7 +130,7 @@ class CountValues(_Count):
 
 @dataclass(frozen=True, kw_only=True)
 class SumValues:
-    """The sum of values in whole quanta, each clamped to [low, high] quanta and counted from `centre`."""
+    """A sum in quanta: each value is clamped to [low, high] quanta and recentred at `centre`."""
 
     argument: Expression
     quantum: Fraction
@@ -139,14 +138,14 @@ class SumValues:
     high: int
     centre: int
     group: tuple[int, int] | None = None
-    """What a unit adds to a group is clamped to these quanta; then nothing is counted from the middle."""
+    """Bounds in quanta for what a unit adds to a group; such a sum is not recentred."""
     null_is_zero: bool = False
-    """Whether a row without a value counts as a value of 0, so that there are as many values as rows."""
+    """Whether NULL counts as 0, so that there are as many values as rows."""
     mean: bool = False
-    """Whether a unit adds the mean of its values, which is what is left of them where one row counts."""
+    """Whether a unit adds the mean of its values, as if one row of it counted."""
 
     def input(self, argument: Term) -> Term:
-        """One row's value, clamped: a decimal as it is, else whole quanta. NULL, NaN and infinity are no values."""
+        """One row's value, clamped: decimals unchanged, others in quanta. NULL, NaN and infinity become NULL."""
         if self.decimal is None:
             return self._in_quanta(argument, LONG)
         zero, low, high = (Constant(end * self.quantum, self.decimal) for end in (0, self.low, self.high))
@@ -154,7 +153,7 @@ class SumValues:
         return apply("coalesce", clamped, zero, kind=self.decimal) if self.null_is_zero else clamped
 
     def centred(self, argument: Term) -> Term:
-        """One row's value as whole quanta, counted from the centre, in as few bits as it needs."""
+        """One row's value in quanta, recentred, in as few bits as it needs."""
         value = self._in_quanta(argument, self.kind)
         return apply("-", value, integer(self.centre), kind=self.kind) if self.centre else value
 
@@ -164,35 +163,35 @@ class SumValues:
 
     @property
     def decimal(self) -> Decimal | None:
-        """The type of the values where they are decimals that are summed as they are, and counted in quanta then."""
+        """The decimal type, if decimals are summed as they are and converted to quanta afterwards; else None."""
         return decimal_of_quanta(self.argument.type, self.quantum) if self.group is None else None
 
     @property
     def kind(self) -> Integer | Short:
-        """The shortest that holds a value, whether or not it is counted from the centre yet."""
+        """The shortest integer type that holds a value before and after recentring."""
         ends = (self.low, self.high, self.low - self.centre, self.high - self.centre)
         return SHORT if max(map(abs, ends)) <= 2**ROW_BITS else LONG
 
     def total(self, values: Term) -> Term:
-        """The sum of what `input` gives, in quanta. A value that is computed may be of no kind, or of a wider one."""
+        """The sum of what `input` returns, in quanta. A computed value may have no type, or a wider one."""
         if self.decimal is None:
             return total(values)
         typed = values if values.kind == self.decimal else cast(values, self.decimal)
         return Fold("sum of quanta", (typed,), kind=WIDE)
 
     def sum_centred(self, values: Term) -> Term:
-        """The same with each value counted from the centre: so many centres less."""
+        """The same sum, recentred: minus the centre times the number of values."""
         if not self.centre:
             return self.total(values)
         centres = apply("*", wide(count(values)), integer(self.centre), kind=WIDE)
         return apply("-", self.total(values), centres, kind=WIDE)
 
     def of_one(self, summed: Term) -> Term:
-        """A sum over the rows of one unit in a group: 64 bits hold it where values have 32."""
+        """The sum over the rows of one unit in a group, in 64 bits if values have 32."""
         return in_64_bits(summed) if self.kind == SHORT else summed
 
     def clamps(self, known: Known) -> bool:
-        """Whether the argument is a column that this clamps at least as much as its scan does."""
+        """Whether this clamps a column at least as tightly as the scan, which may then leave it out."""
         return clamps_column(self.argument, known, self.quantum, self.low, self.high)
 
     def partial(self, name: str, values: str) -> list[Named]:
@@ -220,7 +219,7 @@ class SumValues:
         return when(test("<=", values, integer(rows)), summed, scaled)
 
     def _kept_kind(self, rows: int) -> Integer | Wide:
-        """The shortest that holds what is kept of a sum, and all that is computed on the way there."""
+        """The shortest integer type for `kept` and all intermediate results."""
         return LONG if self.kind == SHORT and rows <= MOST_ROWS else WIDE
 
     def bounded(self, name: str, rows: int) -> Term:
@@ -231,14 +230,14 @@ class SumValues:
         return apply("coalesce", held, integer(0), kind=WIDE)
 
     def clamped(self, summed: Term, rows: int) -> Term:
-        """A total that is not NULL, moved into the bounds of the group."""
+        """A total, clamped to the bounds of the group."""
         low, high = self.reach(rows)
         if self.group is None:
             return summed
         return apply("least", apply("greatest", summed, integer(low), kind=WIDE), integer(high), kind=WIDE)
 
     def reach(self, rows: int) -> tuple[int, int]:
-        """The least and the most that a unit with values adds to a group."""
+        """The least and the most that a unit adds to a group in which it has values."""
         low, high = (min(self.low, 0), max(self.high, 0)) if self.null_is_zero else (self.low, self.high)
         low, high = low - self.centre, high - self.centre
         rows = 1 if self.mean else rows
@@ -257,7 +256,7 @@ class SumValues:
 
 @dataclass(frozen=True)
 class UnitsBeyond:
-    """How many units would add more to a group than the bound of `inner` lets them (aggregates/count_sum.py)."""
+    """The number of units that would add more to a group than the bound of `inner` allows (aggregates/count_sum.py)."""
 
     inner: CountRows | CountValues | SumValues
 
@@ -270,7 +269,7 @@ class UnitsBeyond:
         return when(test(">", Field(name), integer(self.inner.linf(rows))), integer(1), integer(0))
 
     def outside(self, summed: Term, rows: int) -> Term:
-        """1 where the total would be moved; NULL, a sum of nothing, is not."""
+        """1 if the total exceeds the bound; a NULL total does not."""
         assert isinstance(self.inner, SumValues)
         assert self.inner.decimal is None
         low, high = self.inner.reach(rows)
@@ -292,15 +291,15 @@ class Centred:
     inner: CountRows | CountValues | SumValues
 
     def times(self, rows: int) -> int:
-        """Sums are of quanta so fine that half of one does not matter."""
+        """The factor of the recentred measure: sums have quanta so fine that half of one does not matter."""
         return 1 if isinstance(self.inner, SumValues) else 1 + sum(self._ends(rows)) % 2
 
     def middle(self, rows: int) -> int:
-        """In the units of this measure."""
+        """The midpoint, in quanta of this measure."""
         return self.times(rows) * sum(self._ends(rows)) // 2
 
     def _ends(self, rows: int) -> tuple[int, int]:
-        """A unit that has no values adds nothing, which is one of the things that it can add."""
+        """The range of the recentred contribution, which includes that of a unit without values."""
         low, high = self.inner.reach(rows)
         return (low, high) if isinstance(self.inner, CountRows) else (min(low, 0), max(high, 0))
 
@@ -308,7 +307,7 @@ class Centred:
         return self.inner.partial(name, values)
 
     def bounded(self, name: str, rows: int) -> Term:
-        """What one unit adds fits into 64 bits together with the middle of it, if it does so itself."""
+        """A contribution and its midpoint fit into 64 bits if the inner one does."""
         summed = self.inner.bounded(name, rows)
         if summed.kind != LONG:
             return self.moved(summed, integer(1), rows)
@@ -317,7 +316,7 @@ class Centred:
         return apply("-", multiplied, integer(self.middle(rows)), kind=LONG)
 
     def moved(self, summed: Term, units: Term, rows: int) -> Term:
-        """What so many units add together, counted from the middle."""
+        """The recentred total of a number of units."""
         middle = apply("*", wide(units), integer(self.middle(rows)), kind=WIDE)
         return apply("-", apply("*", wide(summed), integer(self.times(rows)), kind=WIDE), middle, kind=WIDE)
 
@@ -338,13 +337,13 @@ class OneOf:
     bundle: int
     case: int
     finer: int
-    """How many of the column's units are one of the inner measure's."""
+    """The number of quanta of this column per quantum of the inner measure."""
 
     def partial(self, name: str, values: str) -> list[Named]:
         return self.inner.partial(name, values)
 
     def number(self, name: str) -> Term:
-        """How many values it has, by its partials."""
+        """The number of values, from the partials."""
         return Field(name if isinstance(self.inner, CountValues) else f"{name}_count", kind=Integer())
 
     def bounded(self, name: str, rows: int) -> Term:
@@ -357,12 +356,12 @@ class OneOf:
 
     @property
     def values_of_bundle(self) -> str:
-        """The column with the number of all values of the bundle."""
+        """The name of the column with the number of values of the whole bundle."""
         return f"_values{self.bundle}"
 
     @property
     def case_of_row(self) -> str:
-        """The column with the case that a row is of."""
+        """The name of the column with the case of a row."""
         return f"_case{self.bundle}"
 
     def linf(self, rows: int) -> int:
@@ -378,15 +377,15 @@ class Scaled:
     inner: CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Centred
     groups: int
     all_groups: int
-    """How many there are: all are public."""
+    """The number of all groups, which are public."""
     finer: int
-    """How many of the column's units are one of the inner measure's."""
+    """The number of quanta of this column per quantum of the inner measure."""
 
     def partial(self, name: str, values: str) -> list[Named]:
         return self.inner.partial(name, values)
 
     def bounded(self, name: str, rows: int) -> Term:
-        """In 64 bits where these hold the product: 128 are divided ten times as slowly."""
+        """The scaled contribution, in 64 bits if the product fits: 128-bit division is ten times slower."""
         inner = self.inner.bounded(name, rows)
         kind = LONG if inner.kind != WIDE and (self.linf(rows) * WHOLE).bit_length() <= LARGEST_BITS else WIDE
         value, scale = (cast(part, kind) for part in (inner, Field(SCALE)))
@@ -394,13 +393,13 @@ class Scaled:
         return apply("//", apply("*", value, times, kind=kind), integer(WHOLE), kind=kind)
 
     def scale(self, reached: Term) -> Term:
-        """Which part of WHOLE is kept of a unit that is in so many groups."""
+        """The scale, as a fraction of WHOLE, of a unit that is in `reached` groups."""
         steps = ((test("<=", reached, integer(most)), integer(part)) for most, part in self.ladder)
         return Case(tuple(steps), integer(0))
 
     @property
     def ladder(self) -> list[tuple[int, int]]:
-        """Up to how many groups which part: the largest whole one with part^2 * most <= WHOLE^2 * groups."""
+        """Steps of the scale: for up to `most` groups, the largest part with part^2 * most <= WHOLE^2 * groups."""
         # More than there are may be seen where keys are not looked up in their list before units are counted.
         last, ends = 2 * self.all_groups + 1, [self.groups]
         while ends[-1] < last:
@@ -414,7 +413,7 @@ class Scaled:
 SCALE = "_scale"
 WHOLE = 1 << 20
 STEP = Fraction(17, 16)
-"""Where units may be in many groups, some numbers of groups are treated alike."""
+"""The ratio between steps of the scale: within a step, all numbers of groups are scaled alike."""
 
 
 @dataclass(frozen=True)
@@ -426,7 +425,7 @@ class Parted:
     inner: CountRows | CountValues | SumValues | OneOf
     most: int
     finer: int
-    """How many of the column's units are one of the inner measure's."""
+    """The number of quanta of this column per quantum of the inner measure."""
 
     def linf(self, rows: int) -> int:
         return self.finer * self.inner.linf(rows)
@@ -449,14 +448,14 @@ class OverDistinct:
 ByUnit: TypeAlias = (
     CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Centred | UnitsBeyond | OneOf | Scaled
 )
-"""Measures that are sums of what each unit contributes."""
+"""The measures that are sums of per-unit contributions."""
 Measure: TypeAlias = ByUnit | Parted | OverDistinct
 Input: TypeAlias = CountUnitsWith | CountValues | SumValues
-"""Those that read a value of every row."""
+"""The measures that read a value of every row."""
 
 
 def read_by(measure: ByUnit | Parted) -> Input | None:
-    """The part of a measure that reads a value of every row, if it does."""
+    """The innermost measure, if it reads a value of every row; else None."""
     if isinstance(measure, Scaled | Parted):
         return read_by(measure.inner)
     part = measure.inner if isinstance(measure, UnitsBeyond | Centred | OneOf) else measure
@@ -464,7 +463,7 @@ def read_by(measure: ByUnit | Parted) -> Input | None:
 
 
 # -- from middle -------------------------------------------------------------------------------------------------------
-# A count or sum of which the number of units, where that is counted anyway, bears a part.
+# A count or sum, recentred by the number of units if the release measures that anyway.
 #
 # A unit that has rows in a group adds 1 to `rows` of them, so it moves  rows - (1 + rows)/2 * units  by no more than
 # half of that range. At the right parts of the budget the count has no more noise than it would have alone, and the
@@ -472,7 +471,7 @@ def read_by(measure: ByUnit | Parted) -> Input | None:
 
 
 def from_middle(measure: Measure, rows: int) -> tuple[tuple[Measure, Fraction], ...]:
-    """The measures, with weights, of which it is the sum."""
+    """The measure as a weighted sum of a recentred measure and the number of units."""
     if not isinstance(measure, CountRows | CountValues | SumValues) or _is_centred(measure):
         return ((measure, Fraction(1)),)
     centred = Centred(measure)
@@ -486,16 +485,16 @@ def _is_centred(measure: CountRows | CountValues | SumValues) -> bool:
 
 
 # -- statistic ---------------------------------------------------------------------------------------------------------
-# Statistics: what is taken of a group's values as a whole, and is no sum over people.
+# Statistics: functions of a group's values that are not sums over people.
 #
-# One unit can move a median across the whole range, so no fixed noise fits it. The engine describes the group by a
-# *profile* (the values around a rank, how often each value occurs, a sum and a count), and a mechanism draws the answer
-# from it: exponential, smooth, propose-test-release, stable. Values are whole numbers of a public grid throughout.
+# One unit can move a median across the whole range, so additive noise does not help. The engine describes each group by
+# a *profile* (values around a rank, counts of values, a sum and a count), and a mechanism draws the answer from it:
+# exponential, smooth, propose-test-release, stable. Values are whole numbers of a public grid throughout.
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The points low, low + 1, ..., high, each worth `quantum`."""
+    """The points low, low + 1, ..., high of a public grid, each worth `quantum`."""
 
     quantum: Fraction
     low: int
@@ -504,7 +503,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Quantile:
-    """The value at a rank; its profile is the distinct values around it, how often each occurs, and what is below."""
+    """A quantile. Its profile is the distinct values around the rank, their counts, and the number of values below."""
 
     argument: Expression
     grid: Grid
@@ -515,7 +514,7 @@ class Quantile:
 
 @dataclass(frozen=True)
 class Mode:
-    """The most frequent of some public values; its profile is how often each occurs."""
+    """The mode of public values. Its profile is the count of each value."""
 
     argument: Expression
     values: tuple[Value, ...]
@@ -532,9 +531,9 @@ class Average:
 
     argument: Expression
     grid: Grid
-    """Of the answer, which is finer than that of the values."""
+    """The grid of the answer, which is finer than the grid of the values."""
     finer: int
-    """So many steps of the answer are one of the values."""
+    """Steps of the answer per step of the values."""
     parts: ClassVar[tuple[str, ...]] = ("whole", "rest", "rows")
 
 
@@ -551,12 +550,12 @@ class Matched:
     left_rows: int
     right_rows: int
     groups: int
-    """There are no more than so many, and one unit can change all of them."""
+    """The number of groups, all of which one unit can change."""
     parts: ClassVar[tuple[str, ...]] = ("total", "left", "right")
 
     @property
     def grid(self) -> Grid:
-        """Of the answer, whose only range is that of sums which leave the engine."""
+        """The grid of the answer, whose only bounds are those of sums that leave the engine."""
         quantum = self.measure.quantum if isinstance(self.measure, SumValues) else Fraction(1)
         return Grid(quantum, -LARGEST, LARGEST)
 

@@ -1,8 +1,8 @@
-"""VARIANCE, STDDEV, COVAR, CORR, REGR_SLOPE and its kin: from noisy counts, sums and sums of products.
+"""VARIANCE, STDDEV, COVAR, CORR, REGR_SLOPE and others: from noisy counts, sums and sums of products.
 
-Everything is counted from the middle of the range, which keeps the products small, so that little is lost when the
-square of a sum is taken off:  variance = (sum of squares - sum^2 / count) / count.  A spread that noise alone could
-have made is not divided by: a slope would be a number without meaning.  docs/proofs/moments.md.
+Values are recentred at the middle of their range, which keeps the products small and avoids cancellation in
+variance = (sum of squares - sum^2 / count) / count.  A spread that noise alone could have produced is not divided by,
+because the slope would be meaningless.  docs/proofs/moments.md.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 PLACES = (0.25, 0.75)
 """Where typical means and spreads lie in what there is room for."""
 ROWS = 1e6
-"""Of which typical data are: so many that those of a sample are as those of all."""
+"""The number of rows of typical data: so many that sample and population statistics agree."""
 WIDEST = 1e30
 
 
@@ -54,7 +54,7 @@ def variance_of(values: Sequence[float], variances: Sequence[float], *, sample: 
 
 
 def _together(values: Sequence[float]) -> float:
-    """Of y with x."""
+    """The covariance of y with x."""
     count, y, x, products = values[:4]
     return products - y * x / count
 
@@ -96,13 +96,13 @@ def _typical(half: float) -> list[tuple[float, float]]:
 
 
 def typical_sums(half: float) -> Iterator[tuple[float, ...]]:
-    """Count, sum and sum of squares."""
+    """Typical values of count, sum and sum of squares."""
     for mean, square in _typical(half):
         yield ROWS, ROWS * mean, ROWS * square
 
 
 def typical_pairs(half_y: float, half_x: float) -> Iterator[tuple[float, ...]]:
-    """Count, sums of y and x, of their products, and of the squares of x and y."""
+    """Typical values of count, sums of y and x, of their products, and of the squares of x and y."""
     for (y, of_y), (x, of_x) in product(_typical(half_y), _typical(half_x)):
         covaried = math.sqrt((of_y - y**2) * (of_x - x**2)) / 2
         for together in (y * x - covaried, y * x + covaried):
@@ -112,7 +112,7 @@ def typical_pairs(half_y: float, half_x: float) -> Iterator[tuple[float, ...]]:
 # -- moments -----------------------------------------------------------------------------------------------------------
 
 DEVIATIONS = 2
-"""A spread this many standard deviations of its noise away from none is more than noise."""
+"""A spread above this many standard deviations of its noise is taken for real."""
 
 
 def variance(asked: AggregateCall, context: Context, *, sample: bool, root: bool) -> Answer:
@@ -152,7 +152,7 @@ def covariance(asked: AggregateCall, context: Context, *, sample: bool) -> Answe
 
 
 def correlation(asked: AggregateCall, context: Context, *, squared: bool) -> Answer:
-    """CORR, and its square REGR_R2, which explains all of a y that is a constant."""
+    """CORR, and its square REGR_R2, which is 1 for a constant y."""
     pairs = _pair_sums(asked, context)
     of_x = pairs.spread_of(pairs.x)
     if squared:
@@ -180,7 +180,7 @@ def regression(asked: AggregateCall, context: Context, *, intercept: bool) -> An
 
 
 def _over(pairs: Pairs, result: Term, smooth: Smooth | None, *divisors: Spread) -> Answer:
-    """The result where there are pairs, and what it is divided by is more than noise."""
+    """The result, if there are pairs and the divisor is larger than its noise; else NULL."""
     varied = [test(">", divisor.sql, divisor.noise) for divisor in divisors]
     weighed = frozenset[str]().union(*(divisor.measures for divisor in divisors))
     parts = (*pairs.sums, *(divisor.products for divisor in divisors))
@@ -190,14 +190,14 @@ def _over(pairs: Pairs, result: Term, smooth: Smooth | None, *divisors: Spread) 
 
 @dataclass(frozen=True)
 class Spread:
-    """Sum of (y - mean y)(x - mean x): of the products, less what the means make of them."""
+    """The sum of (y - mean y)(x - mean x), from the sums of products and of values."""
 
     products: Linear
     first: Linear
     second: Linear
     count: Linear
     in_totals: bool = False
-    """Whether sums are added up over groups afterwards, and standard deviations with them."""
+    """Whether ROLLUP or CUBE adds up the sums over groups afterwards."""
 
     @property
     def sql(self) -> Term:
@@ -229,21 +229,21 @@ class Spread:
 
 @dataclass(frozen=True)
 class Variable:
-    """One of two numbers, counted from the middle of its range, and its sum."""
+    """One of two variables, recentred at the middle of its range, and its sum."""
 
     away: Expression
     middle: Fraction
     half: float
-    """Of its range."""
+    """The half-width of its range."""
     total: Linear
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """Over rows where both are known: their number, the sums of y and x, and that of products."""
+    """The count, the sums and the sum of products over rows where both variables have a value."""
 
     asked: AggregateCall
-    """As if of y alone."""
+    """The sums of one variable."""
     context: Context
     count: Linear
     y: Variable
@@ -263,7 +263,7 @@ class Pairs:
         return Spread(self.products, self.y.total, self.x.total, self.count, in_totals=self.context.in_totals)
 
     def spread_of(self, one: Variable) -> Spread:
-        """Its squares are measured where this is asked for, and nowhere else."""
+        """The spread of one variable. Only this call makes its sum of squares a measure."""
         squares = sum_linear(self.asked, _square(one.away), self.context)
         return Spread(squares, one.total, one.total, self.count, in_totals=self.context.in_totals)
 
@@ -314,7 +314,7 @@ def _square(away: Expression) -> Expression:
 
 
 def _do(operation: str, *arguments: Term) -> Term:
-    """In doubles."""
+    """The term as a double."""
     return apply(operation, *arguments, kind=Double())
 
 
@@ -323,22 +323,22 @@ def _double(linear: Linear) -> Term:
 
 
 def _std(linear: Linear) -> Term:
-    """At most this is the standard deviation of its noise: noises that are added cancel rather than pile up."""
+    """An upper bound on the standard deviation of its noise: independent noises add in quadrature."""
     return reduce(lambda left, right: _do("+", left, right), _stds(linear))
 
 
 def _variance(linear: Linear) -> Term:
-    """Of its noise."""
+    """The standard deviation of its noise."""
     return reduce(lambda left, right: _do("+", left, right), [_do("*", std, std) for std in _stds(linear)])
 
 
 def _stds(linear: Linear) -> list[Term]:
-    """Of the noise of each of its columns."""
+    """The standard deviations of the noise of its columns."""
     return [_do("*", double(abs(weight)), Field(noise_of(name))) for name, weight in linear.weights]
 
 
 def _coarse(linear: Linear) -> Term:
-    """How far one value may be from itself after rounding."""
+    """The largest rounding error of one value."""
     return double(linear.weights[0][1])
 
 
@@ -347,7 +347,7 @@ def _divisor(count: Term, sample: bool) -> Term:
 
 
 def _enough(count: Term, sample: bool = False) -> Term:
-    """A sample of one has no variance, and nothing has none."""
+    """Whether there are enough rows: at least two for a sample, else one."""
     return test(">", count, integer(1 if sample else 0))
 
 

@@ -100,7 +100,7 @@ def _answer_type(kind: ColumnType, grid: Grid, continuous: bool) -> ColumnType:
 
 
 def grid_of(call: AggregateCall, value: Expression, context: Context) -> Grid:
-    """The points between which the answer is chosen, from what is declared of the value."""
+    """The grid of possible answers, from the declared range of the value."""
     properties = kept_properties(value, context.known)
     if isinstance(properties.type, Date | Timestamp):
         return Grid(Fraction(1), *_days_or_microseconds(call, value, properties, context.known))
@@ -139,7 +139,7 @@ QUANTILES = (
         answer=partial(quantile, continuous=True),
         spellings=("MEDIAN(x)", "PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY x)"),
         by_fraction=True,
-        words=(Word("median", "MEDIAN({})", "The median."),),
+        words=(Word("median", "MEDIAN({})", "The median of the values."),),
         read_as=_continuous,
     ),
     AggregateFunction(
@@ -155,13 +155,13 @@ QUANTILES = (
         of=INSIDE,
         error=ErrorBars.RANKS,
         answer=partial(extreme, fraction=Fraction(0)),
-        words=(Word("min", "MIN({})", "The smallest value, a few people left out."),),
+        words=(Word("min", "MIN({})", "The minimum, short of it by a few people."),),
     ),
     AggregateFunction(
         name="MAX",
         of=INSIDE,
         error=ErrorBars.RANKS,
         answer=partial(extreme, fraction=Fraction(1)),
-        words=(Word("max", "MAX({})", "The largest value, a few people left out."),),
+        words=(Word("max", "MAX({})", "The maximum, short of it by a few people."),),
     ),
 )

@@ -1,4 +1,4 @@
-"""A release: groups of people's rows, what is measured of each group, and how far one unit can move it."""
+"""A release: groups of private rows, the measures of each group, and their sensitivities."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ if TYPE_CHECKING:
 # -- columns -----------------------------------------------------------------------------------------------------------
 # The columns of a release: every measure and statistic that its answers are made of, each of them once.
 #
-# How a measure becomes columns depends on what else is measured: it may lean on the number of units (from_middle.py),
-# its values may exclude those of others (one_of.py), and what units in too many groups add to it may be scaled.
+# A measure becomes one or two columns, which depend on the others: it may be recentred by the number of units
+# (`from_middle`), belong to a bundle of disjoint measures (`one_of`), or be L2-clipped (`scaled`).
 
 
 @dataclass(frozen=True)
 class Columns:
     rows: int
-    """So many of a unit's rows count in a group."""
+    """How many rows of a unit count in a group."""
     one_row_per_unit: bool
     units_counted: bool = False
     exclusive: Mapping[Expression, Place] = field(default_factory=dict)
-    """Values that exclude each other."""
+    """Disjoint values, and their places in bundles."""
     scaled_to: tuple[int, int] | None = None
-    """To how many groups units are scaled, and how many groups there are."""
+    """For L2 clipping: max_groups, and the number of all groups."""
     parted_to: int | None = None
-    """How many rows of a unit count in full, where each of more counts for a part."""
+    """For down-weighted rows: up to how many rows of a unit count in full."""
     measures: dict[Measure, str] = field(default_factory=dict)
     statistics: dict[Statistic, str] = field(default_factory=dict)
 
@@ -82,7 +82,7 @@ class Columns:
         return self.column_of(on_grid), weight / on_grid.finer
 
     def _by_rows(self, measure: Measure) -> Measure:
-        """Where units have one row each, they are counted by their rows."""
+        """The measure, counting rows in place of units if every unit has one row."""
         if self.one_row_per_unit and isinstance(measure, CountUnits):
             return CountRows()
         if self.one_row_per_unit and isinstance(measure, CountUnitsWith):
@@ -93,7 +93,7 @@ class Columns:
 # -- release -----------------------------------------------------------------------------------------------------------
 
 ROWS_PER_GROUP = 2
-"""Where units have more rows in a group than so many, summing them first leaves that much less to be ranked."""
+"""Above this many rows per unit and group, rows are summed before groups are ranked."""
 
 
 @dataclass(frozen=True)
@@ -105,39 +105,39 @@ class Bounded:
     l0: int
     linf: int
     groups: int
-    """In L1 and L2 one unit moves all groups together no further than so many of them, each by `each`; in L2 alone, if
-    it is scaled."""
+    """One unit moves all groups together no further, in L1 and L2, than this many of them by `each`; in L2 only, if the
+    measure is L2-clipped."""
     each: int
     level: int = 0
-    """Of which level of totals it is."""
+    """The number of its level of totals."""
     sums: int = 1
-    """`each` is the sum of so many parts, which may be spread over as many groups."""
+    """How many contributions `each` is the sum of; they may be in different groups."""
 
     @property
     def place(self) -> tuple[tuple[int, int], int] | None:
-        """Its bundle and its case there, if its values exclude those of others: these have one bound together."""
+        """Its bundle of disjoint measures, which share one bound, and its case in it."""
         measure = self.measure.inner if isinstance(self.measure, Parted) else self.measure
         return ((self.level, measure.bundle), measure.case) if isinstance(measure, OneOf) else None
 
     @property
     def box(self) -> tuple[int, ...]:
-        """Measures of one box are moved together, each within its own bound: those of a level, or of a case."""
+        """The K-norm box of the measure: one unit moves all measures of a box at once, each within its own bound."""
         bundle, case = self.place or ((self.level, -1), 0)
         return *bundle, case
 
     @property
     def times_alone(self) -> Fraction:
-        """All rows of a unit, in one group, move it by so many times `each`."""
+        """The sensitivity in one group as a multiple of `each`."""
         return Fraction(self.linf, self.each) if self.each else Fraction(1)
 
     @property
     def is_scaled(self) -> bool:
-        """Whether it is bounded in L2 alone, so that only Gaussian noise will do."""
+        """Whether only its L2 sensitivity is bounded, so that only Gaussian noise protects it."""
         return isinstance(self.measure, Scaled)
 
     @property
     def l1(self) -> int:
-        """By the inequality of Cauchy and Schwarz, where it is scaled."""
+        """The L1 sensitivity over all groups; by Cauchy and Schwarz, if the measure is L2-clipped."""
         return (math.isqrt(self.l0 * self.groups) + 1 if self.is_scaled else self.groups) * self.each
 
     @property
@@ -154,21 +154,21 @@ class Level:
     """
 
     kept: tuple[int, ...]
-    """Which of the keys."""
+    """The keys of the level."""
     measures: tuple[Bounded, ...]
-    """Those of the finest groups, summed; in the same order."""
+    """The measures of the finest groups, summed, in the same order."""
 
 
 LEVEL = "_level"
-"""The column that says of which level a row is."""
+"""The column with the number of a row's level."""
 GROUP_RANK = "_rank"
-"""The place of a group among those of its unit."""
+"""The rank of a group among those of its unit."""
 MANY_GROUPS = 16
-"""Where so many groups may count, most units have no more rows than that: these need no ranks, and the rest are few."""
+"""From this max_groups on, units with at most that many rows are not ranked, because they cannot have more groups."""
 
 
 def levels_of(totals: Sequence[tuple[int, ...]], keys: int, measures: tuple[Bounded, ...]) -> tuple[Level, ...]:
-    """Each set of keys once."""
+    """The distinct levels of ROLLUP, CUBE or GROUPING SETS."""
     found = dict.fromkeys(tuple(sorted(kept)) for kept in totals)
     return tuple(
         Level(kept, measures if len(kept) == keys else tuple(_summed(part, number) for part in measures))
@@ -177,7 +177,7 @@ def levels_of(totals: Sequence[tuple[int, ...]], keys: int, measures: tuple[Boun
 
 
 def _summed(part: Bounded, number: int) -> Bounded:
-    """All groups of one unit may be in one of the level."""
+    """The measure of a level, in which all groups of a unit may fall into one."""
     moved, sums = part.groups * part.each, part.groups * part.sums
     column = f"{part.column}_{number}"
     return replace(part, column=column, l0=1, linf=moved, groups=1, each=moved, level=number + 1, sums=sums)
@@ -192,7 +192,7 @@ class Drawn:
 
     @property
     def profile(self) -> list[str]:
-        """The columns of the engine's answer that describe the group."""
+        """The columns of the group's profile."""
         return [f"{self.column}_{part}" for part in self.statistic.parts]
 
 
@@ -209,41 +209,40 @@ def quantiles_in_order(statistics: tuple[Drawn, ...]) -> list[list[str]]:
 class Release:
     aggregate: Aggregate
     units: tuple[str, ...]
-    """How the rows lead to their units, one for each table, for people to read."""
+    """The path from rows to their units, for each table, for people to read."""
     knowledge: Knowledge
     domain: Domain | ListedKeys | None
     """The public groups; None when the keys are people's own and must be selected privately."""
     one_row_per_unit: bool
     groups: int
-    """One unit reaches at most so many groups, each with at most `rows` rows."""
+    """How many groups of a unit count, each with at most `rows` rows."""
     rows: int
     few_rows: int | None
-    """Units with no more rows, in all, count in full, wherever these are (few_rows.py); None where rows are not
-    counted for that."""
+    """Up to how many rows in total a unit counts in full; None if rows per unit are not counted."""
     rows_per_unit: int | None
-    """How many rows a unit can have at most, if the schema is right and says so."""
+    """The most rows that a unit can have if the schema is right; None if unbounded."""
     measures: tuple[Bounded, ...]
-    """Of the finest groups, as the engine gives them."""
+    """The measures of the finest groups."""
     levels: tuple[Level, ...]
-    """Where totals are asked for: all that is shown. None where the groups themselves are."""
+    """The levels of totals; empty without ROLLUP, CUBE or GROUPING SETS."""
     statistics: tuple[Drawn, ...]
     answers: tuple[Answer, ...]
-    """One for each aggregate, over the columns of measures and statistics."""
+    """The answer of each aggregate, over the columns of measures and statistics."""
     partition_selection: str | None
-    """The column with the number of units, by which groups are shown or not; None where all are shown."""
+    """The column with the number of units that selects groups; None if all groups are shown."""
     min_units: int | None
-    """Groups with fewer units are not shown, if the analyst says so."""
+    """The least number of units that the analyst requires for a group to be shown."""
     presumed: tuple[tuple[Expression, Properties], ...] = ()
-    """What is aggregated and has no ends but those which the contribution bounds give it, and these (expected.py)."""
+    """The arguments without declared bounds, and the bounds that max_rows_per_group implies (relation/facts.py)."""
 
     @property
     def noised(self) -> tuple[Bounded, ...]:
-        """The measures that get noise."""
+        """The measures that receive noise."""
         return tuple(part for level in self.levels for part in level.measures) if self.levels else self.measures
 
     @property
     def selecting(self) -> list[str]:
-        """The columns by which groups are shown or not. All together are one group, which is always shown."""
+        """The columns that select groups. The grand total is always shown."""
         if self.partition_selection is None or not self.levels:
             return [] if self.partition_selection is None else [self.partition_selection]
         position = [part.column for part in self.measures].index(self.partition_selection)
@@ -251,7 +250,7 @@ class Release:
 
     @property
     def columns(self) -> list[str]:
-        """The noisy columns."""
+        """The names of the noisy columns."""
         return [part.column for part in self.measures] + [part.column for part in self.statistics]
 
     @property
@@ -264,13 +263,13 @@ class Release:
 
     @property
     def ranked(self) -> bool:
-        """Whether a unit could reach more groups than may count, so that some have to be dropped."""
+        """Whether a unit could be in more groups than count, so that groups are ranked."""
         all_reached = self.in_parts or (self.domain is not None and self.domain.size <= self.groups)
         return self.aggregate.grouped and not self.one_row_per_unit and not all_reached
 
     @property
     def in_parts(self) -> bool:
-        """Whether every row of a unit with more than a few of them counts for a part."""
+        """Whether the rows of units with many rows are down-weighted."""
         return any(isinstance(part.measure, Parted) for part in self.measures)
 
     @property

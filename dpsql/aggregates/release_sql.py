@@ -6,10 +6,10 @@
     released  the sum over units
 
 joined to the list of public groups, so that every one of them is returned, even when empty. Groups are ranked by a
-keyed hash, on the rows or on the partials (write_sums.py); public ones have numbers (number_groups.py). Where no unit
-has two rows, `rows` is summed directly; units with few rows may count as they are (write_few_rows.py). Counts and sums
-over distinct values, and the profiles of statistics, are taken on branches of their own, from each unit's first `rows`
-values in its first groups. Nothing that the analyst wrote passes through as text.
+keyed hash, on the rows or on the partials. Where no unit has two rows, `rows` is summed directly; units with few rows
+may count as they are (heavy_units.py). Counts and sums over distinct values, and the profiles of statistics, are taken
+on branches of their own, from each unit's first `rows` values in its first groups. Nothing that the analyst wrote
+passes through as text.
 """
 
 from __future__ import annotations
@@ -40,10 +40,8 @@ from dpsql.aggregates.measure import (
     SumValues,
     UnitsBeyond,
 )
-from dpsql.aggregates.number_groups import GROUP, GROUPS, are_numbered, number_type, numbered_groups, with_number
 from dpsql.aggregates.partials import summed_by, value_rows, with_columns
 from dpsql.aggregates.release import GROUP_RANK, MANY_GROUPS
-from dpsql.aggregates.write_by_hash import bounded_by_hash, may_be_ranked_by_hash
 from dpsql.engine_sql.build import (
     SALT,
     UNIT,
@@ -68,7 +66,6 @@ from dpsql.engine_sql.tree import (
     Blank,
     Constant,
     Derived,
-    Either,
     Exists,
     Field,
     Fold,
@@ -209,8 +206,7 @@ def sums_sql(writer: Writer, measures: list[tuple[str, ByUnit]]) -> Query:
         return _sums_of_rows(writer, summed, value_rows(writer, summed))
     if release.few_rows is not None:
         return sums_beside_few(writer, summed, release.few_rows)
-    rows = writer.in_groups(value_rows(writer, summed), [UNIT, *summed.values])
-    return _sums_of_units(writer, summed, rows)
+    return _sums_of_units(writer, summed, value_rows(writer, summed))
 
 
 def _sums_of_rows(writer: Writer, summed: Summed, rows: Query) -> Query:
@@ -225,15 +221,12 @@ def _sums_of_rows(writer: Writer, summed: Summed, rows: Query) -> Query:
 def _sums_of_units(writer: Writer, summed: Summed, rows: Query) -> Query:
     release, measures = writer.release, summed.measures
     ranked = release.ranked and not any(isinstance(part, Scaled) for _, part in measures)
-    first = rows
     if ranked and release.ranked_by_row:
         # Before they are clamped: what is left out needs none of it.
-        first = of_first_groups(writer, rows, [UNIT, *writer.key_names, *summed.values])
+        rows = of_first_groups(writer, rows, [UNIT, *writer.key_names, *summed.values])
     kept = [Named(part.bounded(name, release.rows), name) for name, part in measures]
     ranks = [writer.group_rank("row_number")] if ranked and not release.ranked_by_row else []
-    bounded: Query = select([*writer.shown_keys, *kept, *ranks], _by_unit(writer, summed, first))
-    if ranked and may_be_ranked_by_hash(writer):
-        bounded = Either(bounded_by_hash(writer, summed, rows), bounded)
+    bounded = select([*writer.shown_keys, *kept, *ranks], _by_unit(writer, summed, rows))
     return writer.by_keys(summed.totals, bounded, writer.in_first_groups if ranks else None)
 
 
@@ -330,19 +323,13 @@ def release_sql(release: Release) -> Query:
 class Writer:
     release: Release
 
-    @cached_property
-    def numbered(self) -> bool:
-        return are_numbered(self.release)
-
     @property
     def key_names(self) -> list[str]:
         """The columns by which rows are grouped."""
-        return [GROUP] if self.numbered else self.release.key_names
+        return self.release.key_names
 
     @property
     def keys(self) -> list[Field]:
-        if self.numbered:
-            return [Field(GROUP, kind=number_type(self.release))]
         return [Field(name, kind=kind) for name, kind in self.release.keys]
 
     @property
@@ -374,14 +361,10 @@ class Writer:
         names = zip(aggregate.keys, release.key_names, strict=True)
         keys = [Named(emit_value(key, known), name) for key, name in names]
         used = names_read(*aggregate.keys, *reading)
-        looked_up = self.numbered or not release.ranked or release.few_rows is not None
+        looked_up = not release.ranked or release.few_rows is not None
         listed = as_stored(aggregate.source, self.listed_keys, "looked up later" if looked_up else "others left out")
         source = as_stored(listed, stored, "clamped later")
         return select([*fields([UNIT]), *keys, *values], relation_sql(source, used))
-
-    def in_groups(self, rows: Query, names: list[str]) -> Query:
-        """The same rows with the numbers of their groups, where these have some, and columns of these names."""
-        return with_number(rows, self.release, names) if self.numbered else rows
 
     @property
     def listed_keys(self) -> list[str]:
@@ -431,7 +414,7 @@ class Writer:
         unclamped = names_read(argument) - names_read(*release.aggregate.keys) if stored else set()
         if (unclamped and isinstance(argument.type, Double)) or not self.is_finite(argument):
             written = finite(written)
-        rows = self.in_groups(self.rows([Named(written, VALUE)], [argument], unclamped), [UNIT, VALUE])
+        rows = self.rows([Named(written, VALUE)], [argument], unclamped)
         if release.one_row_per_unit:
             return rows
         kept = [*fields([UNIT]), *self.shown_keys, *fields([VALUE])]
@@ -469,8 +452,6 @@ class Writer:
         release = self.release
         if not self.keys:
             return self.side_by_side(branches)
-        if self.numbered:
-            return With((Part(GROUPS, numbered_groups(release)),), self.joined(Table(GROUPS), GROUPS, branches))
         if release.domain is not None:
             branches = [domain_sql(release.domain, release.key_names), *branches]
         lone, *others = branches

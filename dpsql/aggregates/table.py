@@ -1,4 +1,4 @@
-"""The aggregates that can be asked of many people: one row each."""
+"""The aggregates over people: one row each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def by_name(functions: Iterable[AggregateFunction]) -> Mapping[str, AggregateFunction]:
-    """The table by name. A name or a word of df.dp that stands for two aggregates would be answered as one of them."""
+    """The table by name. Two aggregates cannot share a name or a method of df.dp."""
     listed = list(functions)
     taken = Counter(name for function in listed for name in function.names)
     taken += Counter(word.name for function in listed for word in function.words)
@@ -32,7 +32,7 @@ WORDS: Mapping[str, Word] = {word.name: word for function in AGGREGATES.values()
 
 
 def ways_to_ask() -> list[str]:
-    """Every name by which an aggregate can be asked for."""
+    """All names and spellings of the aggregates."""
     spelled = [
         (*function.names, *(spelling.partition("(")[0] for spelling in function.spellings))
         for function in AGGREGATES.values()

@@ -1,15 +1,19 @@
 """The options that commands share, each with the environment variable that names it once for all, and the session they
 open."""
 
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, TypeVar, cast
 
 import typer
 
+from dpsql.accounting.exact import exact
 from dpsql.accounting.ledger.store import is_there
 from dpsql.connection import Connection, connect
-from dpsql.engines.registry import names_server
-from dpsql.errors import AccountSuspended, LedgerError, OperationalError, SchemaError
+from dpsql.engines.registry import kind_of
+from dpsql.errors import AccountSuspended, LedgerError, OperationalError, ProgrammingError, SchemaError
+from dpsql.options import NUMBER, OPTIONS, QueryOptions
 
 Sql: TypeAlias = Annotated[str, typer.Argument(metavar="SQL", help="The question; - reads it from stdin.")]
 Database: TypeAlias = Annotated[
@@ -25,10 +29,6 @@ Database: TypeAlias = Annotated[
 SchemaFile: TypeAlias = Annotated[
     Path, typer.Option("--schema", envvar="DPSQL_SCHEMA", help="The declared schema, a YAML file.", show_default=False)
 ]
-Epsilon: TypeAlias = Annotated[
-    float | None,
-    typer.Option("--epsilon", envvar="DPSQL_EPSILON", help="What one query costs; a tenth of the budget if not given."),
-]
 BudgetEpsilon: TypeAlias = Annotated[
     float | None,
     typer.Option(
@@ -39,7 +39,7 @@ BudgetEpsilon: TypeAlias = Annotated[
 ]
 BudgetDelta: TypeAlias = Annotated[
     float | None,
-    typer.Option("--delta", envvar="DPSQL_DELTA", help="The delta that goes with --budget, such as 1e-6; 0 if new."),
+    typer.Option("--delta", envvar="DPSQL_DELTA", help="The delta of --budget, such as 1e-6; 0 if new."),
 ]
 Analyst: TypeAlias = Annotated[
     str | None, typer.Option("--analyst", envvar="DPSQL_ANALYST", help="Who asks, where analysts have limits.")
@@ -59,32 +59,57 @@ Timeout: TypeAlias = Annotated[
         "--timeout", envvar="DPSQL_TIMEOUT", help="Seconds after which a running query is stopped; its charge stands."
     ),
 ]
-Mechanism: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--mechanism", help="The kind of noise, such as laplace or gaussian; the best if not given."),
-]
-Propose: TypeAlias = Annotated[
-    float | None,
-    typer.Option("--propose", help="How far you think one person can move the answer: tested, then noise for that."),
-]
-Accuracy: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--accuracy", help="Instead of --epsilon: the least cost for ± this at 95 %, such as 50 or 5%."),
-]
-MaxGroups: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--max-groups", help="Groups that one person may count in, instead of the schema's; or auto."),
-]
-MaxRows: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--max-rows-per-group", help="Rows of one person that count in a group, instead of the schema's; or auto."
-    ),
-]
 Form: TypeAlias = Annotated[
     bool | None, typer.Option("--json/--csv", help="Print JSON (errors too) or CSV, for programs.", show_default=False)
 ]
 """True is JSON, False is CSV, None is for people."""
+VARIABLES = {"epsilon": "DPSQL_EPSILON"}
+"""The options of a question that an environment variable names once for all."""
+
+
+def _number(text: str) -> str:
+    """As it was written, so that 1/3 stays a third."""
+    try:
+        exact(text)
+        return text
+    except ProgrammingError as error:
+        problem = typer.BadParameter(error.problem)
+    raise problem
+
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def with_query_options(command: Command) -> Command:
+    """In the place of its `**options` the command has all those of `execute`, as texts that `read_texts` reads."""
+    signature = inspect.signature(command, eval_str=True)
+    *own, _ = signature.parameters.values()
+    added = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False if option.metavar is None else None,
+            annotation=Annotated[
+                bool if option.metavar is None else str | None,
+                typer.Option(
+                    option.flag,
+                    envvar=VARIABLES.get(name),
+                    metavar=option.metavar,
+                    help=option.help,
+                    parser=_number if option.metavar == NUMBER else None,
+                ),
+            ],
+        )
+        for name, option in OPTIONS.items()
+    ]
+    command.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+    return command
+
+
+def read_texts(given: Mapping[str, str | bool | None]) -> QueryOptions:
+    """The options of `execute` that were given on the command line."""
+    read = {name: OPTIONS[name].parse(text) if isinstance(text, str) else text or None for name, text in given.items()}
+    return cast("QueryOptions", read)
 
 
 def open_session(
@@ -95,28 +120,22 @@ def open_session(
     delta: float | None,
     ledger: str | None,
     analyst: str | None,
-    epsilon: float | None = None,
     timeout: float | None = None,
 ) -> Connection:
-    """`epsilon` is what a query costs that does not say.
-
-    Files are read by whoever opens them, here the analyst, and whether they fit may depend on one row: so there is one
-    text for all that can be wrong. `dpsql check`, which is the owner's, says what it is.
+    """Files are read by whoever opens them, here the analyst, and whether they fit may depend on one row: so there is
+    one text for all that can be wrong. `dpsql check`, which is the owner's, says what it is.
     """
-    from dpsql.engines.duckdb.sources import files_of, names_files
     from dpsql.schema import load_schema
 
     loaded = load_schema(schema)
     account = ledger_path(database, ledger)
-    server = names_server(database)
-    files = not server and names_files(database)
-    there = server or Path(database).exists()
+    kind = kind_of(database)
+    there = kind.is_url(database) or Path(database).exists()
     if budget is None and there and not is_there(account):
         raise LedgerError(
             f"there is no budget in {account} yet", hint="say what may be spent in all: --budget 1.0 --delta 1e-6"
         )
-    if files:
-        files_of(database)
+    private = kind.reads_rows(database)
     try:
         return connect(
             database,
@@ -124,12 +143,11 @@ def open_session(
             budget=budget,
             delta=delta,
             ledger=account,
-            query_epsilon=epsilon,
             analyst=analyst,
             timeout=timeout,
         )
     except (OperationalError, SchemaError) as problem:
-        if not files or isinstance(problem, LedgerError | AccountSuspended):
+        if not private or isinstance(problem, LedgerError | AccountSuspended):
             raise
     raise OperationalError(
         f"{database} does not fit {schema}", hint=f"the data owner sees why with:  dpsql check {schema} {database}"

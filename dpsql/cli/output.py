@@ -31,6 +31,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpsql.errors import AccountSuspended, BudgetExhausted, Error, QueryTimeout, SchemaError, SealedExecutionError
+from dpsql.options import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,14 +40,14 @@ if TYPE_CHECKING:
 
 FAILED = 1
 CODES: dict[type[Error], int] = {BudgetExhausted: 3, SealedExecutionError: 4, QueryTimeout: 4, AccountSuspended: 5}
-OPTIONS = "epsilon|budget|timeout|delta|accuracy|mechanism|propose|max_groups|max_rows_per_group"
+IN_HINTS = "|".join(("budget", "timeout", *OPTIONS))
 
 
 def exit_code(problem: Error) -> int:
     return CODES.get(type(problem), FAILED)
 
 
-def drawn(problem: Error, options: str = OPTIONS, mark: str = "--") -> str:
+def drawn(problem: Error, options: str = IN_HINTS, mark: str = "--") -> str:
     """Hints speak Python; here an option is written otherwise.
 
     >>> drawn(Error("too much", hint="ask with epsilon=0.3 or less"))
@@ -78,7 +79,7 @@ def _document(problem: Error) -> dict[str, object]:
     }
 
 
-def _respelled(hint: str | None, options: str = OPTIONS, mark: str = "--") -> str | None:
+def _respelled(hint: str | None, options: str = IN_HINTS, mark: str = "--") -> str | None:
     def option(found: re.Match[str]) -> str:
         return f"{mark}{found[1].replace('_', '-')} {found[3]}"
 

@@ -5,28 +5,24 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import typer
 
 from dpsql.accounting.ledger.journal import SHOWN
 from dpsql.cli.options import (
-    Accuracy,
     Analyst,
     BudgetDelta,
     BudgetEpsilon,
     Database,
-    Epsilon,
     Form,
     LedgerFile,
-    MaxGroups,
-    MaxRows,
-    Mechanism,
-    Propose,
     SchemaFile,
     Sql,
     Timeout,
     open_session,
+    read_texts,
+    with_query_options,
 )
 from dpsql.cli.output import Report, publish, table, waiting
 from dpsql.errors import split_explain
@@ -40,16 +36,17 @@ if TYPE_CHECKING:
     from dpsql.connection import Connection
     from dpsql.explain import Explanation
     from dpsql.listing import Listing
+    from dpsql.options import QueryOptions
     from dpsql.result import Receipt, Result, ResultColumn
 
 
-def ask(connection: Connection, sql: str, **options: Any) -> Report:
+def ask(connection: Connection, sql: str, **options: Unpack[QueryOptions]) -> Report:
     """The answer, paid for; EXPLAIN, SHOW TABLES and DESCRIBE are free."""
     listing = list_asked(sql, connection.session.environment.schema)
     if listing is not None:
         return listed(listing)
     if split_explain(sql)[0]:
-        return explained(connection.explain(sql, **{**options, "fresh": None}))
+        return explained(connection.explain(sql, **options))
     return answered(connection.execute(sql, **options).result, connection.budget)
 
 
@@ -177,26 +174,19 @@ def verified(found: VerifyReport) -> Report:
 # -- questions ---------------------------------------------------------------------------------------------------------
 # `dpsql query`, `dpsql explain` and `dpsql shell`.
 
-Fresh = Annotated[bool, typer.Option("--fresh", help="Draw new noise, and pay, for a question asked before.")]
 
-
+@with_query_options
 def query(
     sql: Sql,
     db: Database,
     schema: SchemaFile,
-    epsilon: Epsilon = None,
     budget: BudgetEpsilon = None,
-    delta: BudgetDelta = None,
+    session_delta: BudgetDelta = None,
     ledger: LedgerFile = None,
     analyst: Analyst = None,
-    accuracy: Accuracy = None,
-    mechanism: Mechanism = None,
-    propose: Propose = None,
-    max_groups: MaxGroups = None,
-    max_rows_per_group: MaxRows = None,
-    fresh: Fresh = False,
     timeout: Timeout = None,
     form: Form = None,
+    **options: Any,
 ) -> None:
     """Ask a question, pay for it, and see the answer, with ± at 95 % where the error is known.
 
@@ -205,52 +195,28 @@ def query(
     with (
         waiting("asking"),
         open_session(
-            db, schema, budget=budget, delta=delta, ledger=ledger, analyst=analyst, timeout=timeout
+            db, schema, budget=budget, delta=session_delta, ledger=ledger, analyst=analyst, timeout=timeout
         ) as connection,
     ):
-        report = ask(
-            connection,
-            _text(sql),
-            epsilon=epsilon,
-            accuracy=_accuracy(accuracy),
-            mechanism=mechanism,
-            propose=propose,
-            max_groups=_count(max_groups),
-            max_rows_per_group=_count(max_rows_per_group),
-            fresh=fresh,
-        )
+        report = ask(connection, _text(sql), **read_texts(options))
     publish(report, form)
 
 
+@with_query_options
 def explain(
     sql: Sql,
     db: Database,
     schema: SchemaFile,
-    epsilon: Epsilon = None,
     budget: BudgetEpsilon = None,
-    delta: BudgetDelta = None,
+    session_delta: BudgetDelta = None,
     ledger: LedgerFile = None,
     analyst: Analyst = None,
-    accuracy: Accuracy = None,
-    mechanism: Mechanism = None,
-    propose: Propose = None,
-    max_groups: MaxGroups = None,
-    max_rows_per_group: MaxRows = None,
     form: Form = None,
+    **options: Any,
 ) -> None:
     """See what a question would cost, how it would be answered and how exactly. Free."""
-    with open_session(db, schema, budget=budget, delta=delta, ledger=ledger, analyst=analyst) as connection:
-        report = explained(
-            connection.explain(
-                _text(sql),
-                epsilon=epsilon,
-                accuracy=_accuracy(accuracy),
-                mechanism=mechanism,
-                propose=propose,
-                max_groups=_count(max_groups),
-                max_rows_per_group=_count(max_rows_per_group),
-            )
-        )
+    with open_session(db, schema, budget=budget, delta=session_delta, ledger=ledger, analyst=analyst) as connection:
+        report = explained(connection.explain(_text(sql), **read_texts(options)))
     publish(report, form)
 
 
@@ -258,28 +224,16 @@ def _text(sql: str) -> str:
     return sys.stdin.read() if sql == "-" else sql
 
 
-def _count(text: str | None) -> int | str | None:
-    """A number as one; the session says what else there can be."""
-    return int(text) if text is not None and text.isdecimal() else text
-
-
-def _accuracy(asked: str | None) -> str | float | None:
-    """A number where it is one; else the text, of which dpsql says what it should be."""
-    try:
-        return None if asked is None else float(asked)
-    except ValueError:
-        return asked
-
-
+@with_query_options
 def shell(
     db: Database,
     schema: SchemaFile,
-    epsilon: Epsilon = None,
     budget: BudgetEpsilon = None,
-    delta: BudgetDelta = None,
+    session_delta: BudgetDelta = None,
     ledger: LedgerFile = None,
     analyst: Analyst = None,
     timeout: Timeout = None,
+    **options: Any,
 ) -> None:
     """Ask question after question, with completion, history and what is left in sight."""
     if not sys.stdin.isatty():
@@ -292,15 +246,8 @@ def shell(
     history = Path.home() / HISTORY
     history.touch(mode=0o600)
     opened = open_session(
-        db,
-        schema,
-        budget=budget,
-        delta=delta,
-        ledger=ledger,
-        analyst=analyst,
-        epsilon=epsilon,
-        timeout=timeout,
+        db, schema, budget=budget, delta=session_delta, ledger=ledger, analyst=analyst, timeout=timeout
     )
     with opened as connection:
         print(WELCOME)
-        Shell(connection, FileHistory(str(history))).run()
+        Shell(connection, read_texts(options), FileHistory(str(history))).run()

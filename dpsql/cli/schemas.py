@@ -8,9 +8,8 @@ import typer
 
 from dpsql.cli.output import Report, table
 from dpsql.engines.base import declared_type
-from dpsql.engines.duckdb.describe import Described, describe
-from dpsql.engines.duckdb.sources import is_text
-from dpsql.engines.registry import describe_server, names_server, open_engine, without_password
+from dpsql.engines.registry import describe, kind_of, open_engine, without_password
+from dpsql.engines.tables import Described
 from dpsql.errors import OperationalError, SchemaError, UnknownName, did_you_mean
 from dpsql.listing import counts, person_of
 from dpsql.owner.check import Finding, as_text, check_complete, check_copied, check_links, inspect_rows
@@ -20,14 +19,14 @@ from dpsql.schema.read_yaml import read_yaml
 
 
 def begin_schema(data: str, out: Path | None, unit: list[str], *, asks: bool) -> Report:
-    described = describe_server(data) if names_server(data) else None
     path = Path(data)
     if path.name in ("", ".."):
         path = path.resolve()
-    target = out or (path.with_suffix(".yaml") if described is None else Path(f"{described[0]}.yaml"))
+    is_url = kind_of(data).is_url(data)
+    name, tables = describe(data if is_url else str(path))
+    target = out or (Path(f"{name}.yaml") if is_url else path.with_suffix(".yaml"))
     if target.exists():
         raise OperationalError(f"{target} is there already", hint=f"write to another file: --out new_{target.name}")
-    name, tables = described or (path.stem, describe(path))
     units = _named_units(unit, tables)
     chosen = _ask(tables, units) if asks else Chosen(units)
     target.write_text(schema_text(name, tables, chosen), encoding="utf-8")
@@ -122,7 +121,7 @@ def look_at_data(schema: Path, db: str | None) -> tuple[Report, bool]:
     loaded = load_schema(schema)
     if db is None:
         raise typer.BadParameter("name the data to look at: dpsql check SCHEMA DATA --data", param_hint="'DATA'")
-    written = not names_server(db) and is_text(db)
+    written = kind_of(db).reads_text(db)
     with ExitStack() as stack:
         engine = stack.enter_context(closing(open_engine(db, loaded)))
         text = stack.enter_context(closing(open_engine(db, as_text(loaded)))) if written else None

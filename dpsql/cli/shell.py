@@ -6,18 +6,19 @@ A question ends with a semicolon, a command begins with a dot.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import Completer, Completion
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from dpsql.aggregates.table import ways_to_ask
-from dpsql.cli.output import Report, drawn, publish, waiting
+from dpsql.cli.output import Report, drawn, publish, table, waiting
 from dpsql.cli.query import account, ask, explained, left, listed
 from dpsql.errors import Error, ProgrammingError, did_you_mean
 from dpsql.expressions.table import FUNCTIONS
-from dpsql.options import positive
+from dpsql.options import OPTIONS, positive
 from dpsql.relation.facts import WINDOWS
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.history import History
 
     from dpsql.connection import Connection
+    from dpsql.options import QueryOptions
     from dpsql.schema import Schema
 
 HISTORY = ".dpsql_history"
@@ -37,6 +39,8 @@ SELECT ...;           asks, and pays
 EXPLAIN SELECT ...;   shows what it would cost and how exact it would be, free
 .explain SELECT ...   the same
 .epsilon 0.1          what a question costs from now on
+.mechanism gaussian   any option of a question, from now on; alone, its default again
+.options              the options that are set, and all that can be
 .budget               what is spent and left
 .tables               the declared tables
 .schema               every declared column, with what is known of it
@@ -52,13 +56,16 @@ SYNONYMS = {
 
 
 class Shell:
-    def __init__(self, connection: Connection, history: History | None = None) -> None:
+    def __init__(
+        self, connection: Connection, options: QueryOptions | None = None, history: History | None = None
+    ) -> None:
         self.connection = connection
-        self.epsilon = connection.session.query_epsilon
+        self.options: dict[str, object] = {name: value for name, value in (options or {}).items() if value is not None}
         self.commands: dict[str, Callable[[str], Report]] = {
             ".help": lambda _: Report({}, (), (), HELP),
-            ".explain": lambda sql: explained(connection.explain(sql, epsilon=self.epsilon)),
-            ".epsilon": self._set_epsilon,
+            ".explain": lambda sql: explained(connection.explain(sql, **self._given())),
+            ".options": lambda _: self._shown_options(),
+            **{f".{name}": partial(self._set, name) for name in OPTIONS},
             ".budget": lambda _: account(connection.budget),
             ".tables": lambda _: listed(connection.tables),
             ".schema": lambda _: listed(connection.schema),
@@ -92,12 +99,12 @@ class Shell:
                 report = self._command(text) if text.startswith(".") else self._ask(text)
             publish(report, None)
         except Error as problem:
-            print(drawn(problem, "epsilon", "."))
+            print(drawn(problem, "|".join(OPTIONS), "."))
         except KeyboardInterrupt:
             print("Interrupted. What was charged stays charged: see .budget")
 
     def _ask(self, sql: str) -> Report:
-        return ask(self.connection, sql, epsilon=self.epsilon)
+        return ask(self.connection, sql, **self._given())
 
     def _command(self, text: str) -> Report:
         name, _, rest = text.partition(" ")
@@ -105,12 +112,30 @@ class Shell:
             raise ProgrammingError(f"there is no command {name}", hint=did_you_mean(name, [*self.commands, ".quit"]))
         return self.commands[name](rest)
 
-    def _set_epsilon(self, text: str) -> Report:
-        self.epsilon = positive(text, "epsilon")
-        return Report({}, (), (), f"a question costs epsilon {float(self.epsilon):g}")
+    def _given(self) -> QueryOptions:
+        return cast("QueryOptions", self.options)
+
+    def _set(self, name: str, text: str) -> Report:
+        """Without a text a switch is turned, and any other option has its default again."""
+        option, text = OPTIONS[name], text.strip()
+        if text and option.metavar is None:
+            raise ProgrammingError(f".{name} takes no value", hint=f"write  .{name}  to turn it on or off")
+        if text or (option.metavar is None and name not in self.options):
+            value = option.parse(text) if text else True
+            option.read(value, name, self.connection.session.environment.ledger.filter.delta)
+            self.options[name] = value
+            return Report({}, (), (), f"from now on: {option.name} {text}")
+        self.options.pop(name, None)
+        return Report({}, (), (), f"{option.name} has its default again")
+
+    def _shown_options(self) -> Report:
+        names = ("option", "value", "meaning")
+        rows = [(f".{name}", self.options.get(name, ""), option.help) for name, option in OPTIONS.items()]
+        return Report({"options": self.options}, names, rows, table(names, rows))
 
     def _toolbar(self) -> str:
-        price = "a tenth of the session" if self.epsilon is None else f"epsilon {float(self.epsilon):.4g}"
+        epsilon = self.options.get("epsilon") or self.connection.session.query_epsilon
+        price = "a tenth of the session" if epsilon is None else f"epsilon {float(positive(epsilon, 'epsilon')):.4g}"
         return f" left: {left(self.connection.budget)}   a question costs {price} and ends with ;"
 
 

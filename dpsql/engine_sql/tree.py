@@ -323,15 +323,7 @@ class Lasting:
     query: Select
 
 
-@dataclass(frozen=True, slots=True)
-class Either:
-    """Two ways to the same, groups known by their keys or by hashes of these: an engine takes the faster one."""
-
-    by_hash: Query
-    by_key: Query
-
-
-Query: TypeAlias = Select | SetOperation | Values | Series | With | AroundRank | Lasting | Either
+Query: TypeAlias = Select | SetOperation | Values | Series | With | AroundRank | Lasting
 
 
 def tables_read(query: Query) -> set[str]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
+    import duckdb
     import numpy as np
 
     from dpsql.engine_sql.tree import Query
+    from dpsql.schema.model import Schema
     from dpsql.schema.types import ColumnType
 
 ENGINE_TYPES: dict[type, str] = {
@@ -245,6 +248,32 @@ class Engine(Protocol):
         """
 
     def close(self) -> None: ...
+
+
+class FrameEngine(Engine, Protocol):
+    """One that holds frames, as `df.dp` needs it."""
+
+    def over(self, frames: Mapping[str, Any], schema: Schema) -> Engine:
+        """The same database with other frames. Rows of people are read by `run`, which follows a charge."""
+
+
+# -- certification -----------------------------------------------------------------------------------------------------
+
+MadeUpTables: TypeAlias = "Mapping[str, Sequence[tuple[object, ...]]]"
+
+
+class CertificationTarget(Protocol):
+    """Where `dpsql certify` puts made-up rows, to compare what an engine makes of them with what DuckDB does."""
+
+    @property
+    def keeps_constraints(self) -> bool:
+        """Whether tables have the keys that they are created with."""
+
+    def place(self, name: str) -> AbstractContextManager[str]:
+        """A place of this name that is empty, such as a schema, and the URL that leads to it; dropped at the end."""
+
+    def fill(self, database: str, create: str, tables: MadeUpTables, model: duckdb.DuckDBPyConnection) -> None:
+        """The tables that DuckDB was told to create, and has in `model`, at a URL that `place` gave."""
 
 
 # -- public ------------------------------------------------------------------------------------------------------------

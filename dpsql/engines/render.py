@@ -15,7 +15,6 @@ from dpsql.engine_sql.tree import (
     Cast,
     Constant,
     Derived,
-    Either,
     Exists,
     Field,
     Fold,
@@ -82,39 +81,6 @@ def filled(sql: str, blank: str, value: int) -> str:
     if value < 0:
         raise ValueError("a negative number is written in another way on each engine")
     return sql.replace(left_open(blank), str(value))
-
-
-# -- refusals ----------------------------------------------------------------------------------------------------------
-# What engines other than DuckDB have no words for that mean the same, and what to write instead.
-
-PATTERNS = "use LIKE, STARTS_WITH, ENDS_WITH, CONTAINS or SPLIT_PART"
-REFUSED: dict[str, tuple[str, str]] = {
-    "double %": ("% of doubles", "CAST both sides to DECIMAL(18, 6)"),
-    "reverse": ("REVERSE", "compare the text as it is, or store it reversed"),
-    "levenshtein": ("LEVENSHTEIN", "use LIKE or CONTAINS"),
-    "glob": ("GLOB", PATTERNS),
-    **{
-        operation: (name, PATTERNS)
-        for operation, name in (
-            ("regexp_matches", "REGEXP_MATCHES"),
-            ("regexp_full_match", "SIMILAR TO and REGEXP_FULL_MATCH"),
-            ("regexp_replace", "REGEXP_REPLACE"),
-            ("regexp_extract", "REGEXP_EXTRACT"),
-        )
-    },
-}
-REFUSED_BY: dict[str, dict[str, tuple[str, str]]] = {
-    "PostgreSQL": {"log2": ("LOG2", "write LN(x) / LN(2)")},
-    "Spark": {},
-}
-
-
-def refused(engine: str, operation: str) -> Unsupported | None:
-    found = {**REFUSED, **REFUSED_BY[engine]}.get(operation)
-    if found is None:
-        return None
-    name, instead = found
-    return Unsupported(f"on {engine} {name} would have another meaning, so it is not used there", hint=instead)
 
 
 # -- render ------------------------------------------------------------------------------------------------------------
@@ -283,8 +249,6 @@ class Renderer(ABC):
                 return self.around_rank(query)
             case Lasting(lasting):
                 return self.query(lasting)
-            case Either(by_hash=chosen):
-                return self.query(chosen)
         assert_never(query)
 
     def part(self, part: Part) -> str:

@@ -1,13 +1,14 @@
-"""Whether a table that was found is the declared one, and the SELECT that reads its declared columns."""
+"""What engines say of their tables; whether one is the declared one, and the SELECT that reads its declared columns."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dpsql.engines.base import SHORTER, declared_type, fits, is_total, read_as, valid_text
 from dpsql.engines.render import quoted
 from dpsql.errors import SchemaError, did_you_mean
+from dpsql.schema.model import Csv
 from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
@@ -52,6 +53,20 @@ class Found:
     def column(self, name: str) -> str | None:
         """The column's own spelling of its name."""
         return next((own for own in self.columns if own.lower() == name.lower()), None)
+
+
+@dataclass
+class Described:
+    """What a schema can be begun from, of one table: names and types of the engine, and no value."""
+
+    columns: dict[str, str]
+    unique: set[str] = field(default_factory=set)
+    """Columns without duplicates."""
+    references: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Columns that refer to a column of another table."""
+    csv: Csv = field(default_factory=Csv)
+    """How a text file is written, as far as that is not the usual way."""
+    is_view: bool = False
 
 
 def check_table(table: Table, found: Found) -> None:

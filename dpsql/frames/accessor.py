@@ -1,10 +1,10 @@
-"""What stands behind `df.dp`: protect() declares a frame and opens its budget, everything else asks.
+"""The accessor `df.dp`: protect() declares a frame and opens its budget, all other methods run queries.
 
-The frame at hand is what is asked about; its note says whose budget pays. So copies and filters of a frame share one
-budget, each with its own rows. No answer is recalled: a frame can change in place, and whether it did cannot be known
-without reading it, so every question about a frame is drawn anew and paid for.
+A query reads the frame at hand; a note in the frame names the account that is charged. So copies and filters of a frame
+share one budget, each with its own rows. Answers are never recalled: a frame can change in place, and only reading it
+would show whether it did, so every answer is drawn anew and charged.
 
-docs/threat_model.md says which ways of making one frame from another keep the promise.
+docs/threat_model.md says which ways of deriving one frame from another keep the guarantee.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, cast
 
 from dpsql.accounting.exact import exact
 from dpsql.accounting.ledger.store import whole_path
-from dpsql.connection import Connection, Cursor, by_one_name, connect
+from dpsql.connection import Connection, Cursor, connect
 from dpsql.errors import (
     BudgetExhausted,
     InterfaceError,
@@ -44,10 +44,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dpsql.accounting.budget import Budget
+    from dpsql.accounting.exact import Number
     from dpsql.accounting.ledger.ledger import OnFailure
     from dpsql.explain import Explanation
     from dpsql.frames.vocabulary import Key
     from dpsql.listing import Listing
+    from dpsql.options import Parameters, QueryOptions
     from dpsql.schema.types import ColumnType
     from dpsql.session import Session
 
@@ -124,11 +126,15 @@ def _reopened(ledger: str, schema: Schema, columns: Collection[str], empty: Call
 
 
 class Answer(Cursor):
-    """A table: `df()`, `pl()`, `arrow()`, `intervals()`, `receipt`, `plot()`. One number alone is `value`."""
+    """The answer to a method of `df.dp`: a `Cursor` that prints itself. A single number is its `value`."""
 
     @property
     def value(self) -> Any:
-        """The number, if the answer is one; its error is in `intervals()`."""
+        """The answer as a single number; `intervals()` has its error.
+
+        Raises:
+            InterfaceError: the answer is a table.
+        """
         rows = self.result.rows
         if len(rows) != 1 or len(rows[0]) != 1:
             raise InterfaceError(
@@ -146,9 +152,12 @@ class Answer(Cursor):
 
 
 class Randomized(NamedTuple):
+    """What `PrivateFrame.randomize` returns."""
+
     frame: Any
+    """A new frame with reports in place of the answers."""
     entry: dict[str, Any]
-    """What stands under the column's name in a schema, for `dpsql.connect`."""
+    """The schema entry of the column, for `dpsql.connect`."""
 
 
 def randomized(
@@ -188,18 +197,26 @@ class Groups(Vocabulary):
     def _check_columns(self, names: Iterable[str]) -> None:
         self._door._check_columns(names)
 
-    def _ask(self, sql: str, parameters: object, options: dict[str, Any]) -> Answer:
+    def _ask(self, sql: str, parameters: Parameters, options: QueryOptions) -> Answer:
         return self._door._ask(sql, parameters, options)
 
-    def _explain(self, sql: str, parameters: object, options: dict[str, Any]) -> Explanation:
+    def _explain(self, sql: str, parameters: Parameters, options: QueryOptions) -> Explanation:
         return self._door._explain(sql, parameters, options)
 
 
 class PrivateFrame(Vocabulary):
-    """Private questions about a frame: first `protect`, then `sql`, or `count`, `sum`, `groupby` and so on.
+    """Private queries about a data frame: first `protect`, then `sql`, `count`, `sum`, `groupby` and so on.
 
-    Every question takes the options of `Connection.execute`, such as epsilon=0.1, and gives an `Answer`. In `sql` the
-    frame is the table "df".
+    Every method takes the options of `Cursor.execute`, such as epsilon=0.1, and returns an `Answer`. In `sql` the frame
+    is the table "df".
+
+    >>> import pandas as pd
+    >>> orders = pd.DataFrame({"customer": range(5000), "amount": [number % 90 for number in range(5000)]})
+    >>> orders.dp.protect(unit="customer", bounds={"amount": (0, 100)}, budget=1)
+    >>> float(orders.dp.mean("amount", epsilon=0.5)) > 30
+    True
+    >>> orders.dp.budget.remaining.epsilon
+    0.5
     """
 
     _groups = Groups
@@ -216,28 +233,27 @@ class PrivateFrame(Vocabulary):
         public: Mapping[str, Any] | None = None,
         max_groups: int | Literal["auto"] | None = None,
         max_rows_per_group: int | Literal["auto"] | None = None,
-        budget: object = None,
-        delta: object = None,
+        budget: Number | None = None,
+        delta: Number | None = None,
         ledger: str | os.PathLike[str] | None = None,
         on_failure: OnFailure | None = None,
-        epsilon: object = None,
     ) -> None:
-        """Declares what everybody may know about the frame, and opens its budget.
+        """Declares what is public about the frame, and opens its budget.
 
         Protecting a frame again declares it anew and keeps its account.
 
         Args:
             unit: the column that identifies the person.
-            bounds: the lowest and the highest value of a column, so that it can be summed. Choose them, and `values`,
-                without looking at the data, or let "auto" find them in each question.
-            values: all the values of a column, so that all its groups are shown.
+            bounds: the lowest and the highest value of each column that is summed. Choose bounds and values without
+                looking at the data, or write "auto" and each query finds them for a part of its cost.
+            values: all possible values of a column; all its groups are shown, even empty ones.
             public: frames about nobody, by name, that `sql` may join.
-            max_groups, max_rows_per_group: one person counts in so many groups, with so many rows in each (1 each if
-                left out; "auto": found in each question).
-            budget, delta: the epsilon that everything ever asked may cost together, and its delta (0 if left out).
-            ledger: a file for the account, where it outlives the process; in memory if left out.
-            on_failure: as of `dpsql.connect`.
-            epsilon: an older name of budget.
+            max_groups: in how many groups one person counts, or "auto". Default: 1.
+            max_rows_per_group: how many rows of one person count in a group, or "auto". Default: 1.
+            budget: the epsilon that all queries together may cost.
+            delta: the delta of the budget; default 0.
+            ledger: a file that records every charge and outlives the process. Default: in memory.
+            on_failure: see `dpsql.connect`.
 
         Raises:
             SchemaError: a column or a bound makes no sense.
@@ -257,19 +273,26 @@ class PrivateFrame(Vocabulary):
         shown = {name: table._chosen(list(schema.tables[name].columns)) for name, table in tables.items()}
         database = {TABLE: self._empty(list(schema.tables[TABLE].columns)), **shown}
         path = MEMORY if ledger is None else whole_path(ledger)
-        total = by_one_name(budget=budget, epsilon=epsilon)
         if self._note is None:
             session = connect(
-                database, schema=schema, budget=total, delta=delta, ledger=path, on_failure=on_failure or "suspend"
+                database, schema=schema, budget=budget, delta=delta, ledger=path, on_failure=on_failure or "suspend"
             ).session
         else:
             account = self._account()
-            _check_same(account, schema.dataset, total, delta, None if ledger is None else path, on_failure)
+            _check_same(account, schema.dataset, budget, delta, None if ledger is None else path, on_failure)
             session, path = account.session.over(database, schema), account.ledger
         self._note = enter(Account(session, schema, shown, path))
 
     def protect_like(self, frame: Any) -> None:
-        """Declares this frame as that one is, on the same account: for a frame made from it that lost the note."""
+        """Declares this frame like another one, on the same account. For a derived frame that lost its note.
+
+        Args:
+            frame: the protected frame.
+
+        Raises:
+            ProgrammingError: this is a frame of another library.
+            LedgerError: this frame is protected already, on another account.
+        """
         if not isinstance(frame, self._kinds):
             raise ProgrammingError(f"{type(frame).__name__} is no frame of this library", hint="give the protected one")
         other = type(self)(frame)
@@ -279,20 +302,28 @@ class PrivateFrame(Vocabulary):
         self._note = other._note
 
     def randomize(
-        self, column: str, *, epsilon: object, mechanism: str = "kary", values: Sequence[object] | None = None
+        self, column: str, *, epsilon: Number, mechanism: str = "kary", values: Sequence[object] | None = None
     ) -> Randomized:
-        """A frame in which every answer of the column is replaced by a randomised report, and the schema entry of it.
+        """Replaces every answer in a column by a randomised report (local differential privacy).
 
             reports, entry = df.dp.randomize("smoker", epsilon=1.0)
 
-        No budget is needed or spent: whoever sees the reports learns no answer better than e^epsilon to 1. Other
-        columns stay as they are.
+        No budget is needed or spent: a report changes the odds of any answer by at most e^epsilon. Other columns stay
+        as they are.
 
         Args:
-            column: whose answers are randomised.
-            epsilon: what one report may tell of its answer.
-            mechanism: "kary", "rappor", "oue" or "subset"; the latter three report bits, as whole numbers.
-            values: all that an answer can be; columns of booleans and of categories say so themselves.
+            column: the column of answers.
+            epsilon: the privacy loss of one report.
+            mechanism: "kary", "rappor", "oue" or "subset"; the last three report bits, as integers.
+            values: all possible answers; not needed for booleans and categories.
+
+        Returns:
+            The frame with reports, and the schema entry of the column.
+
+        Raises:
+            UnknownName: there is no such column.
+            SchemaError: SQL has no type for the column.
+            ProgrammingError: the possible answers are missing.
         """
         if column not in self._labels():
             raise UnknownName(f'there is no column "{column}"', hint=did_you_mean(str(column), self._labels()))
@@ -303,23 +334,44 @@ class PrivateFrame(Vocabulary):
         reports, entry = randomized(column, self._answers(column), kind, known, epsilon, mechanism)
         return Randomized(self._replaced(column, reports), entry)
 
-    def sql(self, query: str, parameters: object = None, **options: Any) -> Answer:
-        """Asks in SQL, of the table "df"."""
+    def sql(self, query: str, parameters: Parameters = None, **options: Unpack[QueryOptions]) -> Answer:
+        """Runs a SQL query on the table "df".
+
+        Args:
+            query: one SELECT.
+            parameters: values for `?` or `$name`.
+            options: see `Cursor.execute`.
+
+        Returns:
+            An `Answer`.
+
+        Raises:
+            Error: see `Cursor.execute`.
+        """
         return self._ask(query, parameters, options)
 
-    def explain(self, what: object = None, /, parameters: object = None, **named: Any) -> Explanation:
-        """What a query, or agg() with the same arguments, would do, cost and be worth. Free."""
+    def explain(self, what: object = None, /, parameters: Parameters = None, **named: Any) -> Explanation:
+        """Shows what a query would cost and how accurate it would be. Free.
+
+        Args:
+            what: SQL, or the arguments of `agg`.
+            parameters: values for `?` or `$name`.
+            named: the aggregates of `agg`, and the options of `Cursor.execute`.
+
+        Returns:
+            An `Explanation`; print it.
+        """
         if not isinstance(what, str):
             return super().explain(what, **named)
-        return self._explain(what, parameters, named)
+        return self._explain(what, parameters, cast("QueryOptions", named))
 
     @property
     def budget(self) -> Budget:
-        """What may be spent, is spent and is left, for this frame and all that share its account."""
+        """The budget of this frame and of all frames that share its account."""
         return self._account().session.budget
 
     def describe_schema(self) -> Listing:
-        """The declared columns: types, bounds, values, and who the unit is."""
+        """The declared columns: types, bounds, values, and which one identifies the person."""
         return list_columns(self._account().schema, TABLE)
 
     def __repr__(self) -> str:
@@ -329,46 +381,85 @@ class PrivateFrame(Vocabulary):
         return f'<df.dp: people by "{unit}", epsilon {budget.remaining.epsilon:.4g} of {budget.epsilon:.4g} left>'
 
     def resume(self) -> None:
-        """Lifts the suspension that a failed question left behind, once it is known why it failed."""
+        """Lifts the suspension after a failed query, once its cause is known."""
         self._account().session.resume()
 
     def groupby(self, keys: str | Sequence[str]) -> Vocabulary:
-        """Count, sum, mean and so on for each group."""
+        """Groups the rows by columns; `count`, `sum`, `mean` and so on then answer per group.
+
+        Args:
+            keys: a column, or a list of columns.
+
+        Returns:
+            The groups, with the same methods as the frame.
+
+        Raises:
+            ProgrammingError: a key is not the name of a column.
+        """
         several = (keys,) if isinstance(keys, str) else tuple(keys) if isinstance(keys, list | tuple) else ()
         if not several or not all(isinstance(key, str) for key in several):
             raise ProgrammingError(f"groups are made by columns, not by {keys!r}", hint='write groupby("region")')
         return self._groups(self, tuple(map(column_key, several)))
 
     def resample(self, period: str, *, on: str) -> Vocabulary:
-        """Count, sum, mean and so on for each month, week or another period of a date: resample("MS", on="day")."""
+        """Groups the rows by a period of a date: `df.dp.resample("MS", on="day").count()`.
+
+        Args:
+            period: hour, day, week, month, quarter or year, or what pandas and polars call it.
+            on: the column of dates or timestamps.
+
+        Returns:
+            The groups, with the same methods as the frame.
+
+        Raises:
+            ProgrammingError: this is not a period.
+        """
         return self._groups(self, (period_key(on, period),))
 
-    def crosstab(self, rows: str, columns: str, **options: Any) -> Answer:
-        """The number of rows for each pair of values, one pair below the other."""
+    def crosstab(self, rows: str, columns: str, **options: Unpack[QueryOptions]) -> Answer:
+        """The number of rows for each pair of values, as a long table.
+
+        Args:
+            rows: the first column.
+            columns: the second column.
+            options: see `Cursor.execute`.
+        """
         return self.groupby([rows, columns]).count(**options)
 
-    def value_counts(self, column: str, **options: Any) -> Answer:
-        """The number of rows with each value, most frequent first."""
+    def value_counts(self, column: str, **options: Unpack[QueryOptions]) -> Answer:
+        """The number of rows with each value, most frequent first.
+
+        Args:
+            column: the column of values.
+            options: see `Cursor.execute`.
+        """
         self._check_columns([column])
         return self._ask(select(ROWS, [column_key(column)], largest_first=True), None, options)
 
-    def hist(self, column: str, bins: int | Sequence[Any] = 10, **options: Any) -> Answer:
-        """The number of rows in each bin, which is named by its lower edge; the last bin holds its upper edge too.
+    def hist(self, column: str, bins: int | Sequence[Any] = 10, **options: Unpack[QueryOptions]) -> Answer:
+        """The number of rows in each bin. A bin is named by its lower edge; the last one includes its upper edge.
 
-        `bins` are the edges, or into how many equal ones the declared bounds are cut.
+        Args:
+            column: the column of values.
+            bins: the edges, or the number of equal bins between the declared bounds.
+            options: see `Cursor.execute`.
+
+        Raises:
+            ProgrammingError: the edges do not rise.
+            UnboundedColumn: a number of bins needs declared bounds.
         """
         self._check_columns([column])
         with self._in_its_words():
             edges = bin_edges(self._account().schema.tables[TABLE].columns[column], bins)
         return self._ask(*histogram(column, edges), options)
 
-    def _ask(self, sql: str, parameters: object, options: dict[str, Any]) -> Answer:
+    def _ask(self, sql: str, parameters: Parameters, options: QueryOptions) -> Answer:
         answer = Answer(Connection(self._session()))
         with self._in_its_words():
             answer.execute(sql, parameters, **_drawn_anew(options))
         return answer
 
-    def _explain(self, sql: str, parameters: object, options: dict[str, Any]) -> Explanation:
+    def _explain(self, sql: str, parameters: Parameters, options: QueryOptions) -> Explanation:
         with self._in_its_words():
             return Connection(self._session()).explain(sql, parameters, **_drawn_anew(options))
 
@@ -469,14 +560,19 @@ class PrivateFrame(Vocabulary):
         """These columns alone, without rows."""
 
 
-def _drawn_anew(options: Mapping[str, Any]) -> dict[str, Any]:
+def _drawn_anew(options: QueryOptions) -> QueryOptions:
     if "fresh" in options:
         raise ProgrammingError("a frame is always asked anew", hint="leave fresh= out, and keep the answer you have")
     return {**options, "fresh": True}
 
 
 def _check_same(
-    account: Account, dataset: str, total: object, delta: object, ledger: str | None, on_failure: OnFailure | None
+    account: Account,
+    dataset: str,
+    total: Number | None,
+    delta: Number | None,
+    ledger: str | None,
+    on_failure: OnFailure | None,
 ) -> None:
     """Refuses what would make another account of a frame that has one."""
     budget = account.session.budget.filter

@@ -1,4 +1,4 @@
-"""Questions in the words that frames use. Each is one SQL query; its options are those of `sql`."""
+"""The methods of `df.dp`. Each writes one SQL query over the table "df"; its options are those of `Cursor.execute`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
 
 from dpsql.aggregates.table import WORDS
 from dpsql.engines import render
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from dpsql.aggregates.function import Word
     from dpsql.explain import Explanation
     from dpsql.frames.accessor import Answer
+    from dpsql.options import Parameters, QueryOptions
     from dpsql.schema.model import Column
 
 # -- write sql ---------------------------------------------------------------------------------------------------------
-# The vocabulary of frames, written as SQL over the table "df".
+# The methods of frames, written as SQL over the table "df".
 
 TABLE = "df"
 ROWS = 'COUNT(*) AS "count"'
@@ -47,7 +48,7 @@ def aggregate(function: object, column: object, name: str | None = None) -> str:
 
 
 class Key(NamedTuple):
-    """By what rows are grouped: a column, or an expression over one."""
+    """A grouping key: a column, or an expression over one."""
 
     column: str
     sql: str
@@ -106,14 +107,14 @@ def correlation(column: str, other: str) -> str:
 
 
 def described(column: str) -> str:
-    """What pandas' describe() says of a column, in its words."""
+    """The columns of pandas' describe(), as SQL."""
     plain = [aggregate(word, column, word) for word in ("count", "mean", "std", "min")]
     quartiles = [_quantile(column, part, f"{100 * part:g}%") for part in (0.25, 0.5, 0.75)]
     return ", ".join([*plain, *quartiles, aggregate("max", column, "max")])
 
 
 def aggregates(by_column: object, named: Mapping[str, tuple[Any, ...]]) -> tuple[str, list[str]]:
-    """What agg() was given, in either of pandas' two ways, and the columns in it.
+    """The arguments of agg(), in either of pandas' two forms, as SQL; and the columns in them.
 
     >>> aggregates({"amount": ["sum"]}, {"people": ("customer_id", "nunique")})
     ('SUM("amount") AS "amount_sum", COUNT(DISTINCT "customer_id") AS "people"', ['amount', 'customer_id'])
@@ -198,62 +199,102 @@ def _evenly_spaced(column: Column, bins: int) -> list[float]:
 
 
 class Vocabulary(ABC):
-    """The aggregates of a frame, or of each of its groups. A column of the answer is named like `amount_sum`.
+    """Aggregates of a frame, or of each of its groups. A column of the answer is named like `amount_sum`.
 
-    The methods that take a column and nothing else are added below, one for each word of the table of aggregates.
+    Methods that take only a column are added below, one per row of `aggregates/table.py`: `sum`, `mean`, `median`, ...
     """
 
     _keys: tuple[Key, ...] = ()
 
-    def count(self, column: str | None = None, **options: Any) -> Answer:
-        """The number of rows, or of those where the column is not missing."""
+    def count(self, column: str | None = None, **options: Unpack[QueryOptions]) -> Answer:
+        """The number of rows, or of rows where the column is not missing.
+
+        Args:
+            column: the column that may be missing.
+            options: see `Cursor.execute`.
+        """
         return self._asked(ROWS, (), options) if column is None else self._aggregated("count", column, options)
 
-    def size(self, **options: Any) -> Answer:
-        """The number of rows."""
+    def size(self, **options: Unpack[QueryOptions]) -> Answer:
+        """The number of rows, as `count`.
+
+        Args:
+            options: see `Cursor.execute`.
+        """
         return self.count(**options)
 
-    def quantile(self, column: str, q: float | Sequence[float] = 0.5, **options: Any) -> Answer:
-        """The value that a part q of the rows is below; a list of parts gives a column for each."""
+    def quantile(self, column: str, q: float | Sequence[float] = 0.5, **options: Unpack[QueryOptions]) -> Answer:
+        """The value below which a fraction q of the rows lies.
+
+        Args:
+            column: the column of values; it needs bounds.
+            q: a fraction between 0 and 1, or a list of them for one column each.
+            options: see `Cursor.execute`.
+        """
         return self._asked(quantiles(column, q), (column,), options)
 
-    def corr(self, column: str, other: str, **options: Any) -> Answer:
-        """The correlation of two columns."""
+    def corr(self, column: str, other: str, **options: Unpack[QueryOptions]) -> Answer:
+        """The correlation coefficient of two columns.
+
+        Args:
+            column: the first column.
+            other: the second column.
+            options: see `Cursor.execute`.
+        """
         return self._asked(correlation(column, other), (column, other), options)
 
-    def describe(self, column: str, **options: Any) -> Answer:
-        """Count, mean, standard deviation, smallest, quartiles and largest, all from one budget."""
+    def describe(self, column: str, **options: Unpack[QueryOptions]) -> Answer:
+        """Count, mean, standard deviation, minimum, quartiles and maximum, for the cost of one query.
+
+        Args:
+            column: the column of values; it needs bounds.
+            options: see `Cursor.execute`.
+        """
         return self._asked(described(column), (column,), options)
 
     def agg(self, by_column: object = None, /, **named: Any) -> Answer:
-        """Several at once: agg(total=("amount", "sum")) or agg({"amount": ["sum", "mean"]}), and options."""
+        """Several aggregates in one query: agg(total=("amount", "sum")) or agg({"amount": ["sum", "mean"]}).
+
+        Args:
+            by_column: a dict of column -> function or list of functions.
+            named: name=(column, function) for each aggregate, and the options of `Cursor.execute`.
+
+        Raises:
+            ProgrammingError: no aggregate is named.
+            Unsupported: there is no such function.
+        """
         pairs, options = _told_apart(named)
         written, columns = aggregates(by_column, pairs)
         return self._asked(written, columns, options)
 
     def explain(self, by_column: object = None, /, **named: Any) -> Explanation:
-        """What agg() would do, cost and be worth. Free."""
+        """Shows what `agg` with the same arguments would cost and how accurate it would be. Free.
+
+        Args:
+            by_column: a dict of column -> function or list of functions.
+            named: name=(column, function) for each aggregate, and the options of `Cursor.execute`.
+        """
         pairs, options = _told_apart(named)
         written, columns = aggregates(by_column, pairs)
         self._check_columns((*(key.column for key in self._keys), *columns))
         return self._explain(select(written, self._keys), None, options)
 
     def __getitem__(self, column: str) -> OneColumn:
-        """One column, of which every word asks: df.dp["amount"].mean()."""
+        """The same methods for one column: df.dp["amount"].mean()."""
         self._check_columns((column,))
         return OneColumn(self, column)
 
     def __getattr__(self, name: str) -> Any:
-        """Only for what is not there: the words are."""
+        """Called only for names that do not exist; suggests one that does."""
         if name.startswith("_"):
             raise AttributeError(name)
         guess = did_you_mean(name, words_of(self)) or f"there is {', '.join(words_of(self))}"
         raise AttributeError(f"df.dp has no word {name!r}; {guess}")
 
-    def _aggregated(self, function: str, column: str, options: dict[str, Any]) -> Answer:
+    def _aggregated(self, function: str, column: str, options: QueryOptions) -> Answer:
         return self._asked(aggregate(function, column), (column,), options)
 
-    def _asked(self, written: str, columns: Iterable[str], options: dict[str, Any]) -> Answer:
+    def _asked(self, written: str, columns: Iterable[str], options: QueryOptions) -> Answer:
         self._check_columns((*(key.column for key in self._keys), *columns))
         return self._ask(select(written, self._keys), None, options)
 
@@ -262,14 +303,14 @@ class Vocabulary(ABC):
         """Raises UnknownName unless all of them are declared."""
 
     @abstractmethod
-    def _ask(self, sql: str, parameters: object, options: dict[str, Any]) -> Answer: ...
+    def _ask(self, sql: str, parameters: Parameters, options: QueryOptions) -> Answer: ...
 
     @abstractmethod
-    def _explain(self, sql: str, parameters: object, options: dict[str, Any]) -> Explanation: ...
+    def _explain(self, sql: str, parameters: Parameters, options: QueryOptions) -> Explanation: ...
 
 
 class OneColumn:
-    """A column of a frame or of its groups: each word of the vocabulary, with the column filled in."""
+    """One column of a frame or of its groups: every method of `Vocabulary`, with the column filled in."""
 
     def __init__(self, vocabulary: Vocabulary, column: str) -> None:
         self._vocabulary, self._column = vocabulary, column
@@ -284,11 +325,19 @@ def words_of(vocabulary: Vocabulary) -> list[str]:
     return sorted(name for name in dir(type(vocabulary)) if not name.startswith("_"))
 
 
+ARGUMENTS = """
+
+        Args:
+            column: the column of values.
+            options: see `Cursor.execute`.
+        """
+
+
 def _method(word: Word) -> Callable[..., Answer]:
-    def asked(self: Vocabulary, column: str, **options: Any) -> Answer:
+    def asked(self: Vocabulary, column: str, **options: Unpack[QueryOptions]) -> Answer:
         return self._aggregated(word.name, column, options)
 
-    asked.__name__, asked.__qualname__, asked.__doc__ = word.name, f"Vocabulary.{word.name}", word.says
+    asked.__name__, asked.__qualname__, asked.__doc__ = word.name, f"Vocabulary.{word.name}", word.says + ARGUMENTS
     return asked
 
 
@@ -297,10 +346,11 @@ for _word in WORDS.values():
         setattr(Vocabulary, _word.name, _method(_word))
 
 
-def _told_apart(named: dict[str, Any]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:
+def _told_apart(named: dict[str, Any]) -> tuple[dict[str, tuple[Any, ...]], QueryOptions]:
     """Named aggregates, which are tuples or pd.NamedAgg, and options."""
     pairs = {name: _as_tuple(value) for name, value in named.items() if isinstance(_as_tuple(value), tuple)}
-    return pairs, {name: value for name, value in named.items() if name not in pairs}
+    options = {name: value for name, value in named.items() if name not in pairs}
+    return pairs, cast("QueryOptions", options)  # which execute() reads as it reads all
 
 
 def _as_tuple(value: Any) -> Any:

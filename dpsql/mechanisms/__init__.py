@@ -1,4 +1,4 @@
-"""The mechanisms: what is added to, or chosen from, exact numbers to make them private."""
+"""The mechanisms: additive noise for measures, and draws of statistics. `registry` lists them by name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Additive mechanisms: how much noise the measures of a query get for what they may cost, and the privacy loss of it.
+"""Additive mechanisms: the noise of each measure of a query at a given cost, and its privacy event.
 
-A mechanism that is epsilon-DP for each measure by itself says what noise that is, and all else follows
-(`PureMechanism`). One that counts otherwise (gaussian.py) says how the whole allowance is shared.
+A mechanism that makes each measure epsilon-DP by itself only defines its noise (`PureMechanism`). Others, such as the
+Gaussian, define how the whole allowance is shared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What all measures of a query may cost together, and how the session that pays for them counts."""
+    """The cost of all measures of a query together, and the session's privacy filter."""
 
     epsilon: Fraction
     delta: Fraction
@@ -30,12 +30,12 @@ class Allowance:
 
 
 Place: TypeAlias = tuple[tuple[int, int], int]
-"""A bundle of measures, and a case of it."""
+"""The place of a disjoint measure: its bundle and its case."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """Measures that one unit moves together in a group, each by no more than its own bound: how many, and which."""
+    """A K-norm box: measures that one unit moves at once in a group, each within its own bound."""
 
     dimension: int = 1
     name: tuple[int, ...] = ()
@@ -43,19 +43,19 @@ class Box:
 
 @dataclass(frozen=True)
 class Share:
-    """A measure that one unit moves in at most so many groups, and its part of the allowance."""
+    """A measure: how many groups one unit changes, and its part of the allowance."""
 
     groups: int
     part: Fraction
     place: Place | None = None
-    """Where it is one of several of which a unit brings no more to all cases together than to one."""
+    """Its bundle and case, if it is one of several disjoint measures."""
     box: Box = Box()
     times_alone: Fraction = Fraction(1)
-    """Or else a unit may move all groups together, in L1, by so many times what it may move one of them."""
+    """The L1 sensitivity over all groups as a multiple of that in one group, where this is the larger bound."""
 
 
 def joint_shares(shares: Sequence[Share]) -> list[Share]:
-    """Those that add up: a bundle has the part of its largest case. docs/proofs/exclusive.md."""
+    """The shares whose costs add up: a bundle counts with its largest case. docs/proofs/exclusive.md."""
     cases: dict[tuple[int, int], dict[int, Fraction]] = {}
     of_bundle: dict[tuple[int, int], Share] = {}
     for share in shares:
@@ -73,55 +73,59 @@ def joint_shares(shares: Sequence[Share]) -> list[Share]:
 
 
 def joint_part(shares: Sequence[Share]) -> Fraction:
-    """What they take of the allowance together."""
+    """The part of the allowance that the shares take together."""
     return sum((share.part for share in joint_shares(shares)), Fraction(0))
 
 
 @dataclass(frozen=True)
 class Dose:
-    """What one measure gets."""
+    """The calibrated noise of one measure."""
 
     noise: Callable[[int], Noise]
-    """For a measure that one unit moves in each group by at most so much."""
+    """The noise, given the sensitivity in one group."""
     alone: Event
-    """The measure by itself; Free where several have one price as a whole."""
+    """The privacy event of the measure alone; Free if several measures are charged as a whole."""
     epsilon: Fraction
-    """By how much the query's epsilon falls if it is not released."""
+    """How much epsilon is saved if the measure is not released."""
 
 
 class AdditiveMechanism(ABC):
-    """One kind of noise for all measures of a query."""
+    """An additive mechanism: one kind of noise for all measures of a query."""
 
     falloff: ClassVar[int]
-    """The variance of a measure is inverse to this power of its part of the allowance."""
+    """The variance exponent: variance is proportional to 1 / part ** falloff, for a part of the allowance."""
     by_l2: ClassVar[bool] = False
-    """Whether it is enough that one unit moves everything together by no more than a bound in L2."""
+    """Whether a bound on the L2 sensitivity suffices."""
     boxed: ClassVar[bool] = False
-    """Whether noise is drawn for all measures of a box together, so that they share one part of the allowance."""
+    """Whether noise is drawn jointly for all measures of a box, which share one part of the allowance."""
 
     def width(self, dimension: int) -> float:
-        """How much larger the variance of a measure is in a box of so many, at the same part."""
+        """The factor by which the variance of a measure grows in a box of this dimension, at the same part."""
         return 1.0
 
     @abstractmethod
     def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Dose], Event]:
-        """For a release with some (at least one) of the measures: what each gets, and all of them together."""
+        """Calibrates a release with at least one of the measures.
+
+        Returns:
+            The noise of each measure, and the privacy event of all together.
+        """
 
     def at_most(self, allowance: Allowance, part: Fraction) -> Event:
-        """What a release is, at most, whose measures share this part of the allowance in whatever way."""
+        """An upper bound on the privacy event of any measures that share this part of the allowance."""
         return self.calibrate(allowance, [Share(1, part)])[1]
 
     @abstractmethod
     def epsilon_at(self, precision: Fraction, delta: Fraction, filter_: Filter) -> Fraction:
-        """The epsilon of a query whose errors are 1/precision times those at a precision of 1."""
+        """The epsilon that a precision costs. Errors are proportional to 1 / precision."""
 
     @abstractmethod
     def precision_within(self, limit: Filter, weights: tuple[Fraction, ...]) -> Fraction:
-        """About how precise queries of these weights can be that share the limit; where to begin the search."""
+        """An estimate of the precision at which queries of these weights fill the limit, to start a search."""
 
 
 class PureMechanism(AdditiveMechanism):
-    """Each measure is epsilon-DP by itself, and each group of it epsilon/groups; its error falls as 1/epsilon."""
+    """A mechanism of pure differential privacy: each measure is epsilon-DP, with an error proportional to 1/epsilon."""
 
     falloff = 2
 

@@ -1,9 +1,9 @@
-"""Budget allocation: which part of a query's budget each measure gets, so that its columns have the least error.
+"""Budget allocation: the part of a query's budget that each measure gets, for the least error of its columns.
 
-A column is a weighted sum of measures. Of the variance that measure i brings to column j, a matrix says how much it is
-when the measure has the whole budget; with a part p of it, it is p^-falloff times that (Gaussian noise: 1, Laplace
-noise: 2). Any parts that add up to 1 are private: what is found here decides errors alone. docs/proofs/weights.md.
-Measures of one bundle exclude each other, and the parts of its largest case are all that add up (exclusive.md).
+A column is a weighted sum of measures. A matrix holds the variance that measure i adds to column j with the whole
+budget; with a part p it is p^-falloff times that (falloff 1 for Gaussian noise, 2 for Laplace). Any parts that add up
+to 1 are private; they only decide errors. docs/proofs/weights.md. Disjoint measures of a bundle count with the parts of
+the largest case (docs/proofs/exclusive.md).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Variances: TypeAlias = "NDArray[np.float64]"
-"""A row for each column of the answer, with what each measure brings to it."""
+"""The variance that each measure (column) contributes to each column of the answer (row)."""
 
 Places: TypeAlias = "Sequence[tuple[int, int]]"
-"""For each measure its bundle and its case there. One that excludes no other is a bundle of its own."""
+"""The bundle and the case of each measure. A measure that is not disjoint from others is a bundle of its own."""
 
 Numbers: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
-"""The same, numbered: for each measure its case, and for each case its bundle."""
+"""The same as indices: the case of each measure, and the bundle of each case."""
 
 STEPS = 500
 CLOSE = 1e-7
-"""Parts that no longer change by more than this are found."""
+"""The iteration stops when parts change by less than this factor."""
 LEAST = 1e-3
-"""No measure has less than this of an equal part: a column to which it brings next to nothing may matter later."""
+"""The least part of a measure, relative to an equal share: a column that it hardly affects may matter later."""
 FINEST = 1 << 24
 TINY = float(np.finfo(np.float64).tiny)
 
@@ -39,7 +39,7 @@ TINY = float(np.finfo(np.float64).tiny)
 def least_geometric_mean(
     variances: Variances, importance: Sequence[float], falloff: int, places: Places
 ) -> NDArray[np.float64]:
-    """The parts at which the product of the columns' errors, each as often as it is important, is least.
+    """The parts that minimise the geometric mean of the columns' errors, weighted by importance.
 
     >>> least_geometric_mean(np.array([[1.0, 0.0], [1.0, 1.0]]), [1, 1], 1, [(0, 0), (1, 0)]).round(3).tolist()
     [0.667, 0.333]
@@ -60,7 +60,7 @@ def least_geometric_mean(
 def least_worst_ratio(
     variances: Variances, importance: Sequence[float], falloff: int, places: Places
 ) -> NDArray[np.float64]:
-    """The parts at which the largest ratio of a column's error, times its importance, to its error alone is least.
+    """The parts that minimise the largest ratio of a column's error, times its importance, to its error alone.
 
     >>> least_worst_ratio(np.array([[1.0, 0.0], [1.0, 1.0]]), [1, 1], 1, [(0, 0), (1, 0)]).round(3).tolist()
     [0.75, 0.25]
@@ -71,7 +71,7 @@ def least_worst_ratio(
 
 
 def least_worst(variances: Variances, importance: Sequence[float], falloff: int, places: Places) -> NDArray[np.float64]:
-    """The parts at which the largest error of a column, times its importance, is least.
+    """The parts that minimise the largest error of a column, times its importance.
 
     >>> least_worst(np.array([[1.0, 0.0], [0.0, 9.0]]), [1, 1], 1, [(0, 0), (1, 0)]).round(3).tolist()
     [0.1, 0.9]
@@ -91,7 +91,7 @@ def least_worst(variances: Variances, importance: Sequence[float], falloff: int,
 
 
 def as_fractions(parts: NDArray[np.float64], places: Places) -> tuple[Fraction, ...]:
-    """The same, none of them nothing, adding up to 1 exactly.
+    """The parts as positive fractions that add up to exactly 1.
 
     >>> as_fractions(np.array([0.5, 0.5]), [(0, 0), (1, 0)])
     (Fraction(1, 2), Fraction(1, 2))
@@ -103,7 +103,7 @@ def as_fractions(parts: NDArray[np.float64], places: Places) -> tuple[Fraction, 
 
 
 def together(parts: NDArray[np.float64], places: Places) -> float:
-    """What the parts add up to: of a bundle those of its largest case."""
+    """The sum of the parts, where a bundle counts with its largest case."""
     cases, bundles = _cases(places)
     largest = np.zeros(len(set(bundles)))
     np.maximum.at(largest, bundles, np.bincount(cases, weights=parts))
@@ -111,14 +111,14 @@ def together(parts: NDArray[np.float64], places: Places) -> float:
 
 
 def _errors(variances: Variances, parts: NDArray[np.float64], falloff: int) -> NDArray[np.float64]:
-    """The variance of each column. What a column does not depend on adds nothing to it, be its part nothing either."""
+    """The variance of each column. A measure that it does not depend on adds nothing, even with part 0."""
     added = np.divide(variances, parts**falloff, out=np.zeros_like(variances), where=variances > 0)
     found: NDArray[np.float64] = added.sum(axis=1)
     return found
 
 
 def _best(costs: NDArray[np.float64], falloff: int, numbers: Numbers) -> NDArray[np.float64]:
-    """The parts for which the sum of cost / part^falloff is least.
+    """The parts that minimise the sum of cost / part^falloff.
 
     Within a case parts go by the roots of costs, and between bundles by those of what their cases cost in all.
     """

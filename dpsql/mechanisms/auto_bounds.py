@@ -1,12 +1,12 @@
-"""Which bounds on a unit's contribution give the least error, as far as noisy ladders tell.
+"""Auto bounds: the contribution bounds of least error, estimated from noisy log-spaced histograms.
 
-Noise grows with the bounds, and what lies beyond them is lost. With r rows of a unit in each of g groups, values
-clipped at c, and so many groups in the answer,
+Noise grows with the bounds, and contributions beyond them are lost. With r rows of a unit in each of g groups, values
+clipped at c, and the number of groups in the answer,
 
     error^2  =  (noise at r, g and c)^2  +  (what is lost, in an average group)^2.
 
-The ladders say how many units have so many rows, so many groups, so large values, with noise: nothing here touches
-anybody, and whatever is chosen is private. docs/proofs/found_bounds.md.
+The histograms give noisy numbers of units by rows, groups and values. Everything here is post-processing of them, so
+any choice is private. docs/proofs/found_bounds.md.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["units", "rows", "sum", "mean", "rank"]
 NEXT_TO_SEEN = 2.0
-"""Beside a step that is surely filled, one of so many standard deviations of noise counts as filled too."""
+"""Above this many standard deviations of noise, a bin next to a filled one counts as filled."""
 TAIL, TAIL_BEGINS = 2, 4.0
 """So many steps a tail goes on unseen, if it was last seen with less than so many times what is surely seen."""
 MOST_TRIED = 40
-"""So many of the best bounds are named, in case that some cannot be had."""
+"""How many of the best bounds are returned, in case some are not possible."""
 TINY = 1e-300
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """Noisy numbers of units, each on the first step that is not below what it has."""
+    """A noisy log-spaced histogram: each unit counts in the first bin that its number does not exceed."""
 
     steps: tuple[float, ...]
     counts: tuple[float, ...]
     noise: float
-    """Its standard deviation."""
+    """The standard deviation of the noise."""
     sure: float
-    """A count above this is more than noise, among all of them."""
+    """Counts above this are more than noise, for all bins at once."""
 
     @property
     def seen(self) -> Numbers:
-        """The counts up to the last step that is not empty, as far as can be told; nothing beyond it."""
+        """The counts up to the last bin that is not empty beyond noise; zeros after it."""
         counts = np.maximum(np.array(self.counts), 0.0)
         filled = np.flatnonzero(counts > self.sure)
         if not len(filled):
@@ -65,17 +65,17 @@ class Ladder:
 
     @property
     def middles(self) -> Numbers:
-        """What stands on a step has about the middle of what the step is for."""
+        """The representative value of each bin: its midpoint."""
         steps = np.array(self.steps)
         return (steps + np.concatenate(([0.0], steps[:-1]))) / 2
 
     def kept(self, most: float) -> float:
-        """What units have on average, if no more than `most` counts."""
+        """The mean over units, clipped at `most`."""
         seen = self.seen
         return float(seen @ np.minimum(self.middles, most) / seen.sum()) if seen.any() else 1.0
 
     def excess(self, power: int) -> Numbers:
-        """For each step what all units have beyond it."""
+        """For each bin edge, the total that clipping there would remove."""
         steps, middles = np.array(self.steps) ** power, self.middles**power
         beyond: Numbers = np.maximum(middles[None, :] - steps[:, None], 0.0) @ self.seen
         return beyond
@@ -83,7 +83,7 @@ class Ladder:
 
 @dataclass(frozen=True)
 class Sides:
-    """The ladders of values above and below the origin; None where there can be none."""
+    """The histograms of values above and below the origin; None if there can be none."""
 
     above: Ladder | None
     below: Ladder | None
@@ -99,26 +99,26 @@ class Wish:
 
     kind: Kind
     noise: float
-    """The standard deviation at the widest clip and the bounds at hand; of a mean that of the sum above it."""
+    """The noise at the widest clip and the current bounds; for a mean, that of its sum."""
     value: int = 0
-    """Which of the values it is about, for sums and means."""
+    """The index of the value that it sums."""
     power: int = 1
     importance: float = 1.0
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is known besides the ladders."""
+    """The public facts besides the histograms."""
 
     groups: int
     rows: int
-    """The bounds at hand: for these the noises of wishes are, and they hold where no others are found."""
+    """The current bounds: the noises of wishes refer to these, and they hold unless others are found."""
     all_groups: int | None
-    """How many groups the answer has, where that is known."""
+    """The number of groups, if it is known."""
     threshold: int | None
-    """How many units a group needs to be shown."""
+    """The partition-selection threshold."""
     falloff: int
-    """1 where noise grows with the root of the groups, 2 where it grows with their number."""
+    """The exponent of noise in the number of groups: 1 for the square root, 2 for linear growth."""
 
 
 @dataclass(frozen=True)
@@ -126,13 +126,13 @@ class Bounds:
     rows: int | None
     groups: int | None
     clips: tuple[tuple[int | None, int | None], ...]
-    """For each value its step below and above the origin; None for none at all on that side."""
+    """The clip of each value below and above the origin, as bins; None if that side is empty."""
 
 
 def best_bounds(
     rows: Ladder | None, groups: Ladder | None, values: Sequence[Sides], wishes: Sequence[Wish], setting: Setting
 ) -> list[Bounds]:
-    """The least geometric mean of the columns' errors first."""
+    """The bounds, by the geometric mean of the columns' errors, best first."""
     tried = product(
         rows.steps if rows else (float(setting.rows),), groups.steps if groups else (float(setting.groups),)
     )
@@ -149,7 +149,7 @@ def best_bounds(
 
 @dataclass(frozen=True)
 class _Scene:
-    """Everything at one bound on rows and groups."""
+    """The errors at one pair of bounds on rows and groups."""
 
     rows: Ladder | None
     groups: Ladder | None
@@ -165,7 +165,7 @@ class _Scene:
 
     @property
     def answers(self) -> float:
-        """About how many groups hold people."""
+        """An estimate of the number of non-empty groups."""
         reached = max(1.0, self.units * (self.groups.kept(np.inf) if self.groups else 1.0))
         if self.setting.all_groups is not None:
             return min(float(max(1, self.setting.all_groups)), reached)
@@ -174,23 +174,23 @@ class _Scene:
 
     @property
     def growth(self) -> float:
-        """Of the noise, beside the bounds at hand."""
+        """The factor of the noise, relative to the current bounds."""
         return self.most_rows / self.setting.rows * self.growth_of_units
 
     @property
     def growth_of_units(self) -> float:
-        """The same for a count to which a unit adds one, however many rows it has."""
+        """The factor of the noise of a count of units."""
         reach = self.most_groups / self.setting.groups
         return float(reach**0.5 if self.setting.falloff == 1 else reach)
 
     def per_unit(self, most_rows: float, most_groups: float) -> float:
-        """How many rows of a unit count on average."""
+        """The mean number of rows per unit that count."""
         shares, rows, groups = _side_by_side(self.rows, self.groups)
         return float(shares @ (np.minimum(rows, most_rows) * np.minimum(groups, most_groups)))
 
     @property
     def part(self) -> float:
-        """Of all rows, those that count."""
+        """The fraction of rows that count."""
         return self.per_unit(self.most_rows, self.most_groups) / self.per_unit(np.inf, np.inf)
 
     def error(self, wish: Wish, clips: Sequence[tuple[int | None, int | None]]) -> float:
@@ -232,7 +232,7 @@ class _Scene:
         return math.sqrt(self.per_unit(self.most_rows, self.most_groups))
 
     def typical(self, sides: Sides, power: int) -> float:
-        """The size of a value."""
+        """The typical size of a value."""
         sizes = [
             (float(side.seen @ side.middles**power), float(side.seen.sum()))
             for side in (sides.above, sides.below)
@@ -261,7 +261,7 @@ def _shares(ladder: Ladder | None) -> tuple[Numbers, Numbers]:
 
 
 def _clip(scene: _Scene, sides: Sides, number: int, wishes: Sequence[Wish]) -> tuple[int | None, int | None]:
-    """Each side for itself. Where no value is seen at all, there is no better bound than the limit."""
+    """Clips each side by itself. If no value is seen at all, the limit is the best clip."""
     about = [wish for wish in wishes if wish.value == number and wish.kind in ("sum", "mean")]
     found = [_step(scene, side, about) for side in (sides.below, sides.above)]
     if all(step is None for step in found):

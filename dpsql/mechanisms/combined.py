@@ -1,4 +1,4 @@
-"""How far a weighted sum of independent noises strays: the error bar of a SUM that is a X + b Y."""
+"""Error bars of weighted sums of independent noises, as of a SUM that is a X + b Y."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ FINE = 2**20
 
 @dataclass(frozen=True)
 class Combined:
-    """A weighted sum of independent noises, where one number was made of several."""
+    """A weighted sum of independent noises, for a number that is computed from several."""
 
     terms: tuple[tuple[float, Noise], ...]
 

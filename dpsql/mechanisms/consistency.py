@@ -1,9 +1,9 @@
-"""Totals and groups that were measured apart, made to agree: generalised least squares. docs/proofs/totals.md.
+"""Consistency: totals and groups that were measured separately, by generalised least squares. docs/proofs/totals.md.
 
-Cells lie on a grid of keys. A level has sums over all keys but those it keeps, with independent noise of one variance.
-Split every table into its mean, the deviations along each key, along each pair of keys, ...: each part of a level is a
-multiple of the same part of the cells, and parts do not disturb each other. So the best estimate of a part is the mean
-of what all levels that have it say of it, each weighed by its precision.
+Cells lie on a grid of keys. A level has sums over all keys but its own, with independent noise of one variance. Split
+every table into its mean, its deviations along each key, along each pair of keys, ...: each part of a level is a
+multiple of the same part of the cells, and the parts are orthogonal. So the best estimate of a part is the mean over
+all levels that have it, weighted by their precisions.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Kept: TypeAlias = tuple[int, ...]
-"""The keys of a level, ascending: the axes of its table."""
+"""The keys of a level in ascending order: the axes of its table."""
 
 
 @dataclass(frozen=True)
 class Agreed:
-    """How a level's sums follow from all levels."""
+    """The estimate of a level's sums from all levels."""
 
     variance: float
     own: float
-    """The weight that a sum has in its own estimate."""
+    """The weight of a sum in its own estimate."""
 
 
 def agreed(variances: Mapping[Kept, float], sizes: Mapping[int, int]) -> dict[Kept, Agreed]:
@@ -54,7 +54,7 @@ def agreed(variances: Mapping[Kept, float], sizes: Mapping[int, int]) -> dict[Ke
 def reconciled(
     tables: Mapping[Kept, NDArray[np.float64]], variances: Mapping[Kept, float], sizes: Mapping[int, int]
 ) -> dict[Kept, NDArray[np.float64]]:
-    """The tables that agree and are nearest to these; the axes of each are the keys that it keeps."""
+    """The consistent tables that are nearest to these, by least squares; axes are the keys of each level."""
     means: dict[Kept, NDArray[np.float64]] = {}
     for part in {part for kept in tables for part in _parts(kept)}:
         weights = _weights(part, variances, sizes)
@@ -82,7 +82,7 @@ def _size(keys: set[int], sizes: Mapping[int, int]) -> int:
 
 
 def _sums_over(kept: Kept, sizes: Mapping[int, int]) -> int:
-    """How many cells are in one sum of the level."""
+    """The number of cells per sum of the level."""
     return _size(set(sizes) - set(kept), sizes)
 
 

@@ -1,7 +1,8 @@
-"""Propose-test-release: the analyst proposes how far one unit can move the answer; a test looks whether that holds.
+"""Propose-test-release and smooth sensitivity, for quantiles, averages and totals over pairs of people.
 
-If the data is far enough from data on which a unit could move it farther, the answer gets noise for the proposal. If
-not, there is no answer, and only the test is paid for. docs/proofs/propose_test_release.md.
+Propose-test-release: the analyst proposes a sensitivity. If the data is far enough from data on which a unit could move
+the answer further, the answer gets noise for the proposal; else it is NULL, and only the test is charged.
+docs/proofs/propose_test_release.md.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ HALF = Fraction(1, 2)
 
 @dataclass(frozen=True)
 class Proposed:
-    """What all of these have in common. `found` gives each group's answer and its distance from data that is not so."""
+    """The base class of propose-test-release. `found` returns answers, and distances to data that breaks it."""
 
     grid: Grid
     rows: int
@@ -71,8 +72,8 @@ class Proposed:
     def note(self) -> str:
         proposal = float(self.beta * self.grid.quantum)
         return (
-            f"noise for a move of {proposal:g}, if a test finds the data more than {self.test.threshold} units away "
-            "from any on which one unit could move it farther; if not, NULL, and half of the price"
+            f"noise for a sensitivity of {proposal:g}, if a private test confirms it: more than {self.test.threshold} "
+            "people would have to change before one could move the answer further; else NULL, at half the cost"
         )
 
     def found(self, profile: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -87,7 +88,7 @@ class Proposed:
 
 
 def _halved(terms: Terms) -> tuple[StabilityTest, Fraction]:
-    """Half of the price is for the test, half for what is released."""
+    """Half of epsilon pays for the test, half for the release."""
     return StabilityTest(terms.epsilon / 2, terms.delta), terms.epsilon / 2
 
 
@@ -159,16 +160,15 @@ def proposed_matched(statistic: Matched, terms: Terms) -> ProposedMatched:
 
 
 # -- smooth ------------------------------------------------------------------------------------------------------------
-# Smooth sensitivity: the order statistic, average or total itself, with noise in the amount that the data calls for.
-#
-# That amount is secret, so no interval can be given for the answer.
+# Smooth sensitivity: the order statistic, average or total, with noise scaled to a smooth bound on its local
+# sensitivity. That scale is private, so the answer has no interval.
 
 MOST_GROUPS = 10_000
 
 
 @dataclass(frozen=True)
 class Smooth:
-    """What all smooth draws have in common; `found` reads each group's answer and local sensitivity."""
+    """The base class of smooth sensitivity; `found` returns each group's answer and local sensitivity."""
 
     grid: Grid
     rows: int
@@ -186,7 +186,7 @@ class Smooth:
     @property
     def note(self) -> str:
         kind = self.added.kind.__name__
-        return f"{kind} noise in proportion to what one unit can do to data like this: its error depends on the data"
+        return f"{kind} noise in proportion to what one person can change here, so its error depends on the data"
 
     def found(self, profile: Sequence[NDArray[Any]]) -> Iterable[tuple[Fraction, LocalSensitivity]]:
         raise NotImplementedError
@@ -198,7 +198,7 @@ class Smooth:
 
 
 def _noise_for(terms: Terms, cells: int = 1) -> SmoothNoise:
-    """Without a delta the tails have to be heavy. `cells`: so many numbers have the same scale."""
+    """The noise and its smoothing parameter: heavy-tailed without a delta. `cells` numbers share the scale."""
     if not terms.delta:
         return smooth_sensitivity.cauchy(terms.epsilon)
     return smooth_sensitivity.laplace(terms.epsilon, terms.delta, cells)
@@ -253,7 +253,7 @@ class SmoothMatched(Smooth):
 
 
 def smooth_matched(statistic: Matched, terms: Terms) -> SmoothMatched:
-    """One scale for all groups: Cauchy noise, the only one without a delta, is for a single number."""
+    """One scale for all groups. Cauchy noise, the only kind without a delta, protects a single number."""
     if statistic.groups > 1:
         terms.needs_delta()
     if statistic.groups > MOST_GROUPS:

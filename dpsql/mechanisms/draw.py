@@ -1,4 +1,4 @@
-"""What every mechanism for a statistic can tell about itself, and the terms on which one is asked for."""
+"""The interface of mechanisms that draw a statistic, and the terms of a draw."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Terms:
-    """What is asked for, and what one group may cost."""
+    """The options of a draw, and the cost of one group."""
 
     mechanism: str
     propose: Fraction | None
     epsilon: Fraction
     delta: Fraction
     rows: int
-    """One unit has at most so many rows in the group."""
+    """The most rows of one unit in the group."""
 
     def needs_delta(self) -> None:
         if not self.delta:
@@ -42,7 +42,7 @@ class Terms:
             )
 
     def proposed_steps(self, grid: Grid) -> int:
-        """The proposal in steps of the grid, which must be some, and fewer than the grid has."""
+        """The proposal in steps of the grid; refuses one below a step, or as wide as the grid."""
         assert self.propose is not None
         steps = self.propose // grid.quantum
         if 1 <= steps < grid.high - grid.low:
@@ -56,50 +56,50 @@ class Terms:
 
 @dataclass(frozen=True)
 class Refund:
-    """What is not spent when a test refuses."""
+    """The privacy loss that is refunded when a test refuses."""
 
     event: Event
     epsilon: Fraction
 
 
 class Draw(Protocol):
-    """Gives each group a whole number, or nothing where a test refuses."""
+    """A mechanism that draws an integer per group; masked if a test refuses."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def event(self) -> Event:
-        """What it is, in one group."""
+        """The privacy event of one group."""
         ...
 
     @property
     def refund(self) -> Refund | None:
-        """Of that, what is not spent if the test refuses; None where there is no test."""
+        """The part of the event that is refunded if the test refuses; None without a test."""
         ...
 
     @property
     def reach(self) -> int:
-        """How many ranks on both sides of a quantile it looks at."""
+        """How many ranks it reads on either side of a quantile."""
         ...
 
     @property
     def work(self) -> int:
-        """How many numbers it handles for one group, whatever the data."""
+        """How many numbers it handles per group, whatever the data."""
         ...
 
     @property
     def noise(self) -> Noise | None:
-        """The noise around the answer, where it is known to everybody."""
+        """The distribution of the noise, if it is public."""
         ...
 
     @property
     def note(self) -> str:
-        """What explain() says of it."""
+        """What `explain` and the notes say about its error."""
         ...
 
     def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
-        """`profile`: the columns of the statistic's parts, a row for each group."""
+        """Draws an answer per group. `profile` are the columns of the statistic's profile, one row per group."""
         ...
 
 
@@ -108,7 +108,7 @@ class Draw(Protocol):
 
 
 def windows(profile: Sequence[NDArray[Any]]) -> Windows:
-    """The sorted points of each group end to end, each of them once, and how often it occurs."""
+    """The distinct sorted points of all groups, end to end, and their counts."""
     points, counts, below, rows = profile
     lists = [_list(item) for item in points.tolist()]
     ends = np.cumsum([0, *map(len, lists)])
@@ -120,12 +120,12 @@ def windows(profile: Sequence[NDArray[Any]]) -> Windows:
 
 
 def _summed(times: NDArray[np.int64], first: NDArray[np.int64]) -> NDArray[np.int64]:
-    """From each of these places to the next."""
+    """The slices between consecutive offsets."""
     return np.add.reduceat(times, first) if len(first) else times
 
 
 def tallies(profile: Sequence[NDArray[Any]], width: int) -> Iterator[NDArray[np.int64]]:
-    """For each group the counts by place; what does not occur counts 0."""
+    """The counts of all public values per group, 0 for those that do not occur."""
     for places, counts in zip(*profile, strict=True):
         counted = np.zeros(width, dtype=np.int64)
         counted[_list(places)] = _list(counts)
@@ -133,27 +133,27 @@ def tallies(profile: Sequence[NDArray[Any]], width: int) -> Iterator[NDArray[np.
 
 
 def means(profile: Sequence[NDArray[Any]], statistic: Average) -> Iterator[tuple[Fraction, int]]:
-    """The mean of each group in steps of the answer, of no rows the middle of the range; and the number of rows."""
+    """The mean of each group in steps of the answer, and its number of rows; without rows, the middle of the range."""
     low, high, finer = statistic.grid.low, statistic.grid.high, statistic.finer
     for steps, rest, rows in zip(*(whole(part).tolist() for part in profile), strict=True):
         yield (low + finer * (steps + Fraction(rest, rows)) if rows else Fraction(low + high, 2)), rows
 
 
 def most_frequent(profile: Sequence[NDArray[Any]]) -> tuple[int, int]:
-    """How often the most frequent key of a join across people occurs on either side."""
+    """The frequency of the most frequent join key on either side of a join across people."""
     _, left, right = (whole(part) for part in profile)
     return int(left.max(initial=0)), int(right.max(initial=0))
 
 
 def matched_moves(statistic: Matched, left_most: int, right_most: int) -> CrossJoin:
-    """How far one unit can move the totals over pairs of people, all groups together."""
+    """The local sensitivity of totals over pairs of people, over all groups."""
     measure = statistic.measure
     value = max(abs(measure.low), abs(measure.high)) if isinstance(measure, SumValues) else 1
     return CrossJoin(statistic.left_rows, statistic.right_rows, left_most, right_most, value)
 
 
 def whole(column: NDArray[Any]) -> NDArray[np.int64]:
-    """A group without rows counts none."""
+    """The counts, 0 for groups without rows."""
     return np.ma.filled(column, 0).astype(np.int64)
 
 

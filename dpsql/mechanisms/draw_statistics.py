@@ -1,7 +1,7 @@
-"""A quantile: chosen by the exponential mechanism, or read as the order statistics around it, for noise in proportion.
+"""Modes and quantiles: drawn by the exponential mechanism, permute-and-flip or stable values; their order statistics.
 
-The exponential mechanism looks at ranks alone and adds no noise; the others (proposed.py, smooth.py) add noise to the
-order statistic itself, and have to know what is around it.
+The exponential mechanism uses ranks only and adds no noise. The mechanisms of data_dependent.py add noise to the order
+statistic itself, and need the values around it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class StableMode:
 
 
 def _winner(counts: NDArray[np.int64]) -> tuple[int, int]:
-    """The place of the most frequent value, and how far it is ahead of the second."""
+    """The index of the most frequent value, and its lead over the second."""
     second, first = np.partition(counts, (-2, -1))[-2:].tolist()
     return int(counts.argmax()), first - second
 
@@ -106,9 +106,9 @@ def stable_mode(statistic: Mode, terms: Terms) -> StableMode:
 # -- quantile ----------------------------------------------------------------------------------------------------------
 
 MOST_RANKS = 1 << 16
-"""Mechanisms with noise look at no more ranks than this on either side; beyond them anything is assumed."""
+"""The most ranks that mechanisms with noise read on either side; beyond them they assume the worst case."""
 MOST_CHOICES = 1 << 22
-"""The exponential mechanism looks at no more ranks than this on either side, if a group has as many."""
+"""The most ranks that the exponential mechanism reads on either side."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class ChosenQuantile:
         if (depth := self.choice.aim.inside) == 0:
             return off
         # Aimed at the very end it would lie beyond the data as often as not.
-        return f"aims {depth:,} rows inside the end, so that it leaves up to {depth + error:,} rows out; {off}"
+        return f"stops {depth:,} rows short of the extreme, up to {depth + error:,} with noise; {off}"
 
     def draw(self, profile: Sequence[NDArray[Any]]) -> np.ma.MaskedArray[Any, Any]:
         return np.ma.masked_array(self.choice.sample(windows(profile)))
@@ -156,7 +156,7 @@ def chosen_quantile(statistic: Quantile, terms: Terms) -> ChosenQuantile:
 
 @dataclass(frozen=True)
 class Around:
-    """The order statistics around a quantile, `steps` units' worth of rows to both sides."""
+    """The order statistics around a quantile, as many as `steps` units can move it on either side."""
 
     grid: Grid
     share: Share

@@ -1,11 +1,11 @@
-"""Quantiles by the exponential mechanism: a point of a public grid, the likelier the nearer its rank is to the aim.
+"""Quantiles by the exponential mechanism: a grid point is likelier the nearer its rank is to the target.
 
-A grid point c has `below` rows under it and `upto` rows that are at most c. With the aim T, all in parts of a row,
+A grid point c has `below` rows under it and `upto` rows that are at most c. With the target T, all in parts of a row,
 
     score(c) = min(K, max(0, T - upto, below - T)),        P[c] proportional to exp(-rate score(c)).
 
-Capped at the public K, the score needs only the rows around the aim: everything farther away is as bad as can be. The
-points between two neighbouring values have the same score, so whole intervals are weighed.
+Because the score is capped at the public K, only the rows around the target are needed: all points further away have
+the worst score. Points between two neighbouring values have the same score, so intervals are weighted as a whole.
 Proof: docs/proofs/exponential.md.
 """
 
@@ -35,7 +35,7 @@ MOST_ROWS = 1 << 40
 
 
 class Aim(Protocol):
-    """A place among n sorted rows."""
+    """A target rank among n sorted rows."""
 
     @property
     def parts(self) -> int: ...
@@ -48,7 +48,7 @@ class Aim(Protocol):
 
     @property
     def inside(self) -> int:
-        """How many rows it is away, at most, from a fraction of all rows."""
+        """The largest distance, in rows, from a fixed fraction of all rows."""
         ...
 
     def at(self, rows: NDArray[np.int64]) -> NDArray[np.int64]: ...
@@ -202,7 +202,7 @@ class QuantileChoice:
         return -(-self.cap // self.aim.parts) + 1 + self.aim.inside
 
     def sample(self, windows: Windows) -> NDArray[np.int64]:
-        """A grid point for each group."""
+        """Draws a grid point for each group."""
         source = CryptographicRandomness()
         left, sizes, scores, starts = self._intervals(windows)
         chosen = choose(sizes, scores, starts, self.rate, source)
@@ -210,7 +210,7 @@ class QuantileChoice:
         return points
 
     def rank_error(self, level: float | Fraction) -> int:
-        """With a probability of at least `level`, the answer is a quantile up to so many rows, whatever the data."""
+        """The rank error that holds with probability `level`, whatever the data."""
         beta = 1 - Fraction(level)
         if not Fraction(1, 2**CAPPED) <= beta <= 1:
             raise ValueError(f"a confidence level lies from 0 to 1 - 2^-{CAPPED}, unlike {level}")

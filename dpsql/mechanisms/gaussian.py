@@ -87,7 +87,7 @@ def calibrated(l2_squared: int | Fraction, noise_multiplier: Fraction) -> Gaussi
 
 
 class GaussianMechanism(AdditiveMechanism):
-    """Squared mus add up, so the measures of a query share one mu. docs/proofs/calibration.md."""
+    """Gaussian noise: squared mus add up, so the measures of a query share one mu. docs/proofs/calibration.md."""
 
     falloff = 1
     by_l2 = True
@@ -127,18 +127,18 @@ def _noise(share: Share, multiplier: Fraction) -> Callable[[int], GaussianNoise]
 
 
 def _mu_squared(allowance: Allowance) -> Fraction:
-    """What the session's own currency allows."""
+    """The mu squared of an allowance, in the session's own currency."""
     epsilon, delta = allowance.epsilon, allowance.delta
     return 2 * rho_for(epsilon, delta) if isinstance(allowance.filter, Zcdp) else mu_for(epsilon, delta) ** 2
 
 
 def _multiplier(mu_squared: Fraction) -> Fraction:
-    """The standard deviation over the sensitivity: 1/mu, or a bit more."""
+    """The noise multiplier: standard deviation over sensitivity, 1/mu rounded up."""
     return Fraction(root_up(1 / mu_squared))
 
 
 def _less_without(part: Fraction) -> Fraction:
-    """By which part epsilon falls when a measure with this part of it is not released: 1 - sqrt(1 - part), or less.
+    """The fraction of epsilon that is saved if a measure with this part is not released: 1 - sqrt(1 - part), or less.
 
     Without it mu falls by that factor, and epsilon, at the same delta, by at least as much.
     """

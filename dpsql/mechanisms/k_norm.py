@@ -1,8 +1,8 @@
-"""K-norm noise by a box: epsilon-DP for all measures that one unit moves together. Proof: docs/proofs/k_norm.md.
+"""K-norm noise by a box: epsilon-DP for all measures that one unit moves at once. Proof: docs/proofs/k_norm.md.
 
-One unit moves each of d measures of a group by at most its own bound: a vector within a box. Laplace noise for each by
-itself pays for all of them in turn; one draw whose density falls with the largest coordinate pays for the box once. The
-standard deviation is sqrt((d + 1)(d + 2)/3) bounds over epsilon instead of sqrt(2) d.
+One unit moves each of d measures of a group within its own bound, so the vector of changes lies in a box. Separate
+Laplace noise would charge for each measure in turn; one draw, whose density falls with the largest coordinate, is
+charged once for the box. The standard deviation is sqrt((d + 1)(d + 2)/3) bounds over epsilon instead of sqrt(2) d.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def drawn_together(noises: Sequence[Noise], n: int) -> list[NDArray[np.int64]]:
 
 
 class KNormMechanism(PureMechanism):
-    """Measures of one box share one part of the budget, and each has noise for its own bound at all of it."""
+    """The K-norm mechanism: measures of a box share one part of the budget, each with noise for its own bound."""
 
     boxed = True
 

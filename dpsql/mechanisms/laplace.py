@@ -67,7 +67,7 @@ def calibrated(l1: int, epsilon: Fraction) -> LaplaceNoise:
 
 
 class LaplaceMechanism(PureMechanism):
-    """The groups that one unit reaches share one L1 sensitivity."""
+    """The Laplace mechanism: all groups of one unit share one L1 sensitivity."""
 
     def noise(self, scale: Fraction, box: Box) -> LaplaceNoise:
         return LaplaceNoise(scale)

@@ -1,11 +1,11 @@
-"""How far one unit can move an answer *on this data*, and on data that k more units have changed.
+"""Local sensitivity: how far one unit can move an answer on this data, and on data that differs in k units.
 
 Each class gives numbers U_0 <= U_1 <= ... of a database x with two properties, for all neighbours x':
 
     |q(x) - q(x')| <= U_0(x),        U_k(x) <= U_(k+1)(x').
 
-Hence the distance to data on which a unit could move more than beta is at least min{k : U_k > beta}, which one unit
-moves by at most 1; and S = max_k e^(-b k) U_k changes by at most a factor e^b. The number of steps that it takes to
+Hence the distance to data on which a unit could move the answer by more than beta is at least min{k : U_k > beta},
+which one unit changes by at most 1; and S = max_k e^(-b k) U_k changes by at most a factor e^b. The number of steps to
 find S is public. Proof: docs/proofs/local_sensitivity.md.
 """
 
@@ -94,7 +94,7 @@ LEAST_B = Fraction(1, 2**30)
 class LocalSensitivity(ABC):
     @abstractmethod
     def at(self, k: int) -> int | Fraction:
-        """U_k."""
+        """U_k: the upper bound on the local sensitivity at distance k."""
 
     @abstractmethod
     def damped(self, b: float) -> float:
@@ -133,12 +133,12 @@ class OrderStatistic(LocalSensitivity):
 
     @property
     def value(self) -> int:
-        """The statistic itself."""
+        """The exact statistic."""
         return int(self.values[len(self.values) // 2])
 
     @property
     def reach(self) -> int:
-        """The number of k for which the values are known."""
+        """The number of distances k whose values are known."""
         return len(self.values) // (2 * self.rows_per_unit)
 
     def at(self, k: int) -> int:

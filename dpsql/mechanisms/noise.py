@@ -1,4 +1,4 @@
-"""Integer noise: what every additive mechanism can tell about itself.
+"""Integer noise: the interface of all additive noise distributions.
 
 A noise gives its exact tail; the interval around an answer and the threshold that hides rare groups follow from it.
 All of these err to the safe side: tails are never too small, intervals and thresholds never too short.
@@ -35,7 +35,7 @@ class Noise(Protocol):
 
     @property
     def kurtosis(self) -> float:
-        """How much heavier its tails are than a normal distribution's, where it is wide: the excess kurtosis."""
+        """The excess kurtosis of wide noise, which is 0 for a normal distribution."""
         ...
 
     @property
@@ -65,7 +65,7 @@ class Noise(Protocol):
         return _least(lambda t: 2 * self.tail(t + 1) <= outside)
 
     def threshold(self, groups: int, delta: Fraction) -> int:
-        """The least tau that keeps a unit, alone in each of `groups` groups, hidden in all of them but for delta.
+        """The least tau that hides a unit which is alone in each of `groups` groups, except with probability delta.
 
         That is, 1 - (1 - P[1 + X >= tau])^groups <= delta. Proof: docs/proofs/thresholding.md.
         """

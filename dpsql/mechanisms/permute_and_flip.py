@@ -1,11 +1,11 @@
-"""The most frequent of public values, by permute-and-flip.
+"""The mode of public values, by permute-and-flip.
 
-Go through the values in random order, and take each with probability exp(-rate * how much less it counts than the
-most frequent one), which is always taken when it is met. That is one of all whose coin says yes, each as likely: so all
-coins are flipped, and the time it takes tells nothing of the counts. Never worse than the exponential mechanism at the
-same epsilon, and made of exact coins alone.
+Visit the values in random order, and take each with probability exp(-rate * its deficit to the most frequent one),
+which is always taken. The result is uniform among all values whose coin came up, so all coins are flipped, and the
+time tells nothing about the counts. It is never worse than the exponential mechanism at the same epsilon, and needs
+exact coins only.
 
-A unit counts at most `per_value` for each value, and whether it comes or goes it moves all counts the same way. So a
+A unit adds at most `per_value` to each count, and its arrival or departure moves all counts in the same direction. So a
 rate of epsilon / per_value costs epsilon, without the factor 2 of other choices.
 Proof: docs/proofs/permute_and_flip.md.
 """
@@ -44,13 +44,13 @@ class MostFrequent:
         return PureRelease(self.epsilon)
 
     def sample(self, counts: NDArray[np.int64], source: Randomness | None = None) -> int:
-        """The position of one of the counts, a large one with high probability."""
+        """Draws the index of a count, with high probability a large one."""
         source = source or CryptographicRandomness()
         (survivors,) = np.nonzero(bernoulli_exp(counts.max() - counts, self.rate, source))
         return int(survivors[uniform_below(len(survivors), source)])
 
     def shortfall(self, candidates: int, level: float | Fraction) -> int:
-        """With a probability of at least `level`, the answer is not so many rows behind the most frequent value."""
+        """How many rows the answer may be behind the most frequent value, with probability `level`."""
         if not 0 <= level < 1:
             raise ValueError(f"a confidence level lies in [0, 1), unlike {level}")
         return ceil(Fraction(log(candidates / (1 - Fraction(level)))) / self.rate)

@@ -1,6 +1,6 @@
-"""Propose, test, release: noise for what the analyst proposes, if a private test finds the data far from breaking it.
+"""Propose-test-release: noise for a proposed sensitivity, if a private test finds that it holds far around the data.
 
-The test is for proposals that privacy leans on: a bound on what one unit can do near this data.
+This is for proposals on which privacy depends: a bound on what one unit can change near this data.
 Proof: docs/proofs/propose_test_release.md.
 """
 
@@ -47,17 +47,17 @@ class StabilityTest:
 
     @property
     def threshold(self) -> int:
-        """The least t such that a group at distance 0 fails but for delta."""
+        """The least threshold that a group at distance 0 passes with probability at most delta."""
         return self.noise.threshold(1, self.delta) - 2
 
     @property
     def limit(self) -> int:
-        """Distances beyond this count as this."""
+        """The largest distance that is told apart; larger ones count as this."""
         return self.threshold + 1 + self.noise.half_width(1 - Fraction(1, 2**SURE))
 
     @property
     def event(self) -> Event:
-        """What the test costs, whatever it says. What is released when it passes is paid for by itself."""
+        """The privacy event of the test alone, whatever its outcome; the release has its own."""
         return ApproximateRelease(self.epsilon, self.delta)
 
     def passes(self, distances: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -1,7 +1,7 @@
-"""The mechanisms that can be named: one row each, with what it needs and what it can answer.
+"""The registry of mechanisms: one row each, with its requirements and what it can answer.
 
-Additive ones give noise to measures (counts and sums, and what follows from them). The others draw a statistic from its
-profile; of those that can, the first is taken where the analyst names none.
+Additive mechanisms add noise to measures (counts and sums). The others draw a statistic from its profile; the first in
+the list that can do so is the default.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     from dpsql.mechanisms.draw import Draw, Terms
 
 Calibrate: TypeAlias = "Callable[[Any, Terms], Draw]"
-"""From a statistic and what one group may cost to a draw, whose `event` is the privacy loss."""
+"""Calibrates a draw of a statistic, given the cost of one group; its `event` is the privacy event."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
     name: str
     proof: str
-    """Its note in docs/proofs/."""
+    """Its proof note in docs/proofs/."""
     needs_delta: bool = False
-    """In general; a mechanism may need one for some questions only."""
+    """Whether it always needs a delta; some mechanisms need one for some queries only."""
     needs_proposal: bool = False
-    """Whether the analyst has to say how much one unit does, by propose=; sums and counts are clipped to it."""
+    """Whether it needs propose=, a bound on one person's effect; sums and counts are clipped to that."""
     noise: AdditiveMechanism | None = None
-    """How it calibrates noise for measures, if it does."""
+    """Its noise for measures, if it is additive."""
     draws: Mapping[type[Statistic], Calibrate] = field(default_factory=dict)
-    """How it calibrates a draw, for each kind of statistic that it can answer."""
+    """Its calibration for each kind of statistic that it can draw."""
 
 
 MECHANISMS = {
@@ -76,18 +76,18 @@ ADDITIVE = {name: mechanism.noise for name, mechanism in MECHANISMS.items() if m
 
 
 def drawing(statistic: type[Statistic]) -> list[str]:
-    """The mechanisms that can draw such a statistic, the usual one first."""
+    """The names of the mechanisms that can draw a kind of statistic, the default first."""
     return [name for name, mechanism in MECHANISMS.items() if statistic in mechanism.draws]
 
 
 def mechanism_for(statistic: type[Statistic], named: str | None) -> str:
-    """The mechanism that the analyst names, if it can draw this, or the usual one."""
+    """The named mechanism, if it can draw this kind of statistic; else the default."""
     possible = drawing(statistic)
     return named if named in possible else possible[0]
 
 
 def is_chosen(statistic: Statistic, named: str | None) -> bool:
-    """Whether it is drawn by the exponential mechanism proper, which on a curve counts as half its epsilon."""
+    """Whether the exponential mechanism draws it, which counts as half its epsilon under Gaussian DP."""
     return isinstance(statistic, Quantile) and mechanism_for(type(statistic), named) == "exponential"
 
 

@@ -1,8 +1,8 @@
-"""Noise drawn once more, for error bars: what else could have been added to the same answers.
+"""Parametric bootstrap: error bars from noise that is drawn again around the released values.
 
-Each noise runs through the same number of its quantiles, in a random order for every row (a Latin hypercube), so that
-what is made of one noise alone has exactly its quantiles. Noises of one box keep their common radius. Nobody's privacy
-depends on these draws: they come from released numbers, and are the same for the same ones.
+Each noise runs through the same number of its quantiles, in a random order per row (a Latin hypercube), so that a
+function of one noise alone has exactly its quantiles. Noises of one K-norm box share their radius. These draws are
+post-processing: they depend on released numbers only, and are the same for the same numbers.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ ROUNDING = 1e-12
 
 
 def redrawn(noises: Sequence[Noise | Combined], rows: int, source: Randomness) -> list[Draws]:
-    """For each noise REPLICAS draws for so many rows."""
+    """REPLICAS draws of each noise for a number of rows."""
     radii: dict[Box, Draws] = {}
     return [_redrawn(noise, rows, source, radii) for noise in noises]
 

@@ -1,9 +1,8 @@
-"""Noise in proportion to a smooth bound on the local sensitivity: round(q(x) + (S(x)/a) Z).
+"""Smooth sensitivity: noise scaled to a smooth bound on the local sensitivity, round(q(x) + (S(x)/a) Z).
 
-S is b-smooth, and a and b are such that no neighbour's answer and scale tell more than epsilon and delta. The constants
-are not those of the textbooks but what the exact divergences allow. They hold for one number, or for
-`cells` numbers with one scale; any other that a unit can move is a release of its own.
-Proof: docs/proofs/smooth_sensitivity.md.
+S is b-smooth; a and b are chosen such that answer and scale together are (epsilon, delta)-DP. The constants follow from
+the exact divergences, and are better than those of the textbooks. They hold for one number, or for `cells` numbers that
+share a scale; every further number is a release of its own. Proof: docs/proofs/smooth_sensitivity.md.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class SmoothNoise:
     def release(
         self, answer: Fraction, bounds: LocalSensitivity, low: int, high: int, source: Randomness | None = None
     ) -> int:
-        """The noisy answer on the grid of whole numbers, clamped to the public [low, high]."""
+        """The noisy answer as an integer, clamped to the public [low, high]."""
         return rounded_real(answer, bounds.smooth(self.b) / self.a, self.kind, low, high, source)
 
 

@@ -1,12 +1,12 @@
-"""The winner without noise: how many units away is a database with another winner?
+"""Stable values: the exact mode, if databases with another mode are many units away.
 
-A unit counts at most c for each value, so it moves the lead of one value over another by at most c: whether it comes or
-goes, it moves both counts the same way. With g the lead of the most frequent value over the second,
+A unit adds at most c to each count, and its arrival or departure moves all counts in the same direction, so it changes
+the lead of one value over another by at most c. With g the lead of the most frequent value over the second,
 
     dist = max(0, floor((g - 1) / c))
 
-is 0 wherever one unit could change the winner, and one unit moves it by at most 1. `StabilityTest` then decides
-whether the winner is released as it is. Proof: docs/proofs/stable_values.md.
+is 0 wherever one unit could change the mode, and one unit changes it by at most 1. `StabilityTest` then decides whether
+the mode is released. Proof: docs/proofs/stable_values.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def distances(leads: NDArray[np.int64], per_value: int) -> NDArray[np.int64]:
-    """For each group, from the lead of its winner, the distance to data with another one.
+    """The distance of each group to data with another winner, from the lead of its winner.
 
     A value that does not occur counts 0, so a lone value leads by all that it counts.
 

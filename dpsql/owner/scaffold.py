@@ -14,7 +14,7 @@ from dpsql.schema.types import parse_type
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from dpsql.engines.duckdb.describe import Described
+    from dpsql.engines.tables import Described
 
 PUBLIC = "-"
 """Stands for the unit of a table that is about nobody."""

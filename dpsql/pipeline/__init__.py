@@ -1,1 +1,1 @@
-"""A query's way, one file per stage, in the order of `stages.py`."""
+"""The stages of a query, one file each, in the order of `stages.py`."""

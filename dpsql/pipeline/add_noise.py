@@ -1,10 +1,10 @@
-"""add_noise: exact integers in, noisy integers out. Groups that too few people share end here.
+"""add_noise: exact integers in, noisy integers out. Partition selection happens here.
 
-The noise is exact (docs/proofs/exact_sampling.md); statistics are drawn from their profiles. A group whose keys are not
-public is kept if its noisy number of units reaches the threshold, and that very number decides. It is drawn first, and
-nothing else is drawn for a group that is not kept: its data costs no time. What is kept is stored, so that the same
-question has the same answer; nothing else of what the engine said outlives this stage. Releases that were run
-together are stored together or, if one of them failed, not at all: so none tells which one it was.
+The noise is exact (docs/proofs/exact_sampling.md); statistics are drawn from their profiles. A group with private keys
+is shown if its noisy number of units reaches the threshold, and that noisy number is the one that is released. It is
+drawn first, and nothing else is drawn for a group that is not shown, so its data takes no time. Noisy answers are
+stored, so that the same query has the same answer; no exact number outlives this stage. Releases that run together are
+stored together or, if one of them failed, not at all, so that none reveals which one failed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def with_totals(exact: Columns, release: Release, with_noise: Callable[[Columns, Level], Columns]) -> Columns:
-    """All levels below each other, by the names of the finest measures; a key that a level leaves out is NULL."""
+    """The rows of all levels, one level after the other, named like the finest measures. Omitted keys are NULL."""
     noisy = {level.kept: with_noise(_summed(exact, release, level), level) for level in release.levels}
     numbers = {level.kept: number for number, level in enumerate(release.levels)}
     parts = [(numbers[kept], noisy[kept]) for kept in map(_in_order, release.aggregate.totals)]
@@ -64,7 +64,7 @@ def with_totals(exact: Columns, release: Release, with_noise: Callable[[Columns,
 
 
 def _length(table: Columns) -> int:
-    """Without keys and measures there is one group, of which nothing is asked."""
+    """The number of groups; one, if there are neither keys nor measures."""
     return len(next(iter(table.values()), (0,)))
 
 
@@ -99,7 +99,7 @@ def _summed(exact: Columns, release: Release, level: Level) -> Columns:
 
 
 def _groups(keys: Sequence[NDArray[Any]], rows: int) -> tuple[NDArray[np.intp], NDArray[np.intp], int]:
-    """For each group a row of it, and for each row its group. In the order of keys, which no hidden group decides."""
+    """A representative row per group, and the group of each row, in an order that hidden groups do not affect."""
     if not keys:
         return np.zeros(0, dtype=np.intp), np.zeros(rows, dtype=np.intp), 1
     code = np.zeros(rows, dtype=np.int64)
@@ -111,7 +111,7 @@ def _groups(keys: Sequence[NDArray[Any]], rows: int) -> tuple[NDArray[np.intp], 
 
 
 def numbered(key: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
-    """Each value as its place among the different ones, NULL last; and how many there are."""
+    """Each value as an index into the sorted distinct values, NULL last, and their number."""
     values = [_named(value) for value in key.tolist()]
     places = {value: place for place, value in enumerate(sorted(set(values)))}
     return np.array([places[value] for value in values], dtype=np.int64), max(1, len(places))
@@ -131,16 +131,16 @@ def _named(value: Any) -> tuple[int, Any]:
 class Fetched:
     charged: Charged
     columns: tuple[Mapping[str, np.ndarray] | None, ...] = field(repr=False)
-    """For each release its exact columns; None for a recalled one, and where the engine failed."""
+    """The exact columns of each release; None if it was recalled, or the engine failed."""
 
 
 @dataclass(frozen=True)
 class Noisy:
     charged: Charged
     columns: tuple[Mapping[str, np.ndarray] | None, ...]
-    """For each release its keys, noisy measures and drawn statistics; None where it failed or was not asked."""
+    """The keys, noisy measures and statistics of each release; None if it failed or did not run."""
     refused: tuple[Refund, ...] = ()
-    """What of the charge is given back, because tests refused."""
+    """The refunds of tests that refused."""
 
     @property
     def has_failed(self) -> bool:
@@ -169,7 +169,7 @@ def add_noise(fetched: Fetched, environment: Environment) -> Noisy:
 
 
 def _refused(charged: Charged, columns: list[Mapping[str, np.ndarray] | None]) -> tuple[Refund, ...]:
-    """What tests refused in every group, so that it was not spent."""
+    """The refunds of statistics that tests refused in every group."""
     return tuple(
         part
         for release, answer, noisy in zip(charged.calibrated.releases, charged.recalled, columns, strict=True)
@@ -187,7 +187,7 @@ def _noisy_or_none(exact: Mapping[str, np.ndarray], release: CalibratedRelease) 
 
 
 def with_noise(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> Mapping[str, np.ndarray]:
-    """All that is shown of a release: the keys, noisy measures and drawn statistics of the groups that may be seen."""
+    """The release with noise: keys, noisy measures and statistics of the groups that partition selection keeps."""
     plan = release.planned.release
     if plan.levels:
         return with_totals(exact, plan, lambda summed, level: _measured(summed, release, level.measures)[1])
@@ -198,7 +198,7 @@ def with_noise(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> M
 def _measured(
     exact: Mapping[str, np.ndarray], release: CalibratedRelease, bounds: Sequence[Bounded]
 ) -> tuple[Mapping[str, np.ndarray], dict[str, np.ndarray]]:
-    """What the engine said of the groups that are shown; their keys and noisy measures."""
+    """The groups that pass the threshold: the engine's columns, and their keys and noisy measures."""
     noises = {measure.bounded.column: measure for measure in release.measures}
     counted: dict[str, np.ndarray] = {}
     for column in (part.column for part in bounds if part.column in release.thresholds):
@@ -211,7 +211,7 @@ def _measured(
 
 
 def _drawn(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
-    """The statistics; quantiles of the same values are put in order, unless a test refused one of them."""
+    """The drawn statistics. Quantiles of the same values are sorted, unless a test refused one of them."""
     columns: dict[str, np.ndarray] = {
         drawn.column: draw.draw([exact[name] for name in drawn.profile]) for drawn, draw in release.statistics
     }
@@ -224,7 +224,7 @@ def _drawn(exact: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[
 
 
 def _tested(measures: Mapping[str, np.ndarray], release: CalibratedRelease) -> dict[str, np.ndarray]:
-    """The clipped sums, without those whose clip too many units exceed."""
+    """The clipped sums; masked if too many units exceed the clip."""
     return {
         part.test.clipped: np.ma.masked_array(
             measures[part.test.clipped], mask=measures[part.test.exceeding] > part.most
@@ -234,7 +234,7 @@ def _tested(measures: Mapping[str, np.ndarray], release: CalibratedRelease) -> d
 
 
 def noised(columns: Mapping[str, NDArray[Any]], measures: Mapping[str, NoisyMeasure]) -> dict[str, np.ndarray]:
-    """Each column with its noise, which is drawn for all of them together."""
+    """Each column with its noise, drawn jointly for all columns of a K-norm box."""
     rows = len(next(iter(columns.values()), ()))
     drawn = drawn_together([measures[column].noise for column in columns], rows)
     return {
@@ -244,7 +244,7 @@ def noised(columns: Mapping[str, NDArray[Any]], measures: Mapping[str, NoisyMeas
 
 
 def _added(values: NDArray[Any], noise: NDArray[np.int64], shift: int) -> NDArray[np.int64]:
-    """Low bits that drown in the noise are rounded off first, to the nearest; the sum wraps like 64-bit integers do."""
+    """The measure plus its noise. Low bits far below the noise are rounded off first; sums wrap at 64 bits."""
     exact = np.asarray(values, dtype=np.int64)
     coarse = (exact + (1 << shift >> 1)) >> shift if shift else exact
     return (coarse + noise) << shift
@@ -262,7 +262,7 @@ def _numbers(values: list[int | None]) -> np.ndarray:
 
 
 def _keys(values: list[Any]) -> np.ndarray:
-    """Keys as objects, None for NULL; the post-processing gives them their types."""
+    """Keys as Python objects, None for NULL."""
     column = np.empty(len(values), dtype=object)
     column[:] = values
     return column

@@ -1,8 +1,8 @@
-"""Budget allocation: the part of the query's budget that each of its measures gets.
+"""Budget allocation: the part of the query's budget that each measure gets.
 
-Measures serve columns, and the columns are what people read: parts are chosen such that the geometric mean of the
-columns' errors is least. Where the analyst weighs columns, it is the largest ratio of a column's error, times its
-weight, to the error that it would have alone; where errors are asked for, to that error. docs/proofs/weights.md.
+Measures serve columns, which are what people read. The parts minimise the geometric mean of the columns' errors. With
+`weights=` they minimise the largest ratio of a column's error, times its weight, to the error that it would have alone;
+with `accuracy=` the largest ratio to its target. docs/proofs/weights.md.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ Place: TypeAlias = tuple[int, str]
 """A measure: the number of its release, and its column."""
 
 SELECTING = 0.25
-"""How much the count that selects groups matters, beside a column of the answer."""
+"""The importance of the partition-selection count, relative to a column of the answer."""
 LEAST_FOR_SELECTION = 0.25
-"""The part of its release's budget that this count has at least."""
+"""The least part of its release's budget for the partition-selection count."""
 LARGEST = 1e100
-"""Beyond this, weights are taken to be alike: their squares have to be numbers."""
+"""The largest ratio of weights, whose squares must stay finite."""
 STEP = 1e-6
-"""The part of itself by which a number is moved to see how a function of it grows."""
+"""The relative step of numerical derivatives."""
 TOTAL = 1 / 6
 """How much a column matters in the totals of one level, beside the same column in the groups: there are fewer of them,
 and each of them is larger."""
 DIAGNOSING = Fraction(1, 20)
-"""The part of the whole cost that finding out about bounding has, where that is asked for."""
+"""The part of the cost that `diagnose` takes."""
 SEEKING = Fraction(1, 10)
-"""The part of the whole cost that finding bounds has, where these are not named."""
+"""The part of the cost that `"auto"` bounds take."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A column that people read: the square of the factor by which each measure's noise enters it."""
+    """A column of the answer: the squared factors by which the noise of measures enters it."""
 
     squares: Mapping[Place, float]
     importance: float = 1.0
@@ -64,7 +64,7 @@ class Wanted:
 def allocated(
     planned: Planned, columns: Sequence[Wanted], kind: AdditiveMechanism, aims: Sequence[Wanted] = ()
 ) -> tuple[tuple[Fraction, ...], ...]:
-    """For each release the parts of its measures, at which these columns do best; all of them add up to 1.
+    """The parts of the measures of each release that serve these columns best; all parts add up to 1.
 
     With aims, columns in units of the errors that were asked for, the largest of these is made least.
     """
@@ -90,21 +90,21 @@ def allocated(
 
 
 def boxes_of(bounds: Sequence[Bounded]) -> list[Box]:
-    """The box of each measure of a release."""
+    """The K-norm box of each measure of a release."""
     boxes = [part.box for part in bounds]
     dimensions = Counter(boxes)
     return [Box(dimensions[box], box) for box in boxes]
 
 
 def places_of(bounds: Sequence[Bounded], kind: AdditiveMechanism) -> list[SharedPlace | None]:
-    """Where each measure stands among those that do not add up: exclusive ones or, if it is drawn with them, all."""
+    """The place of each measure among those that share a part: disjoint measures, or all measures of a K-norm box."""
     if not kind.boxed:
         return [part.place for part in bounds]
     return [((part.box[0], part.box[1]), number) for number, part in enumerate(bounds)]
 
 
 def _by_clause(planned: Planned, parts: dict[Place, Fraction], kind: AdditiveMechanism) -> dict[Place, Fraction]:
-    """Measures that several options clauses speak for share what their own clause has, and no more."""
+    """The parts if the query has several options clauses: measures share the budget of their own clause."""
     shared = dict(parts)
     for number, clause in enumerate(planned.request.clauses):
         own = {
@@ -118,7 +118,7 @@ def _by_clause(planned: Planned, parts: dict[Place, Fraction], kind: AdditiveMec
 
 
 def _together(planned: Planned, parts: dict[Place, Fraction], kind: AdditiveMechanism) -> Fraction:
-    """What they add up to, exactly: of those that exclude each other the largest case."""
+    """The exact sum of the parts; disjoint measures count with their largest case."""
     cases: dict[tuple[int, int], Fraction] = {}
     for case, part in zip(_cases(planned, parts, kind), parts.values(), strict=True):
         cases[case] = cases.get(case, Fraction(0)) + part
@@ -129,7 +129,7 @@ def _together(planned: Planned, parts: dict[Place, Fraction], kind: AdditiveMech
 
 
 def _cases(planned: Planned, measures: Iterable[Place], kind: AdditiveMechanism) -> Places:
-    """Where each of these measures stands among those that do not add up."""
+    """The place of each of these measures among those that share a part."""
     placed = {
         (number, part.column): place
         for number, one in enumerate(planned.releases)
@@ -162,31 +162,31 @@ def _by_release(
 
 
 def is_beside(planned: PlannedRelease) -> bool:
-    """Whether it tells about the bounds of another one, or finds them."""
+    """Whether the release is auxiliary: a histogram for `diagnose` or `"auto"`."""
     return planned.release.aggregate.is_beside
 
 
 def beside_part(planned: Planned) -> Fraction:
-    """What all of these have of the whole cost."""
+    """The part of the cost that auxiliary releases take together."""
     return sum((_beside_part(one, planned) for one in planned.releases if is_beside(one)), Fraction(0))
 
 
 def _beside_part(one: PlannedRelease, planned: Planned) -> Fraction:
-    """Those that find bounds share their part, and so do those that tell about bounding."""
+    """The part of each auxiliary release: those of a kind share their part equally."""
     sought = one.release.aggregate.sought is not None
     alike = (is_beside(other) and (other.release.aggregate.sought is not None) == sought for other in planned.releases)
     return (SEEKING if sought else DIAGNOSING) / sum(alike)
 
 
 def _beside_of_measures(planned: Planned) -> Fraction:
-    """What they have of what all measures have together."""
+    """The part of auxiliary releases, relative to that of all measures."""
     part, asked = beside_part(planned), asked_count(planned)
     rest = (1 - part) * Fraction(asked, max(1, asked + statistic_count(planned)))
     return part / (part + rest) if part else part
 
 
 def asked_count(planned: Planned) -> int:
-    """The measures that answer the question itself."""
+    """The measures of the query itself, without auxiliary releases."""
     return sum(len(one.release.noised) for one in planned.releases if not is_beside(one))
 
 
@@ -206,7 +206,7 @@ def _raise_selection(
 
 
 def wanted(planned: Planned) -> list[Wanted]:
-    """All columns that measures serve, key selection and tests included."""
+    """The columns that measures serve, including partition selection and tests."""
     if planned.request.weights is None:
         asked = [number for number, one in enumerate(planned.releases) if not is_beside(one)]
         columns = [column for number in asked for column in _answered(planned, number)]
@@ -216,7 +216,7 @@ def wanted(planned: Planned) -> list[Wanted]:
 
 
 def aimed(planned: Planned, targets: Iterable[tuple[Linear, int, float]]) -> list[Wanted]:
-    """Columns of releases, each in units of the width that is asked for; none if some measure serves no such column."""
+    """The columns relative to their target widths; empty if some measure serves no such column."""
     columns = [
         Wanted({(number, name): min(abs(float(weight)) / width, LARGEST) ** 2 for name, weight in linear.weights})
         for linear, number, width in targets
@@ -228,7 +228,7 @@ def aimed(planned: Planned, targets: Iterable[tuple[Linear, int, float]]) -> lis
 
 
 def _at_levels(column: Wanted, planned: Planned) -> Iterator[Wanted]:
-    """Where totals are measured beside the groups, or instead of them, each of them is read too."""
+    """The columns at each level of ROLLUP or CUBE."""
     ((number, _), *_) = column.squares
     release = planned.releases[number].release
     if not release.levels:
@@ -256,7 +256,7 @@ def _answered(planned: Planned, number: int) -> Iterator[Wanted]:
 
 
 def _parts(formula: Formula) -> list[dict[str, float]]:
-    """What its error is made of: its tangents over different data where they are known, or else all its parts."""
+    """The squared factors of a smooth answer, by tangents over typical data; without these, all its parts equally."""
     smooth = formula.smooth
     if smooth is None or not smooth.typical:
         return [_squared(part) for part in formula.parts]
@@ -275,7 +275,7 @@ def _squared_tangent(smooth: Smooth, values: Sequence[float], steps: Sequence[fl
 
 
 def _weighed(planned: Planned, weights: Mapping[str, Fraction]) -> Iterator[Wanted]:
-    """The columns of the answer by name; what they leave out counts as well as it would by itself."""
+    """The importance of columns from `weights=`, by name; others have 1."""
     named = {}
     for output in planned.outputs:
         if isinstance(output.estimate, Linear | Ratio) and output.release is not None:
@@ -301,7 +301,7 @@ def _weighed(planned: Planned, weights: Mapping[str, Fraction]) -> Iterator[Want
 
 
 def _selections(release: Release) -> Iterator[tuple[tuple[Bounded, ...], str]]:
-    """For each choice of groups the measures beside which it is made, and the one that makes it."""
+    """For each partition selection: the measures of the groups, and the count that selects."""
     for measures in [level.measures for level in release.levels] or [release.measures]:
         for part in measures:
             if part.column in release.selecting:
@@ -314,7 +314,7 @@ def _selecting(number: int, release: Release) -> Iterator[Wanted]:
 
 
 def _squared(estimate: Estimate) -> dict[str, float]:
-    """Of a linear answer the squared weights; of a ratio N/D those of N - y D, on average over where y may lie."""
+    """The squared weights of a linear answer; of a ratio N/D those of N - y D, on average over the range of y."""
     if isinstance(estimate, Ratio):
         above, below = (
             {name: float(weight) for name, weight in side.weights} for side in (estimate.above, estimate.below)
@@ -331,6 +331,6 @@ def _squared(estimate: Estimate) -> dict[str, float]:
 
 
 def _measured(squares: Mapping[str, float], number: int, release: Release) -> dict[Place, float]:
-    """Those of measures, by place: a statistic has a mechanism of its own."""
+    """The factors of additive measures by place; statistics have mechanisms of their own."""
     measured = {part.column for part in release.measures}
     return {(number, name): square for name, square in squares.items() if name in measured}

@@ -1,8 +1,8 @@
-"""Which bounds a question finds by itself, and what they turn out to be: part of track_units.
+"""Auto bounds: the histograms from which a query finds its own bounds. Part of track_units.
 
-`bounds: auto` on a column, `max_rows_per_group: auto` and `max_groups: auto` in the schema or in the question ask for
-it. Each is found on a ladder (pipeline/auto_bounds.py), a release of its own that is drawn first and has a part of the
-question's cost; what a declaration says besides stays the limit. docs/proofs/found_bounds.md.
+`bounds: auto` on a column, `max_rows_per_group: auto` and `max_groups: auto`, in the schema or in the query, ask for
+it. Each bound is found from a log-spaced histogram: an auxiliary release that is drawn first, for a part of the
+query's cost. Declared bounds remain the limits. docs/proofs/found_bounds.md.
 """
 
 from __future__ import annotations
@@ -36,22 +36,21 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
 
 # -- diagnosis ---------------------------------------------------------------------------------------------------------
-# How much contribution bounding takes away, as questions of their own: units on a ladder of how far they exceed it.
+# `diagnose=`: how much contribution bounding leaves out, as auxiliary releases: histograms of units by excess.
 #
 #     rows     the most rows that a unit has in a group, beside the bound on rows
 #     groups   how many groups a unit has rows in, beside the bound on groups
 #     lost     how many of a unit's rows do not count
 #
-# Every unit stands on one step of a ladder, so one unit moves one count by one, whatever it has.
-# docs/proofs/bounding.md.
+# Every unit counts in one bin of a histogram, so one unit moves one count by 1. docs/proofs/bounding.md.
 
 DIAGNOSIS_DOUBLINGS = 10
-"""Ladders end at 1024 times the bound."""
+"""Histograms end at 1024 times the bound."""
 ROWS, MOST, GROUPS, OVER, KEPT = "_rows", "_most", "_groups", "_over", "_kept"
 
 
 def diagnosing(aggregate: Aggregate, groups: int, rows: int) -> Iterator[Aggregate]:
-    """What to ask beside a release of whose units so many groups count, and so many rows in each."""
+    """The auxiliary releases that `diagnose` adds to a release with these contribution bounds."""
     keys = tuple((f"_d{number}", key) for number, key in enumerate(aggregate.keys))
     by_group = PerUnit(aggregate.source, keys, ((ROWS, call_of("COUNT")),), by_unit_alone=not keys)
     kept = do("LEAST", whole(ROWS), number(rows))
@@ -75,13 +74,13 @@ def _doubled(first: int) -> tuple[int, ...]:
 
 
 def _ladder(source: PerUnit, value: Expression, diagnosis: Diagnosis) -> Aggregate:
-    """Units by the first step that is not below their value."""
+    """A histogram of units: each counts in the first bin that its value does not exceed."""
     key = step_of(value, diagnosis.steps, len(diagnosis.steps))
     return Aggregate(source=source, keys=(key,), calls=(call_of("COUNT"),), grouped=True, diagnosis=diagnosis)
 
 
 def step_of(value: Expression, steps: Sequence[int], beyond: int) -> Expression:
-    """The number of the first step that is not below the value."""
+    """The index of the first bin that the value does not exceed."""
     branches: list[Expression] = []
     for place, most in enumerate(steps):
         branches += [Call(FUNCTIONS["<="], (value, number(most)), Boolean()), number(place)]
@@ -89,7 +88,7 @@ def step_of(value: Expression, steps: Sequence[int], beyond: int) -> Expression:
 
 
 def _dropped(groups: int) -> Expression:
-    """Of the rows that would count, those in groups beyond the bound: on average over which ones these are."""
+    """The expected number of rows in groups beyond max_groups, over random choices of groups."""
     beyond = do("-", whole(GROUPS), do("LEAST", whole(GROUPS), number(groups)))
     return do("//", do("*", whole(KEPT), beyond), whole(GROUPS))
 
@@ -111,21 +110,21 @@ def do(name: str, *arguments: Expression) -> Expression:
 
 
 # -- seek bounds -------------------------------------------------------------------------------------------------------
-# The ladders on which a query finds its own bounds, as questions about the same rows.
+# The log-spaced histograms from which a query finds its own bounds, as auxiliary releases over the same rows.
 #
 #     rows     the most rows that a unit has in a group
 #     groups   how many groups a unit has rows in
 #     values   the largest of a unit's values, on either side of an origin
 #
-# Every unit stands on one step of a ladder, so one unit moves one count by one, whatever it has. What is found from the
-# noisy counts is found after the release. docs/proofs/found_bounds.md.
+# Every unit counts in one bin of a histogram, so one unit moves one count by 1. Bounds follow from the noisy counts by
+# post-processing. docs/proofs/found_bounds.md.
 
 MOST_ROWS = 1 << 16
-"""More rows of a unit in a group, or more groups of it, are not looked for."""
+"""The largest bound on rows or groups that is searched."""
 DOUBLINGS = 48
-"""Clips are looked for from 2^-48 of the widest range on."""
+"""The smallest clip that is searched, relative to the widest range."""
 WIDEST = 2**40
-"""Numbers without a declared range are looked for within this on either side."""
+"""The search range of numbers without a declared range."""
 MOST_BITS = 62
 LARGEST, SMALLEST = "_largest", "_smallest"
 
@@ -150,7 +149,7 @@ def ladder_of_values(
 
 
 def limits_of(kind: ColumnType, low: object, high: object) -> tuple[Fraction, Fraction]:
-    """How far a value can reach at most: its range, or else a public number, in digits that the type can write."""
+    """The limits of a value: its range, or else a public constant that the type can represent."""
     unit, most = Fraction(1), Fraction(2**MOST_BITS)
     if isinstance(kind, Decimal):
         unit, most = Fraction(1, 10**kind.scale), Fraction(10**kind.precision - 1, 10**kind.scale)
@@ -174,7 +173,7 @@ def _counted(aggregate: Aggregate, value: Expression, sought: Sought) -> Aggrega
 
 
 def _numbers(most: int | None) -> tuple[Fraction, ...]:
-    """1, 2, 4, ..., and what a unit can have at most if that is known.
+    """The bins 1, 2, 4, ..., up to the most that a unit can have, if that is known.
 
     >>> [int(step) for step in _numbers(6)]
     [1, 2, 4, 6]
@@ -184,7 +183,7 @@ def _numbers(most: int | None) -> tuple[Fraction, ...]:
 
 
 def _clips(kind: ColumnType, limits: tuple[Fraction, Fraction]) -> tuple[Fraction, ...]:
-    """Powers of two below the longer side of the range, as the type can write them, and that side itself."""
+    """The bins: powers of two below the longer side of the range, and that side itself."""
     origin = min(max(Fraction(0), limits[0]), limits[1])
     widest = max(limits[1] - origin, origin - limits[0])
     if not widest:
@@ -227,17 +226,17 @@ if TYPE_CHECKING:
     Limits = tuple[Fraction, Fraction]
 
 CLIPPED = frozenset(name for name, function in AGGREGATES.items() if function.clip_power or name == "COUNT")
-"""What reads clipped values; a count of them is the same, so that sums can lean on it."""
+"""The aggregates over clipped values. Their counts are unaffected, so that they can recentre sums."""
 
 
 @dataclass(frozen=True)
 class Seeking:
-    """What is found for one release."""
+    """The bounds that one release has to find."""
 
     rows: bool = False
     groups: bool = False
     values: tuple[tuple[Expression, Limits], ...] = ()
-    """What is summed, and the limits within which it is clipped."""
+    """The summed values, and the limits of their clips."""
 
     def __bool__(self) -> bool:
         return self.rows or self.groups or bool(self.values)
@@ -248,7 +247,7 @@ NOTHING_SOUGHT = Seeking()
 
 @dataclass(frozen=True)
 class Found:
-    """Bounds that were found."""
+    """The bounds that a release has found."""
 
     rows: int | None = None
     groups: int | None = None
@@ -256,7 +255,7 @@ class Found:
 
     @property
     def written(self) -> tuple[int | str, ...]:
-        """Beside an answer that is kept, to be read again when it is recalled."""
+        """The bounds in the form that the ledger stores with an answer."""
         if self is NOTHING_FOUND:
             return ()
         return (self.rows or 0, self.groups or 0, *(str(end) for _, ends in self.clips for end in ends))
@@ -275,7 +274,7 @@ def read_again(written: Sequence[int | str], seeking: Seeking) -> Found:
 
 
 def with_seeking(release: TrackedRelease, request: QueryRequest) -> TrackedRelease:
-    """The release with what is found for it. Numbers that have no range are held within the limits all the same."""
+    """The release with the bounds that it has to find. Numbers without a range are clamped to the search limits."""
     rows, groups = counts_sought(release.scans, request)
     seeking = Seeking() if release.one_row_per_unit else Seeking(rows, groups and release.aggregate.grouped)
     if seeking:
@@ -298,7 +297,7 @@ def with_seeking(release: TrackedRelease, request: QueryRequest) -> TrackedRelea
 
 
 def counts_sought(scans: Collection[Scan], request: QueryRequest) -> tuple[bool, bool]:
-    """Whether the numbers of rows and of groups are found, and not declared or named."""
+    """Whether the bounds on rows and on groups are found by the query."""
     declared = [scan.contribution for scan in bounding_scans(scans)]
     rows = _is_sought(request.max_rows_per_group, [part.max_rows_per_group for part in declared])
     groups = _is_sought(request.max_groups, [part.max_groups for part in declared])
@@ -306,12 +305,12 @@ def counts_sought(scans: Collection[Scan], request: QueryRequest) -> tuple[bool,
 
 
 def _is_sought(named: int | str | None, declared: Sequence[int | str]) -> bool:
-    """What the question names comes first; of several declarations the widest counts, and none is wider than this."""
+    """The bound of the query; else the widest declared bound, up to a limit."""
     return AUTO in declared if named is None else named == AUTO
 
 
 def _check_counts(release: TrackedRelease, request: QueryRequest) -> None:
-    """What has no ladder, or a price that depends on how many groups there are."""
+    """Refuses queries that cannot find bounds on rows or groups."""
     if release.across is not None or release.aggregate.reports is not None:
         raise _not_found(release, "of pairs of people, or of randomised reports,")
     if request.mechanism not in (None, *ADDITIVE):
@@ -330,7 +329,7 @@ def _not_found(release: TrackedRelease, where: str) -> Unsupported:
 
 
 def _is_clipped(call: AggregateCall, request: QueryRequest) -> bool:
-    """Whether a clip of what is aggregated is a matter of error alone, and nobody named one."""
+    """Whether an aggregate's argument can be clipped freely, because neither query nor schema names a clip."""
     function = AGGREGATES.get(call.name)
     named = call.distinct or call.group_bounds is not None or (bool(call.arguments) and is_held(call.arguments[0]))
     return function is not None and function.clip_power > 0 and not named and request.mechanism in (None, *ADDITIVE)
@@ -350,7 +349,7 @@ def _is_open(properties: Properties) -> bool:
 
 
 def readable_clipped(value: Expression) -> str:
-    """What the analyst wrote, without the limits that hold it."""
+    """The value as the analyst wrote it, without the clamp."""
     return readable(value.arguments[0] if isinstance(value, Call) and is_held(value) else value)
 
 
@@ -369,7 +368,7 @@ def ladders(release: TrackedRelease, number: int) -> Iterator[Aggregate]:
 
 
 def with_found(release: TrackedRelease, found: Found) -> TrackedRelease:
-    """The release within the bounds that were found."""
+    """The release with the bounds that were found."""
     clips = dict(found.clips)
 
     def clipped(value: Expression) -> Expression:

@@ -1,8 +1,8 @@
-"""calibrate_noise: which noise, how much of it, and what that costs.
+"""calibrate_noise: the mechanism, the noise of each measure, and the cost.
 
-The query's epsilon is shared equally by all its measures, partition selection included, and its statistics. Of the
-additive mechanisms the one that gives least error for the same part of the session is taken, unless the analyst names
-one. A statistic has a mechanism of its own. All are rows of mechanisms/registry.py. docs/proofs/calibration.md.
+The query's epsilon is shared by its measures, including the partition-selection count, and its statistics. Unless the
+analyst names a mechanism, the additive mechanism of least error for its share of the budget is taken. Statistics have
+mechanisms of their own. mechanisms/registry.py lists all of them. docs/proofs/calibration.md.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ if TYPE_CHECKING:
     from dpsql.sql.noise_tracking import Followed
 
 PASSING = 0.98
-"""Of the noise in a test; half of what is outside makes it fail."""
+"""The two-sided level of the noise in a test."""
 MOST_WORK = 1 << 25
-"""All public groups together may need so many numbers to be handled, whatever the data: some seconds."""
+"""The most numbers that all public groups together may need, whatever the data: some seconds of work."""
 
 
 @dataclass(frozen=True)
 class CalibratedTest:
-    """A clipped sum is shown where the noisy number of units that exceed the clip is at most `most`."""
+    """The test of a clip: the sum is shown if the noisy number of units beyond the clip is at most `most`."""
 
     test: Test
     most: int
@@ -74,18 +74,18 @@ class CalibratedRelease:
     statistics: tuple[tuple[Drawn, Draw], ...]
     tests: tuple[CalibratedTest, ...]
     thresholds: Mapping[str, int]
-    """For each column that decides whether a group is shown, how much it has to be."""
+    """The threshold of each column that selects groups."""
     event: Event
     epsilon: Fraction
     delta: Fraction
     subject: str
-    """The same for the same release at any price."""
+    """Identifies the release, whatever its noise."""
     fingerprint: str = ""
-    """The same for the same release with the same noise, which is drawn once."""
+    """Identifies the release and its noise: equal fingerprints share one noisy answer."""
 
     @property
     def refusable(self) -> dict[str, Refund]:
-        """The columns that a test can refuse, and what is not spent when it does so in every group."""
+        """The columns that a test can refuse, and the refund if it refuses every group."""
         alone = {measure.bounded.column: measure.alone for measure in self.measures}
         clipped = {part.test.clipped: alone[part.test.clipped] for part in self.tests}
         groups = self.planned.release.groups
@@ -98,19 +98,19 @@ class CalibratedRelease:
 
     @property
     def noises(self) -> NoisyColumns:
-        """The noise of each column that has one which everybody knows, in the column's units."""
+        """The noise of each column whose distribution is public, in the column's units."""
         drawn = {drawn.column: (draw.noise, 1) for drawn, draw in self.statistics if draw.noise is not None}
         return {**noisy_columns(self.measures), **drawn}
 
     @property
     def threshold(self) -> int | None:
-        """That of the groups, beside which totals have higher ones."""
+        """The threshold of the finest groups; totals have higher ones."""
         return min(self.thresholds.values(), default=None)
 
     def with_noise_columns(
         self, columns: Mapping[str, np.ndarray], levels: Sequence[NoisyColumns] = ()
     ) -> Mapping[str, np.ndarray]:
-        """Beside the noisy columns those that say how much noise is in them, where the post-processing asks."""
+        """The noisy columns, and the columns of standard deviations that the post-processing reads."""
         length = len(next(iter(columns.values()), ()))
         level = columns[LEVEL] if levels else np.zeros(length, dtype=np.int64)
         stds = {
@@ -132,12 +132,12 @@ class CalibratedRelease:
         yield from (f"groups   shown if {column} >= {least}" for column, least in self.thresholds.items())
 
     def salted(self, salt: int) -> str:
-        """The engine SQL; the salt decides which of a unit's groups and values count."""
+        """The engine SQL with a salt, which decides the groups and values of a unit that count."""
         return self.planned.salted(salt, {drawn.column: draw.reach for drawn, draw in self.statistics})
 
     @cached_property
     def sql(self) -> str:
-        """The SQL as it would run, with the salt 0."""
+        """The engine SQL with salt 0, for `explain`."""
         return self.salted(0) if self.statistics else self.planned.shown
 
 
@@ -175,12 +175,12 @@ class Calibrated:
 
     @property
     def cost(self) -> Cost:
-        """The whole query as (epsilon, delta)."""
+        """The cost of the query as (epsilon, delta)."""
         return self._cost_without(Fraction(0))
 
     @property
     def cost_if_refused(self) -> Cost:
-        """What is left of that when every test refuses."""
+        """The cost if every test refuses."""
         refund = (part.epsilon for release in self.releases for part in release.refusable.values())
         return self._cost_without(sum(refund, Fraction(0)))
 
@@ -190,7 +190,7 @@ class Calibrated:
 
 
 def calibrate_noise(planned: Planned, public: PublicEnvironment) -> Calibrated:
-    """The way in which this very question was answered before, so that it can be recalled; or else the best."""
+    """The calibration of an earlier answer to the same query, so that it is recalled; else the best one."""
     ways = [
         with_noise(asked, way, reason, public.schema.dataset, reserved_delta(asked, way, public.budget))
         for asked, way, reason in _ways(planned, public)
@@ -200,6 +200,7 @@ def calibrate_noise(planned: Planned, public: PublicEnvironment) -> Calibrated:
 
 
 def _ways(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Candidate, str]]:
+    """The possible calibrations of a query: at its epsilon, or at the least epsilon that meets its accuracy target."""
     return ways_at_price(planned, public) if planned.request.accuracy is None else ways_to_meet(planned, public)
 
 
@@ -283,7 +284,7 @@ def _release(
 
 
 def _thresholds(release: Release, measures: tuple[NoisyMeasure, ...], reserved: Fraction) -> dict[str, int]:
-    """How many units, up to noise, a group needs. Where keys are public, hiding small groups needs no delta.
+    """The noisy number of units that a group needs to be shown. With public keys, hiding small groups needs no delta.
 
     In a total a unit may count once for each of its groups, and it may be in as many totals.
     """
@@ -300,13 +301,13 @@ def _thresholds(release: Release, measures: tuple[NoisyMeasure, ...], reserved: 
 
 
 def _test(test: Test, measures: tuple[NoisyMeasure, ...]) -> CalibratedTest:
-    """Where nobody exceeds the clip, the test fails one time in a hundred."""
+    """The calibrated test; if nobody exceeds the clip, it fails one time in a hundred."""
     (exceeding,) = (measure for measure in measures if measure.bounded.column == test.exceeding)
     return CalibratedTest(test, exceeding.noise.half_width(PASSING))
 
 
 def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction) -> tuple[Drawn, Draw]:
-    """One unit reaches several groups, so each group has its part of the statistic's epsilon and delta."""
+    """The terms of one group: one unit is in several groups, which share the statistic's epsilon and delta."""
     terms = Terms(
         mechanism_for(type(drawn.statistic), planned.request.mechanism),
         planned.request.propose,

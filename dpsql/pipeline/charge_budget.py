@@ -1,6 +1,6 @@
-"""charge_budget: the account is charged, durably and all at once, before anything private is read.
+"""charge_budget: charges the ledger, durably and all at once, before any private row is read.
 
-A release that was drawn before, at the same price, is not drawn again: its noisy answer is recalled, free.
+A release that was drawn before with the same noise is not drawn again: its stored answer is recalled, for free.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 class Charged:
     calibrated: Calibrated
     recalled: tuple[str | None, ...]
-    """For each release its stored answer, or None if it is drawn now."""
+    """The stored answer of each release; None if it is drawn now."""
     entry: Entry | None
-    """The ledger's entry; None when nothing had to be charged."""
+    """The ledger's entry; None if nothing was charged."""
 
     def cost(self, refund: Fraction) -> Cost:
-        """What was charged, less what was given back."""
+        """The cost after refunds."""
         if self.entry is None:
             return Cost(0.0, 0.0)
         return Cost(rounded_up(self.entry.epsilon - refund), rounded_up(self.entry.delta))
@@ -54,7 +54,7 @@ def charge_budget(calibrated: Calibrated, environment: Environment) -> Charged:
 
 
 def charge_together(parts: Sequence[Calibrated], epsilon: Fraction | None, environment: Environment) -> list[Charged]:
-    """All of them or none; `epsilon` is what they amount to together, where that is less than the sum."""
+    """Charges all queries or none. `epsilon` is their joint cost, if that is less than the sum."""
     environment.check_process()
     recalled = [_recalled(calibrated, environment) for calibrated in parts]
     environment.engine.check_unchanged()
@@ -74,7 +74,7 @@ def _recalled(calibrated: Calibrated, environment: Environment) -> tuple[str | N
 
 
 def _charge(calibrated: Calibrated, recalled: tuple[str | None, ...]) -> Charge | None:
-    """For what is drawn now; None if that is nothing."""
+    """The privacy event of the releases that are drawn now; None if there are none."""
     drawn = [release for release, answer in zip(calibrated.releases, recalled, strict=True) if answer is None]
     if not drawn:
         return None

@@ -1,4 +1,4 @@
-"""The ways to give noise to all measures of a query, and what each takes of the session.
+"""The additive mechanisms that a query can use, their noise, and the share of the session's budget that each takes.
 
 There is one for each additive mechanism of mechanisms/registry.py. docs/proofs/calibration.md.
 """
@@ -44,30 +44,30 @@ if TYPE_CHECKING:
     from dpsql.pipeline.plan_query import Planned, PlannedRelease
 
 FINEST_STD = 2**26
-"""Noise is drawn on a grid of at least 1/2^26 of its standard deviation; finer digits would be noise anyway."""
+"""Noise is drawn on a grid of at least 2^-26 of its standard deviation; finer digits would be pure noise."""
 KEPT_BITS = 11
-"""One unit's bound keeps this many bits, so that rounding it up to the grid costs less than a thousandth."""
+"""The bits that a sensitivity keeps, so that rounding it up to the grid costs less than a thousandth."""
 
 
 @dataclass(frozen=True)
 class NoisyMeasure:
-    """A measure and the noise that it gets, on a grid of 2^shift of its column's units."""
+    """A measure and its noise, on a grid of 2^shift quanta of its column."""
 
     bounded: Bounded
     noise: Noise
     shift: int
     alone: Refund
-    """What it costs by itself; nothing where a release has one price as a whole."""
+    """The privacy event of the measure alone; Free if the release is charged as a whole."""
 
     @property
     def std(self) -> float:
-        """The noise's standard deviation in the column's units."""
+        """The standard deviation of the noise, in the column's quanta."""
         return math.ldexp(self.noise.std, self.shift)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Candidate:
-    """One way to give noise to all measures of a query: by release, noisy measures and what they are together.
+    """A noise plan: one mechanism for all measures of a query, with the noisy measures and the event of each release.
 
     It follows from the plan and from how the session counts, and not from what is spent already.
     """
@@ -76,18 +76,18 @@ class Candidate:
     measures: tuple[tuple[NoisyMeasure, ...], ...]
     events: tuple[Event, ...]
     parts: tuple[tuple[Fraction, ...], ...]
-    """Of the budget for measures, what each has."""
+    """The part of the measures' budget that each release has."""
     delta: Fraction
-    """The delta at which the query's epsilon holds, partition selection apart."""
+    """The delta of the query's epsilon, without partition selection."""
     spread: float
-    """The log of the variance, on average over the columns: how much error there is."""
+    """The mean logarithm of the columns' variances: the measure of error."""
     loss: PrivacyLoss = field(repr=False)
-    """Of all of it, statistics included."""
+    """The privacy loss of the whole query, including statistics."""
     filter: Filter = field(repr=False)
-    """How the session counted when the noise was chosen."""
+    """The session's privacy filter when the noise was chosen."""
 
     def part(self, number: int) -> Fraction:
-        """What a release has of the budget for measures."""
+        """The part of the measures' budget that a release has."""
         bounds = [measure.bounded for measure in self.measures[number]]
         return joint_part(_shares(bounds, self.parts[number], ADDITIVE[self.mechanism]))
 
@@ -102,7 +102,7 @@ def noisy_columns(measures: Iterable[NoisyMeasure]) -> NoisyColumns:
 
 @once_per_node
 def candidate(planned: Planned, mechanism: str, filter_: Filter) -> Candidate:
-    """The query with this kind of noise."""
+    """The noise plan of a query with this mechanism."""
     return candidate_within(planned, mechanism, filter_)
 
 
@@ -146,7 +146,7 @@ def candidate_within(
 def _calibrated(
     one: PlannedRelease, parts: Sequence[Fraction], kind: AdditiveMechanism, allowance: Allowance, planned: Planned
 ) -> tuple[tuple[NoisyMeasure, ...], Event]:
-    """The noisy measures of a release, and what they are together."""
+    """The noisy measures of a release, and their joint privacy event."""
     bounds = one.release.noised
     shares = _shares(bounds, parts, kind)
     if not shares:
@@ -166,7 +166,7 @@ def _shares(bounds: Sequence[Bounded], parts: Sequence[Fraction], kind: Additive
 def _in_proportion(
     bounds: Sequence[Bounded], parts: Sequence[Fraction], total: Fraction, kind: AdditiveMechanism
 ) -> tuple[Fraction, ...]:
-    """The parts made such that they take `total` together."""
+    """The parts, rescaled to take `total` together."""
     taken = joint_part(_shares(bounds, parts, kind))
     return tuple(part * total / taken for part in parts)
 
@@ -185,7 +185,7 @@ def _noisy(bounded: Bounded, dose: Dose, planned: Planned) -> NoisyMeasure:
 
 
 def _shift(bounded: Bounded, std: float, planned: Planned) -> int:
-    """How many low bits drown in the noise; a count of units that selects groups keeps all of its bits."""
+    """The low bits far below the noise, which are dropped; a count that selects groups keeps all of its bits."""
     if bounded.place is not None or bounded.is_scaled:
         return 0  # rounding would move each measure of a bundle by itself, and more groups than are counted
     if std < FINEST_STD or any(bounded.column in release.release.selecting for release in planned.releases):
@@ -199,7 +199,7 @@ def coarse(each: int, shift: int, sums: int = 1) -> int:
 
 
 def _drawing(planned: Planned) -> Event:
-    """All statistics, in each group that one unit reaches; over however many groups, where that is to be found."""
+    """The event of all statistics, in each group that one unit reaches."""
     epsilon, named = statistic_epsilon(planned), planned.request.mechanism
     return Composed(
         tuple(
@@ -219,13 +219,13 @@ def _in_each_group(chosen: bool, epsilon: Fraction, groups: int) -> Event:
 
 class SessionShare(NamedTuple):
     part: float
-    """Of the session, by the best rule that can still admit it."""
+    """The fraction of the session's budget, by the best rule that still admits the query."""
     fits: bool
-    """Whether there is such a rule."""
+    """Whether any rule admits the query."""
 
 
 def share_of(cost: PrivacyLoss, budget: Budget) -> SessionShare:
-    """What the cost takes of a session in which so much is spent."""
+    """The share that a cost takes of a session's budget, given what is spent."""
     after, parts = budget.tally.totals + cost, _parts(cost, budget.filter)
     alive = [part for part, rule in zip(parts, budget.filter.rules, strict=True) if after <= rule.limit]
     return SessionShare(min(alive or parts), bool(alive))
@@ -233,7 +233,7 @@ def share_of(cost: PrivacyLoss, budget: Budget) -> SessionShare:
 
 @lru_cache(maxsize=1024)
 def _parts(cost: PrivacyLoss, filter_: Filter) -> tuple[float, ...]:
-    """Which part of the session the cost takes, by each rule of it."""
+    """The share by each rule of the filter."""
     return tuple(
         max(_fraction(mine, limit) for mine, limit in zip(cost.amounts, rule.limit.amounts, strict=True))
         for rule in filter_.rules
@@ -262,12 +262,12 @@ def statistic_epsilon(planned: Planned) -> Fraction:
 
 
 def measures_epsilon(planned: Planned) -> Fraction:
-    """The epsilon of all measures together; allocate.py says how they share it."""
+    """The epsilon of all measures together; allocate.py shares it among them."""
     return planned.request.epsilon - statistic_epsilon(planned) * statistic_count(planned)
 
 
 def curve_delta(planned: Planned, filter_: Filter) -> Fraction:
-    """The delta of the noise itself; what is left of the query's delta is for partition selection and tests."""
+    """The delta of the noise; the rest of the query's delta is for partition selection and tests."""
     request = planned.request
     if isinstance(filter_, Basic):
         whole = whole_delta(request.epsilon, request.delta, filter_)
@@ -276,19 +276,19 @@ def curve_delta(planned: Planned, filter_: Filter) -> Fraction:
 
 
 def whole_delta(epsilon: Fraction, delta: Fraction | None, filter_: Basic) -> Fraction:
-    """In basic composition what names no delta takes as much of it as of epsilon."""
+    """The delta of a query that names none: under basic composition, the same share as of epsilon."""
     if delta is not None:
         return delta
     return filter_.delta * (min(Fraction(1), epsilon / filter_.epsilon) if filter_.epsilon else Fraction(1))
 
 
 def selection_count(planned: Planned) -> int:
-    """How often groups are chosen whose very keys tell about people."""
+    """The number of partition selections over private keys."""
     return sum(len(release.release.selecting) for release in planned.releases if release.release.domain is None)
 
 
 def test_count(planned: Planned) -> int:
-    """How many statistics may be drawn by a mechanism that needs a delta."""
+    """The number of statistics whose mechanism may need a delta."""
     return 0 if planned.request.mechanism is None else statistic_count(planned)
 
 
@@ -337,12 +337,12 @@ def possible_noises(planned: Planned, filter_: Filter) -> list[str]:
 def _check_scaled(named: str | None, delta: Fraction) -> None:
     if named in ADDITIVE and not ADDITIVE[named].by_l2:
         raise ProgrammingError(
-            f'bounding="scale" bounds the squares of what a unit adds, which is not enough for {named} noise',
+            f'bounding="l2_clip" bounds the squares of what a unit adds, which is not enough for {named} noise',
             hint='name "gaussian", or leave bounding= out',
         )
     if not delta:
         raise ProgrammingError(
-            'bounding="scale" needs Gaussian noise, which needs a delta, and this session has none',
+            'bounding="l2_clip" needs Gaussian noise, which needs a delta, and this session has none',
             hint="connect with delta=1e-6, or leave bounding= out",
         )
 
@@ -453,16 +453,15 @@ def ways_at_price(planned: Planned, public: PublicEnvironment) -> list[tuple[Pla
 def _reason(best: Way, ways: list[Way], budget: Budget) -> str:
     planned, noise, share = best
     if not planned.releases:
-        return "nothing is read of people but what is public"
+        return "no private data is read"
     if planned.request.mechanism is not None:
-        return "as asked for"
+        return "as requested"
     if not measure_count(planned):
-        return "the answer is chosen, since no fixed noise fits it"
+        return "the mechanism draws the answer itself"
     if len(ways) == 1:
-        return "the least error for a part of the session" if budget.filter.delta else "the session has no delta"
+        return "the least error for its share of the budget" if budget.filter.delta else "the session has no delta"
     _, other, its_share = next(way for way in ways if way is not best)
-    times = math.exp((other.spread - noise.spread) / 2)
-    more = max(times, 1 / times)
-    error = f"{more:.2g} times {'less' if times >= 1 else 'more'} error" if more >= 1.05 else "about as much error"
-    part = f"takes {share.part:.2g} of the session instead of {its_share.part:.2g}"
-    return f"{error} {'as' if more < 1.05 else 'than'} {other.mechanism}, and {part}"
+    times = math.exp((noise.spread - other.spread) / 2)
+    error = f"{times:.2g} times" if max(times, 1 / times) >= 1.05 else "about"
+    part = f"{100 * share.part:.2g} % of the budget instead of {100 * its_share.part:.2g} %"
+    return f"{error} the error of {other.mechanism}, for {part}"

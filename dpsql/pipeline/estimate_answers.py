@@ -1,13 +1,12 @@
-"""estimate_answers: what a linear map across the rows of a release makes of them, with the error that it leaves.
+"""estimate_answers: linear post-processing across the rows of a release, with the resulting errors.
 
-People who randomised their own answers reported something else than the truth, as often as coins said. The counts of
-reports are solved for the counts of answers: free where reports alone are read, above the noise where private columns
-are read too, and then the error holds both.
+Randomised reports are de-biased: counts of reports become estimated counts of answers. This is free if only reports are
+read. If private columns are read too, the counts have noise, and the error includes it.
 
     reports    yes 400, no 600  (two coins)        answers    yes 300 ± 54, no 700 ± 54
 
-Groups and totals that were measured apart are made to agree (reconcile_totals.py). Other releases pass through.
-docs/proofs/local.md, section 6; docs/proofs/totals.md.
+Totals and groups that were measured separately are made consistent (mechanisms/consistency.py). Other releases pass
+through. docs/proofs/local.md, section 6; docs/proofs/totals.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""run_rounds: what was charged is asked and gets its noise, releases that read answers of others after these.
+"""run_rounds: runs the charged releases and adds noise; a release that reads the answer of another runs after it.
 
     SELECT COUNT(*) FROM orders WHERE amount > (SELECT AVG(amount) FROM orders)
 
-First round: the sums behind AVG get their noise, and the post-processing database makes a number of them. Second
-round: the count, with that number as a constant. All was charged before the first, and only noisy values pass from
-round to round. docs/proofs/adaptive.md. How the charge ended is on record before anything is said (settle.py).
+First round: the sums behind AVG get noise, and the post-processing database computes the average. Second round: the
+count, with that noisy average as a constant. Both were charged before the first round, and only noisy values pass from
+round to round. docs/proofs/adaptive.md. How the charge ended is recorded before anything is said (`settled`).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def settled(draw: Draw, charged: Charged, environment: Environment) -> Noisy:
 
 
 def abandon(charged: Charged, environment: Environment) -> None:
-    """A question that was charged together with another one, which was stopped, is not asked any more."""
+    """Records that a query is not run, because another one of the same batch was stopped."""
     if charged.entry is not None:
         try:
             environment.ledger.abandoned(charged.entry)
@@ -131,7 +131,7 @@ def abandon(charged: Charged, environment: Environment) -> None:
 def _drawn_or_stopped(
     draw: Draw, charged: Charged, environment: Environment
 ) -> tuple[Noisy | None, BaseException | None]:
-    """What was drawn; or what ended it, with nothing on it that could show exact numbers."""
+    """The noisy result, or the exception that ended it, stripped of everything that could show exact numbers."""
     try:
         return draw(charged, environment), None
     except (Error, TimedOut) as problem:
@@ -174,12 +174,12 @@ CHARGE_STANDS = "ask again when the table can be read; the charge stands, since 
 
 
 def run_rounds(charged: Charged, environment: Environment) -> Noisy:
-    """Every release with its noise."""
+    """Runs every release and adds noise."""
     return settled(_drawn, charged, environment)
 
 
 def run_rounds_of_all(charges: Sequence[Charged], environment: Environment) -> list[Noisy]:
-    """One after the other. Where one is stopped, those behind it are not run: that is on record too."""
+    """Runs several queries in order. If one is stopped, the rest is not run, which is recorded too."""
     noisy: list[Noisy] = []
     try:
         for charged in charges:
@@ -192,7 +192,7 @@ def run_rounds_of_all(charges: Sequence[Charged], environment: Environment) -> l
 
 
 def _drawn(charged: Charged, environment: Environment) -> Noisy:
-    """Where one fails, those that wait for it are not asked."""
+    """Runs the releases round by round, and stops at the first that fails."""
     calibrated = charged.calibrated
     drawn: dict[int, Columns | None] = dict.fromkeys(range(len(calibrated.releases)))
     refused: tuple[Refund, ...] = ()
@@ -216,7 +216,7 @@ def _drawn(charged: Charged, environment: Environment) -> Noisy:
 
 
 def _rounds(calibrated: Calibrated) -> list[list[int]]:
-    """Each release one round after the last that it reads of, or on which its bounds are found."""
+    """The rounds: each release runs after those that it reads, and after the histograms of its auto bounds."""
     sought = [release.planned.release.aggregate.sought for release in calibrated.releases]
 
     @cache
@@ -232,7 +232,7 @@ def _rounds(calibrated: Calibrated) -> list[list[int]]:
 def _ready(
     release: CalibratedRelease, drawn: Mapping[int, Columns | None], calibrated: Calibrated, environment: Environment
 ) -> CalibratedRelease:
-    """The release with the rows of all answers that it reads."""
+    """The release with the answers that it reads filled in."""
     if not release.planned.adaptive:
         return release
     adaptive = tuple(
@@ -260,7 +260,7 @@ def _filled(
 
 
 def _check_matches(met: tuple[Query, ...], answers: list[AdaptiveTable], environment: Environment) -> None:
-    """How often rows of people are multiplied was presumed before the charge; the answers that decide it are public."""
+    """Checks what was presumed before the charge: how many rows of a noisy answer one private row is joined with."""
     public = environment.public().public_rows
     if any(public.number(query, answers) > MOST_COPIES for query in met):
         raise OperationalError(
@@ -270,7 +270,7 @@ def _check_matches(met: tuple[Query, ...], answers: list[AdaptiveTable], environ
 
 
 def read_public(table: PublicTable, environment: Environment, way_out: str = ANSWER_KEPT) -> Columns | Lasting:
-    """Its columns, or how to read them if the post-processing has no copy of them yet."""
+    """The columns of a public table, read when the post-processing needs them."""
     if environment.engine.guarantees.rows_stay:
         return Lasting(lambda names: _read(replace(table, read=tuple(names)), environment, way_out))
     return _read(table, environment, way_out)

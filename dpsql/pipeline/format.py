@@ -1,4 +1,4 @@
-"""A column of the answer, and how its error is found."""
+"""The columns of an answer with their errors, and the layout of traces."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Output:
-    """A column of the answer: its error follows from `estimate` where there is one."""
+    """A column of the answer. Its error follows from `estimate`, if there is one."""
 
     name: str
     estimate: WithError | None
     release: int | None
     hidden: tuple[tuple[str, int], ...] = ()
-    """Measures that the post-processing returns behind the visible columns: name and position."""
+    """The hidden measures after the visible columns: name and position."""
     is_key: bool | None = None
-    """Whether it is made of keys alone; None where that is not known."""
+    """Whether only keys enter it; None if unknown."""
     chosen: bool = False
-    """Whether rows are left out by what is noisy, so that those which are left are not any rows."""
+    """Whether noisy values decide which rows are shown, which biases the rest."""
     replica: str = ""
-    """The name of its replicas, where its error is found by replaying the post-processing."""
+    """The name of its bootstrap replicas, if its error needs them."""
     lost: bool = False
-    """Whether it is noisy, and nothing is known of its error."""
+    """Whether it is noisy and its error is unknown."""
     is_answer: bool = False
     """Whether it is an aggregate as it was released: of a MODE, or a MEDIAN of dates, a note says the error in rows."""
 

@@ -1,7 +1,7 @@
-"""infer_sensitivity: what is measured for each release, and how far one unit can move it.
+"""infer_sensitivity: the measures of each release, and their sensitivities.
 
-A unit reaches at most `groups` groups with at most `rows` rows each, so a measure to which it adds at most c in one
-group moves by at most  L0 = groups, Linf = c, L1 = groups * c, L2 = sqrt(groups) * c.  docs/proofs/bounding.md.
+A unit is in at most `groups` groups with at most `rows` rows each. So a measure to which it adds at most c in one group
+has the sensitivities  L0 = groups, Linf = c, L1 = groups * c, L2 = sqrt(groups) * c.  docs/proofs/bounding.md.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Measured:
     adaptive: tuple[AdaptiveSubquery, ...]
     post_processing: exp.Query
     tracked: Tracked = field(repr=False)
-    """What it was made of: once bounds are found, it is made again."""
+    """The tracked query, from which it is inferred again once auto bounds are found."""
 
     def __str__(self) -> str:
         return laid_out(about_releases(map(_lines, self.releases)))
@@ -83,7 +83,7 @@ def infer_sensitivity(tracked: Tracked, public: PublicEnvironment) -> Measured:
 
 def _measure(release: TrackedRelease, request: QueryRequest, public: PublicEnvironment) -> Release:
     if release.aggregate.is_beside:
-        request = replace(request, propose=None, min_units=None, scaled=False)
+        request = replace(request, propose=None, min_units=None, bounding="sample")
     if release.across is not None:
         return _matched(release, release.across, request)
     if release.aggregate.reports is not None:
@@ -111,7 +111,7 @@ def _measure(release: TrackedRelease, request: QueryRequest, public: PublicEnvir
 def _beside_each_other(
     alone: Columns, request: QueryRequest, scaled_to: tuple[int, int] | None, *, selecting: bool
 ) -> Columns:
-    """Columns for measures that know of each other: they lean on the number of units, exclude others, or are scaled."""
+    """The columns of the measures, which may be recentred, disjoint or L2-clipped."""
     units_counted = selecting or CountUnits() in alone.measures
     may_exclude = request.propose is None and scaled_to is None
     return Columns(
@@ -125,7 +125,7 @@ def _beside_each_other(
 
 @dataclass(frozen=True)
 class Asked:
-    """The aggregates of a release, each to be answered from columns."""
+    """The aggregates of a release, as estimates over its columns."""
 
     release: TrackedRelease
     request: QueryRequest
@@ -155,7 +155,7 @@ class Asked:
 
     @property
     def presumed(self) -> tuple[tuple[Expression, Properties], ...]:
-        """What is aggregated and has no ends but those that the contribution bounds give it, and these."""
+        """The arguments without declared bounds, and the bounds that max_rows_per_group implies."""
         calls = (call for call in self.release.aggregate.calls if call.name != "COUNT")
         unbounded = dict.fromkeys(
             argument for call in calls for argument in _unbounded(call, self.release.knowledge.kept)
@@ -168,7 +168,7 @@ class Asked:
 
     @cached_property
     def _expected(self) -> Known:
-        """With ranges for what a unit has in all, where its rows are not still to be counted."""
+        """The column facts, with implied ranges for per-unit totals unless auto bounds are still to be found."""
         release, request = self.release, self.request
         if counts_sought(release.scans, request)[0]:
             return release.knowledge.kept
@@ -176,9 +176,9 @@ class Asked:
 
 
 def _scaled_to(release: TrackedRelease, request: QueryRequest, groups: int) -> tuple[int, int] | None:
-    """To how many of all public groups, if what units in too many of them add is scaled. docs/proofs/l2_clipping.md."""
+    """max_groups and the number of public groups, if contributions are L2-clipped. docs/proofs/l2_clipping.md."""
     aggregate = release.aggregate
-    if not request.scaled or not aggregate.grouped or release.one_row_per_unit:
+    if request.bounding != "l2_clip" or not aggregate.grouped or release.one_row_per_unit:
         return None
     reasons = {
         "the groups are not public": release.domain is None,
@@ -191,7 +191,7 @@ def _scaled_to(release: TrackedRelease, request: QueryRequest, groups: int) -> t
     }
     for reason in (reason for reason, holds in reasons.items() if holds):
         raise Unsupported(
-            f'bounding="scale" cannot be asked for here: {reason}',
+            f'bounding="l2_clip" cannot be asked for here: {reason}',
             at=aggregate.calls[0].at if aggregate.calls else None,
             hint="leave bounding= out: some of a unit's groups count then",
         )
@@ -200,7 +200,7 @@ def _scaled_to(release: TrackedRelease, request: QueryRequest, groups: int) -> t
 
 
 def _unbounded(call: AggregateCall, known: Known) -> list[Expression]:
-    """The numbers that are aggregated and have no ends. What a unit is expected to have is for them alone."""
+    """The numeric arguments without bounds, which alone get implied ranges."""
     aggregated = ((argument, kept_properties(argument, known)) for argument in call.arguments)
     return [argument for argument, seen in aggregated if seen.is_number and (seen.low is None or seen.high is None)]
 
@@ -233,19 +233,19 @@ def _release(
         statistics=tuple(Drawn(column, statistic) for statistic, column in columns.statistics.items()),
         answers=answers,
         partition_selection=partition_selection,
-        min_units=request.min_units,
+        min_units=None if release.domain is None and request.min_units == 1 else request.min_units,
     )
 
 
 def _may_part(release: TrackedRelease, request: QueryRequest, alone: Columns) -> bool:
-    """Whether rows may count in parts, where the L1 norm is all that matters: each adds to all measures by itself."""
+    """Whether rows may be down-weighted: every measure is a sum over rows, and its L1 norm is what matters."""
     if release.aggregate.totals or alone.statistics:
         return False  # totals of parts, rounded to whole numbers, would not agree; statistics have ranks of their own
     return _tells_rows(release, request) and all(map(adds_up, alone.measures))
 
 
 def _few_rows(release: TrackedRelease, request: QueryRequest, groups: int, columns: Columns) -> int | None:
-    """How many rows of a unit are few; None where rows are not counted for that."""
+    """Up to how many rows a unit counts in full; None if rows per unit are not counted."""
     if columns.parted_to is not None:
         return columns.parted_to
     if columns.statistics or not _tells_rows(release, request):
@@ -254,7 +254,7 @@ def _few_rows(release: TrackedRelease, request: QueryRequest, groups: int, colum
 
 
 def _tells_rows(release: TrackedRelease, request: QueryRequest) -> bool:
-    """Whether units may be told apart by how many rows they have, wherever: where groups are public."""
+    """Whether units may be treated by their number of rows in all groups, which needs public groups."""
     aggregate = release.aggregate
     if not aggregate.grouped or release.domain is None or release.one_row_per_unit or release.across is not None:
         return False
@@ -281,7 +281,7 @@ def _bounded(
 
 
 def _matched(release: TrackedRelease, across: CrossUnitJoin, request: QueryRequest) -> Release:
-    """Totals over pairs of people: by smooth sensitivity or propose-test-release, and over public groups only."""
+    """A release of totals over pairs of people, by smooth sensitivity or propose-test-release, over public groups."""
     if Matched not in _drawn_by(request):
         otherwise = 'or count the pairs of people with mechanism="smooth", or "ptr" and propose=...'
         raise different_units(across.same_unit, across.at, otherwise)
@@ -300,7 +300,7 @@ def _matched(release: TrackedRelease, across: CrossUnitJoin, request: QueryReque
 
 
 def _rows_of(relation: Relation, most: int | None, request: QueryRequest) -> int:
-    """How many rows of a side one unit may have in all."""
+    """The most rows that one unit may have on one side."""
     if one_row_per_unit(relation):
         return 1
     groups, rows = contribution_bounds([scan for scan in scans_of(relation) if scan.unit is not None], most, request)
@@ -308,7 +308,7 @@ def _rows_of(relation: Relation, most: int | None, request: QueryRequest) -> int
 
 
 def _check_reports(release: TrackedRelease, request: QueryRequest) -> None:
-    """Counts of reports are solved for those of answers, so none may be missing."""
+    """Refuses what would drop counts of reports: de-biasing needs all of them."""
     at = release.aggregate.calls[0].at
     if release.domain is None:
         raise Unsupported(
@@ -325,7 +325,7 @@ def _check_reports(release: TrackedRelease, request: QueryRequest) -> None:
 
 
 def _check_mechanism(request: QueryRequest, releases: tuple[Release, ...]) -> None:
-    """A mechanism that nothing in the query can use was named in error."""
+    """Refuses a named mechanism that nothing in the query can use."""
     named = request.mechanism
     drawn = {type(drawn.statistic) for release in releases for drawn in release.statistics}
     measured = any(release.measures for release in releases)
@@ -341,7 +341,7 @@ def _check_mechanism(request: QueryRequest, releases: tuple[Release, ...]) -> No
 
 
 def _check_clauses(request: QueryRequest, releases: tuple[Release, ...]) -> None:
-    """Where several options clauses share a question, what each has is shared by its measures."""
+    """Refuses what several options clauses in one query do not support."""
     if request.clauses and any(release.aggregate.is_beside for release in releases):
         raise Unsupported(
             "bounds that are to be found, and diagnose=, are for questions with one options clause",
@@ -359,7 +359,7 @@ def _check_clauses(request: QueryRequest, releases: tuple[Release, ...]) -> None
 
 
 def _check_totals(release: TrackedRelease, answers: tuple[Answer, ...], parts: list[Measure | Statistic]) -> None:
-    """A total is the sum of its groups, which for people, distinct values and quantiles is not the total."""
+    """Refuses ROLLUP and CUBE of aggregates that are not sums over groups."""
     if not release.aggregate.totals or not release.aggregate.calls:
         return
     hint = "ask for the totals in a query of their own, without ROLLUP"
@@ -387,7 +387,7 @@ def _check_least_units(release: TrackedRelease, request: QueryRequest, groups: i
 
 
 def _drawn_by(request: QueryRequest) -> frozenset[type[Statistic]]:
-    """The statistics that the mechanism which the analyst names can draw."""
+    """The kinds of statistics that the named mechanism can draw."""
     return frozenset() if request.mechanism is None else frozenset(MECHANISMS[request.mechanism].draws)
 
 
@@ -415,14 +415,14 @@ def is_count(measure: Measure) -> bool:
 
 def _lines(release: Release) -> Iterator[str]:
     """For people to read."""
-    yield f"bounds   groups of a unit: {release.groups}, rows in each: {release.rows}"
+    yield f"bounds   groups per person: {release.groups}, rows per group: {release.rows}"
     for part in release.measures:
         one, every = (readable_value(moved * quantum_of(part.measure, release.rows)) for moved in (part.linf, part.l1))
         yield f"measure  {part.column} = {readable_measure(part.measure)}"
-        yield f"         one unit moves a group by {one}, all groups together by {every}"
+        yield f"         one person moves a group by {one}, all groups together by {every}"
     yield from (f"drawn    {part.column} = {readable_statistic(part.statistic)}" for part in release.statistics)
     for call, answer in zip(release.aggregate.calls, release.answers, strict=True):
-        tested = "" if answer.test is None else f", unless {answer.test.exceeding} says that too many are beyond it"
+        tested = "" if answer.test is None else f", unless {answer.test.exceeding} finds too many people beyond it"
         yield f"answer   {readable_call(call)} = {readable_answer(answer)}{tested}"
     if release.partition_selection is not None:
         yield f"groups   selected by {release.partition_selection}"

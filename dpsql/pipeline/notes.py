@@ -1,6 +1,6 @@
-"""What is said beside an answer: what bounding left out, how rows were chosen, and which columns are mostly noise.
+"""The notes below an answer: what bounding left out, how rows were chosen, which columns are mostly noise.
 
-All of it follows from what was declared and from what was released, so it is free.
+They follow from the declaration and from noisy values alone, so they are free.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from dpsql.display.numbers import several
 from dpsql.expressions.format import readable_value
 from dpsql.expressions.properties import range_of
 from dpsql.intervals import for_all
+from dpsql.limits import LONGEST_COPIED
 from dpsql.pipeline.allocate import DIAGNOSING, SEEKING
 from dpsql.pipeline.auto_bounds import readable_clipped
+from dpsql.relation.widths import shortens_texts
 from dpsql.relation.work import heaviest_counted
 
 if TYPE_CHECKING:
@@ -36,16 +38,16 @@ if TYPE_CHECKING:
     from dpsql.result import ResultColumn
 
 MOSTLY = 0.5
-"""A column is mostly noise where this part of its values, or more, cannot be told from 0."""
+"""A column is mostly noise if at least this fraction of its values cannot be told from 0."""
 SURE = 0.99
-"""So sure it is that no step of a ladder is taken to be filled that is empty."""
+"""The confidence that no empty bin of a histogram is taken for a filled one."""
 NEARLY_ALL = 0.99
 GOOD = 0.1
-"""An error of a tenth is what a better price is named for."""
+"""The relative error for which `MostlyNoise` names an epsilon."""
 
 
 def bounding_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
-    """The same words once, however many releases they hold for."""
+    """The contribution bounds of all releases, each note once."""
     said: dict[str, None] = {}
     for release in releases:
         if release.planned.release.aggregate.is_beside:
@@ -61,7 +63,7 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
     if not release.one_row_per_unit and not pairs:
         most = math.inf if release.rows_per_unit is None else release.rows_per_unit
         where = " in a group" if release.aggregate.grouped else ""
-        few = "" if release.few_rows is None else f", if it has more than {release.few_rows:,} rows in all"
+        few = "" if release.few_rows is None else f", for anyone with more than {release.few_rows:,} rows in total"
         if _bounds_rows(release) and release.in_parts:
             yield _in_parts(release.few_rows or 0)
         elif _bounds_rows(release) and not _counts_units_alone(release):
@@ -71,21 +73,22 @@ def _bounds_of(calibrated: CalibratedRelease) -> Iterator[str]:
             yield _scaled(release.groups) if scaled else _at_most(release.groups, "group") + few
     for argument, ends in release.presumed:
         what, (low, high) = readable_clipped(argument), map(readable_value, range_of(ends))
-        yield f"{what} counts within [{low}, {high}], by max_rows_per_group; LEAST({what}, ...) sets another bound"
+        instead = f"write LEAST({what}, ...) for another bound"
+        yield f"{what} is clamped to [{low}, {high}], from max_rows_per_group; {instead}"
     if calibrated.threshold is not None:
         # Totals by ROLLUP are measured, and of everybody.
-        over = "" if release.levels else ", and what is computed over the groups leaves them out"
-        yield f"groups of fewer than about {calibrated.threshold:,} units are not shown{over}"
+        over = "" if release.levels else ", and calculations over all groups omit them"
+        yield f"groups of fewer than about {calibrated.threshold:,} people are not shown{over}"
 
 
 def _bounds_rows(release: Release) -> bool:
-    """Whether a unit may have more rows than count."""
+    """Whether a person may have more rows than count."""
     most = max(release.rows, release.few_rows or 0)
     return not release.one_row_per_unit and (release.rows_per_unit is None or release.rows_per_unit > most)
 
 
 def _counts_units_alone(release: Release) -> bool:
-    """However many rows a unit has, it is one."""
+    """Whether every measure counts people, so that their number of rows does not matter."""
     # Where one row of a unit counts, COUNT(*) is measured as a number of units too.
     asked_for = not release.statistics and all(call.distinct for call in release.aggregate.calls)
     return asked_for and all(isinstance(part.measure, CountUnits | CountUnitsWith) for part in release.measures)
@@ -94,43 +97,45 @@ def _counts_units_alone(release: Release) -> bool:
 def _in_parts(most: int) -> str:
     """
     >>> _in_parts(15)
-    'a unit with more than 15 rows counts as 15: each of its rows for a part'
+    'anyone with more than 15 rows is scaled down to count as 15'
     """
-    return f"a unit with more than {several(most, 'row', 'rows')} counts as {most:,}: each of its rows for a part"
+    return f"anyone with more than {several(most, 'row', 'rows')} is scaled down to count as {most:,}"
 
 
 def _scaled(groups: int) -> str:
-    return f"a unit in n > {groups:,} groups counts for sqrt({groups:,} / n) in each of them"
+    return f"anyone in n > {groups:,} groups is scaled down to sqrt({groups:,} / n) in each of them"
 
 
 def _at_most(number: int, what: str, where: str = "") -> str:
     """
     >>> _at_most(2, "row", " in a group")
-    'at most 2 rows of one unit count in a group'
+    'at most 2 rows per person count in a group'
     """
-    return f"at most {number:,} {what}{' of one unit counts' if number == 1 else 's of one unit count'}{where}"
+    return f"at most {number:,} {what}{' per person counts' if number == 1 else 's per person count'}{where}"
 
 
 def heavy_unit_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
-    """What `explain` says too: who is left out so that no person sets the time that a query takes."""
+    """The people whom a query leaves out, so that no one person decides how long it takes. `explain` shows it too."""
     yield from dict.fromkeys(note for release in releases for note in _left_out(release.planned.release))
 
 
 def _left_out(release: Release) -> Iterator[str]:
     if (most := heaviest_counted(release.aggregate.source)) is not None:
         yield f"people with more than {most:,} rows are left out, because the query multiplies each person's rows"
+        if shortens_texts(release.aggregate):
+            yield f"for the same reason, texts of more than {LONGEST_COPIED} bytes are NULL"
 
 
 def constant_note(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
-    """A release that reads a noisy answer has the error of its own noise alone."""
+    """The intervals of a release that reads a noisy answer cover its own noise only."""
     if any(part.releases for release in releases for part in release.planned.adaptive):
-        yield "± takes the noisy answer of the inner question as exact: what its noise changes is not in ±"
+        yield "± does not include the noise in the answer of the subquery"
 
 
 def share_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]) -> Iterator[str]:
-    """Of a unit with more rows than may count, those with a value fill their count as all rows fill theirs."""
+    """Ratios whose numerator and denominator are bounded separately, which biases them."""
     for output in outputs:
-        # An average is held within its bounds, and its two sides are of the same rows.
+        # An average is clamped to its bounds, and both its sides count the same rows.
         if not isinstance(output.estimate, Ratio) or output.estimate.low is not None or output.release is None:
             continue
         release = releases[output.release].planned.release
@@ -138,10 +143,10 @@ def share_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]
             continue  # all columns count the same parts of the same rows
         sides = [{name for name, _ in side.weights} for side in (output.estimate.above, output.estimate.below)]
         if sides[0] != sides[1] and _bounds_rows(release) and _counts_values(release, sides[0] | sides[1]):
-            why = "its counts are bounded separately"
-            more = f"one unit has more than {several(max(release.rows, release.few_rows or 0), 'row', 'rows')}"
+            why = "because its two sides are bounded separately"
+            more = f"anyone has more than {several(max(release.rows, release.few_rows or 0), 'row', 'rows')}"
             instead = next(_summed(release, sides[0]), "condition")
-            yield f'"{output.name}" is skewed where {more}, since {why}; AVG({instead}) is not'
+            yield f'"{output.name}" is biased if {more}, {why}; AVG({instead}) is not'
 
 
 def _counts_values(release: Release, columns: Collection[str]) -> bool:
@@ -150,7 +155,7 @@ def _counts_values(release: Release, columns: Collection[str]) -> bool:
 
 
 def _summed(release: Release, columns: Collection[str]) -> Iterator[str]:
-    """What is added up in these columns."""
+    """The arguments of the sums in these columns."""
     for part in release.measures:
         summed = None if isinstance(part.measure, OverDistinct) else read_by(part.measure)
         if part.column in columns and isinstance(summed, SumValues):
@@ -158,11 +163,11 @@ def _summed(release: Release, columns: Collection[str]) -> Iterator[str]:
 
 
 def found_notes(releases: Sequence[CalibratedRelease]) -> Iterator[str]:
-    """The bounds that the question found by itself."""
+    """The bounds that `"auto"` found."""
     for release in releases:
         found = ", ".join(_found(release))
         if found:
-            yield f"found, for {float(SEEKING):.0%} of the cost: {found}"
+            yield f"bounds found for {float(SEEKING):.0%} of the cost: {found}"
 
 
 def _found(release: CalibratedRelease) -> Iterator[str]:
@@ -176,7 +181,7 @@ def _found(release: CalibratedRelease) -> Iterator[str]:
 
 
 def drawn_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]) -> Iterator[str]:
-    """The error of what has no interval: that of a quantile is known in ranks, that of a mode in rows."""
+    """The error of statistics, which have no interval: of a quantile in ranks, of a mode in rows."""
     names = {
         (output.release, part): output.name
         for output in outputs
@@ -192,7 +197,7 @@ def drawn_notes(outputs: Sequence[Output], releases: Sequence[CalibratedRelease]
 def diagnosis_notes(
     releases: Sequence[CalibratedRelease], columns: Sequence[Mapping[str, NDArray[Any]] | None]
 ) -> Iterator[str]:
-    """What the ladders of pipeline/auto_bounds.py say; a step that noise alone could have filled counts as empty."""
+    """What the histograms of `diagnose` show; a bin that noise alone could have filled counts as empty."""
     for release, table in zip(releases, columns, strict=True):
         diagnosis = release.planned.release.aggregate.diagnosis
         if diagnosis is None or table is None:
@@ -206,43 +211,43 @@ def diagnosis_notes(
 
 
 def _lost(diagnosis: Diagnosis, units: Sequence[int]) -> Iterator[str]:
-    """A step is worth the middle of what it stands for."""
+    """Each bin counts with the midpoint of its range."""
     ends = (*diagnosis.steps, 2 * diagnosis.steps[-1])
     rows = sum(count * (low + 1 + high) / 2 for count, low, high in zip(units[1:], ends, ends[1:], strict=False))
     if not any(units[1:]):
-        yield f"bounding left next to nothing out ({float(DIAGNOSING):.0%} of the cost was for this)"
+        yield f"bounding left out next to nothing ({float(DIAGNOSING):.0%} of the cost paid for this estimate)"
     else:
-        about = f"about {rows:,.0f} rows of {sum(units[1:]):,} units"
-        yield f"bounding left {about} out ({float(DIAGNOSING):.0%} of the cost was for this)"
+        about = f"about {rows:,.0f} rows of {sum(units[1:]):,} people"
+        yield f"bounding left out {about} ({float(DIAGNOSING):.0%} of the cost paid for this estimate)"
 
 
 def _fitting(diagnosis: Diagnosis, units: Sequence[int]) -> Iterator[str]:
-    """The least step up to which nearly all units stand, where the bound is not that step."""
+    """The smallest bound that would count nearly everybody in full, if it is larger than the bound in use."""
     within = accumulate(units)
     enough = (step for step, count in zip(diagnosis.steps, within, strict=False) if count >= NEARLY_ALL * sum(units))
     fitting = next(enough, diagnosis.steps[-1])
     if any(units) and fitting > diagnosis.steps[0]:
         option = "max_rows_per_group" if diagnosis.what == "rows" else "max_groups"
-        yield f"{option}={fitting} would count all {diagnosis.what} of {NEARLY_ALL:.0%} of the units"
+        yield f"{option}={fitting} would count all {diagnosis.what} of {NEARLY_ALL:.0%} of the people"
 
 
 def lost_note(outputs: Sequence[Output]) -> Iterator[str]:
     names = [f'"{output.name}"' for output in outputs if output.lost]
     if names:
         twice = len({output.name.lower() for output in outputs}) < len(outputs)
-        why = ", since columns have the same name: rename them with AS" if twice else ""
-        yield f"{', '.join(names)}: how far off {'it' if len(names) == 1 else 'they'} may be is not known{why}"
+        why = " because columns have the same name: rename them with AS" if twice else ""
+        yield f"{', '.join(names)}: the error is unknown{why}"
 
 
 def choice_note(columns: Sequence[ResultColumn]) -> Iterator[str]:
     rows = max((column.chosen_from for column in columns), default=1)
     if rows > 1:
-        yield f"± for all {rows:,} groups at once, since rows were chosen by their noise"
+        yield f"± holds for all {rows:,} groups at once, because noisy values chose the rows"
 
 
 @dataclass(frozen=True)
 class MostlyNoise:
-    """A column of which few values can be told from 0, and the epsilon at which its typical error were a tenth."""
+    """A column whose values can hardly be told from 0, and the epsilon that would give a typical error of a tenth."""
 
     name: str
     epsilon: float | None
@@ -260,13 +265,13 @@ def mostly_noise(columns: Sequence[ResultColumn], cells: Cells, epsilon: float) 
         values = cells.numbers(position)
         if len(values) and np.mean(np.abs(values) <= width) >= MOSTLY:
             enough = _enough(values, width, epsilon)
-            # Many groups are empty, and the others are large: that is no noise.
+            # Many empty groups beside a few large ones are not noise.
             if enough is None or enough > epsilon:
                 yield MostlyNoise(column.name, enough)
 
 
 def _enough(values: np.ndarray, width: float, epsilon: float) -> float | None:
-    """Errors are inverse to epsilon, nearly; None where the values are no larger than noise alone would be."""
+    """The epsilon for an error of a tenth, since errors fall as 1/epsilon; None if the values could be noise alone."""
     in_noises = values / (width / 1.96)
     beyond = float(np.mean(in_noises**2)) - 1
     spread = 2 * math.sqrt(2 / len(values))

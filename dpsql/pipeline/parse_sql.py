@@ -1,4 +1,4 @@
-"""parse_sql: a question as the analyst wrote it -> one SELECT as a tree, parameters and options in place."""
+"""parse_sql: the query as text -> one SELECT as a tree, with parameters and options in place."""
 
 from __future__ import annotations
 
@@ -38,9 +38,8 @@ from dpsql.sql.syntax import grammar_of, shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpsql.options import QueryRequest
+    from dpsql.options import QueryRequest, SqlOptions
     from dpsql.pipeline.environment import PublicEnvironment
-    from dpsql.sql.privacy_options import SqlOptions
 
 # -- syntax hints ------------------------------------------------------------------------------------------------------
 # What is probably meant where a query cannot be read: a misspelt word, a bracket left open, another system's habit.

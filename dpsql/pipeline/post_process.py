@@ -1,6 +1,6 @@
 """post_process: HAVING, ORDER BY, LIMIT, arithmetic, windows, joins of releases: ordinary SQL over noisy values.
 
-It runs in a database of its own, which never sees private data, so whatever the analyst wrote there is free and safe.
+It runs in a DuckDB of its own, which never sees private data, so whatever the analyst wrote there is free and safe.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from dpsql.sql.noise_tracking import Followed
 
 # -- replay ------------------------------------------------------------------------------------------------------------
-# Computed columns over noise that is drawn again: what they would have become around the same released values.
+# Parametric bootstrap: computed columns over noise that is drawn again around the released values.
 #
 #     released    a 120, b 80, share of a 0.60        noise drawn again    a 127, b 75, share of a 0.63, and 198 more
 #
@@ -62,12 +62,12 @@ if TYPE_CHECKING:
     Columns = Mapping[str, np.ndarray]
 
 MOST_NUMBERS = 1 << 22
-"""More replicas than this take seconds; then no error is said."""
+"""The most replicas; more would take seconds, and the error is then unknown."""
 
 
 @dataclass(frozen=True)
 class Released:
-    """A release as the post-processing reads it, and the noise that is in each row, by its level of totals."""
+    """A release as the post-processing reads it, with the noise of each level of totals."""
 
     release: CalibratedRelease
     columns: Columns
@@ -87,7 +87,7 @@ class Replay:
     post_processor: PostProcessor
 
     def replicas(self, column: str, row: tuple[Any, ...]) -> list[NDArray[np.float64]]:
-        """Those of one cell, which is found by its row, and of all that look the same; none that cannot be computed."""
+        """The replicas of a cell, and of all cells in rows that look the same, except those that cannot be computed."""
         return [found[self._places[column]] for found in self._by_row.get(repr(row[: len(self.outputs)]), [])]
 
     @cached_property
@@ -96,7 +96,7 @@ class Replay:
 
     @cached_property
     def _by_row(self) -> dict[str, list[NDArray[np.float64]]]:
-        """By what the row shows, the replicas of its computed columns."""
+        """The replicas of computed columns, by the visible values of the row."""
         if sum(part.rows * len(_answers(part, self.followed)) for part in self.released) * REPLICAS > MOST_NUMBERS:
             return {}
         try:
@@ -124,13 +124,13 @@ class Replay:
 
 
 def _seed(part: Released) -> bytes:
-    """The noisy numbers themselves, so that the same answer has the same error bars."""
+    """The seed: the noisy values, so that the same answer has the same error bars."""
     names = sorted(name for name in part.release.noises if name in part.columns)
     return b"".join(np.ma.getdata(part.columns[name]).astype(np.int64).tobytes() for name in names)
 
 
 def _answers(part: Released, followed: Followed) -> dict[str, str]:
-    """Those that are noisy, each with the name of its replicas."""
+    """The noisy columns, and the names of their replicas."""
     rows = followed.tables[part.release.planned.name]
     return {name: made.replica for name, made in rows.columns if made.kind is Kind.NOISY}
 
@@ -138,7 +138,7 @@ def _answers(part: Released, followed: Followed) -> dict[str, str]:
 def _with_replicas(
     part: Released, followed: Followed, source: RepeatableRandomness, post_processor: PostProcessor
 ) -> tuple[PostProcessingTable, Columns]:
-    """The release's table with replicas of its answers beside them."""
+    """The release's table, with columns of replicas of its answers."""
     table, answers = part.release.planned.post_processing_table, _answers(part, followed)
     drawn = _answered_again(part, list(answers), source, post_processor)
     wide = {
@@ -155,7 +155,7 @@ def _with_replicas(
 def _answered_again(
     part: Released, names: Sequence[str], source: RepeatableRandomness, post_processor: PostProcessor
 ) -> list[np.ndarray]:
-    """What the answers become of measures whose noise is drawn again: a row for each replica."""
+    """The answers from measures whose noise is drawn again, one row per replica."""
     if not names:
         return []
     table, keys = part.release.planned.post_processing_table, part.release.planned.release.key_names
@@ -175,7 +175,7 @@ def _answered_again(
 
 
 def _redrawn(part: Released, source: RepeatableRandomness) -> dict[str, np.ndarray]:
-    """For each noisy column its replicas, one after the other."""
+    """The replicas of each noisy column, end to end."""
     levels = part.levels or (part.release.noises,)
     level = np.asarray(part.columns[TOTALS]) if part.levels else np.zeros(part.rows, dtype=np.int64)
     found = {name: np.zeros((REPLICAS, part.rows), dtype=np.int64) for name in levels[0] if name in part.columns}
@@ -254,7 +254,7 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
 def _replay(
     estimated: Estimated, private: Sequence[Columns], tables: Sequence[PostProcessingTable], environment: Environment
 ) -> Replay | None:
-    """The post-processing over other noise, for when somebody asks for the errors of what it computed."""
+    """The bootstrap of the post-processing, run when somebody looks at an error."""
     calibrated = estimated.noisy.charged.calibrated
     if calibrated.followed is None:
         return None
@@ -269,7 +269,7 @@ def _replay(
 
 
 def _sealed(ledger: Ledger) -> SealedExecutionError:
-    """The same words for every failure."""
+    """The one error for every failure after the charge."""
     if ledger.on_failure == "warn":
         return SealedExecutionError(
             "the database could not run the query; the charge stands, and the failure is outside the guarantee",
@@ -282,7 +282,7 @@ def _sealed(ledger: Ledger) -> SealedExecutionError:
 
 
 def _refused(noisy: Noisy) -> bool:
-    """Whether a test refused some cell."""
+    """Whether a test refused any cell."""
     parts = zip(noisy.charged.calibrated.releases, noisy.columns, strict=True)
     return any(
         bool(np.ma.getmaskarray(columns[name]).any())
@@ -293,12 +293,12 @@ def _refused(noisy: Noisy) -> bool:
 
 
 def _noises(output: Output, calibrated: Calibrated) -> NoisyColumns:
-    """The noise of each measure that the output may be made of, in the column's units."""
+    """The noise of each measure that may enter the column, in its quanta."""
     return {} if output.release is None else calibrated.releases[output.release].noises
 
 
 def _chosen_from(output: Output, estimated: Estimated, environment: Environment) -> int:
-    """How many rows there were to choose from, if they were chosen by their noise."""
+    """The number of rows to choose from, if noisy values chose them; else 1."""
     if not output.chosen:
         return 1
     if output.replica:
@@ -320,7 +320,7 @@ def _length(columns: Columns) -> int:
 def _interval_ends(
     columns: Mapping[str, np.ndarray], release: CalibratedRelease, levels: tuple[NoisyColumns, ...]
 ) -> Mapping[str, np.ndarray]:
-    """The columns that DP_INTERVAL_LOW and DP_INTERVAL_HIGH stand for; NULL where no error is known."""
+    """The columns behind DP_INTERVAL_LOW and DP_INTERVAL_HIGH; NULL if the error is unknown."""
     if not release.planned.ends:
         return {}
     made: dict[str, np.ndarray] = {}

@@ -1,8 +1,8 @@
-"""The bounds of a release, found from the noisy ladders that were drawn before it: part of run_rounds.
+"""Plans a release again with the bounds that its noisy histograms give. Part of run_rounds.
 
-Noisy counts and what everybody knows go in, bounds come out, and the release is planned once more within them. It has
-the very price that was charged for it: the same part of the budget, shared anew among its measures. Any bounds are
-private; which ones are best is a matter of error alone (mechanisms/auto_bounds.py). docs/proofs/found_bounds.md.
+Only noisy counts and public facts go in. The cost stays what was charged: the same part of the budget, allocated anew
+among the measures. Any bounds are private; which ones are best only decides the error (mechanisms/auto_bounds.py).
+docs/proofs/found_bounds.md.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 CLIPPED_SUMS = frozenset(name for name, function in AGGREGATES.items() if function.clip_power)
 RANKS = 20.0
-"""About how many ranks a quantile is off by, for one row of a unit in one group."""
+"""The typical rank error of a quantile, for one row per unit and one group."""
 SURE = 0.999
-"""So sure it is that no step of a ladder is taken to be filled that is empty."""
+"""The confidence that no empty bin of a histogram is taken for a filled one."""
 SHY = 1 - Fraction(1, 2**40)
 """Rounding may make the parts of a price a last digit more than the whole; this much less is sure to be less."""
 
@@ -57,7 +57,7 @@ def with_bounds_found(
     recalled: str | None,
     public: PublicEnvironment,
 ) -> Calibrated:
-    """The question with the bounds of one release in place."""
+    """The query with the found bounds of one release."""
     seeking = calibrated.releases[number].planned.seeking
     if recalled is not None:
         return _within(calibrated, number, read_again(found_in(recalled), seeking), public)
@@ -107,7 +107,7 @@ def made_again(calibrated: Calibrated, number: int, found: Found, public: Public
 
 
 def _ranked(calibrated: Calibrated, number: int, drawn: Mapping[int, Columns | None]) -> Iterator[Found]:
-    """What the ladders speak for, the best first."""
+    """The bounds that the histograms suggest, best first."""
     release = calibrated.releases[number]
     planned = release.planned.release
     found: dict[str, Ladder] = {}
@@ -137,13 +137,13 @@ def _ranked(calibrated: Calibrated, number: int, drawn: Mapping[int, Columns | N
 
 
 def _ends(sought: Sought, clip: tuple[int | None, int | None]) -> tuple[Fraction, Fraction]:
-    """A clip never leaves the limits."""
+    """The clip, within the search limits."""
     low, high = (Fraction(0) if step is None else sought.steps[step] for step in clip)
     return max(sought.limits[0], sought.origin - low), min(sought.limits[1], sought.origin + high)
 
 
 def _ladder(release: CalibratedRelease, sought: Sought, columns: Columns, first: int = 0) -> Ladder:
-    """The steps from the first on, as they were counted."""
+    """The noisy counts of all bins, in order."""
     (measure,) = release.measures
     counted = dict(zip(columns["_k0"].tolist(), columns[measure.bounded.column].tolist(), strict=True))
     steps = range(len(sought.steps))
@@ -188,7 +188,7 @@ def _wishes(release: CalibratedRelease, values: list[Expression]) -> Iterator[Wi
 
 
 def _size(call: AggregateCall, known: Known) -> float:
-    """About how much one row adds to a sum whose values have a range, and are not looked at: half of the most."""
+    """The presumed contribution of one row to a sum of bounded values: half of the largest."""
     if not AGGREGATES[call.name].clip_power:
         return 1.0
     ends = range_of(kept_properties(call.arguments[0], known))
@@ -196,7 +196,7 @@ def _size(call: AggregateCall, known: Known) -> float:
 
 
 def _stds(release: CalibratedRelease) -> dict[str, float]:
-    """The noise of each measure; of several levels of totals, that of the finest."""
+    """The noise of each measure, at the finest level."""
     stds = {part.bounded.column: part.std for part in release.measures}
     planned = release.planned.release
     finest = max(planned.levels, key=lambda level: len(level.kept)).measures if planned.levels else planned.measures
@@ -204,12 +204,12 @@ def _stds(release: CalibratedRelease) -> dict[str, float]:
 
 
 def _value(call: AggregateCall, values: list[Expression]) -> int | None:
-    """Which of the values that are clipped it is about."""
+    """The index of the clipped value that a measure sums."""
     return values.index(call.arguments[0]) if call.name in CLIPPED_SUMS and call.arguments[0] in values else None
 
 
 def _summed(estimate: Ratio | Formula, power: int) -> Linear:
-    """The sum whose noise counts: of a ratio what it is away from its middle, of moments the power that was summed."""
+    """The sum whose noise decides: the numerator of a ratio, or the sum of powers of a moment."""
     if isinstance(estimate, Formula):
         return estimate.parts[min(power, len(estimate.parts) - 1)]
     middle = ((estimate.low or 0) + (estimate.high or 0)) / 2

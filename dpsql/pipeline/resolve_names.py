@@ -37,13 +37,13 @@ class Resolved:
     request: QueryRequest
     releases: tuple[Aggregate, ...]
     unit_columns: tuple[frozenset[str], ...]
-    """For each release the names of the columns that are its unit."""
+    """The names of the unit columns of each release."""
     public: tuple[Scan | Aggregate, ...]
     """The public tables that the post-processing reads."""
     adaptive: tuple[AdaptiveSubquery, ...]
-    """The answers that releases read."""
+    """The adaptive subqueries: answers that other releases read."""
     post_processing: exp.Query
-    """What is left of the query, over tables _release_0, _release_1, ... and public ones."""
+    """The post-processing: the rest of the query, over tables _release_0, _release_1, ... and public ones."""
 
     def __str__(self) -> str:
         return laid_out(

@@ -1,4 +1,4 @@
-"""The order of the stages, as a value, that `run` walks; `explain` and `trace` walk the free ones.
+"""The order of the stages, as a value. `run` walks all of them; `explain` and `trace` walk the free ones.
 
 | stage | gives | in one line |
 |---|---|---|
@@ -13,7 +13,7 @@
 | estimate_answers | Estimated | counts of randomised reports become estimates of answers |
 | post_process | Result | all of SQL over noisy values |
 
-Free stages are given a `PublicEnvironment`, which has no way to people's rows nor to the account; the others an
+Free stages get a `PublicEnvironment`, which cannot read private rows or change the account; paid stages get an
 `Environment`.
 """
 
@@ -103,9 +103,12 @@ def walk_free(request: QueryRequest, public: PublicEnvironment) -> Iterator[obje
 
 @dataclass(frozen=True, repr=False)
 class Trace:
+    """What each stage before the charge returned, made by `Connection.trace`. `print` shows it."""
+
     stages: tuple[tuple[str, str], ...]
-    """The name of each stage, and what it gave; of a question that is refused, what the refusing stage says."""
+    """The name of each stage and its result as text. If the query is refused, the last one holds the refusal."""
     refusal: Error | None = None
+    """The error that refused the query, if it was refused."""
 
     def __str__(self) -> str:
         return "\n".join(f"{name}\n{indent(text, '  ')}" for name, text in self.stages)

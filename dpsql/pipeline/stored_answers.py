@@ -1,6 +1,6 @@
-"""A noisy table as the text that the ledger keeps: a list for each column.
+"""A noisy table as the text that the ledger stores: one list per column.
 
-Many whole numbers are kept as their bytes: to write them down would take longer than to draw them.
+Large integer columns are stored as bytes, because writing out their digits would take longer than drawing them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The least cost at which every count and every sum is as exact as was asked for.
+"""`accuracy=`: the least cost at which every count and every sum meets its target.
 
     execute("SELECT region, COUNT(*) FROM orders GROUP BY region", accuracy=50)      ± 50 at 95 %, in every row
     execute("SELECT region, COUNT(*) FROM orders GROUP BY region", accuracy="1%")    of the total in its first answer
 
-The error of these depends on the noise alone, so it is known for every epsilon before anything is charged, and the
-least epsilon that will do is found by halving. What is searched is each kind of noise; what takes the least part of the
-session is taken. docs/proofs/accuracy.md.
+The error of counts and sums depends on the noise alone, so it is known for every epsilon before the charge. For each
+mechanism the least sufficient epsilon is found by bisection; the mechanism of least cost wins. docs/proofs/accuracy.md.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from dpsql.pipeline.plan_query import Planned
 
 MANTISSAS = 900
-"""Epsilons are tried to three digits, 1.00 to 9.99, in each power of ten."""
+"""Epsilons are searched to three digits, 1.00 to 9.99 in each power of ten."""
 LEAST_POWER, MOST_POWER = -6, 5
 STEPS = MANTISSAS * (MOST_POWER - LEAST_POWER + 1)
 PRICE = "or name the cost: epsilon=0.1"
@@ -42,7 +41,7 @@ PRICE = "or name the cost: epsilon=0.1"
 
 @dataclass(frozen=True)
 class Target:
-    """A column of one release, and how wide its interval may be on either side."""
+    """A column of one release, and the largest half-width of its interval."""
 
     estimate: Linear
     release: int
@@ -51,7 +50,7 @@ class Target:
 
 
 def ways_to_meet(planned: Planned, public: PublicEnvironment) -> list[tuple[Planned, Candidate, str]]:
-    """For each kind of noise the question at its least cost, and why; the cheapest first."""
+    """The query at its least cost with each mechanism, and the reason, cheapest first."""
     accuracy, budget = planned.request.accuracy, public.budget
     assert accuracy is not None
     refuse_options(planned.request, ("epsilon",), "accuracy=")
@@ -81,7 +80,7 @@ def ways_to_meet(planned: Planned, public: PublicEnvironment) -> list[tuple[Plan
 
 
 def _least(noise: str, planned: Planned, targets: list[Target], filter_: Filter) -> tuple[Planned, Candidate] | None:
-    """With one kind of noise: the question at the least epsilon that meets all targets, and its noise."""
+    """The query at the least epsilon that meets all targets with one mechanism, and its noise plan."""
     widths = ((target.estimate, target.release, target.width) for target in targets)
     aims = aimed(planned, widths) if planned.request.weights is None else []
 
@@ -133,7 +132,7 @@ def _target(output: Output, accuracy: Accuracy, planned: Planned, public: Public
 
 
 def _level(output: Output, accuracy: Accuracy, release: Release) -> float:
-    """Where rows are chosen by their noise, every group has to be as exact as that."""
+    """The level of an interval: if noisy values choose the rows, it must hold for all groups at once."""
     if not output.chosen:
         return LEVEL
     if release.domain is None:
@@ -145,7 +144,7 @@ def _level(output: Output, accuracy: Accuracy, release: Release) -> float:
 
 
 def _total(output: Output, estimate: Linear, release: int, planned: Planned, public: PublicEnvironment) -> Fraction:
-    """The column's sum over all groups in the first answer that was given: known to everybody, so free to use."""
+    """The column's sum over all groups in the first stored answer, which is noisy and so free to use."""
     subject = subject_of(planned, release, public.schema.dataset)
     answer = None if planned.request.fresh else public.answers.first(subject)
     columns = {} if answer is None else from_text(answer)
@@ -160,7 +159,7 @@ def _total(output: Output, estimate: Linear, release: int, planned: Planned, pub
 
 
 def _value(estimate: Linear, columns: dict[str, list[int | None]], row: int) -> Fraction:
-    """Of one group; a group that a test refused counts for nothing."""
+    """The value of one group; 0 if a test refused it."""
     parts = [(columns[name][row], weight) for name, weight in estimate.weights]
     if any(measure is None for measure, _ in parts):
         return Fraction(0)

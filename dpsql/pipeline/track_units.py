@@ -1,4 +1,4 @@
-"""track_units: for each release whose rows they are, what is known of every column, and which groups are public."""
+"""track_units: the privacy unit of each release, the facts about its columns, and its public groups."""
 
 from __future__ import annotations
 
@@ -28,17 +28,16 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from dpsql.engine_sql.tree import Query
-    from dpsql.options import QueryRequest
+    from dpsql.options import QueryRequest, SqlOption, SqlOptions
     from dpsql.pipeline.environment import PublicEnvironment
     from dpsql.pipeline.resolve_names import Resolved
     from dpsql.relation.relation import Aggregate, Relation, Scan
     from dpsql.relation.reports import AdaptiveTable
     from dpsql.sql.adaptive import AdaptiveSubquery
-    from dpsql.sql.privacy_options import Option, SqlOptions
 
 PRICES = ("epsilon", "delta")
 PRESUMED_GROUPS = 4
-"""Where that is still to be found, noise is chosen as if a unit had so many groups."""
+"""The presumed max_groups while auto bounds are still to be found."""
 THRESHOLD, PUBLIC = "LAPLACE_THRESHOLD", "PUBLIC_GROUPS"
 
 
@@ -47,24 +46,24 @@ class TrackedRelease:
     aggregate: Aggregate
     unit_columns: frozenset[str]
     scans: tuple[Scan, ...]
-    """The private tables that the rows come from."""
+    """The private scans that the rows come from."""
     one_row_per_unit: bool
     rows_per_unit: tuple[int | None, ...]
-    """How many rows a unit can have at most, if the schema is right; of a join across people, on either side."""
+    """The most rows per unit if the schema is right; for a join across people, one number per side."""
     knowledge: Knowledge
     domain: Domain | ListedKeys | None
-    """The public groups; None when the keys are people's own and must be selected privately."""
+    """The public groups; None if the keys are private, and groups are selected by a threshold."""
     across: CrossUnitJoin | None
-    """The join of different people that the rows come from, if they do."""
+    """The join across people below the aggregate, if there is one."""
     answers_met: tuple[Query, ...] = ()
-    """How many rows of answers to come one row meets, at the most: checked once they are there (relation/work.py)."""
+    """Queries for how many rows of a pending answer one row is joined with, to be checked later (relation/work.py)."""
     seeking: Seeking = NOTHING_SOUGHT
-    """The bounds that the question finds for it."""
+    """The auto bounds that are still to be found."""
     found: Found = NOTHING_FOUND
-    """And what they turned out to be."""
+    """The auto bounds that were found."""
 
     def contribution(self, request: QueryRequest) -> tuple[int, int]:
-        """How many groups of one unit count, and how many of its rows in each."""
+        """The contribution bounds: max_groups and max_rows_per_group."""
         if self.one_row_per_unit:
             return 1, 1
         groups, rows = contribution_bounds(self.scans, self.rows_per_unit[0], request)
@@ -76,9 +75,9 @@ class TrackedRelease:
 
     def lines(self) -> Iterator[str]:
         """For people to read."""
-        yield f"unit     {' and '.join(dict.fromkeys(str(scan.unit) for scan in self.scans))}"
+        yield f"person   {' and '.join(dict.fromkeys(str(scan.unit) for scan in self.scans))}"
         most = " and ".join("any number" if rows is None else f"at most {rows}" for rows in self.rows_per_unit)
-        yield f"rows     {'one for each unit, guaranteed' if self.one_row_per_unit else f'{most} of a unit'}"
+        yield f"rows     {'one per person, guaranteed' if self.one_row_per_unit else f'{most} per person'}"
         if (heavy := heaviest_counted(self.aggregate.source)) is not None:
             yield f"left out people with more than {heavy:,} rows, which the query multiplies"
         if self.aggregate.grouped:
@@ -132,7 +131,8 @@ def track_units(resolved: Resolved, public: PublicEnvironment) -> Tracked:
 def _track(
     aggregate: Aggregate, unit_columns: frozenset[str], resolved: Resolved, public: PublicEnvironment
 ) -> TrackedRelease:
-    source, answers_met = bound_work(aggregate.source, lambda sql: _count_public(sql, resolved, public))
+    above = (*aggregate.keys, *(argument for call in aggregate.calls for argument in call.arguments))
+    source, answers_met = bound_work(aggregate.source, above, lambda sql: _counted(sql, resolved, public))
     aggregate = replace(aggregate, source=source)
     knowledge = knowledge_of(source)
     domain: Domain | ListedKeys | None
@@ -159,7 +159,7 @@ def _track(
 
 
 def contribution_bounds(scans: Collection[Scan], most: int | None, request: QueryRequest) -> tuple[int, int]:
-    """What may count of one unit, which has no more than `most` rows if that is known.
+    """The contribution bounds of a release whose units have at most `most` rows, if that is known.
 
     Tables that meet in a query may declare different bounds: the widest count. What is still to be found is presumed.
     """
@@ -176,14 +176,14 @@ def _number(bound: int | str, presumed: int) -> int:
 
 
 def _is_asked_again(number: int, resolved: Resolved) -> bool:
-    """Whether something is asked of all groups of the release: they are aggregated again, or another one reads them."""
+    """Whether the query reads all groups of the release at once: aggregates them again, or joins them."""
     return aggregates(resolved.post_processing) or any(
         reads_release(answer.query, number) for answer in resolved.adaptive
     )
 
 
 def _check_keys(aggregate: Aggregate) -> None:
-    """Groups with too few people are not shown. Where a key is made of the unit, that may be all of them."""
+    """Refuses a key that is computed from the unit, because such groups are too small to be shown."""
     for key in aggregate.keys:
         if reads_unit(key, aggregate.source):
             raise Unsupported(
@@ -195,24 +195,29 @@ def _check_keys(aggregate: Aggregate) -> None:
 
 
 def _count_public(query: Query, resolved: Resolved, public: PublicEnvironment) -> int | None:
-    """One number about public rows; None if they wait for an answer, or cannot be read."""
-    lists = _adaptive(query, resolved)
-    if any(table.rows is None for table in lists):
-        return None
+    """A number about public rows; None if it needs a pending answer, or the rows cannot be read."""
     try:
-        return public.public_rows.number(query, lists)
+        return _counted(query, resolved, public)
     except OperationalError:
         return None
 
 
+def _counted(query: Query, resolved: Resolved, public: PublicEnvironment) -> int | None:
+    """The same; an error if they cannot be read."""
+    lists = _adaptive(query, resolved)
+    if any(table.rows is None for table in lists):
+        return None
+    return public.public_rows.number(query, lists)
+
+
 def _adaptive(query: Query, resolved: Resolved) -> list[AdaptiveTable]:
-    """The tables of earlier answers that it reads."""
+    """The earlier answers that a relation reads."""
     read = tables_read(query)
     return [answer.table for answer in resolved.adaptive if answer.table.name in read]
 
 
 def _cross_unit_join(relation: Relation) -> CrossUnitJoin | None:
-    """A join of different people may have filters and projections above it, and nothing else."""
+    """The join across people below filters and projections; anything else above it is refused."""
     while isinstance(relation, Filter | Project):
         relation = relation.source
     above = (relation.left, relation.right) if isinstance(relation, CrossUnitJoin) else (relation,)
@@ -223,7 +228,7 @@ def _cross_unit_join(relation: Relation) -> CrossUnitJoin | None:
 
 
 def _check_list(aggregate: Aggregate, listed: Relation, resolved: Resolved, public: PublicEnvironment) -> None:
-    """Counts the listed keys, which are public; conditions can only make them fewer."""
+    """The number of listed public keys, before conditions."""
     while isinstance(listed, Filter):
         listed = listed.source
     names = [f"_k{number}" for number in range(len(aggregate.keys))]
@@ -292,7 +297,7 @@ def _check_options(options: SqlOptions, releases: tuple[TrackedRelease, ...]) ->
             _check_strategy(strategy, release)
 
 
-def _check_unit(option: Option, release: TrackedRelease) -> None:
+def _check_unit(option: SqlOption, release: TrackedRelease) -> None:
     units = [scan.unit for scan in release.scans if scan.unit is not None]
     names = {name for unit in units for name in (unit.column, f"{unit.table}.{unit.column}")}
     if option.value.lower() not in {name.lower() for name in names | release.unit_columns}:
@@ -304,7 +309,7 @@ def _check_unit(option: Option, release: TrackedRelease) -> None:
         )
 
 
-def _check_strategy(option: Option, release: TrackedRelease) -> None:
+def _check_strategy(option: SqlOption, release: TrackedRelease) -> None:
     if option.value.upper() not in (THRESHOLD, PUBLIC):
         raise Unsupported(
             f'there is no way "{option.value}" to select groups', at=option.at, hint=f"use {THRESHOLD} or {PUBLIC}"

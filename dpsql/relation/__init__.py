@@ -1,1 +1,1 @@
-"""The closed algebra that every query is lowered to, before anything is decided about it."""
+"""The relational algebra that every query is lowered to: nodes, facts about their columns, engine SQL."""

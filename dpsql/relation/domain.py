@@ -1,4 +1,4 @@
-"""Public groups: all keys that there can be, known without looking at anybody.
+"""Public groups: all possible keys, known without reading private rows.
 
 The keys are computed from *sources* whose possible values are public: a column with declared values or a small range, a
 condition, a date part, a bin. The groups are the image of all combinations of these, computed by the engine itself:
@@ -6,8 +6,7 @@ condition, a date part, a bin. The groups are the image of all combinations of t
     GROUP BY CASE WHEN age < 18 THEN 'minor' ELSE 'adult' END     source: age, 0 to 120       groups: minor, adult
     GROUP BY FLOOR(amount / 50) * 50                              source: FLOOR(amount / 50)  groups: 0, 50, ..., 500
 
-A part of the WHERE that reads nothing but sources (and public rows) narrows them: groups that it excludes are not
-returned.
+A condition of WHERE that reads only sources and public rows removes the groups that it excludes.
 """
 
 from __future__ import annotations
@@ -31,35 +30,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Domain:
-    """The groups are `keys` over every combination of the sources' values that satisfies the conditions."""
+    """Public groups: `keys` computed over all combinations of the sources' values that satisfy the conditions."""
 
     sources: tuple[Properties, ...]
     keys: tuple[Expression, ...]
-    """Over columns _s0, _s1, ..., one for each source."""
+    """Over the columns _s0, _s1, ..., one per source."""
     conditions: tuple[Expression, ...]
     tests: tuple[SemiJoin, ...] = ()
-    """IN and EXISTS over public rows; of each all but `source` counts."""
+    """IN and EXISTS over public rows; their own `source` is ignored."""
 
     @property
     def size(self) -> int:
-        """No more groups than this."""
+        """An upper bound on the number of groups."""
         return math.prod(properties.size or 0 for properties in self.sources)
 
     @property
     def has_null(self) -> bool:
-        """Whether NULL can be a key of a group."""
+        """Whether a key can be NULL."""
         known = {source_name(number): properties for number, properties in enumerate(self.sources)}
         return any(properties_of(key, known).nullable for key in self.keys)
 
 
 @dataclass(frozen=True)
 class ListedKeys:
-    """The groups are `keys` over the rows of a public relation."""
+    """Public groups: `keys` computed over the rows of a public relation."""
 
     relation: Relation
     keys: tuple[Expression, ...]
     size: int
-    """No more groups than this. It is the limit, not what a table holds today: bounds must not lean on that."""
+    """An upper bound on the number of groups: the limit, and not the size of the table today, which may change."""
 
 
 def source_name(number: int) -> str:
@@ -67,7 +66,7 @@ def source_name(number: int) -> str:
 
 
 def public_domain(keys: tuple[Expression, ...], relation: Relation, known: Known, most: int) -> Domain | None:
-    """All groups, if they are public and at most `most`."""
+    """The public groups; None if the keys are not public, or there are more than `most` groups."""
     found: dict[Expression, Properties] = {}
     for key in keys:
         sources = _sources(key, known, most)
@@ -91,7 +90,7 @@ def public_domain(keys: tuple[Expression, ...], relation: Relation, known: Known
 
 
 def _sources(expression: Expression, known: Known, most: int) -> dict[Expression, Properties] | None:
-    """The smallest public parts that the expression is computed from; None if it also reads something else."""
+    """The public parts that the expression is computed from; None if it reads anything else."""
     match expression:
         case Literal():
             return {}
@@ -106,7 +105,7 @@ def _sources(expression: Expression, known: Known, most: int) -> dict[Expression
 
 
 def _narrowing(relation: Relation) -> Iterator[Filter | SemiJoin]:
-    """What was done to the rows since they last had other columns."""
+    """The steps since the last projection."""
     while isinstance(relation, Filter | SemiJoin):
         yield relation
         relation = relation.source
@@ -131,5 +130,5 @@ def _renamed_test(test: SemiJoin, renamed: Mapping[Expression, Column]) -> SemiJ
 
 
 def _outside(test: SemiJoin) -> set[str]:
-    """The columns that a test reads of the rows which it is about."""
+    """The columns of the outer rows that a test reads."""
     return names_read(test.condition) - knowledge_of(test.other).properties.keys()

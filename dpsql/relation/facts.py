@@ -1,8 +1,8 @@
-"""SUM and AVG within one unit: the exact total, then the nearest double. docs/proofs/unit_sums.md.
+"""Facts about the columns of relations; and SUM and AVG within one unit, as exact totals. docs/proofs/unit_sums.md.
 
-A plain sum of doubles depends on the order of the rows, and so on who else is there. Here every value is cut into two
-whole numbers, which are summed exactly and put together again: the result is a function of the unit's rows, one value
-is itself, and comparisons, bins and keys are those of the correctly rounded sum.
+A plain sum of doubles depends on the order of the rows, and so on who else is in the table. Here every value is split
+into two integers, which are summed exactly and combined again: the result is a function of the unit's rows alone, and
+the correctly rounded sum.
 """
 
 from __future__ import annotations
@@ -57,27 +57,27 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
 
 HIGH_BITS = 62
-"""The first whole number of a value holds so many bits, counted from the largest that the column can hold; their sum
-in 128 bits stays within for more rows than anybody has."""
+"""Bits of the leading integer of a value, counted from the column's largest value. Its sum over all rows of a person
+fits into 128 bits."""
 LOW_BITS = 53
-"""The second holds the next ones: a double holds so many exactly."""
+"""Bits of the trailing integer: a double holds this many exactly."""
 TAKEN_APART = 50
 SMALLEST_POWER, LARGEST_POWER = -900, 1000
-"""Ranges between these powers of two keep all factors among the normal doubles."""
+"""Ranges between these powers of two keep all factors within the normal doubles."""
 SUMMED_DIGITS = 18
-"""Decimals of up to so many digits are 64 bits wide, and their sums 128."""
+"""Decimals with up to this many digits take 64 bits, and their sums 128."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """An aggregate that is put together from several: the calls, and what is made of the columns that hold them."""
+    """An aggregate that is computed from several: the calls, and the expression over their columns."""
 
     calls: tuple[Fold, ...]
     whole: Callable[[Sequence[Term]], Term]
 
 
 def sum_parts(asked: AggregateCall, value: Term, properties: Properties) -> Parts:
-    """SUM or AVG over a column."""
+    """The parts of SUM or AVG over a column."""
     average = asked.name == "AVG"
     match properties.type:
         case Integer():
@@ -91,7 +91,7 @@ def sum_parts(asked: AggregateCall, value: Term, properties: Properties) -> Part
 
 
 def sum_type(kind: ColumnType) -> ColumnType:
-    """As which type a total comes out."""
+    """The type of a total."""
     return Decimal(WIDEST_DECIMAL, kind.scale) if isinstance(kind, Decimal) else kind
 
 
@@ -128,7 +128,7 @@ def _decimal_parts(value: Term, kind: Decimal, average: bool) -> Parts:
 
 
 def _average_parts(summed: Fold, value: Term, scale: int) -> Parts:
-    """An exact total of whole numbers, `scale` of which are one."""
+    """An exact total of integers in fixed point: `scale` of them are one."""
 
     def whole(parts: Sequence[Term]) -> Term:
         (sum_, rows, least, most) = parts
@@ -148,7 +148,7 @@ def _between(mean: Term, least: Term, most: Term) -> Term:
 
 
 def _power(asked: AggregateCall, properties: Properties) -> int:
-    """The power of two that no value of the column passes."""
+    """The least power of two above all values of the column."""
     low, high = range_of(properties)
     if low is not None and high is not None:
         power = power_above(max(magnitude(low), magnitude(high)))
@@ -202,7 +202,7 @@ def _scaled_sum(first: Term, first_power: int, second: Term, second_power: int) 
 
 
 def _times(value: Term, power: int) -> Term:
-    """Multiplied by two to this power."""
+    """The value times two to this power."""
     return apply("*", value, double(Fraction(2) ** power), kind=Double())
 
 
@@ -213,9 +213,9 @@ def _wide(operation: str, left: Term, right: Term) -> Term:
 # -- per unit ----------------------------------------------------------------------------------------------------------
 # Aggregates and window functions over the rows of one unit: what their results can be, and their SQL.
 #
-# They are sound because they look at one unit's rows alone, and they must be *functions* of these rows: an engine may
-# read rows in another order when somebody else's are gone. So sums are exact (unit_sums.py), ANY_VALUE is the least
-# value, and a window's order is completed by all columns that are read.
+# They are sound because they read one unit's rows alone, and they must be *functions* of these rows: an engine may read
+# rows in another order when somebody else's are gone. So sums are exact (`whole`), ANY_VALUE is the least value, and a
+# window's order is completed by all columns that are read.
 
 POSITIONS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX", "ANY_VALUE", "BOOL_OR", "BOOL_AND")
@@ -228,7 +228,7 @@ ARGUMENTS = {
     **dict.fromkeys(("LAG", "LEAD"), (1, 2, 3)),
     "NTH_VALUE": (2,),
 }
-"""How many there can be, where it is not one."""
+"""The number of arguments of functions that take another number than one."""
 
 
 def check_per_unit(asked: AggregateCall, known: tuple[str, ...]) -> None:
@@ -274,7 +274,7 @@ def _check_constants(asked: AggregateCall) -> None:
 
 
 def result_type(asked: AggregateCall) -> Properties:
-    """What the type alone says of the result."""
+    """The properties of the result that follow from its type alone."""
     if asked.name in ("COUNT", "NTILE", *POSITIONS):
         return property_of(Integer(), nullable=False)
     if asked.name in SHARES:
@@ -320,7 +320,7 @@ def _most_counted(asked: AggregateCall, known: Known, single: bool) -> int | Non
 
 
 def per_unit_parts(asked: AggregateCall, known: Known) -> Parts:
-    """The call over columns of these names."""
+    """The aggregate over columns of these names."""
     arguments = [emit_value(argument, known) for argument in asked.arguments]
     match asked.name:
         case "COUNT" if not arguments:
@@ -340,7 +340,7 @@ def _as_it_is(fold: Fold) -> Parts:
 
 
 # -- knowledge ---------------------------------------------------------------------------------------------------------
-# What is known of a relation's columns, in three strengths.
+# Facts about the columns of a relation, in three strengths.
 #
 # `properties` hold for every row that an engine may look at while it evaluates an expression: engines are free to
 # evaluate a projection before a filter, so a WHERE does not count. Expressions are written with it (where can there be
@@ -361,7 +361,7 @@ class Knowledge:
 
 
 Below: TypeAlias = "Callable[[Relation], Known]"
-"""What is known, in one strength, of the relations that another one is made of."""
+"""Facts of one strength about the inputs of a relation."""
 
 
 @once_per_node
@@ -376,7 +376,7 @@ def knowledge_of(relation: Relation) -> Knowledge:
 
 
 def _scan_facts(scan: Scan) -> Knowledge:
-    """A column that should hold no NULL may hold one all the same: the scan does not drop rows."""
+    """The properties of a scanned column, which may be NULL even if it is declared not to be: the scan drops no row."""
     declared = {column.name: column.properties for column in scan.columns}
     kept = {column.name: maybe_null(column.properties, not column.never_null) for column in scan.columns}
     return Knowledge(_maybe(declared, missing=True), kept, declared)
@@ -398,13 +398,13 @@ def _properties(relation: Relation) -> Known:
 
 
 def _computed(value: Written) -> Properties:
-    """What is known of a column that is computed so; one that is passed on is known already."""
+    """The properties of a computed column; those of a column that is passed through are known already."""
     known = value.properties
     return known if known.parts == value.parts else replace(known, parts=value.parts)
 
 
 def surviving(relation: Relation, known_of: Below) -> Known:
-    """What holds for the rows that are left, by what holds for those below."""
+    """The facts that hold for the rows that survive a node, from those of its inputs."""
     match relation:
         case Project(source, columns):
             known = known_of(source)
@@ -426,7 +426,7 @@ def surviving(relation: Relation, known_of: Below) -> Known:
 
 
 def _combined(relation: Relation, known_of: Below) -> Known:
-    """Nodes that keep columns as they are, or only add some."""
+    """Nodes that keep all columns, and may add some."""
     match relation:
         case ValuesTable(_, columns):
             return dict(columns)
@@ -453,7 +453,7 @@ def values_of(project: Relation) -> dict[str, Written]:
 
 
 def _maybe(known: Known, missing: bool) -> dict[str, Properties]:
-    """The columns of a side that an outer join fills with NULL."""
+    """The columns of a side, which an outer join may fill with NULL."""
     return {name: maybe_null(properties, missing) for name, properties in known.items()}
 
 
@@ -474,18 +474,18 @@ def _window_properties(window: WindowCall, known: Known, single: bool) -> Proper
 
 
 # -- expected ----------------------------------------------------------------------------------------------------------
-# What columns hold if everybody has as many rows as the contribution bounds say, and no more.
+# The ranges of columns if nobody has more rows than the contribution bounds allow.
 #
 #     the number n of a customer's orders        n is at most r
 #     the sum of their items                     at most r times the most that one can have
 #
-# It is no knowledge: somebody may have more rows. It gives a range to sums and quantiles that have none, where every
-# value is held within it, as within declared bounds; conditions and keys see the value as it is.
+# This is no fact: somebody may have more rows. It gives a range to sums and quantiles that have none, and their values
+# are clamped to it, as to declared bounds; conditions and keys see the values unclamped.
 
 
 @once_per_node
 def expected_of(relation: Relation, rows: int) -> Known:
-    """What is known of the rows that are kept; ends that are not known are those that `rows` rows of a unit give."""
+    """The facts about surviving rows; a missing end becomes the one that `rows` rows of a unit would give."""
     if isinstance(relation, Scan):
         return knowledge_of(relation).kept
     expected = dict(surviving(relation, lambda below: expected_of(below, rows)))
@@ -508,7 +508,7 @@ def _of_rows(call: AggregateCall, known: Known, rows: int) -> Properties | None:
 
 
 def _filled(properties: Properties, expected: Properties | None) -> Properties:
-    """The properties with a low and a high end where they have none, unless that contradicts the other end."""
+    """The properties with missing ends filled in, unless that contradicts the other end."""
     if expected is None or not properties.is_number or expected.values == () or properties.values is not None:
         return properties
     low = expected.low if properties.low is None else properties.low
@@ -520,7 +520,7 @@ def _filled(properties: Properties, expected: Properties | None) -> Properties:
 
 
 # -- implied units -----------------------------------------------------------------------------------------------------
-# Where equal keys say that two rows are of one unit, the units need not be looked up and compared.
+# If equal keys imply equal units, the units need not be looked up and compared.
 #
 #     orders WHERE EXISTS (lines WHERE lines.order_id = orders.id AND ...)     a line's unit is that of its order
 #
@@ -543,7 +543,7 @@ def without_units(other: Relation, beside: Relation, condition: Expression | Non
 
 
 def _scanned(relation: Relation, name: str) -> tuple[Scan, ScanColumn] | None:
-    """The scan that a column comes from as it is, of the same unit as the relation's rows."""
+    """The scan that a column comes from unchanged, if its rows have the same unit as the relation's."""
     match relation:
         case Scan(columns=columns):
             return next(((relation, column) for column in columns if column.name == name), None)
@@ -558,7 +558,7 @@ def _scanned(relation: Relation, name: str) -> tuple[Scan, ScanColumn] | None:
 
 
 def _have_one_unit(scan: Scan, column: ScanColumn, beside: Scan, key: ScanColumn) -> bool:
-    """Whether a row whose column equals a key of another is of the other's unit."""
+    """Whether a row whose column equals another row's key belongs to the same unit."""
     unit, own = scan.unit, beside.unit
     if unit is None or own is None or not unit.path or not _as_stored(column) or not _as_stored(key):
         return False
@@ -570,7 +570,7 @@ def _have_one_unit(scan: Scan, column: ScanColumn, beside: Scan, key: ScanColumn
 
 
 def _as_stored(column: ScanColumn) -> bool:
-    """Whether it is read as the foreign key itself is."""
+    """Whether the column is read as the foreign key is."""
     known = column.properties
     return isinstance(known.type, Integer | Text) and known.values is None and known.low is None and known.high is None
 
@@ -640,7 +640,7 @@ def is_whole_list(relation: Relation) -> bool:
 
 
 def _matches_once(rows: Relation, public: Relation, condition: Expression | None) -> bool:
-    """Whether a row has at most one partner: where public rows are different, and compared as wholes."""
+    """Whether a row has at most one match, because public rows are distinct and compared in all columns."""
     if not _are_different(public) or condition is None:
         return False
     own = knowledge_of(rows).properties.keys()
@@ -649,7 +649,7 @@ def _matches_once(rows: Relation, public: Relation, condition: Expression | None
 
 
 def _are_different(relation: Relation) -> bool:
-    """Whether no two rows are the same, by the query's own DISTINCT; columns may have other names since."""
+    """Whether the query's own DISTINCT makes all rows different; columns may have been renamed since."""
     match relation:
         case Distinct():
             return True
@@ -661,7 +661,7 @@ def _are_different(relation: Relation) -> bool:
 
 
 def equated(condition: Expression) -> Iterator[tuple[str, Expression]]:
-    """A column, and what the condition says it is equal to. Doubles that differ may be equal: 0 and -0."""
+    """A column and the value that the condition sets equal to it. Not for doubles: 0 and -0 are equal, and differ."""
     match condition:
         case Call(function, (first, second)) if function.name == "=" and first.type == second.type != Double():
             sides = (first, second), (second, first)

@@ -1,22 +1,21 @@
-"""Relations whose every row belongs to one unit (to two in CrossUnitJoin), and public ones whose rows belong to nobody.
+"""The nodes of the relational algebra. Every row belongs to one unit (two in CrossUnitJoin), or to a public relation.
 
-    Scan       a declared table, its declared properties enforced on every row
-    ValuesTable     public rows that are known before the release runs: constants, or an earlier answer
-    Filter     the rows that satisfy a condition
-    Project    the same rows with other columns
-    Window     the same rows with columns computed from all rows of the same unit
-    Join       rows of the same unit, side by side; or rows of a unit beside public rows
-    CrossUnitJoin     rows of different units, side by side: of these only totals can be asked, by special mechanisms
-    SemiJoin   the rows whose unit has (or has not) rows in another relation, or whose values are in a public one
-    Mark       the same rows with a column that says whether such a match is there
-    SetOp      UNION, INTERSECT, EXCEPT, each with or without ALL, of rows with their units
-    Distinct   every different row of every unit once
-    PerUnit    one row per unit and keys: aggregates within one unit
-    LightUnits the rows of units that do not have too many
+    Scan           a declared table, its declared properties enforced on every row
+    ValuesTable    public rows that are known before the release runs: constants, or an earlier answer
+    Filter         the rows that satisfy a condition
+    Project        the same rows with other columns
+    Window         the same rows with columns computed from all rows of the same unit
+    Join           rows of the same unit combined; or rows of a unit combined with public rows
+    CrossUnitJoin  rows of different units combined: only totals can be computed from it, by special mechanisms
+    SemiJoin       the rows whose unit has (or has not) rows in another relation, or whose values are in a public one
+    Mark           the same rows with a column that says whether there is such a match
+    SetOp          UNION, INTERSECT, EXCEPT, with or without ALL, of rows with their units
+    Distinct       the distinct rows of each unit
+    PerUnit        one row per unit and keys: aggregates within one unit
+    LightUnits     the rows of units that do not have too many
 
-and on top of them the one thing that may leave: an `Aggregate`, which merges the rows of many units into groups. What
-has no node here has no private meaning and is refused. In all of them but CrossUnitJoin the rows of one unit depend on
-the rows of that unit alone (docs/proofs/tracking.md).
+On top stands an `Aggregate`, which merges the rows of many units into groups. A clause without a node is refused. In
+every node but CrossUnitJoin the rows of one unit depend on that unit's rows alone (docs/proofs/tracking.md).
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class UnitHop:
 
 @dataclass(frozen=True)
 class Unit:
-    """How a row of a table leads to its unit: over no, one or several foreign keys to a column."""
+    """The path from a row to its privacy unit: zero or more foreign keys, then a column."""
 
     path: tuple[UnitHop, ...]
     table: str
@@ -66,26 +65,26 @@ AsStored: TypeAlias = Literal["clamped later", "looked up later", "others left o
 
 @dataclass(frozen=True)
 class ScanColumn:
-    """A declared column: its name in the engine SQL, its name in the table, and what is declared of it."""
+    """A declared column: its name in the engine SQL, its name in the table, and its declared properties."""
 
     name: str
     declared: str
     properties: Properties
     never_null: bool = False
-    """Whether no row that is read can be NULL there, whatever is declared."""
+    """Whether a constraint or a check at opening guarantees that the column is never NULL."""
     collected: Collected | None = None
-    """How it was randomised, where it stands for answers that the table does not hold: it cannot be read."""
+    """How answers were randomised, for a column of answers, which the table does not hold: it cannot be read."""
     unique: bool = False
-    """Whether the database guarantees that no two rows have the same value, as it is read."""
+    """Whether the database guarantees that values are unique, as they are read."""
     auto: bool = False
-    """Whether what is summed of it is clipped where each query finds it best."""
+    """Whether each query finds its own clipping bounds."""
     as_stored: AsStored | None = None
-    """How its properties are made true, where that is not done to every value by the scan (relation/scan_sql.py)."""
+    """Where its declared properties are enforced, if not by the scan (relation/scan_sql.py)."""
 
 
 @dataclass(frozen=True)
 class StoredTest:
-    """A comparison of what is stored in a column with a constant of its type (relation/scan_sql.py)."""
+    """A comparison of a stored value with a constant of its type (relation/scan_sql.py)."""
 
     declared: str
     operator: str
@@ -97,19 +96,19 @@ class StoredTest:
 class Scan:
     table: str
     unit: Unit | None
-    """None for a public table."""
+    """The privacy unit of its rows; None for a public table."""
     columns: tuple[ScanColumn, ...]
     contribution: Contribution
     one_row_per_unit: bool
-    """Whether the engine itself guarantees that no unit has two rows."""
+    """Whether the database guarantees that no unit has two rows."""
     declared_unique: bool = False
-    """Whether the schema says so. Nothing leans on it but the choice of bounds, which are enforced."""
+    """Whether the schema declares it. It only helps to choose bounds, which are enforced."""
     is_view: bool = False
-    """Whether it, or a table on the way to its unit, may be a view: nobody knows whether that reads the same twice."""
+    """Whether the table, or one on the path to its unit, may be a view, which need not read the same twice."""
     stays: bool = False
-    """Whether nobody can change its rows, nor those on the way to its unit, while the database is open."""
+    """Whether its rows, and those on the path to its unit, cannot change while the database is open."""
     tests: tuple[StoredTest, ...] = ()
-    """Which rows are read."""
+    """Conditions on stored values, which the scan itself evaluates."""
 
 
 @dataclass(frozen=True)
@@ -132,14 +131,14 @@ class Project:
 
 @dataclass(frozen=True)
 class Join:
-    """Two sides of units are matched within each unit only."""
+    """A join. If both sides are private, rows are joined within each unit only."""
 
     left: Relation
     right: Relation
     kind: Literal["INNER", "LEFT", "RIGHT", "FULL"]
     condition: Expression | None
     by_unit_alone: bool = False
-    """Whether nothing but the units is compared."""
+    """Whether only the units are compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +155,7 @@ class CrossUnitJoin:
     pairs: tuple[tuple[Expression, Expression], ...]
     condition: Expression
     same_unit: str
-    """What would keep people apart, for people to read."""
+    """The equality of units that the join lacks, for messages."""
     at: Place | None = field(default=None, compare=False, repr=False)
 
 
@@ -177,7 +176,7 @@ class SemiJoin:
 
 @dataclass(frozen=True)
 class Mark:
-    """The same rows with a column that says whether there is a match: true, false, or NULL where that is open."""
+    """The same rows, with a column that says whether there is a match: true, false, or NULL if NULLs leave it open."""
 
     test: SemiJoin
     name: str
@@ -189,12 +188,12 @@ class Mark:
 
 SetKind: TypeAlias = Literal["UNION ALL", "UNION", "INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL"]
 OF_THE_LEFT = ("INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL")
-"""Those whose rows are all of the left side."""
+"""The set operations whose rows all come from the left side."""
 
 
 @dataclass(frozen=True)
 class SetOp:
-    """Both sides have the columns of the same names and types."""
+    """UNION, INTERSECT or EXCEPT of two sides whose columns have the same names and types."""
 
     kind: SetKind
     left: Relation
@@ -208,34 +207,34 @@ class Distinct:
 
 @dataclass(frozen=True, kw_only=True)
 class AggregateCall:
-    """COUNT(*), SUM(x), CORR(y, x), ...: a star has no arguments."""
+    """A call of an aggregate: COUNT(*) has no arguments, SUM(x) one, CORR(y, x) two."""
 
     name: str
     arguments: tuple[Expression, ...]
     distinct: bool = False
     at: Place | None = field(default=None, compare=False, repr=False)
     group_bounds: tuple[Fraction, Fraction] | None = None
-    """What one unit adds to a group is clamped to these."""
+    """Bounds to which the contribution of a unit to a group is clamped."""
     fraction: Fraction | None = None
-    """Which quantile is asked for."""
+    """The fraction of a quantile."""
     wide: bool = False
-    """Whether a count is as wide as a sum: COUNT_IF is one to the engine."""
+    """Whether a count is as wide as a sum, as COUNT_IF is for the engine."""
 
     @property
     def said(self) -> str:
-        """As people call it."""
+        """The name for messages."""
         return "MEDIAN" if self.fraction == Fraction(1, 2) else self.name
 
 
 @dataclass(frozen=True)
 class PerUnit:
-    """GROUP BY that includes the unit: the groups of each unit are its own."""
+    """GROUP BY that includes the unit, so that each group belongs to one unit."""
 
     source: Relation
     keys: tuple[tuple[str, Expression], ...]
     calls: tuple[tuple[str, AggregateCall], ...]
     by_unit_alone: bool
-    """Whether there is no other key, and so one row per unit."""
+    """Whether the unit is the only key, so that each unit has one row."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +246,7 @@ class WindowOrder:
 
 @dataclass(frozen=True)
 class Frame:
-    """Which rows around the current one count. The ends are SQL of our own: 2 PRECEDING, CURRENT ROW, ..."""
+    """The frame of a window: which rows around the current one are read. Its ends are SQL that dpsql writes."""
 
     kind: Literal["ROWS", "RANGE"]
     start: str
@@ -255,13 +254,13 @@ class Frame:
 
     @property
     def may_be_empty(self) -> bool:
-        """Whether it may lie beside its own row, where there may be no other."""
+        """Whether the frame can be empty, because it need not contain its own row."""
         return self.start.endswith("FOLLOWING") or self.end.endswith("PRECEDING")
 
 
 @dataclass(frozen=True)
 class WindowCall:
-    """A window function over the rows of one unit; more keys and an order may narrow it down."""
+    """A window function over the rows of one unit, with further partition keys and an order."""
 
     call: AggregateCall
     keys: tuple[Expression, ...]
@@ -277,7 +276,7 @@ class Window:
 
 @dataclass(frozen=True)
 class LightUnits:
-    """The rows of units that have no more than `most_rows`: read where rows are about to be multiplied (work.py)."""
+    """The rows of units with at most `most_rows` rows, for steps that multiply rows (work.py)."""
 
     source: Relation
     most_rows: int
@@ -302,7 +301,7 @@ Relation: TypeAlias = (
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What an aggregate tells about bounding (diagnosis.py): units by the first step that is not below their number."""
+    """A histogram of units for `diagnose`: each unit counts in the first bin that its number does not exceed."""
 
     what: Literal["rows", "groups", "lost"]
     steps: tuple[int, ...]
@@ -310,46 +309,46 @@ class Diagnosis:
 
 @dataclass(frozen=True, kw_only=True)
 class Sought:
-    """A ladder on which bounds of another release are found (seek_bounds.py)."""
+    """A log-spaced histogram from which the bounds of another release are found (pipeline/auto_bounds.py)."""
 
     release: int
     what: Literal["rows", "groups", "values"]
     steps: tuple[Fraction, ...]
-    """The bounds that can be found, from the least on."""
+    """The candidate bounds, in rising order."""
     value: Expression | None = None
-    """What is clipped: at so many steps from the origin."""
+    """The value to be clipped, at a number of bins from the origin."""
     limits: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
 
     @property
     def origin(self) -> Fraction:
-        """0, or the end of the limits that is nearest to it."""
+        """0, clamped to the limits."""
         return min(max(Fraction(0), self.limits[0]), self.limits[1])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregate:
-    """Groups of a relation's rows by keys. A bare aggregate has no keys, and one group whatever the data."""
+    """Aggregates over a relation, grouped by keys. Without GROUP BY there is one group, whatever the data."""
 
     source: Relation
     keys: tuple[Expression, ...]
     calls: tuple[AggregateCall, ...]
     grouped: bool
     totals: tuple[tuple[int, ...], ...] = ()
-    """ROLLUP, CUBE, GROUPING SETS: which keys each row of the answer keeps."""
+    """ROLLUP, CUBE, GROUPING SETS: the keys of each level."""
     listed: Relation | None = None
-    """Public rows whose keys are the groups, where an outer join names them."""
+    """Public rows that list the groups, if an outer join names them."""
     listed_once: bool = False
-    """Whether each of them must be a group of its own."""
+    """Whether each of these rows must be a group of its own."""
     reports: Reports | None = None
-    """What is asked of the answers behind randomised reports, which are the last keys."""
+    """The query over randomised answers, whose reports are the last keys."""
     diagnosis: Diagnosis | None = None
-    """Where it is asked about the bounds of another release."""
+    """Set if this is a histogram for `diagnose`."""
     sought: Sought | None = None
-    """Where bounds of another release are found by it."""
+    """Set if this is a histogram for `"auto"` bounds."""
     clause: int | None = None
-    """Which of several options clauses speaks for it."""
+    """The number of its options clause, if the query has several."""
 
     @property
     def is_beside(self) -> bool:
-        """Whether it is about another release, and no part of the question itself."""
+        """Whether it is an auxiliary release, about the bounds of another one."""
         return self.diagnosis is not None or self.sought is not None

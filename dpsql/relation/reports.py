@@ -1,10 +1,10 @@
-"""What is asked of the answers behind randomised reports: over a table of all answers that there can be.
+"""Queries over the answers behind randomised reports, evaluated on a table of all possible answers.
 
     SELECT region, COUNT(*) FROM survey WHERE smoker = 'yes' GROUP BY region      smoker was collected by k-ary response
 
-The rows themselves tell no answer, so no row can be chosen by it. But the number of rows with each *report* is a linear
-function of the number with each answer, and can be solved for these: the engine counts reports in groups, and what the
-query says of answers (a condition, keys, values) is a weight of each possible answer. docs/proofs/local.md, section 6.
+No row reveals its answer, so answers cannot select rows. But the number of rows with each *report* is a linear function
+of the number with each answer, and can be inverted: the engine counts reports per group, and the query's condition,
+keys and values become weights of the possible answers. docs/proofs/local.md, section 6.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dpsql.schema.types import ColumnType
 
 # -- adaptive subquery -------------------------------------------------------------------------------------------------
-# Rows that are known before a release runs: a list of constants, or the answer of what was asked first.
+# Rows that are known before a release runs: a list of constants, or the answer of an earlier release.
 #
 # The engine reads them as a table of the release's own SQL, `WITH "_adaptive_0" AS (...)`. Until they are known, in
 # explain(), the table is empty; one that stands for a single value holds NULL.
@@ -50,9 +50,9 @@ class AdaptiveTable:
     name: str
     columns: tuple[tuple[str, ColumnType], ...]
     single: bool
-    """Whether it stands for one value: one row, one column."""
+    """Whether the table is a single value: one row, one column."""
     rows: tuple[Row, ...] | None = None
-    """None until they are known."""
+    """None while they are unknown."""
 
     @property
     def part(self) -> Part:
@@ -63,7 +63,7 @@ class AdaptiveTable:
 
 
 def with_adaptive(tables: Iterable[AdaptiveTable], query: Query) -> Query:
-    """The query, which may read these tables."""
+    """The query, with a WITH clause that defines these tables."""
     parts = tuple(table.part for table in tables)
     return With(parts, query) if parts else query
 
@@ -102,13 +102,13 @@ PREFIX = "_r_"
 
 
 def report_name(inner: str) -> str:
-    """The column of a scan that holds the reports themselves; the column without the prefix is the answers'."""
+    """The name of the column of reports; without the prefix it is the column of answers."""
     return PREFIX + inner
 
 
 @dataclass(frozen=True)
 class Report:
-    """A column of reports, and the answers that they are made of."""
+    """A column of reports and the answers behind it."""
 
     name: str
     declared: str
@@ -117,7 +117,7 @@ class Report:
 
     @property
     def column(self) -> Column:
-        """An answer, in expressions over all possible answers."""
+        """The column of answers, in the table of all possible answers."""
         return Column(self.name, self.type)
 
     @property
@@ -127,26 +127,26 @@ class Report:
 
 @dataclass(frozen=True)
 class ReportCall:
-    """COUNT, SUM or AVG of a function of the answers, or COUNT of rows where there is none."""
+    """COUNT, SUM or AVG of a function of the answers; without an argument, COUNT of rows."""
 
     name: Literal["COUNT", "SUM", "AVG"]
     argument: Expression | None
     counted: int
-    """Which count of the release it is made of."""
+    """The count of the release that it is computed from."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reports:
-    """The question about answers that stands above a release which counts reports, these being its last keys."""
+    """The query over answers, above a release that counts reports; the reports are its last keys."""
 
     columns: tuple[Report, ...]
     condition: Expression | None
     keys: tuple[int | Expression, ...]
-    """As the query says them: a key of the release by its number, or a function of the answers."""
+    """The keys of the query: the number of a key of the release, or a function of the answers."""
     key_types: tuple[ColumnType, ...]
     calls: tuple[ReportCall, ...]
     is_free: bool
-    """Whether nothing else of people is read, so that the reports may be counted as they are."""
+    """Whether the query reads no other private column, so that reports are counted without noise."""
 
     @property
     def answer_count(self) -> int:
@@ -154,7 +154,7 @@ class Reports:
 
     @property
     def table(self) -> Domain:
-        """Every combination of answers, with what the query asks of it: condition, keys, values."""
+        """All combinations of answers, each with the condition, the keys and the values of the query."""
         renamed: dict[Expression, Column] = {
             report.column: Column(source_name(number), report.type) for number, report in enumerate(self.columns)
         }

@@ -1,8 +1,7 @@
-"""A declared table as engine SQL, with its declared properties made true.
+"""A declared table as engine SQL, with its declared properties enforced.
 
-Numbers and dates are clamped to their bounds, a text that is not among the declared values is NULL, as are NaN and
-infinity, and a text so long that one row could make a question slow. Rows whose unit is NULL belong to nobody that
-could be protected and are left out.
+Numbers and dates are clamped to their bounds. A text outside the declared values, NaN, infinity, and texts so long that
+one row could slow a query down become NULL. Rows without a unit are left out: nobody could be protected.
 """
 
 from __future__ import annotations
@@ -62,12 +61,12 @@ def listed_keys(relation: Relation, keys: tuple[Expression, ...], reading: Itera
 
 
 def as_stored(relation: Relation, names: Iterable[str], how: AsStored) -> Relation:
-    """The relation with such of these columns as they are stored which nothing reads on the way."""
+    """The relation, where these columns are read as they are stored unless a step in between reads them."""
     return reduce(lambda found, name: _as_it_is(found, name, how) or found, names, relation)
 
 
 def _as_it_is(relation: Relation, name: str, how: AsStored) -> Relation | None:
-    """None where the column is read on the way, or made of others."""
+    """None if a step in between reads the column, or computes it."""
     match relation:
         case Scan(columns=columns):
             found = tuple(replace(part, as_stored=how) if part.name == name else part for part in columns)
@@ -139,7 +138,7 @@ def _never_seen(answers: ScanColumn) -> Unsupported:
 
 
 def _with_unit(table: str, unit: Unit) -> tuple[Source, Term]:
-    """FROM a table, and the expression that gives each row's unit: its own column, or that of the row it refers to."""
+    """The FROM clause of a table, and each row's unit: its own column, or that of the row it refers to."""
     rows = Table(table, ROWS)
     if not unit.path:
         return rows, _typed(unit.column, unit.type, only_compared=True)
@@ -149,7 +148,7 @@ def _with_unit(table: str, unit: Unit) -> tuple[Source, Term]:
 
 
 def owners_sql(unit: Unit) -> Select:
-    """The unit of every key that a foreign key may refer to."""
+    """The unit of every key that a foreign key may refer to, as a query."""
     hop, *rest = unit.path
     source, owner = _with_unit(hop.to_table, replace(unit, path=tuple(rest)))
     key = _typed(hop.to_column, hop.type)
@@ -177,7 +176,7 @@ def _spelled(value: Term) -> Term:
 
 
 def _declared(column: str, properties: Properties) -> Term:
-    """The column as the schema declares it, whatever the row holds."""
+    """The column with its declared properties enforced, whatever the row holds."""
     if properties.values is not None:
         value = _spelled(Stored(column, ROWS, properties.type))
         return value if _is_any(properties) else when(_is_one_of(value, properties), value)
@@ -222,10 +221,10 @@ def _is_one_of(value: Term, properties: Properties) -> Term:
 
 @dataclass(frozen=True)
 class Linked:
-    """Rows without their units, and where to look these up."""
+    """Rows that carry a foreign key in place of their unit, and the query that maps keys to units."""
 
     rows: Relation
-    """Its _unit is the foreign key."""
+    """The rows, whose _unit is the foreign key."""
     owners: Query
     """_key and _unit, for every key that has one."""
 
@@ -241,7 +240,7 @@ def linked(relation: Relation) -> Linked | None:
 
 
 def with_key(relation: Relation) -> Relation | None:
-    """The same with the foreign key in the place of the unit."""
+    """The same relation, with the foreign key in place of the unit."""
     match relation:
         case Scan(unit=Unit(path=(hop, *_))):
             return replace(relation, unit=Unit((), relation.table, hop.column, hop.type))
@@ -273,7 +272,7 @@ MOMENTS, EXACT = (Date, Timestamp), (Integer, Decimal)
 
 
 def with_stored_tests(relation: Relation, condition: Expression) -> tuple[Relation, list[Expression]]:
-    """The relation, where scans make such parts of the condition as they can, and the parts that are left."""
+    """The relation whose scans evaluate what they can of the condition, and the remaining parts."""
     left = []
     for part in conjuncts(condition):
         tested = _tested(relation, *found) if (found := _comparison(part)) is not None else None
@@ -285,7 +284,7 @@ def with_stored_tests(relation: Relation, condition: Expression) -> tuple[Relati
 
 
 def _comparison(part: Expression) -> tuple[str, str, Literal] | None:
-    """column, operator, constant."""
+    """The comparison as column, operator, constant; None if it has another form."""
     match part:
         case Call(function, (Column(name, _), Literal() as literal), _) if function.name in MIRRORED:
             return name, function.name, literal
@@ -295,7 +294,7 @@ def _comparison(part: Expression) -> tuple[str, str, Literal] | None:
 
 
 def _tested(relation: Relation, name: str, operator: str, literal: Literal) -> Relation | None:
-    """None where the column is not one of a scan, or the scan cannot tell."""
+    """The comparison as a test on a stored column; None if it is not one."""
     match relation:
         case Scan(columns=columns):
             column = next(found for found in columns if found.name == name)
@@ -339,7 +338,7 @@ def _as_type(kind: ColumnType, operator: str, literal: Literal) -> tuple[str, Li
 
 
 def _day(operator: str, moment: datetime) -> tuple[str, Limit] | None:
-    """Days as their midnights beside a moment: those before noon are those up to its day."""
+    """A date compared with a timestamp is its midnight: dates before noon of a day are those up to that day."""
     day = moment.date()
     if moment == midnight(day):
         return operator, day

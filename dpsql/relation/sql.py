@@ -1,7 +1,6 @@
-"""Aggregates and windows over the rows of one unit, as a query of the engine.
+"""Relations as engine SQL, including aggregates and windows over the rows of one unit.
 
-What an aggregate is put together from is computed first, as columns of its own, and read above them: so no part of it
-is written twice.
+The parts of a composed aggregate are computed first, as columns of their own, so that no part is written twice.
 """
 
 from __future__ import annotations
@@ -51,6 +50,7 @@ from dpsql.expressions.emit import as_value, emit, emit_value
 from dpsql.expressions.narrow import conjuncts
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Call, Column, names_read, properties_of
+from dpsql.limits import LONGEST_COPIED
 from dpsql.relation.domain import Domain, ListedKeys, source_name
 from dpsql.relation.facts import (
     BY_POSITION,
@@ -81,8 +81,8 @@ from dpsql.relation.relation import (
     Window,
 )
 from dpsql.relation.scan_sql import scan_sql, with_stored_tests
-from dpsql.relation.units import is_tracked
-from dpsql.schema.types import Boolean, Double, Integer
+from dpsql.relation.units import is_tracked, scans_of
+from dpsql.schema.types import Boolean, Double, Integer, Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Set
@@ -97,13 +97,13 @@ if TYPE_CHECKING:
     Write: TypeAlias = Callable[[Relation, Iterable[str]], Query]
 
 # -- write tests -------------------------------------------------------------------------------------------------------
-# EXISTS and IN as conditions: whether the same unit has a row, in another relation, for which something holds.
+# EXISTS and IN as conditions: whether the same unit has a matching row in another relation.
 
 OTHERS = "_others"
 
 
 def test_sql(semi: SemiJoin, known: Knowledge, write: Write) -> Term:
-    """Whether a row is kept, over columns of which this is known: NOT IN keeps it only where nothing is open."""
+    """The condition that keeps a row of a semi-join: NOT IN keeps it only if no NULL leaves the match open."""
     match = _exists(semi, semi.condition, known, write)
     return all_of([test("not", part) for part in (match, *_open(semi, known, write))]) if semi.negated else match
 
@@ -116,7 +116,7 @@ def mark_sql(semi: SemiJoin, known: Knowledge, write: Write) -> Term:
 
 
 def _open(semi: SemiJoin, known: Knowledge, write: Write) -> list[Term]:
-    """Tests that hold where NULLs leave open whether there is a match: some row differs in nothing that is known."""
+    """The tests that hold if NULLs leave the match open: some row differs in no known value."""
     nullable = {**known.kept, **knowledge_of(semi.other).kept}
     missing = [
         [truth("IS NULL", side) for side in part.arguments if properties_of(side, nullable).nullable]
@@ -131,12 +131,12 @@ def _open(semi: SemiJoin, known: Knowledge, write: Write) -> list[Term]:
 
 
 def truth(name: str, *arguments: Expression) -> Expression:
-    """A condition over others, or over values."""
+    """A condition over other conditions, or over values."""
     return Call(FUNCTIONS[name], arguments, Boolean())
 
 
 def _exists(semi: SemiJoin, condition: Expression | None, known: Knowledge, write: Write) -> Term:
-    """Whether there is a row of the other relation, of the same unit, for which the condition holds."""
+    """EXISTS: a row of the other relation, of the same unit, satisfies the condition."""
     other_known = knowledge_of(semi.other).properties
     other = without_units(semi.other, semi.source, condition) or semi.other
     others = Derived(write(other, names_read(condition) & set(other_known)), OTHERS)
@@ -200,15 +200,22 @@ def light_units_sql(below: Query, names: list[str], most_rows: int) -> Query:
     beyond = Fold("nth_value", (Constant(1, Integer()), Constant(most_rows + 1, Integer())), kind=Integer())
     # Any order will do, and Spark wants one.
     placed = Named(Over(beyond, (Field(UNIT),), (Ordered(Field(UNIT)),), WHOLE_PARTITION), BEYOND)
-    return select(
-        fields([UNIT, *names]), select([*fields([UNIT, *names]), placed], below), test("is null", Field(BEYOND))
-    )
+    # PostgreSQL expects that <> keeps nearly all rows and IS NULL nearly none, and plans the steps above by that.
+    is_light = test("<>", apply("coalesce", Field(BEYOND), integer(0)), integer(1))
+    return select(fields([UNIT, *names]), select([*fields([UNIT, *names]), placed], below), is_light)
+
+
+def _with_short_units(relation: Relation, names: list[str], rows: Query) -> Query:
+    """The rows without units of long names: those are held with every row."""
+    if not any(scan.unit is not None and isinstance(scan.unit.type, Text) for scan in scans_of(relation)):
+        return rows
+    return _passed(relation, names, rows, test("<=", apply("bytes", Field(UNIT)), integer(LONGEST_COPIED)))
 
 
 def _with_arguments(
     source: Relation, calls: list[tuple[str, AggregateCall]], used: set[str]
 ) -> tuple[Relation, list[tuple[str, AggregateCall]]]:
-    """Sums read their argument several times, so it is computed once: as a column, beside those that are used."""
+    """The rows with the arguments of sums as columns, because sums read their argument several times."""
     computed = {
         name: call.arguments[0]
         for name, call in calls
@@ -243,7 +250,7 @@ def _window_parts(window: WindowCall) -> list[Expression]:
 
 
 def _over(window: WindowCall, known: Known, read: list[str]) -> Over:
-    """The window of a fold that is still to be named."""
+    """The window of an aggregate whose name is still open."""
     order = [
         Ordered(emit(order.expression, known), descending=order.descending, nulls_first=order.nulls_first)
         for order in window.order
@@ -259,13 +266,13 @@ def _over(window: WindowCall, known: Known, read: list[str]) -> Over:
 
 
 # -- write -------------------------------------------------------------------------------------------------------------
-# A relation as a query of the engine, whose first column, _unit, says whose each row is; public ones have none.
+# A relation as engine SQL. The first column, _unit, is the privacy unit of each row; public relations have none.
 
 LEFTS, RIGHTS = "_left_rows", "_right_rows"
 
 
 def relation_sql(relation: Relation, needed: Iterable[str]) -> Query:
-    """The relation's `needed` columns, and _unit."""
+    """The query of a relation: _unit and the `needed` columns."""
     names = sorted(set(needed))
     match relation:
         case Scan():
@@ -304,7 +311,8 @@ def relation_sql(relation: Relation, needed: Iterable[str]) -> Query:
         case Window():
             return window_sql(relation, names, relation_sql)
         case LightUnits(source, most_rows):
-            return light_units_sql(relation_sql(source, names), names, most_rows)
+            rows = relation_sql(source, names)
+            return light_units_sql(_with_short_units(source, names, rows), names, most_rows)
 
 
 def distinct(below: Query, unit: list[Named], names: Iterable[str]) -> Select:
@@ -320,7 +328,7 @@ def _unit(relation: Relation) -> list[Named]:
 
 
 def _join(join: Join, names: list[str]) -> Query:
-    """Two sides of units meet within each unit only, whatever else the condition says."""
+    """A join. Two private sides are joined within each unit only, whatever else the condition says."""
     left_known, right_known = knowledge_of(join.left).properties, knowledge_of(join.right).properties
     conditions = [] if join.condition is None else [join.condition]
     if join.kind == "INNER" and join.condition is not None:
@@ -338,7 +346,7 @@ def _join(join: Join, names: list[str]) -> Query:
 
 
 def _with_one_owner(join: Join) -> Join:
-    """The same rows, where the condition says that both sides are of one unit: one side knows it."""
+    """The same join if the condition implies equal units: only one side needs its unit."""
     if (right := without_units(join.right, join.left, join.condition)) is not None:
         return replace(join, right=right)
     left = without_units(join.left, join.right, join.condition)
@@ -355,7 +363,7 @@ def _joined_unit(join: Join) -> Term:
 
 
 def _cross_unit_join(across: CrossUnitJoin, names: list[str]) -> Query:
-    """Over the rows of either side that count, which the release's SQL defines; a pair is nobody's alone."""
+    """A join across units, over the rows of either side that count, which the release's SQL defines."""
     meets = emit(across.condition, knowledge_of(across).properties)
     return Select((Named(NULL, UNIT), *fields(names)), Joined("INNER", Table(LEFTS), Table(RIGHTS), meets))
 
@@ -375,7 +383,7 @@ def _mark(relation: Mark, names: list[str]) -> Query:
 
 
 # -- multiplicity ------------------------------------------------------------------------------------------------------
-# How many rows one unit can have, if the schema is right: it helps to choose bounds, which are enforced all the same.
+# The most rows that one unit can have if the schema is right. It helps to choose bounds, which are enforced anyway.
 #
 #     customers, declared unique                   1
 #     customers JOIN regions USING (region)        1, where every region is listed once
@@ -383,14 +391,14 @@ def _mark(relation: Mark, names: list[str]) -> Query:
 #     customers UNION ALL customers                2
 #     orders                                       anything: the declared bounds are all that is known
 #
-# Public rows are looked at, people's are not: what is wrong here costs accuracy, never privacy.
+# Only public rows are read. An error here would cost accuracy, never privacy.
 
 CountPublic: TypeAlias = "Callable[[Query], int | None]"
-"""Runs a query over public rows that gives one number; None where that cannot be known yet."""
+"""Runs a query over public rows that returns one number; None if an answer it needs is still pending."""
 
 
 def rows_per_unit(relation: Relation, count: CountPublic, given: tuple[Expression, ...] = ()) -> int | None:
-    """The most rows that one unit can have; None if nothing is known. `given` holds for the rows that are kept."""
+    """The most rows that one unit can have; None if unbounded. `given` are conditions that surviving rows satisfy."""
     match relation:
         case Scan():
             return 1 if relation.one_row_per_unit or relation.declared_unique else None
@@ -433,7 +441,7 @@ def _joined(join: Join, count: CountPublic, given: tuple[Expression, ...]) -> in
 
 
 def most_matches_sql(left: Relation, public: Relation, conditions: tuple[Expression, ...]) -> Query:
-    """How many public rows one row can be joined with: those that have the same values where equal ones are asked."""
+    """The most public rows that one row can be joined with: the largest group of equal join keys."""
     own, known = knowledge_of(left).properties.keys(), knowledge_of(public).properties
     for condition in conditions:
         if names_read(condition) <= known.keys():
@@ -446,7 +454,7 @@ def most_matches_sql(left: Relation, public: Relation, conditions: tuple[Express
 
 
 def _key(condition: Expression, own: Set[str], public: Set[str]) -> Expression | None:
-    """The public side of an equality. Of one type: as doubles many whole numbers are equal."""
+    """The public side of an equality of one type: as doubles, many integers would be equal."""
     match condition:
         case Call(function, (first, second)) if function.name == "=" and first.type == second.type:
             for mine, its in ((first, second), (second, first)):
@@ -498,7 +506,7 @@ def _all(parts: list[Expression]) -> Expression:
 
 NUMBER = "number"
 FARTHEST = 2.0**62
-"""Up to here every engine counts in whole numbers; beyond, doubles are at least 1024 apart."""
+"""Up to here every engine generates exact integers; beyond, doubles are at least 1024 apart."""
 
 
 def domain_sql(domain: Domain | ListedKeys, key_names: list[str]) -> Query:
@@ -524,7 +532,7 @@ def listed_keys_sql(relation: Relation, keys: tuple[Expression, ...], key_names:
 
 
 def _values(properties: Properties, name: str) -> Query:
-    """One column with every value that the source can have, NULL among them if it can be NULL."""
+    """One column with all values of the source, and NULL if it is possible."""
     if properties.values is not None:
         values = (*properties.values, *([None] if properties.nullable else []))
         return Values((name,), (properties.type,), tuple((value,) for value in values))
@@ -565,7 +573,7 @@ def _doubles(first: float, last: float) -> Iterator[float]:
 
 
 def counted_reports_sql(aggregate: Aggregate) -> Query:
-    """Columns _k0, _k1, ... and a count n0, n1, ... for each call; and the number of rows."""
+    """The counts of reports: keys _k0, _k1, ..., a count n0, n1, ... per call, and the number of rows."""
     known = knowledge_of(aggregate.source).properties
     arguments = {number: call.arguments[0] for number, call in enumerate(aggregate.calls) if call.arguments}
     keys = [f"_k{number}" for number in range(len(aggregate.keys))]
@@ -581,6 +589,6 @@ def counted_reports_sql(aggregate: Aggregate) -> Query:
 
 
 def answers_sql(reports: Reports) -> Query:
-    """The table of all possible answers. It reads nothing."""
+    """The table of all possible answers, as constants."""
     table = reports.table
     return domain_sql(table, [f"a{number}" for number in range(len(table.keys))])

@@ -1,4 +1,4 @@
-"""Whose rows a relation has: the tables that they come from, whether they are people's, and how many one may have."""
+"""The privacy units of a relation: its tables, whether they are private, how many rows a unit may have."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from dpsql.relation.relation import ScanColumn
 
 # -- once --------------------------------------------------------------------------------------------------------------
-# What follows from a node, and from values given beside it, is found once, however many walks ask for it.
+# Memoized functions of a node: a result is computed once per node and arguments, however many walks need it.
 #
-# The finding is kept on the node itself, a relation or a plan: nodes never change, and it goes when the node goes.
+# It is stored on the node itself, a relation or a plan. Nodes never change, and the result goes when the node goes.
 
 Node = TypeVar("Node")
 Given = TypeVarTuple("Given")
@@ -62,7 +62,7 @@ def once_per_node(find: Callable[[Node, *Given], Found]) -> Callable[[Node, *Giv
 
 @once_per_node
 def scans_of(relation: Relation) -> tuple[Scan, ...]:
-    """Every table that the relation's own rows come from, once."""
+    """The scans that the relation's own rows come from, each once."""
     match relation:
         case Scan():
             return (relation,)
@@ -75,20 +75,20 @@ def scans_of(relation: Relation) -> tuple[Scan, ...]:
 
 
 def below(relation: Relation) -> list[Relation]:
-    """The relations that this one is made of."""
+    """The direct inputs of a node."""
     values = (getattr(relation, field.name) for field in fields(relation))
     return [value for value in values if isinstance(value, Relation)]
 
 
 def parts_of(relation: Relation) -> Iterator[Relation]:
-    """The relation and everything that it is made of."""
+    """The relation and all relations below it."""
     yield relation
     for part in below(relation):
         yield from parts_of(part)
 
 
 def different_units(same_unit: str, at: Place | None, otherwise: str | None = None) -> Unsupported:
-    """The refusal of a join that may put people beside others; `same_unit` is the equality that it lacks."""
+    """The refusal of a join that could combine rows of different people; `same_unit` is the missing equality."""
     missing = f"add the equality of their units to the condition ({same_unit})"
     select = "select the unit in the subqueries, and add its equality to the condition"
     hint = f"{missing if same_unit else select}: people are not joined with others"
@@ -101,12 +101,12 @@ def different_units(same_unit: str, at: Place | None, otherwise: str | None = No
 
 @once_per_node
 def is_tracked(relation: Relation) -> bool:
-    """Whether the rows belong to units; else they are public."""
+    """Whether the rows belong to units, and not to public tables."""
     return any(scan.unit is not None for scan in scans_of(relation))
 
 
 def reads_unit(expression: Expression, relation: Relation) -> bool:
-    """Whether the expression over the relation's columns is computed from the column by which units are known."""
+    """Whether an expression over the relation's columns reads the column that identifies units."""
     return reads(expression, relation, _holds_unit)
 
 
@@ -116,7 +116,7 @@ def _holds_unit(scan: Scan, column: ScanColumn) -> bool:
 
 
 def reads(expression: Expression, relation: Relation, wanted: Callable[[Scan, ScanColumn], bool]) -> bool:
-    """Whether the expression over the relation's columns is computed from a declared column of this kind."""
+    """Whether an expression over the relation's columns reads a declared column that satisfies a predicate."""
     return any(_is_from(name, relation, wanted) for name in names_read(expression))
 
 
@@ -148,7 +148,7 @@ def bounding_scans(scans: Collection[Scan]) -> Collection[Scan]:
 
 @once_per_node
 def one_row_per_unit(relation: Relation) -> bool:
-    """Whether no unit can have two rows, by a constraint of the database or by the query's own grouping."""
+    """Whether each unit has at most one row, by a database constraint or by the query's own GROUP BY."""
     match relation:
         case Scan():
             return relation.one_row_per_unit
@@ -171,7 +171,7 @@ def one_row_per_unit(relation: Relation) -> bool:
 
 
 # -- size --------------------------------------------------------------------------------------------------------------
-# How much an engine has to read for a relation: what is read twice counts twice.
+# The size of a relation as an engine reads it: a part that is read twice counts twice.
 
 
 @once_per_node
@@ -181,7 +181,7 @@ def tables_read(relation: Relation) -> int:
 
 @once_per_node
 def steps(relation: Relation) -> int:
-    """On the longest way from a table."""
+    """The number of steps on the longest path from a table."""
     return 1 + max(map(steps, below(relation)), default=0)
 
 

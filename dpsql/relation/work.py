@@ -39,6 +39,7 @@ from dpsql.relation.relation import (
 )
 from dpsql.relation.sql import most_matches_sql, rows_per_unit, truth
 from dpsql.relation.units import is_tracked, one_row_per_unit, parts_of
+from dpsql.relation.widths import check_texts, check_width, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Growth:
-    """A person with n rows in each relation that is read has at most factor * n ** degree rows."""
+    """An upper bound: a person with n rows in each relation has at most factor * n ** degree rows."""
 
     factor: int
     degree: int
@@ -66,12 +67,12 @@ class Growth:
 
     @property
     def is_linear(self) -> bool:
-        """In proportion to the person's own rows."""
+        """Whether the work is proportional to the person's own rows."""
         return self.degree == 0 or (self.degree == 1 and self.factor <= MOST_COPIES)
 
     @property
     def most_rows(self) -> int:
-        """The largest n for which no more than MOST_ROWS_OF_ONE rows come of it; 0 if there is none."""
+        """The largest n that gives at most MOST_ROWS_OF_ONE rows; 0 if there is none."""
         n = int((MOST_ROWS_OF_ONE / self.factor) ** (1 / self.degree)) + 1 if self.degree else MOST_ROWS_OF_ONE
         while n and self.factor * n**self.degree > MOST_ROWS_OF_ONE:
             n -= 1
@@ -82,7 +83,7 @@ ONE, OWN = Growth(1, 0), Growth(1, 1)
 
 
 UNDECIDED = 0
-"""How many rows make a unit heavy, until all steps have been seen."""
+"""A placeholder for the number of rows of a light unit, until all steps are known."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,15 @@ class Bounded:
     relation: Relation
     growth: Growth
     limited: bool = False
-    """Whether n is the most rows of a light unit, and not however many a person has."""
+    """Whether n counts the rows of light units only."""
 
 
-def bound_work(relation: Relation, count: CountPublic) -> tuple[Relation, tuple[Query, ...]]:
+def bound_work(
+    relation: Relation, above: tuple[Expression, ...], count: CountPublic
+) -> tuple[Relation, tuple[Query, ...]]:
     """The same relation, without people whose rows would be multiplied into too many; and how often one row meets rows
     of answers that are not there yet, each of which must turn out to be at most MOST_COPIES."""
+    check_texts(relation, above)
     bounding = _Bounding(count)
     bounded = bounding.visit(relation, ()).relation
     if bounding.steps:
@@ -103,11 +107,12 @@ def bound_work(relation: Relation, count: CountPublic) -> tuple[Relation, tuple[
         if worst.most_rows < FEWEST_ROWS_OF_ONE:
             raise _too_much(worst)
         bounded = _decided(bounded, worst.most_rows)
+        check_width(bounded, above)
     return bounded if bounding.steps or heaviest_counted(bounded) else relation, tuple(bounding.presumed)
 
 
 def heaviest_counted(relation: Relation) -> int | None:
-    """People with more rows than this below a step that multiplies them are left out; None if nobody is."""
+    """The most rows that a person may have below a multiplying step; None if nobody is left out."""
     return min((part.most_rows for part in parts_of(relation) if isinstance(part, LightUnits)), default=None)
 
 
@@ -131,7 +136,7 @@ def _decided(relation: Relation, most_rows: int) -> Relation:
 class _Bounding:
     count: CountPublic
     steps: list[Growth] = field(default_factory=list)
-    """How many rows, or comparisons of rows, each multiplying step makes for one person."""
+    """The rows, or comparisons of rows, that each multiplying step makes for one person."""
     presumed: list[Query] = field(default_factory=list)
 
     def visit(self, relation: Relation, given: Conditions) -> Bounded:
@@ -181,7 +186,7 @@ class _Bounding:
         return replace(bounded, relation=replace(join, **changed), growth=bounded.growth * copies)
 
     def _matches(self, rows: Relation, public: Relation, conditions: Conditions) -> int:
-        """How many public rows one row can meet. An answer that is not there yet is presumed to have few."""
+        """How many public rows one row can be joined with. A pending answer is presumed to have few."""
         if meets_once(rows, public, conditions):
             return 1
         query = most_matches_sql(rows, public, conditions)
@@ -192,7 +197,7 @@ class _Bounding:
         return max(1, found)
 
     def _of_one_person(self, join: Join, met: Conditions, given: Conditions) -> Bounded:
-        """Rows of a person beside other rows of that person."""
+        """A join of a person's rows with other rows of the same person."""
         tests = {"INNER": (met, met), "LEFT": (given, met), "RIGHT": (met, given), "FULL": ((), ())}[join.kind]
         left, right = self.visit(join.left, tests[0]), self.visit(join.right, tests[1])
         if join.kind != "INNER":
@@ -211,7 +216,7 @@ class _Bounding:
     def _multiplied(
         self, left: Bounded, right: Bounded, tests: tuple[Conditions, Conditions]
     ) -> tuple[Bounded, Bounded]:
-        """Two sides of which each row of the one may meet each of the other."""
+        """A join in which each row of one side may match each row of the other."""
         if not (left.growth * right.growth).is_linear:
             left, right = _limited(left, tests[0]), _limited(right, tests[1])
         if left.limited or right.limited:
@@ -226,7 +231,7 @@ class _Bounding:
         return Bounded(LightUnits(side.relation, 2 * declared), Growth(2 * declared, 0))
 
     def _semi_join(self, semi: SemiJoin, given: Conditions) -> tuple[SemiJoin, Bounded]:
-        """The test, and the rows that it is about."""
+        """EXISTS or IN: the test, and the rows that it filters."""
         source = self.visit(semi.source, given)
         tests = () if semi.condition is None else tuple(conjuncts(semi.condition))
         if is_tracked(semi.other):
@@ -247,7 +252,7 @@ class _Bounding:
         return Bounded(replace(both, left=left.relation, right=right.relation), growth, left.limited)
 
     def _window(self, window: Window, source: Bounded) -> Bounded:
-        """Engines may compute a sum or an extreme over a moving frame anew for every row."""
+        """A moving frame, over which an engine may compute a sum or an extreme anew for every row."""
         widths = [_width(call.frame) for _, call in window.columns if call.frame is not None]
         known = [width for width in widths if width is not None]
         frame = source if len(known) < len(widths) else Bounded(window, Growth(max(known, default=1), 0))
@@ -265,16 +270,16 @@ def _limited(rows: Bounded, tests: Conditions) -> Bounded:
     own = knowledge_of(rows.relation).properties.keys()
     about = [part for part in tests if names_read(part) and names_read(part) <= own]
     tested = Filter(rows.relation, truth("AND", *about) if len(about) > 1 else about[0]) if about else rows.relation
-    return Bounded(LightUnits(tested, UNDECIDED), OWN, limited=True)
+    return Bounded(LightUnits(shortened(tested), UNDECIDED), OWN, limited=True)
 
 
 def _alike(left: Bounded, right: Bounded) -> tuple[Bounded, Bounded]:
-    """Both sides limited, if one of them is."""
+    """Both sides limited to light units, if either is."""
     return (_limited(left, ()), _limited(right, ())) if left.limited or right.limited else (left, right)
 
 
 def _width(frame: Frame) -> int | None:
-    """How many rows a moving frame has; 1 where it only grows, None where it has no limit."""
+    """The number of rows in a moving frame; 1 if it only grows, None if it has no limit."""
     if frame.start == "UNBOUNDED PRECEDING" or (frame.kind == "RANGE" and frame.end == "CURRENT ROW"):
         return 1
     if frame.end == "UNBOUNDED FOLLOWING":
@@ -314,7 +319,7 @@ def meets_once(rows: Relation, other: Relation, conditions: Conditions) -> bool:
 
 
 def unique_keys(relation: Relation) -> list[frozenset[str]]:
-    """Sets of columns by which a row is known among those of its unit, or among all public ones."""
+    """Sets of columns that are unique among the rows of a unit, or among all public rows."""
     match relation:
         case Scan(columns=columns):
             single = [frozenset[str]()] if one_row_per_unit(relation) else []

@@ -1,7 +1,7 @@
-"""The declared schema: which tables exist, whose rows they hold, and what everybody may know about their columns.
+"""The declared schema: which tables exist, which person each row belongs to, and what is public about the columns.
 
-What is not declared does not exist. A `Schema` checks everything when it is built, and raises `SchemaError` with the
-path of the first thing that is wrong; after that it does not change.
+What is not declared does not exist. A `Schema` is validated when it is built and immutable afterwards. `SchemaError`
+names everything that is wrong, with its path.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Declared(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     sample: ClassVar[str]
     elsewhere: ClassVar[dict[str, str]] = {}
-    """Keys that are looked for here and stand in another place, with the way there."""
+    """Keys that people look for here, and where they belong."""
 
     @model_validator(mode="before")
     @classmethod
@@ -88,7 +88,7 @@ class Declared(BaseModel):
 
 
 class Named(Declared):
-    """A part that stands under its name in a mapping."""
+    """A part that is a named entry of a mapping, such as a column."""
 
     _name: str = PrivateAttr(default="")
 
@@ -153,21 +153,21 @@ MOST_BITS = 63
 
 
 class Collected(Declared):
-    """The column holds reports: people randomised their own answers before these reached the table (dpsql.local)."""
+    """A column of reports: people randomised their own answers before these reached the table (dpsql.local)."""
 
     sample = "collected: {mechanism: kary, epsilon: 1.0, values: [never, sometimes, daily]}"
 
     mechanism: Literal["randomized_response", "kary", "rappor", "oue", "subset"] = Field(
-        description="How answers were randomised; rappor, oue and subset report a bit for each value, as one integer"
+        description="How answers were randomised; rappor, oue and subset report one bit per value, as an integer"
     )
     epsilon: Annotated[float, WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] = Field(
-        description="No two answers make a report more than e^epsilon times as likely"
+        description="The privacy loss of one report"
     )
     values: Annotated[tuple[Value, ...], WithJsonSchema(VALUES_JSON | {"minItems": 2})] = Field(
-        description="Every value that an answer can have, in the order in which the mechanism was given them"
+        description="All possible answers, in the order that the mechanism was given"
     )
     instantaneous: tuple[float, float] | None = Field(
-        default=None, description="For rappor: how often a permanent 0 and a permanent 1 are reported as 1"
+        default=None, description="For rappor: the probabilities that a permanent 0 and a permanent 1 are reported as 1"
     )
 
     @property
@@ -228,7 +228,7 @@ def _read_type(text: object) -> ColumnType:
 
 
 class Column(Named):
-    """A column's type and what is public about its values: either bounds, or the list of all values, or neither."""
+    """A column: its type, and what is public about its values: bounds, a list of all values, or neither."""
 
     sample = "amount: double, or  amount: {type: double, bounds: [0, 500]}"
     elsewhere: ClassVar = {"unique": "write  unique: true  beside the table's unit, if a unit has one row there"}
@@ -238,20 +238,22 @@ class Column(Named):
         PlainValidator(_read_type),
         PlainSerializer(lambda column_type: column_type.name),
         WithJsonSchema(TYPE_JSON),
-    ]
+    ] = Field(description="The type, as queries see it; a stored value that does not fit becomes NULL")
     bounds: Annotated[tuple[Value, Value] | None, WithJsonSchema(BOUNDS_JSON)] = Field(
         default=None,
-        description="Lowest and highest value, chosen by the owner and never read off the data; auto: as  auto: true",
+        description="Lowest and highest value, chosen by the owner without looking at the data; or auto",
     )
     auto: bool = Field(
-        default=False, description="Each query finds its own clip, within the bounds, for a part of its cost"
+        default=False, description="Each query finds its own bounds, within these, for a part of its cost"
     )
     values: Annotated[tuple[Value, ...] | None, WithJsonSchema(VALUES_JSON)] = Field(
-        default=None, description="Every value that the column can have: its groups are public"
+        default=None, description="All values that the column can have; its groups are public, even empty ones"
     )
-    nullable: bool = Field(default=False, description="Whether NULL is among its values, and a group of its own")
+    nullable: bool = Field(
+        default=False, description="Whether the column may be NULL, which is then a group of its own"
+    )
     collected: Collected | None = Field(
-        default=None, description="The column holds randomised reports; the type is that of the answers"
+        default=None, description="The column holds randomised reports; its type is that of the answers"
     )
 
     @property
@@ -377,35 +379,35 @@ CountOrAuto = Annotated[
 
 
 class Contribution(Declared):
-    """How much of one person is looked at: what exceeds it is sampled or scaled down, never refused."""
+    """Contribution bounds: how much of one person counts. What exceeds them is sampled or scaled down."""
 
     sample = "contribution: {max_groups: 4, max_rows_per_group: 5}"
 
     max_groups: CountOrAuto = Field(
-        default=1, description="Groups of one GROUP BY that one person's rows may reach; auto: each query finds it"
+        default=1, description="In how many groups of a GROUP BY one person counts; auto: each query finds it"
     )
     max_rows_per_group: CountOrAuto = Field(
-        default=1, description="Rows of one person that count within one group; auto: each query finds it"
+        default=1, description="How many rows of one person count in a group; auto: each query finds it"
     )
 
 
 class Csv(Declared):
-    """How a text file is read. Nothing is guessed from its rows: what is not said here is the constant beside it."""
+    """How a text file is read. Nothing is guessed from its rows: a key that is left out has its default."""
 
     sample = 'csv: {delimiter: ";", encoding: latin-1}'
 
     delimiter: Mark | None = Field(
-        default=None, description="Between fields: a comma if not given, a tab for .tsv files"
+        default=None, description="The character between fields; by default a comma, or a tab for .tsv files"
     )
-    quote: NoMark = Field(
-        default='"', description="Around fields that hold a delimiter; empty where no field is ever quoted"
+    quote: NoMark = Field(default='"', description="The character around quoted fields; empty if no field is quoted")
+    escape: Mark | None = Field(
+        default=None, description="The character before a quote inside quotes; by default the quote itself"
     )
-    escape: Mark | None = Field(default=None, description="Before a quote within quotes: the quote itself if not given")
     header: Literal[True] | tuple[str, ...] = Field(
-        default=True, description="true: the first line names the columns; a list of names where no line does"
+        default=True, description="true: the first line names the columns; else the list of their names"
     )
     encoding: Literal["utf-8", "latin-1", "windows-1252"] = Field(
-        default="utf-8", description="What the bytes stand for"
+        default="utf-8", description="The encoding of the file"
     )
     line_breaks: bool = Field(default=False, description="Whether a quoted field may hold line breaks")
 
@@ -432,12 +434,12 @@ class Csv(Declared):
 
 
 class UnitPath(Declared):
-    """The person is found over a foreign key: column `through` of this table equals `to`, written table.column."""
+    """A privacy unit over a foreign key: column `through` of this table refers to `to`, written table.column."""
 
     sample = "unit: {through: order_id, to: orders.id}"
 
-    through: str = Field(description="The foreign key column of this table")
-    to: str = Field(description="What it refers to, as table.column", pattern=r"^[^.]+\.[^.]+(\.[^.]+)?$")
+    through: str = Field(description="The foreign key, a column of this table")
+    to: str = Field(description="The column that it refers to, as table.column", pattern=r"^[^.]+\.[^.]+(\.[^.]+)?$")
 
     @field_validator("to", mode="before")
     @classmethod
@@ -470,26 +472,28 @@ def _unit_branch(unit: object) -> str:
 
 
 class Table(Named):
-    """A private table, whose every row belongs to one unit, or a public one that belongs to nobody."""
+    """A private table, each of whose rows belongs to one person, or a public table, which is about nobody."""
 
     sample = "orders: {unit: customer_id, columns: {customer_id: integer}}"
 
-    columns: Mapping[str, Column] = Field(description="Name: type, or name: {type: ..., bounds or values, nullable}")
+    columns: Mapping[str, Column] = Field(description="Name: type, or name: {type: ..., and other keys of a column}")
     unit: (
         Annotated[
             Annotated[str, Tag(COLUMN_BRANCH)] | Annotated[UnitPath, Tag(PATH_BRANCH)], Discriminator(_unit_branch)
         ]
         | None
-    ) = Field(default=None, description="The column that identifies the person, or the foreign key that leads there")
-    public: bool = Field(default=False, description="The table is about nobody and may be shown as it is")
-    unique: bool = Field(default=False, description="One row per unit")
+    ) = Field(default=None, description="The column that identifies the person, or the foreign key that leads to one")
+    public: bool = Field(default=False, description="The table is about nobody, and queries may show its rows")
+    unique: bool = Field(default=False, description="Each person has at most one row")
     contribution: Contribution = Field(
-        default_factory=Contribution, description="This table's own bounds; what they leave out is the schema's"
+        default_factory=Contribution, description="This table's contribution bounds; by default the schema's"
     )
-    csv: Csv = Field(default_factory=Csv, description="How this table's text file is read, where it comes from one")
+    csv: Csv = Field(
+        default_factory=Csv, description="How this table's text file is read; by default as the schema says"
+    )
     view: Literal["trusted"] | None = Field(
         default=None,
-        description="Vouches for a view or computed columns: a row follows from one person's rows and cannot fail",
+        description="Vouches for a view or computed columns: each row follows from one person's, and none can fail",
     )
 
     @property
@@ -583,23 +587,44 @@ class Table(Named):
 
 
 class Schema(Declared):
-    """Everything that may be asked about, and everything that is public about it."""
+    """The whole declaration: tables, columns, persons, and what is public about them.
+
+    `dpsql.connect` accepts a YAML or JSON file, a dict or a `Schema`; `Schema.model_validate` builds one from a dict.
+
+    >>> columns = {"customer": "integer", "amount": {"type": "double", "bounds": [0, 500]}}
+    >>> schema = Schema.model_validate({"tables": {"orders": {"unit": "customer", "columns": columns}}})
+    >>> schema.tables["orders"].columns["amount"].bounds
+    (0.0, 500.0)
+
+    Raises:
+        SchemaError: the declaration is wrong.
+    """
 
     sample = "tables: {orders: {unit: customer_id, columns: {customer_id: integer}}}"
 
-    dataset: str = Field(default="data", description="What the whole is called")
+    dataset: str = Field(default="data", description="The name of the dataset; the ledger's account has the same")
     contribution: Contribution = Field(
-        default_factory=Contribution, description="The bounds of every table that does not set its own"
+        default_factory=Contribution, description="The contribution bounds of tables that set none"
     )
     csv: Csv = Field(default_factory=Csv, description="How the text files of all tables are read")
-    tables: Mapping[str, Table]
+    tables: Mapping[str, Table] = Field(
+        description="Name: table; sales.orders for a table in another schema of the database"
+    )
 
     def table(self, name: str) -> Table | None:
-        """The table of that name in any case, as SQL understands names."""
+        """The table of that name, whatever its case; None if it is not declared.
+
+        Args:
+            name: the name as a query writes it.
+        """
         return self._by_lower_name.get(name.lower())
 
     def unit_path(self, table_name: str) -> tuple[Hop, ...]:
-        """The hops from a table to the one that holds its unit column; none for that one and for public tables."""
+        """The foreign keys that lead from a table to its person; empty if the table has the person, or is public.
+
+        Args:
+            table_name: the table to start from.
+        """
         hops = []
         table = self.table(table_name)
         while table is not None and isinstance(table.unit, UnitPath):
@@ -608,13 +633,17 @@ class Schema(Declared):
         return tuple(hops)
 
     def link_targets(self, table_name: str) -> frozenset[str]:
-        """The columns of a table that rows of others refer to, on their way to their person."""
+        """The columns of a table that foreign keys of other tables refer to.
+
+        Args:
+            table_name: the table that is referred to.
+        """
         links = (table.unit for table in self.tables.values() if isinstance(table.unit, UnitPath))
         return frozenset(link.to_column for link in links if link.to_table.lower() == table_name.lower())
 
     @cached_property
     def fingerprint(self) -> str:
-        """Equal declarations have equal fingerprints, whatever the files look like."""
+        """A SHA-256 hash of the declaration: equal declarations have equal fingerprints, however they are written."""
         canonical = json.dumps(self.model_dump(), sort_keys=True, default=str)
         return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import operator
 import re
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from dpsql.aggregates.function import Bounds
 from dpsql.aggregates.table import AGGREGATES
 from dpsql.errors import Place, SqlSyntaxError, UnknownName, Unsupported, did_you_mean
 from dpsql.expressions.parser_tree import nodes_of
+from dpsql.options import CLAUSE_OPTIONS, CONFIRMING, SqlOption, SqlOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -95,47 +95,12 @@ ARITHMETIC: dict[type[exp.Expr], Callable[[Fraction, Fraction], Fraction]] = {
     exp.Mul: operator.mul,
     exp.Div: operator.truediv,
 }
-OPTIONS = (
-    "epsilon",
-    "delta",
-    "max_groups_contributed",
-    "max_rows_contributed",
-    "privacy_unit_column",
-    "group_selection_strategy",
-    "min_privacy_units_per_group",
-    "mechanism",
-    "propose",
-)
+NAMES = {name: name for name in (*CLAUSE_OPTIONS, *CONFIRMING)}
 OLDER_NAMES = {"kappa": "max_groups_contributed", "k_threshold": "min_privacy_units_per_group"}
 CLAUSES = {
-    "DIFFERENTIAL_PRIVACY": {name: name for name in OPTIONS},
-    "ANONYMIZATION": {name: name for name in OPTIONS} | OLDER_NAMES,
+    "DIFFERENTIAL_PRIVACY": NAMES,
+    "ANONYMIZATION": NAMES | OLDER_NAMES,
 }
-
-
-@dataclass(frozen=True)
-class Option:
-    name: str
-    value: str
-    at: Place
-
-
-@dataclass(frozen=True)
-class SqlOptions:
-    """What the options clause says, if there is one."""
-
-    options: tuple[Option, ...] = ()
-    at: Place | None = None
-    outermost: bool = True
-    """Whether it stands in the outermost SELECT."""
-    parameters: frozenset[str] = frozenset()
-    """The parameters that stand in it."""
-
-    def get(self, name: str) -> Option | None:
-        return next((option for option in self.options if option.name == name), None)
-
-
-NO_OPTIONS = SqlOptions()
 
 
 def without_clauses(
@@ -218,12 +183,12 @@ def _clause_options(tokens: list[Token], start: int, text: str) -> dict[str, str
 
 def _listed(
     tokens: list[Token], start: int, known: dict[str, str], text: str, parameters: Mapping[str, object]
-) -> tuple[list[Option], int]:
+) -> tuple[list[SqlOption], int]:
     """OPTIONS(name = value, ...), and where the query goes on."""
     if not (is_at(tokens, start + 1, TokenType.L_PAREN) and tokens[start].text.upper() == "OPTIONS"):
         return [], start
     end = closing_of(tokens, start + 1, text)
-    found: list[Option] = []
+    found: list[SqlOption] = []
     position = start + 2
     while position < end:
         stop = argument_end(tokens, position, end)
@@ -237,7 +202,7 @@ def _listed(
 
 def _option(
     part: list[Token], first: Token, known: dict[str, str], text: str, parameters: Mapping[str, object]
-) -> Option:
+) -> SqlOption:
     place = place_between(first, part[-1] if part else first, text)
     name = first.text.lower()
     if part and name not in known:
@@ -249,7 +214,7 @@ def _option(
         raise SqlSyntaxError(
             "an option is written  name = constant", at=place, hint="for example OPTIONS(epsilon = 0.2, delta = 1e-7)"
         )
-    return Option(known[name], value, place)
+    return SqlOption(known[name], value, place)
 
 
 def _value(tokens: list[Token], parameters: Mapping[str, object]) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import warnings
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from math import ceil, floor
 from pathlib import Path
@@ -19,8 +19,7 @@ from dpsql import errors
 from dpsql.aggregates.measure import Quantile
 from dpsql.connection import connect
 from dpsql.engine_sql.build import SALT
-from dpsql.engines.registry import is_spark
-from dpsql.engines.spark.scalars import literal, quoted
+from dpsql.engines.registry import kind_of, kinds
 from dpsql.errors import Error, InterfaceError
 from dpsql.pipeline import stages
 from dpsql.schema.model import Schema, UnitPath
@@ -31,14 +30,14 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dpsql.connection import Connection
-    from dpsql.engines.base import Engine
+    from dpsql.engines.base import CertificationTarget, Engine
     from dpsql.pipeline.calibrate_noise import Calibrated, CalibratedRelease
     from dpsql.synthetic import CaseTables
 
 # -- compare -----------------------------------------------------------------------------------------------------------
 # The exact numbers of a question's releases in two engines, before any noise: equal, refused, or different.
 #
-# Nobody's rows are left out, since each engine draws for itself which ones count. Groups that are scaled are not drawn.
+# Nobody's rows are left out, since each engine draws for itself which ones count. L2-clipped groups are not drawn.
 
 UNBOUNDED = {"max_groups": 5_000, "max_rows_per_group": 5_000}
 Outcome = Literal["equal", "refused", "refused by both", "different", "failed"]
@@ -83,8 +82,8 @@ def compiled(connection: Connection, question: Question) -> tuple[Calibrated | N
 
 
 def options(question: Question) -> dict[str, Any]:
-    scaled = question.options.get("bounding") == "scale"
-    return UNBOUNDED | question.options if scaled else question.options | UNBOUNDED
+    is_clipped = question.options.get("bounding") == "l2_clip"
+    return UNBOUNDED | question.options if is_clipped else question.options | UNBOUNDED
 
 
 def exact(engine: Engine, release: CalibratedRelease) -> dict[str, list[Any]]:
@@ -217,161 +216,29 @@ def questions(files: dict[str, CaseFile]) -> Iterator[Question]:
 # The same rows in DuckDB and in the engine that is to be certified, in places of their own that are dropped again.
 
 PREFIX = "dpsql_certify_"
-BEFORE_CHRIST = "4713-01-01 BC"
-LAST_DAY, LAST_MOMENT = 2**31 - 1, 2**63 - 1
-"""What DuckDB keeps as infinity; less than nothing is their negative."""
 CONSTRAINTS = r" (PRIMARY KEY|UNIQUE|NOT NULL)\b"
 
 
-POSTGRESQL_TYPES = {
-    r"\bDOUBLE\b": "DOUBLE PRECISION",
-    r"\bFLOAT\b": "REAL",
-    r"\bTINYINT\b": "SMALLINT",
-    r"\bHUGEINT\b": "NUMERIC(38, 0)",
-}
-SPARK_READS = {
-    "VARCHAR": "CAST({} AS STRING)",
-    "HUGEINT": "CAST({} AS DECIMAL(38, 0))",
-    "DATE": "date_from_unix_date(CAST({} AS INT))",
-    "TIMESTAMP": "CAST(timestamp_micros(CAST({} AS BIGINT)) AS TIMESTAMP_NTZ)",
-}
-"""How a text is read as what DuckDB has of this type."""
-
-
-class InPostgreSQL:
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def fitting(self, file: CaseFile) -> CaseFile:
+def fitting(file: CaseFile, target: CertificationTarget) -> CaseFile:
+    """Where a target keeps no constraint DuckDB's tables have none either, and no table is there that leads to its
+    person over a key: without a constraint such a table is refused."""
+    if target.keeps_constraints:
         return file
-
-    @contextmanager
-    def place(self, name: str) -> Iterator[str]:
-        """A schema that is empty, and its URL."""
-        self._execute(f"DROP SCHEMA IF EXISTS {PREFIX}{name} CASCADE; CREATE SCHEMA {PREFIX}{name}")
-        try:
-            yield f"{self.url}{'&' if '?' in self.url else '?'}options=-csearch_path%3D{PREFIX}{name}"
-        finally:
-            self._execute(f"DROP SCHEMA {PREFIX}{name} CASCADE")
-
-    def _execute(self, sql: str) -> None:
-        import psycopg
-
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(sql.encode())
-
-    def fill(self, database: str, file: CaseFile, tables: CaseTables, model: duckdb.DuckDBPyConnection) -> None:
-        import psycopg
-
-        fill_case(model, file, tables)
-        create = file.create
-        for theirs, ours in POSTGRESQL_TYPES.items():
-            create = re.sub(theirs, ours, create)
-        with psycopg.connect(database, autocommit=True) as connection:
-            connection.execute(create.encode())
-            for name, rows in tables.items():
-                with connection.cursor().copy(f"COPY {name} FROM STDIN".encode()) as copy:
-                    for row in rows:
-                        copy.write_row([_in_its_calendar(value) for value in row])
+    tables = {name: table for name, table in file.schema.tables.items() if not isinstance(table.unit, UnitPath)}
+    whole = file.schema
+    schema = Schema(dataset=whole.dataset, contribution=whole.contribution, csv=whole.csv, tables=tables)
+    return replace(file, schema=schema, create=re.sub(CONSTRAINTS, "", file.create))
 
 
-def _in_its_calendar(value: object) -> str | None:
-    """PostgreSQL's dates begin later than DuckDB's; in either such a one is long before all that is declared."""
-    return None if value is None else BEFORE_CHRIST if "(BC)" in str(value) else str(value)
-
-
-class InSpark:
-    """By its server's URL. Spark keeps no constraint, so DuckDB's tables have none either, and no table is there that
-    leads to its person over a key: without a constraint such a table is refused."""
-
-    def __init__(self, database: str) -> None:
-        self.database = database
-
-    def fitting(self, file: CaseFile) -> CaseFile:
-        tables = {name: table for name, table in file.schema.tables.items() if not isinstance(table.unit, UnitPath)}
-        whole = file.schema
-        schema = Schema(dataset=whole.dataset, contribution=whole.contribution, csv=whole.csv, tables=tables)
-        return replace(file, schema=schema, create=re.sub(CONSTRAINTS, "", file.create))
-
-    @contextmanager
-    def place(self, name: str) -> Iterator[str]:
-        """A database that is empty, and its URL."""
-        self._execute(f"DROP DATABASE IF EXISTS {PREFIX}{name} CASCADE")
-        self._execute(f"CREATE DATABASE {PREFIX}{name}")
-        try:
-            yield f"{self.database}/;database={PREFIX}{name}"
-        finally:
-            self._execute(f"DROP DATABASE {PREFIX}{name} CASCADE")
-
-    def _execute(self, sql: str) -> None:
-        from dpsql.engines.spark.engine import own_session
-
-        session, _ = own_session(self.database)
-        try:
-            session.sql(sql).collect()
-        finally:
-            session.stop()
-
-    def fill(self, database: str, file: CaseFile, tables: CaseTables, model: duckdb.DuckDBPyConnection) -> None:
-        fill_case(model, file, tables)
-        self.copy(database, model, list(tables))
-
-    def copy(self, database: str, model: duckdb.DuckDBPyConnection, names: list[str]) -> None:
-        """Tables of DuckDB, as they are."""
-        from dpsql.engines.spark.engine import own_session
-
-        session, place = own_session(database)
-        try:
-            for name in names:
-                session.sql(self._table(place.table(name), name, model)).collect()
-        finally:
-            session.stop()
-
-    def _table(self, qualified: str, name: str, model: duckdb.DuckDBPyConnection) -> str:
-        kinds = model.execute(
-            f"SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = {literal(name)}"
-        ).fetchall()
-        rows = model.execute(f"SELECT {', '.join(_as_text(*column) for column in kinds)} FROM {name}").fetchall()
-        listed = ", ".join(f"({', '.join(map(_spelled, row))})" for row in rows)
-        names = ", ".join(quoted(column) for column, _ in kinds)
-        if rows:
-            source = f"FROM VALUES {listed} AS listed({names})"
-        else:
-            source = f"FROM (SELECT {', '.join(f'CAST(NULL AS STRING) AS {quoted(c)}' for c, _ in kinds)}) WHERE false"
-        read = (f"{_read(quoted(column), kind)} AS {quoted(column)}" for column, kind in kinds)
-        return f"CREATE TABLE {qualified} USING parquet AS SELECT {', '.join(read)} {source}"
-
-
-def _read(column: str, kind: str) -> str:
-    return SPARK_READS.get(kind, f"CAST({{}} AS {kind})").format(column)
-
-
-def _as_text(column: str, kind: str) -> str:
-    """Dates and timestamps as numbers, which reach as far in either engine."""
-    if kind == "DATE":
-        return _ended(column, f"date_diff('day', DATE '1970-01-01', {column})", LAST_DAY)
-    if kind == "TIMESTAMP":
-        return _ended(column, f"epoch_us({column})", LAST_MOMENT)
-    return f"CAST({column} AS VARCHAR)"
-
-
-def _ended(column: str, number: str, last: int) -> str:
-    ends = f"WHEN {column} = 'infinity' THEN {last} WHEN {column} = '-infinity' THEN -{last}"
-    return f"CASE {ends} ELSE CAST({number} AS BIGINT) END"
-
-
-def _spelled(value: object) -> str:
-    return "CAST(NULL AS STRING)" if value is None else literal(str(value))
-
-
-def target(database: str) -> InPostgreSQL | InSpark:
+def target(database: str) -> CertificationTarget:
     """Where an engine is asked to be certified."""
-    if is_spark(database):
-        return InSpark(database)
-    if database.startswith(("postgresql://", "postgres://")):
-        return InPostgreSQL(database)
+    kind = kind_of(database)
+    if kind.certification is not None:
+        kind.check_driver()
+        return kind.certification(database)
+    servers = " and ".join(kind.name for kind in kinds() if kind.certification is not None)
     raise InterfaceError(
-        "dpsql writes SQL for PostgreSQL and Spark, besides DuckDB: no other engine can be certified",
+        f"dpsql writes SQL for {servers}, besides DuckDB: no other engine can be certified",
         hint="name one by its URL: postgresql://user@host/database, sc://host:15002",
     )
 
@@ -421,7 +288,7 @@ class Certifier:
 
     def worlds(self, name: str) -> list[World]:
         if name not in self._worlds:
-            file, wild = self._target.fitting(self._files[name]), random.Random(f"wild {name}")
+            file, wild = fitting(self._files[name], self._target), random.Random(f"wild {name}")
             rows = [tame_tables(file, random.Random(f"tame {name}"), PEOPLE)]
             rows += [wild_tables(file, wild, people, most) for people, most in WILD]
             self._worlds[name] = [self._world(file, f"{name}_{number}", rows_) for number, rows_ in enumerate(rows)]
@@ -430,9 +297,10 @@ class Certifier:
     def _world(self, file: CaseFile, name: str, tables: CaseTables) -> World:
         model = self._stack.enter_context(duckdb.connect())
         model.execute("SET threads = 1")
-        database = self._stack.enter_context(self._target.place(name))
-        self._target.fill(database, file, tables, model)
-        options: dict[str, Any] = {"schema": file.schema, "epsilon": 1e18, "delta": 1e-6, "ledger": ":memory:"}
+        database = self._stack.enter_context(self._target.place(f"{PREFIX}{name}"))
+        fill_case(model, file, tables)
+        self._target.fill(database, file.create, tables, model)
+        options: dict[str, Any] = {"schema": file.schema, "budget": 1e18, "delta": 1e-6, "ledger": ":memory:"}
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", errors.Warning

@@ -20,13 +20,13 @@ def spent(connection: dpsql.Connection) -> float:
 @pytest.fixture
 def pure(shop_database: Any, shop_schema: Any) -> Any:
     """Epsilon 1 and no delta: epsilons simply add."""
-    with dpsql.connect(shop_database, schema=shop_schema, epsilon=1) as connection:
+    with dpsql.connect(shop_database, schema=shop_schema, budget=1) as connection:
         yield connection
 
 
 def test_a_tenth_by_default(pure: dpsql.Connection, shop_database: Any, shop_schema: Any) -> None:
     assert pure.execute("SELECT COUNT(*) FROM orders").receipt.epsilon == 0.1
-    with dpsql.connect(shop_database, schema=shop_schema, epsilon=1, query_epsilon=0.25) as connection:
+    with dpsql.connect(shop_database, schema=shop_schema, budget=1, query_epsilon=0.25) as connection:
         assert connection.execute("SELECT COUNT(*) FROM orders").receipt.epsilon == 0.25
 
 
@@ -207,7 +207,7 @@ def test_recalled_rows_are_the_same_to_the_type(sql: str, shop: dpsql.Connection
 def test_the_ledger_remembers(tmp_path: Path, shop_database: Any, shop_schema: Any) -> None:
     """Another connection, another process: what was spent is spent, what was answered is free."""
     ledger = tmp_path / "shop.ledger"
-    with dpsql.connect(shop_database, schema=shop_schema, epsilon=1, delta=1e-6, ledger=ledger) as connection:
+    with dpsql.connect(shop_database, schema=shop_schema, budget=1, delta=1e-6, ledger=ledger) as connection:
         rows, before = connection.execute(BY_REGION, epsilon=0.4).fetchall(), connection.budget.spent
     with dpsql.connect(shop_database, schema=shop_schema, ledger=ledger) as connection:
         assert connection.budget.spent == before
@@ -227,18 +227,18 @@ def test_a_file_database_has_its_ledger_beside_it(tmp_path: Path, shop_schema: A
     with duckdb.connect(str(path)) as raw:
         raw.execute("CREATE TABLE orders (customer_id BIGINT)")
     schema = {"tables": {"orders": {"unit": "customer_id", "columns": {"customer_id": "integer"}}}}
-    with dpsql.connect(path, schema=schema, epsilon=1) as connection:
+    with dpsql.connect(path, schema=schema, budget=1) as connection:
         connection.execute("SELECT COUNT(*) FROM orders", epsilon=0.5)
     assert (tmp_path / "shop.duckdb.ledger").exists()
-    with dpsql.connect(path, schema=schema, epsilon=1) as connection:
+    with dpsql.connect(path, schema=schema, budget=1) as connection:
         assert spent(connection) == 0.5
 
 
 def test_two_connections_share_the_account(tmp_path: Path, shop_database: Any, shop_schema: Any) -> None:
     ledger = tmp_path / "shop.ledger"
     with (
-        dpsql.connect(shop_database, schema=shop_schema, epsilon=1, ledger=ledger) as one,
-        dpsql.connect(shop_database, schema=shop_schema, epsilon=1, ledger=ledger) as two,
+        dpsql.connect(shop_database, schema=shop_schema, budget=1, ledger=ledger) as one,
+        dpsql.connect(shop_database, schema=shop_schema, budget=1, ledger=ledger) as two,
     ):
         one.execute("SELECT COUNT(*) FROM orders", epsilon=0.6)
         assert spent(two) == 0.6

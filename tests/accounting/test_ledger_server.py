@@ -258,7 +258,7 @@ def test_a_session_keeps_its_account_there(
 ) -> None:
     from dpsql.cli.app import main
 
-    with dpsql.connect(shop_database, schema=shop_schema, ledger=url, epsilon=1) as connection:
+    with dpsql.connect(shop_database, schema=shop_schema, ledger=url, budget=1) as connection:
         first = connection.execute("SELECT COUNT(*) FROM orders", epsilon=0.25).fetchone()
     with dpsql.connect(shop_database, schema=shop_schema, ledger=url) as connection:
         assert connection.execute("SELECT COUNT(*) FROM orders", epsilon=0.25).fetchone() == first

@@ -30,7 +30,7 @@ def database(tmp_path: Path) -> Path:
 
 def ask(path: Path, epsilon: float, budget: float, questions: int, answered: Any) -> None:
     # A process that was killed would suspend all the others: here that is only noted.
-    with dpsql.connect(path, schema=SCHEMA, epsilon=budget, on_failure="warn") as connection:
+    with dpsql.connect(path, schema=SCHEMA, budget=budget, on_failure="warn") as connection:
         for _ in range(questions):
             try:
                 receipt = connection.execute("SELECT COUNT(*) FROM people", epsilon=epsilon, fresh=True).receipt

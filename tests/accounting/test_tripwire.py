@@ -49,7 +49,7 @@ def opened(database: Path) -> Iterator[Callable[..., dpsql.Connection]]:
     connections = []
 
     def open_connection(**options: Any) -> dpsql.Connection:
-        connections.append(dpsql.connect(database, schema=SCHEMA, **{"epsilon": 10, **options}))
+        connections.append(dpsql.connect(database, schema=SCHEMA, **{"budget": 10, **options}))
         return connections[-1]
 
     yield open_connection
@@ -95,7 +95,7 @@ def test_a_failure_suspends_until_the_owner_resumes(opened: Any, broken: Any) ->
     assert "suspended: questions without an analyst's name, by entry 5" in str(connection.budget)
     assert "suspended" in connection.budget._repr_html_()
     with pytest.raises(dpsql.AccountSuspended):
-        opened(epsilon=None).execute(COUNT, fresh=True)
+        opened(budget=None).execute(COUNT, fresh=True)
     connection.resume()
     assert connection.execute(COUNT, fresh=True).fetchall()
     assert states(connection) == [
@@ -194,7 +194,7 @@ def test_an_answer_that_is_ready_after_the_suspension_is_withheld(opened: Any, b
 
 def test_frames_are_suspended_too(broken: Any) -> None:
     frame = pd.DataFrame({"id": range(100), "x": 1})
-    frame.dp.protect(unit="id", epsilon=10)
+    frame.dp.protect(unit="id", budget=10)
     broken()
     with pytest.raises(dpsql.SealedExecutionError):
         frame.dp.count(epsilon=1)
@@ -239,7 +239,7 @@ def test_sqlalchemy_passes_it_on(database: Path, opened: Any, broken: Any) -> No
     sqlalchemy = pytest.importorskip("sqlalchemy")
     schema = database.with_suffix(".yaml")
     schema.write_text(yaml.safe_dump(SCHEMA))
-    engine = sqlalchemy.create_engine(f"dpsql:///{database}?schema={schema}&epsilon=10&on_failure=suspend")
+    engine = sqlalchemy.create_engine(f"dpsql:///{database}?schema={schema}&budget=10&on_failure=suspend")
     broken()
     with engine.connect() as connection:
         for kind in (dpsql.SealedExecutionError, dpsql.AccountSuspended):
@@ -255,7 +255,7 @@ DIE = """
 import os, signal, sys, dpsql
 from dpsql.engines.duckdb.engine import DuckDBEngine
 DuckDBEngine.run = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), epsilon=10).execute("SELECT COUNT(*) FROM people")
+dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), budget=10).execute("SELECT COUNT(*) FROM people")
 """
 
 
@@ -516,7 +516,7 @@ ASK_FOR_LONG = """
 import signal, sys, dpsql
 from dpsql.engines.duckdb.engine import DuckDBEngine
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have switched it off
-connection = dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), epsilon=10)
+connection = dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), budget=10)
 run = DuckDBEngine._run
 
 def tell(engine, sql, **asked):

@@ -30,7 +30,7 @@ def clinic(people: int, cost: int, most_wards: int, **options: Any) -> dpsql.Con
         "contribution": {"max_groups": most_wards, "max_rows_per_group": 1},
         "tables": {"visits": {"unit": "person", "columns": columns}},
     }
-    return dpsql.connect(database, schema=schema, epsilon=4, **options)
+    return dpsql.connect(database, schema=schema, budget=4, **options)
 
 
 @pytest.mark.parametrize("session", [LAPLACE, GAUSSIAN], ids=["laplace", "gaussian"])

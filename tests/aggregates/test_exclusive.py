@@ -70,7 +70,7 @@ def raw() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def session(raw: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=1e9, delta=1e-6, query_epsilon=1) as connection:
+    with dpsql.connect(raw, schema=SCHEMA, budget=1e9, delta=1e-6, query_epsilon=1) as connection:
         yield connection
 
 
@@ -142,8 +142,8 @@ def test_the_whole_costs_what_one_does(session: dpsql.Connection) -> None:
         three = session.explain(SHAPES["counts"], mechanism=mechanism)
         assert three.cost == one.cost
         assert three.share == pytest.approx(one.share)
-        assert "3 columns, of which a row counts in one" in str(three)
-        assert "of a unit at most 3 in all of them" in str(three)
+        assert "a row counts in one of 3 columns" in str(three)
+        assert "at most 3 rows per person in all of them" in str(three)
 
 
 ANSWERS = [

@@ -92,7 +92,7 @@ def fill(raw: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]]) -> None:
 
 
 def session(raw: duckdb.DuckDBPyConnection, groups: int, rows: int, delta: float = 1e-6) -> dpsql.Connection:
-    options: Any = {"epsilon": 1e13, "delta": delta, "query_epsilon": 1e9, "ledger": ":memory:"}
+    options: Any = {"budget": 1e13, "delta": delta, "query_epsilon": 1e9, "ledger": ":memory:"}
     return dpsql.connect(raw, schema=schema(groups, rows), **options)
 
 
@@ -223,7 +223,7 @@ def test_rows_are_counted_as_they_are_summed(groups: int, rows: int, delta: floa
         columns = {"person": "integer", "ward": {"type": "text", "values": WARDS}}
         tables = {"visits": {"unit": "person", "view": "trusted", "columns": columns}}
         own = schema(groups, rows) | {"tables": tables}
-        with dpsql.connect(raw, schema=own, epsilon=1, delta=delta, ledger=":memory:") as connection:
+        with dpsql.connect(raw, schema=own, budget=1, delta=delta, ledger=":memory:") as connection:
             (release,) = connection.explain("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward").releases
         found = [raw.execute(release.sql).fetchall()[0][1] for _ in range(100)]
     assert max(found) <= release.measures[0].linf
@@ -236,7 +236,7 @@ def test_every_row_counts_for_a_part(raw: duckdb.DuckDBPyConnection) -> None:
     with session(raw, 2, 2, delta=0) as connection:
         cursor = connection.execute(f"{question} ORDER BY ward")
         answer = cursor.fetchall()
-        assert "a unit with more than 4 rows counts as 4: each of its rows for a part" in cursor.notes
+        assert "anyone with more than 4 rows is scaled down to count as 4" in cursor.notes
     assert [row[2] for row in answer] == pytest.approx([30, 5, 10, 15, 20, 25, 30, 35], abs=1e-3)
     assert [row[3] for row in answer] == [1, 0, 0, 0, 0, 0, 0, 0]
     assert [row[4] for row in answer][:3] == pytest.approx([20, 10, 20], abs=1e-3)

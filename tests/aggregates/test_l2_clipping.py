@@ -1,4 +1,4 @@
-"""bounding="scale": a unit in too many public groups counts in all of them for a part. docs/proofs/l2_clipping.md."""
+"""bounding="l2_clip": a unit in too many public groups counts in all of them for a part. docs/proofs/l2_clipping.md."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def raw() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def session(raw: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=1e13, delta=1e-6, query_epsilon=1, ledger=":memory:") as connection:
+    with dpsql.connect(raw, schema=SCHEMA, budget=1e13, delta=1e-6, query_epsilon=1, ledger=":memory:") as connection:
         yield connection
 
 
@@ -90,7 +90,7 @@ def test_nobody_moves_a_column_further_in_l2(
 ) -> None:
     """In whole numbers: the squares of what one person moves add up to at most g linf^2, whatever the rows are."""
     fill(raw, rows)
-    (release,) = session.explain(sql, bounding="scale").releases
+    (release,) = session.explain(sql, bounding="l2_clip").releases
     assert "_scale" in release.sql
     keys = len(release.keys)
     (statement,) = raw.extract_statements(release.sql)
@@ -111,7 +111,7 @@ def test_nobody_moves_a_column_further_in_l2(
 def test_the_bound_is_reached(raw: duckdb.DuckDBPyConnection, session: dpsql.Connection) -> None:
     """Somebody with two rows in each of eight wards: half of what is there, instead of a quarter."""
     fill(raw, [(1, ward, "x", "f", 100.0, 7) for ward in WARDS for _ in range(2)])
-    (release,) = session.explain(SHAPES["count"], bounding="scale").releases
+    (release,) = session.explain(SHAPES["count"], bounding="l2_clip").releases
     (measure,) = release.measures
     counts = [row[1] for row in raw.execute(release.sql).fetchall()]
     assert counts == [measure.linf // 2] * 8
@@ -145,7 +145,7 @@ def test_who_is_in_few_groups_counts_in_full(
     fill(raw, [(person, WARDS[(person + i) % 8], "xy"[i], "f", 10.0 * i, i) for person in range(50) for i in range(2)])
     scaled, plain = (
         session.execute(sql, epsilon=1e10, fresh=True, mechanism="gaussian", bounding=bounding).fetchall()
-        for bounding in ("scale", "sample")
+        for bounding in ("l2_clip", "sample")
     )
     for row, other in zip(sorted(scaled), sorted(plain), strict=True):
         for mine, its in zip(row, other, strict=True):
@@ -158,7 +158,7 @@ def test_averages_are_weighted_means(raw: duckdb.DuckDBPyConnection, session: dp
     asked = "SELECT ward, COUNT(*) AS n, SUM(cost) AS s, AVG(cost) AS a FROM visits GROUP BY ward ORDER BY ward"
     few = [13, 13, 13, 13, 12, 12, 12, 12]
     for (_, n, s, a), there in zip(
-        session.execute(asked, epsilon=1e10, fresh=True, bounding="scale").fetchall(), few, strict=True
+        session.execute(asked, epsilon=1e10, fresh=True, bounding="l2_clip").fetchall(), few, strict=True
     ):
         assert n == there + 10
         assert s == pytest.approx(there * 10 + 10 * 90, rel=1e-3)
@@ -168,15 +168,15 @@ def test_averages_are_weighted_means(raw: duckdb.DuckDBPyConnection, session: dp
 def test_more_is_left_at_the_same_noise(raw: duckdb.DuckDBPyConnection, session: dpsql.Connection) -> None:
     filled(raw)
     left = {}
-    for bounding in ("sample", "scale"):
+    for bounding in ("sample", "l2_clip"):
         options: dict[str, Any] = {"bounding": bounding, "mechanism": "gaussian"}
         left[bounding] = sum(
             n for _, n in session.execute(SHAPES["count"], epsilon=1e10, fresh=True, **options).fetchall()
         )
-    assert left == {"sample": 140, "scale": 180}
+    assert left == {"sample": 140, "l2_clip": 180}
     widths = [
         session.explain(SHAPES["count"], bounding=bounding, mechanism="gaussian").columns[1].half_width
-        for bounding in ("sample", "scale")
+        for bounding in ("sample", "l2_clip")
     ]
     assert widths[0] == pytest.approx(widths[1], abs=1)
 
@@ -184,7 +184,7 @@ def test_more_is_left_at_the_same_noise(raw: duckdb.DuckDBPyConnection, session:
 def test_what_is_scaled_is_not_rounded(raw: duckdb.DuckDBPyConnection, session: dpsql.Connection) -> None:
     """On a coarse grid each of the groups, which are more than g, could move by up to a step more."""
     fill(raw, [(1, ward, "x", "f", 100.0, 7) for ward in WARDS[:5] for _ in range(2)])
-    request = session.session.request(SHAPES["count and sums"], None, epsilon=1e-4, bounding="scale")
+    request = session.session.request(SHAPES["count and sums"], None, epsilon=1e-4, bounding="l2_clip")
     (release,) = compile_question(request, session.session.environment.public()).releases
     found = raw.execute(release.sql).fetchnumpy()
     for measure in release.measures:
@@ -197,16 +197,16 @@ def test_pure_noise_does_not_fit(raw: duckdb.DuckDBPyConnection, session: dpsql.
     """Only what is bounded in L1 may have it; here it is not."""
     sql = SHAPES["count and sums"]
     calibrated = compile_question(
-        session.session.request(sql, None, epsilon=1e6, bounding="scale"), session.session.environment.public()
+        session.session.request(sql, None, epsilon=1e6, bounding="l2_clip"), session.session.environment.public()
     )
     assert all(isinstance(measure.noise, GaussianNoise) for measure in calibrated.releases[0].measures)
     for mechanism in ("laplace", "knorm"):
         with pytest.raises(dpsql.ProgrammingError, match="not enough for"):
-            session.explain(sql, bounding="scale", mechanism=mechanism)
-    without = dpsql.connect(raw, schema=SCHEMA, epsilon=1, ledger=":memory:")
+            session.explain(sql, bounding="l2_clip", mechanism=mechanism)
+    without = dpsql.connect(raw, schema=SCHEMA, budget=1, ledger=":memory:")
     with without, pytest.raises(dpsql.ProgrammingError, match="needs a delta"):
-        without.explain(sql, bounding="scale")
-    assert session.explain(sql, accuracy=5000, bounding="scale").mechanism == "gaussian"
+        without.explain(sql, bounding="l2_clip")
+    assert session.explain(sql, accuracy=5000, bounding="l2_clip").mechanism == "gaussian"
 
 
 @pytest.mark.parametrize(
@@ -223,14 +223,14 @@ def test_what_does_not_go_together_is_refused(
     session: dpsql.Connection, sql: str, options: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(dpsql.Unsupported, match=said):
-        session.explain(sql, bounding="scale", **options)
+        session.explain(sql, bounding="l2_clip", **options)
 
 
 def test_words(session: dpsql.Connection) -> None:
     with pytest.raises(dpsql.ProgrammingError, match="too many groups") as caught:
         session.explain(SHAPES["count"], bounding="half")
-    assert 'bounding="scale"' in str(caught.value)
-    notes = session.execute(SHAPES["count"], epsilon=1, bounding="scale").notes
-    assert "a unit in n > 2 groups counts for sqrt(2 / n) in each of them" in notes
-    assert "_scale" not in session.explain("SELECT COUNT(*) FROM visits", bounding="scale").releases[0].sql
-    assert "_scale" not in session.explain(SHAPES["count"], bounding="scale", max_groups=8).releases[0].sql
+    assert 'bounding="l2_clip"' in str(caught.value)
+    notes = session.execute(SHAPES["count"], epsilon=1, bounding="l2_clip").notes
+    assert "anyone in n > 2 groups is scaled down to sqrt(2 / n) in each of them" in notes
+    assert "_scale" not in session.explain("SELECT COUNT(*) FROM visits", bounding="l2_clip").releases[0].sql
+    assert "_scale" not in session.explain(SHAPES["count"], bounding="l2_clip", max_groups=8).releases[0].sql

@@ -31,7 +31,7 @@ def people() -> dpsql.Connection:
         f"CREATE TABLE people AS SELECT i AS person, i // {EACH} AS part, 0.1::DOUBLE AS same,"
         f" (i % {EACH}) / 5.0 AS x, (i % {EACH}) / 10.0 + 1 AS y FROM range({GROUPS * EACH}) AS r(i)"
     )
-    return dpsql.connect(raw, schema=SCHEMA, epsilon=1e18, delta=1e-6)
+    return dpsql.connect(raw, schema=SCHEMA, budget=1e18, delta=1e-6)
 
 
 def drawn(connection: dpsql.Connection, asked: str, epsilon: float) -> list[Any]:
@@ -89,7 +89,7 @@ def test_a_variance_is_right_on_average_and_says_how_exact_it_is() -> None:
         columns = {"u": "integer", "k": {"type": "integer", "bounds": [0, 199]}}
         columns |= {"x": {"type": "double", "bounds": [0, 100]}}  # type: ignore[dict-item]
         schema = {"tables": {"t": {"unit": "u", "columns": columns}}}
-        with dpsql.connect(raw, schema=schema, epsilon=1e6, delta=1e-6, ledger=":memory:") as connection:
+        with dpsql.connect(raw, schema=schema, budget=1e6, delta=1e-6, ledger=":memory:") as connection:
             sql = "SELECT k, VAR_POP(x) AS v FROM t GROUP BY k ORDER BY k"
             truth = np.array([row[1] for row in raw.execute(sql).fetchall()])
             frames = [connection.execute(sql, epsilon=0.4, fresh=True).intervals() for _ in range(3)]
@@ -112,7 +112,7 @@ def explained(expression: str) -> dict[str, float]:
     schema: dict[str, Any] = {"tables": {"t": {"unit": "u", "unique": True, "columns": EQUAL}}}
     with duckdb.connect() as raw:
         raw.execute("CREATE TABLE t (u BIGINT PRIMARY KEY, m DOUBLE NOT NULL, o DOUBLE NOT NULL)")
-        with dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6) as connection:
+        with dpsql.connect(raw, schema=schema, budget=1, delta=1e-6) as connection:
             (release,) = connection.explain(f"SELECT {expression} FROM t", epsilon=1, mechanism="gaussian").releases
     return {measure.what: measure.std * measure.quantum for measure in release.measures}
 
@@ -178,7 +178,7 @@ def test_ranges_of_any_width_are_planned(expression: str, end: float) -> None:
     with duckdb.connect() as raw:
         raw.execute("CREATE TABLE t AS SELECT i AS u, 0.5::DOUBLE AS m, 0.1::DOUBLE AS o FROM range(10) AS r(i)")
         schema: dict[str, Any] = {"tables": {"t": {"unit": "u", "unique": True, "columns": columns}}}
-        with dpsql.connect(raw, schema=schema, epsilon=10, delta=1e-6) as connection:
+        with dpsql.connect(raw, schema=schema, budget=10, delta=1e-6) as connection:
             assert len(connection.execute(f"SELECT {expression} AS x FROM t", epsilon=1).intervals()) == 1
 
 

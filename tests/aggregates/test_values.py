@@ -50,7 +50,7 @@ def raw() -> duckdb.DuckDBPyConnection:
 def exact(raw: duckdb.DuckDBPyConnection, question: str, groups: int, rows: int) -> tuple[str, list[tuple[Any, ...]]]:
     """The SQL of the question, and what it gives before noise."""
     bounds = {"max_groups": groups, "max_rows_per_group": rows}
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=3, delta=1e-6, ledger=":memory:") as connection:
+    with dpsql.connect(raw, schema=SCHEMA, budget=3, delta=1e-6, ledger=":memory:") as connection:
         sql = connection.explain(question, epsilon=1, **bounds).releases[0].sql
     return sql, raw.execute(sql).fetchall()
 

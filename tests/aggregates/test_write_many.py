@@ -118,7 +118,7 @@ def fill(raw: duckdb.DuckDBPyConnection, **tables: list[tuple[Any, ...]]) -> Non
 
 
 def session(data: Any, groups: int, rows: int, delta: float) -> dpsql.Connection:
-    options: Any = {"epsilon": 1e13, "delta": delta, "query_epsilon": 1e9, "ledger": ":memory:"}
+    options: Any = {"budget": 1e13, "delta": delta, "query_epsilon": 1e9, "ledger": ":memory:"}
     return dpsql.connect(data, schema=schema(groups, rows), **options)
 
 
@@ -265,7 +265,7 @@ def test_a_text_that_is_not_declared_is_no_group_of_a_list(delta: float) -> None
         sql = f"SELECT listed.kind, COUNT(customer) FROM visits RIGHT JOIN {listed} USING (kind) GROUP BY listed.kind"
         for data in (raw, file_of(raw)):
             own = schema(4, 2) | {"tables": tables}
-            with dpsql.connect(data, schema=own, epsilon=1e9, delta=delta, ledger=":memory:") as connection:
+            with dpsql.connect(data, schema=own, budget=1e9, delta=delta, ledger=":memory:") as connection:
                 assert sorted(connection.execute(sql, epsilon=1e6).fetchall()) == [("a", 0), ("elsewhere", 0)]
 
 
@@ -309,7 +309,7 @@ def test_what_lasts_is_found_once(raw: duckdb.DuckDBPyConnection) -> None:
 def test_an_answer_is_found_again_whether_rows_stay(raw: duckdb.DuckDBPyConnection, shape: str) -> None:
     fill_with_many(raw)
     ledger = Path(mkdtemp()) / "account.ledger"
-    options: Any = {"schema": schema(8, 1), "epsilon": 10, "delta": 1e-6, "ledger": ledger}
+    options: Any = {"schema": schema(8, 1), "budget": 10, "delta": 1e-6, "ledger": ledger}
     with dpsql.connect(raw, **options) as connection:
         first = connection.execute(SHAPES[shape]).fetchall()
         spent = connection.budget.spent
@@ -391,7 +391,7 @@ def test_rows_are_kept_where_a_view_tells_which(condition: str, table: str) -> N
         tables["lines"] |= {"columns": {"order_id": "integer", **read}}
         tables["visits"] = {"unit": "customer", "columns": {"customer": "integer", **read}}
         tables["codes"] |= {"columns": {"code": "integer"}, "view": "trusted"}
-        with dpsql.connect(raw, schema=own | {"tables": tables}, epsilon=1, delta=1e-6, ledger=":memory:") as found:
+        with dpsql.connect(raw, schema=own | {"tables": tables}, budget=1, delta=1e-6, ledger=":memory:") as found:
             sql = f"SELECT kind, COUNT(*) AS n FROM {table} WHERE {condition} GROUP BY kind"
             (release,) = found.explain(sql).releases
     assert "_own AS MATERIALIZED" in release.sql
@@ -411,7 +411,7 @@ def test_no_table_is_taken_for_rows_of_our_own(name: str) -> None:
                 "columns": {"order_id": "integer", "code": {"type": "integer", "bounds": [1, 4]}},
             },
         }
-        with dpsql.connect(raw, schema=schema(2, 2) | {"tables": tables}, epsilon=1, ledger=":memory:") as connection:
+        with dpsql.connect(raw, schema=schema(2, 2) | {"tables": tables}, budget=1, ledger=":memory:") as connection:
             with pytest.raises(dpsql.Unsupported, match="would be taken for these"):
                 connection.execute("SELECT code, COUNT(*) FROM lines GROUP BY code")
             assert connection.budget.spent.epsilon == 0

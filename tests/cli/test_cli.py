@@ -88,7 +88,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def connection(folder: Path) -> Iterator[dpsql.Connection]:
-    with dpsql.connect("people.duckdb", schema="people.yaml", epsilon=2, delta=1e-6) as opened:
+    with dpsql.connect("people.duckdb", schema="people.yaml", budget=2, delta=1e-6) as opened:
         yield opened
 
 
@@ -752,7 +752,7 @@ def typed(connection: dpsql.Connection, capsys: pytest.CaptureFixture[str]) -> C
 
 def test_the_shell_answers(typed: Callable[[str], str], connection: dpsql.Connection) -> None:
     shown = typed(f".epsilon 0.5\r{BY_TOWN};\r")
-    assert "a question costs epsilon 0.5" in shown
+    assert "from now on: epsilon 0.5" in shown
     assert "Oslo" in shown
     assert "paid: epsilon 0.5" in shown
     assert connection.budget.spent.epsilon == pytest.approx(0.5)
@@ -766,7 +766,7 @@ def test_free_commands(typed: Callable[[str], str], connection: dpsql.Connection
     shown = typed(f".help\r.budget\r.tables\r.explain {BY_TOWN}\rEXPLAIN {BY_TOWN};\r\r")
     for piece in ("asks, and pays", "0 of 2 spent", "one row per person"):
         assert piece in shown
-    assert shown.count("10.00% of the session") == 2
+    assert shown.count("10.00% of the budget") == 2
     assert connection.budget.queries == 0
 
 

@@ -120,7 +120,7 @@ def test_hostile_names_and_values_stay_text() -> None:
     schema = {"tables": {"people": {"unit": "id", "columns": {"id": "integer", "town": "text"}}}}
     quoted = HOSTILE.replace('"', '""')
     sql = f'SELECT town AS "{quoted}", COUNT(*) AS "n{quoted}" FROM people GROUP BY town'
-    with dpsql.connect(people, schema=schema, epsilon=20, delta=1e-6) as conn:
+    with dpsql.connect(people, schema=schema, budget=20, delta=1e-6) as conn:
         pages = [shown(conn.explain(sql)), shown(conn.execute(sql, epsilon=9)), shown(conn.budget)]
     assert all(HOSTILE in page.text for page in pages[:2])
     assert "<script>" in pages[2].text, "the ledger's list shows the question as it was written"
@@ -174,8 +174,8 @@ def test_an_explanation_is_a_card(shop: dpsql.Connection) -> None:
     assert f"± {explained.columns[1].half_width:,.4g}" in page.text
     assert "its error depends on the answer" in page.text
     assert "orders.customer_id" in page.text
-    assert "3 groups per unit, 2 rows per group" in page.text
-    assert f"the noisy number of units is at least {explained.releases[0].threshold}" in page.text
+    assert "3 groups per person, 2 rows per group" in page.text
+    assert f"the noisy number of people is at least {explained.releases[0].threshold}" in page.text
     assert "details" in page.tags
     assert " ".join(explained.releases[0].sql.split()) in page.text
 
@@ -219,7 +219,7 @@ def test_a_pickled_budget_leaves_the_ledger_behind(shop: dpsql.Connection) -> No
 def test_of_many_queries_the_earlier_ones_are_one_step(
     small_shop: Callable[[], duckdb.DuckDBPyConnection], small_shop_schema: dict[str, Any]
 ) -> None:
-    with dpsql.connect(small_shop(), schema=small_shop_schema, epsilon=10) as conn:
+    with dpsql.connect(small_shop(), schema=small_shop_schema, budget=10) as conn:
         for number in range(50):
             conn.execute(f"SELECT COUNT(*) + {number} FROM orders", epsilon=0.1, fresh=True)
         page = shown(conn.budget)

@@ -31,7 +31,7 @@ def plain() -> duckdb.DuckDBPyConnection:
 @pytest.fixture(scope="module")
 def private(plain: duckdb.DuckDBPyConnection) -> dpsql.Connection:
     schema = yaml.safe_load(SCHEMA)
-    return dpsql.connect(plain, schema=schema, epsilon=1e15, delta=1e-6, query_epsilon=1e9)
+    return dpsql.connect(plain, schema=schema, budget=1e15, delta=1e-6, query_epsilon=1e9)
 
 
 @pytest.mark.parametrize(("sql", "shown"), PAIRS)

@@ -3,8 +3,10 @@ calibration, bounding and error bars is executed."""
 
 from __future__ import annotations
 
+import ast
 import math
 import re
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
@@ -23,7 +25,6 @@ from dpsql.accounting.curves import gaussian_epsilon_at, mu_for
 from dpsql.accounting.events import Composed
 from dpsql.accounting.privacy_loss import privacy_loss
 from dpsql.aggregates.measure import CountRows, SumValues
-from dpsql.aggregates.reference import with_reference
 from dpsql.aggregates.table import WORDS
 from dpsql.engine_sql.build import SHORT
 from dpsql.engines.duckdb.render import render_term
@@ -34,10 +35,10 @@ from dpsql.mechanisms.registry import MECHANISMS
 from dpsql.pipeline import stages
 from dpsql.pipeline.choose_mechanism import coarse
 from dpsql.schema.types import Integer
-from dpsql.sql.reference import with_reference as with_words
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+with_reference = runpy.run_path(str(DOCS / "reference.py"))["with_reference"]
 NOTES = sorted((DOCS / "proofs").glob("*.md"))
 TEXTS = [*sorted(DOCS.glob("*.md")), *NOTES]
 SOURCES = sorted((ROOT / "dpsql").rglob("*.py"))
@@ -81,6 +82,43 @@ def test_links_and_paths_lead_somewhere(path: Path) -> None:
     assert [name for name in paths if not (ROOT / name).exists()] == []
 
 
+@pytest.mark.parametrize("path", [DOCS / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"], ids=lambda path: path.stem)
+def test_every_file_of_python_that_is_named_exists(path: Path) -> None:
+    """By its path in the repository or in dpsql/, or by its bare name."""
+    named = set(re.findall(r"[\w./]+\.py\b", read(path)))
+    files = {file.relative_to(ROOT).as_posix() for file in (*SOURCES, *TESTS, *DOCS.glob("*.py"))}
+    known = files | {file.removeprefix("dpsql/") for file in files} | {file.rpartition("/")[2] for file in files}
+    assert named
+    assert named - known == set()
+
+
+def names_in(body: list[ast.stmt]) -> dict[str, ast.stmt]:
+    """What a module or a class defines itself."""
+    found: dict[str, ast.stmt] = {}
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found[node.name] = node
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        found |= {target.id: node for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+WHERE_TO_LOOK = re.findall(r"^\| .+ \| `([\w/]+\.py)` \| (`.+`) \|$", read(DOCS / "ARCHITECTURE.md"), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("file", "names"), WHERE_TO_LOOK)
+def test_the_architecture_points_at_what_is_there(file: str, names: str) -> None:
+    for name in re.findall(r"`([\w.]+)`", names):
+        first, _, inner = name.partition(".")
+        found = names_in(ast.parse(read(ROOT / "dpsql" / file)).body)[first]
+        assert not inner or (isinstance(found, ast.ClassDef) and inner in names_in(found.body))
+
+
+def test_the_architecture_can_be_read_in_a_quarter_of_an_hour() -> None:
+    assert len(WHERE_TO_LOOK) > 40
+    assert len(read(DOCS / "ARCHITECTURE.md").splitlines()) < 200
+
+
 # -- lists are those of the code ---------------------------------------------------------------------------------------
 
 
@@ -114,7 +152,12 @@ def test_the_aggregates_are_those_that_can_be_asked() -> None:
     page = read(DOCS / "sql.md")
     assert "| `COUNT` |" in page
     assert with_reference(page) == page, "make reference writes it"
-    assert with_words(page) == page, "make reference writes it"
+
+
+def test_the_keys_of_a_schema_are_those_of_the_model() -> None:
+    page = read(DOCS / "schema.md")
+    assert "| `max_groups` |" in page
+    assert with_reference(page) == page, "make reference writes it"
 
 
 def test_the_words_of_frames_are_those_of_the_aggregates() -> None:
@@ -123,7 +166,7 @@ def test_the_words_of_frames_are_those_of_the_aggregates() -> None:
 
 
 def test_the_mechanisms_are_those_that_can_be_named() -> None:
-    (listed,) = re.findall(r"^\| `mechanism` \| (.*) \|", read(DOCS / "sql.md"), re.MULTILINE)
+    listed, *_ = re.findall(r"^\| `mechanism` \| (.*) \|", read(DOCS / "sql.md"), re.MULTILINE)
     assert set(re.findall(r'`"(\w+)"`', listed)) == set(MECHANISMS)
     assert {mechanism.proof for mechanism in MECHANISMS.values()} <= {path.name for path in NOTES}
 
@@ -137,14 +180,6 @@ def test_every_page_is_in_the_site() -> None:
     assert [path.name for path in DOCS.glob("*.md") if f" {path.name}" not in site and path.name != "proofs.md"] == []
 
 
-def test_the_options_are_those_of_execute() -> None:
-    from dpsql.session import OPTIONS
-
-    understood = {"parameters", *OPTIONS}
-    listed = read(DOCS / "sql.md").partition("## Options")[2].partition("\n## ")[0]
-    assert set(re.findall(r"^\| `(\w+)`", listed, re.MULTILINE)) == understood
-
-
 # -- examples run ------------------------------------------------------------------------------------------------------
 
 
@@ -152,7 +187,7 @@ def test_the_options_are_those_of_execute() -> None:
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Any:
     path = tmp_path_factory.mktemp("docs") / "shop.duckdb"
     subprocess.run([sys.executable, ROOT / "examples" / "shop_data.py", path], check=True, capture_output=True)
-    with dpsql.connect(path, schema=ROOT / "schemas" / "shop.yaml", epsilon=10**6, delta=1e-6) as conn:
+    with dpsql.connect(path, schema=ROOT / "schemas" / "shop.yaml", budget=10**6, delta=1e-6) as conn:
         yield conn
 
 
@@ -218,7 +253,7 @@ def meanings() -> Any:
                              (NULL, 'a', 1, 1, 1, '1')
         """
     )
-    with dpsql.connect(database, schema=schema, epsilon=10**15, delta=1e-6) as conn:
+    with dpsql.connect(database, schema=schema, budget=10**15, delta=1e-6) as conn:
         yield conn
 
 
@@ -258,7 +293,7 @@ def empty_shop() -> Any:
 
 
 def connected(database: Any, **options: Any) -> dpsql.Connection:
-    options = {"epsilon": 3, "delta": 1e-6} | options
+    options = {"budget": 3, "delta": 1e-6} | options
     return dpsql.connect(database, schema=ROOT / "schemas" / "shop.yaml", **options)
 
 
@@ -315,10 +350,10 @@ def test_coarse_sums_move_no_further(total: int, change: int, shift: int) -> Non
 def test_the_noise_that_wastes_less_is_chosen(empty_shop: Any) -> None:
     """A query that takes most of a session gets Laplace, one of many Gaussian; without a delta there is no choice."""
     counts = {"sql": "SELECT COUNT(*) FROM customers"}
-    with connected(empty_shop, epsilon=1) as conn:
+    with connected(empty_shop, budget=1) as conn:
         assert calibrated(conn, **counts, epsilon=1).mechanism == "laplace"
         assert calibrated(conn, **counts, epsilon=0.01).mechanism == "gaussian"
-    with connected(empty_shop, epsilon=1, delta=0) as conn:
+    with connected(empty_shop, budget=1, delta=0) as conn:
         assert calibrated(conn, **counts, epsilon=0.01).mechanism == "laplace"
 
 
@@ -396,7 +431,7 @@ def test_groups_are_chosen_fairly() -> None:
     database.execute(
         f"CREATE TABLE visits AS SELECT u AS person, g AS place FROM range({units}) AS us(u), range({groups}) AS gs(g)"
     )
-    with dpsql.connect(database, schema=schema, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(database, schema=schema, budget=1, delta=1e-6) as connection:
         (release,) = connection.explain("SELECT place, COUNT(*) FROM visits GROUP BY place").releases
     times = [count for _, count in database.execute(release.sql).fetchall()]
     expected = units * kept / groups

@@ -35,7 +35,7 @@ def test_the_python_runs_as_shown(folder: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("sql", re.findall(r"^```sql\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
 def test_the_sql_is_answered(sql: str, folder: Path) -> None:
     shop, schema = folder / "shop.duckdb", ROOT / "schemas" / "shop.yaml"
-    with dpsql.connect(shop, schema=schema, epsilon=100, delta=1e-6, ledger=":memory:") as conn:
+    with dpsql.connect(shop, schema=schema, budget=100, delta=1e-6, ledger=":memory:") as conn:
         assert conn.execute(sql).fetchall()
 
 

@@ -51,7 +51,7 @@ class Lake:
 def connect(source: object, ledger: str, *, guests: bool = False, **options: Any) -> dpsql.Connection:
     tables = {"people": ID, "slow": ID | {"view": "trusted"}, **({"guests": ID} if guests else {})}
     schema = {"dataset": "clinic", "tables": tables}
-    return dpsql.connect(source, schema=schema, epsilon=10, query_epsilon=1, ledger=ledger, **options)
+    return dpsql.connect(source, schema=schema, budget=10, query_epsilon=1, ledger=ledger, **options)
 
 
 def session(folder: Path) -> Any:

@@ -17,7 +17,7 @@ import pytest
 
 import dpsql
 from dpsql.cli.app import main
-from dpsql.synthetic import Answer, unit_values, wild_tables, without_person
+from dpsql.synthetic import Answer, fill_case, unit_values, wild_tables, without_person
 from dpsql.verification.audit import moved_too_far, wrong_shape
 from dpsql.verification.certify import PREFIX, Case, Certified, Certifier, Question, case_files, passes, target
 
@@ -92,14 +92,15 @@ def neighbours(engine: Sampled) -> Iterator[Neighbours]:
             file = CASE_FILES[name]
             tables = wild_tables(file, random.Random(f"neighbours {name}"), 3, 40)
             people = unit_values(file.schema, 3)
-            places = [f"{name}_without_{number}" for number in range(len(people) + 1)]
+            places = [f"{PREFIX}{name}_without_{number}" for number in range(len(people) + 1)]
             databases = [tables, *(without_person(file, tables, person) for person in people)]
             urls = [opened.enter_context(server.place(place)) for place in places]
             for url, rows in zip(urls, databases, strict=True):
                 with duckdb.connect() as model:
-                    server.fill(url, file, rows, model)
+                    fill_case(model, file, rows)
+                    server.fill(url, file.create, rows, model)
             connection = dpsql.connect(
-                urls[0], schema=file.schema, epsilon=1e18, delta=1e-6, query_epsilon=1, ledger=":memory:"
+                urls[0], schema=file.schema, budget=1e18, delta=1e-6, query_epsilon=1, ledger=":memory:"
             )
             made[name] = (opened.enter_context(connection), places)
         return made[name]
@@ -115,9 +116,7 @@ def check_neighbours(case: Case, connection: dpsql.Connection, places: list[str]
         return  # it has no words for it
     engine = connection.session.environment.engine
     for release in releases:
-        answers = [
-            answer(engine.run(release.sql.replace(f"{PREFIX}{places[0]}", f"{PREFIX}{place}"))) for place in places
-        ]
+        answers = [answer(engine.run(release.sql.replace(places[0], place))) for place in places]
         assert list(wrong_shape(release, answers)) == [], case.sql
         for neighbour in answers[1:]:
             assert list(moved_too_far(release, answers[0], neighbour)) == [], case.sql

@@ -19,7 +19,7 @@ import pytest
 
 import dpsql
 from dpsql.synthetic import fill_case, wild_tables
-from dpsql.verification.certify import case_files, target
+from dpsql.verification.certify import PREFIX, case_files, target
 
 HERE = Path(__file__).parents[1]
 CASE_FILES = case_files()
@@ -77,12 +77,12 @@ def empty(request: pytest.FixtureRequest) -> Iterator[tuple[str, Connect]]:
         if name not in databases:
             file, model = CASE_FILES[name], opened.enter_context(duckdb.connect())
             tables = wild_tables(file, random.Random(f"empty {name}"), 0, 0)
+            fill_case(model, file, tables)
             if server is None:
-                fill_case(model, file, tables)
                 databases[name] = model
             else:
-                databases[name] = opened.enter_context(server.place(f"{name}_empty"))
-                server.fill(databases[name], file, tables, model)
+                databases[name] = opened.enter_context(server.place(f"{PREFIX}{name}_empty"))
+                server.fill(databases[name], file.create, tables, model)
         return databases[name]
 
     def connect(name: str, dialect: str) -> dpsql.Connection:
@@ -91,7 +91,7 @@ def empty(request: pytest.FixtureRequest) -> Iterator[tuple[str, Connect]]:
             session = dpsql.connect(
                 database(name),
                 schema=CASE_FILES[name].schema,
-                epsilon=1e9,
+                budget=1e9,
                 delta=1e-6,
                 query_epsilon=1,
                 ledger=":memory:",
@@ -144,7 +144,7 @@ def test_numbers_beyond_whole_ones_and_noise_beyond_doubles() -> None:
     schema = {"dataset": "d", "tables": {"t": {"unit": "uid", "columns": columns}}}
     with duckdb.connect() as database:
         database.execute("CREATE TABLE t AS SELECT i % 100 AS uid, i AS u, 'a' AS word, 5e0 AS x FROM range(1000) r(i)")
-        with dpsql.connect(database, schema=schema, epsilon=1e9, delta=1e-6) as connection:
+        with dpsql.connect(database, schema=schema, budget=1e9, delta=1e-6) as connection:
             ((key, _),) = connection.execute("SELECT LEAST(u, -1e308) AS k, COUNT(*) FROM t GROUP BY k").fetchall()
             assert key == -1e308
             for groups in (None, "auto"):

@@ -180,7 +180,7 @@ def lake(spark: Any) -> Any:
 
 
 def connect(source: Any) -> dpsql.Connection:
-    options: Any = {"epsilon": 1e13, "delta": 1e-6, "query_epsilon": 1e9, "ledger": ":memory:"}
+    options: Any = {"budget": 1e13, "delta": 1e-6, "query_epsilon": 1e9, "ledger": ":memory:"}
     return dpsql.connect(source, schema=SCHEMA, **options)
 
 

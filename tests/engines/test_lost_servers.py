@@ -60,7 +60,7 @@ class Server:
     def connect(self, options: str = "", **others: Any) -> dpsql.Connection:
         url = f"{self.url}&options={options}" if options else self.url
         return dpsql.connect(
-            url.replace("owner@", "reader@"), schema=SCHEMA, epsilon=10, query_epsilon=1, ledger=":memory:", **others
+            url.replace("owner@", "reader@"), schema=SCHEMA, budget=10, query_epsilon=1, ledger=":memory:", **others
         )
 
     def asleep(self) -> int:
@@ -202,7 +202,7 @@ def test_a_question_that_takes_too_long_is_stopped(server: Server) -> None:
 INTERRUPTED = """
 import signal, sys, dpsql
 signal.signal(signal.SIGINT, signal.default_int_handler)
-dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), epsilon=10, ledger=sys.argv[3]).execute(sys.argv[4], epsilon=1e-9)
+dpsql.connect(sys.argv[1], schema=eval(sys.argv[2]), budget=10, ledger=sys.argv[3]).execute(sys.argv[4], epsilon=1e-9)
 """
 
 
@@ -268,7 +268,7 @@ def test_a_table_cannot_be_dropped_under_a_question(server: Server) -> None:
     server.delay(1)
     schema = SCHEMA | {"tables": SCHEMA["tables"] | {"guests": {"unit": "id", "columns": {"id": "integer"}}}}
     url = server.url.replace("owner@", "reader@")
-    with dpsql.connect(url, schema=schema, epsilon=10, query_epsilon=1, ledger=":memory:") as connection:
+    with dpsql.connect(url, schema=schema, budget=10, query_epsilon=1, ledger=":memory:") as connection:
         asked = meanwhile(connection, SLOWLY)
         server.asleep()
         dropping = threading.Thread(target=server.ask, args=["DROP TABLE guests"])

@@ -85,7 +85,7 @@ def plain() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def exactly(database: object, schema: dict[str, Any] = SCHEMA) -> dpsql.Connection:
-    return dpsql.connect(database, schema=schema, epsilon=1e18, delta=1e-6, query_epsilon=1e12, ledger=":memory:")
+    return dpsql.connect(database, schema=schema, budget=1e18, delta=1e-6, query_epsilon=1e12, ledger=":memory:")
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def test_a_table_that_changed_is_not_asked() -> None:
 )
 def test_a_declaration_that_leads_nowhere(name: str, says: str, plain: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(dpsql.SchemaError) as caught:
-        dpsql.connect(plain.cursor(), schema={"dataset": "x", "tables": {name: ORDERS}}, epsilon=1)
+        dpsql.connect(plain.cursor(), schema={"dataset": "x", "tables": {name: ORDERS}}, budget=1)
     assert says in str(caught.value)
 
 

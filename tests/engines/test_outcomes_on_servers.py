@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from dpsql.verification.certify import POSTGRESQL_TYPES, InPostgreSQL, InSpark
+from dpsql.verification.certify import PREFIX, target
 
 outcomes = runpy.run_path(str(Path(__file__).parents[1] / "whole" / "test_outcomes.py"))
 PAIRS, FIRST = int(os.environ.get("DPSQL_PAIRS", "1")), int(os.environ.get("DPSQL_FIRST", "0"))
@@ -32,14 +32,16 @@ Opener = Callable[[Tables, random.Random, Path], tuple[str, dict[str, Any]]]
 def in_postgresql(url: str, stack: ExitStack) -> Opener:
     import psycopg
 
+    from dpsql.engines.postgresql.certification import TYPES
+
     numbers = itertools.count()
 
     def opened(tables: Tables, rng: random.Random, folder: Path) -> tuple[str, dict[str, Any]]:
-        place = stack.enter_context(InPostgreSQL(url).place(f"pair_{next(numbers)}"))
+        place = stack.enter_context(target(url).place(f"{PREFIX}pair_{next(numbers)}"))
         with psycopg.connect(place, autocommit=True) as connection:
             for name, rows in tables.items():
                 columns = ", ".join(f"{column} {kind}" for column, kind in TABLES[name].items())
-                for theirs, ours in POSTGRESQL_TYPES.items():
+                for theirs, ours in TYPES.items():
                     columns = re.sub(theirs, ours, columns)
                 connection.execute(f"CREATE TABLE {name} ({columns})".encode())
                 with connection.cursor().copy(f"COPY {name} FROM STDIN".encode()) as copy:
@@ -59,9 +61,9 @@ def in_spark(url: str, stack: ExitStack) -> Opener:
     numbers = itertools.count()
 
     def opened(tables: Tables, rng: random.Random, folder: Path) -> tuple[str, dict[str, Any]]:
-        place = stack.enter_context(InSpark(url).place(f"pair_{next(numbers)}"))
+        place = stack.enter_context(target(url).place(f"{PREFIX}pair_{next(numbers)}"))
         with outcomes["filled"](duckdb.connect(), tables) as model:
-            InSpark(url).copy(place, model, list(tables))
+            target(url).fill(place, "", tables, model)
         return place, {}
 
     return opened

@@ -16,6 +16,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import dpsql
 from dpsql.cli.app import main
 from dpsql.engines.postgresql import engine
+from dpsql.engines.postgresql.engine import SETTINGS
 
 SCHEMA: dict[str, Any] = {
     "dataset": "clinic",
@@ -84,7 +85,7 @@ def execute(postgresql_url: str) -> Iterator[Callable[[str], Any]]:
 
 def connect(url: str, tables: dict[str, Any] | None = None, **options: Any) -> dpsql.Connection:
     schema = SCHEMA if tables is None else SCHEMA | {"tables": tables}
-    return dpsql.connect(url, schema=schema, ledger=":memory:", **{"epsilon": 1e15, "query_epsilon": 1e9} | options)
+    return dpsql.connect(url, schema=schema, ledger=":memory:", **{"budget": 1e15, "query_epsilon": 1e9} | options)
 
 
 def rows(url: str, sql: str, tables: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
@@ -119,11 +120,11 @@ def test_names_are_those_of_the_catalogue(url: str) -> None:
 
 
 def test_groups_are_scaled_as_the_definition_says(url: str, execute: Callable[[str], Any]) -> None:
-    """bounding="scale", max_groups=1: people in n kinds of visits count for 1/sqrt(n) in each of them."""
+    """bounding="l2_clip", max_groups=1: people in n kinds of visits count for 1/sqrt(n) in each of them."""
     kind = "CASE WHEN points < 4 THEN 'low' WHEN points < 8 THEN 'middle' ELSE 'high' END"
     with connect(url, delta=1e-6) as connection:
         asked = f"SELECT {kind} AS kind, COUNT(*) AS n FROM visits WHERE person <> 7 GROUP BY kind"
-        found = dict(connection.execute(asked, bounding="scale", max_groups=1).fetchall())
+        found = dict(connection.execute(asked, bounding="l2_clip", max_groups=1).fetchall())
     defined = f"""
         SELECT kind, SUM(n / SQRT(kinds)) FROM (
             SELECT {kind} AS kind, COUNT(*) AS n, COUNT(*) OVER (PARTITION BY person) AS kinds
@@ -187,6 +188,11 @@ ENFORCED = {
     "unique": "CREATE TABLE made (id BIGINT UNIQUE NOT NULL)",
     "of all partitions": """CREATE TABLE made (id BIGINT PRIMARY KEY) PARTITION BY RANGE (id);
         CREATE TABLE made_low PARTITION OF made FOR VALUES FROM (0) TO (100)""",
+    "of a partition that is attached": """CREATE TABLE made (id BIGINT UNIQUE) PARTITION BY RANGE (id);
+        CREATE TABLE made_low (id BIGINT); ALTER TABLE made ATTACH PARTITION made_low FOR VALUES FROM (0) TO (100)""",
+    "one NULL at most": "CREATE TABLE made (id BIGINT UNIQUE NULLS NOT DISTINCT)",
+    "an index that becomes a constraint": """CREATE TABLE made (id BIGINT); CREATE UNIQUE INDEX made_id ON made (id);
+        ALTER TABLE made ADD UNIQUE USING INDEX made_id""",
 }
 NOT_ENFORCED = {
     "an index that is no constraint": "CREATE TABLE made (id BIGINT NOT NULL); CREATE UNIQUE INDEX ON made (id)",
@@ -198,6 +204,14 @@ NOT_ENFORCED = {
     "of the parent alone": """CREATE TABLE made (id BIGINT) PARTITION BY RANGE (id);
         CREATE TABLE made_low PARTITION OF made FOR VALUES FROM (0) TO (100);
         ALTER TABLE ONLY made ADD UNIQUE (id)""",
+    "of a partition that has parts of its own": """CREATE TABLE made (id BIGINT) PARTITION BY RANGE (id);
+        CREATE TABLE made_low PARTITION OF made FOR VALUES FROM (0) TO (100) PARTITION BY RANGE (id);
+        CREATE TABLE made_lowest PARTITION OF made_low FOR VALUES FROM (0) TO (10);
+        ALTER TABLE ONLY made ADD UNIQUE (id); ALTER TABLE ONLY made_low ADD CONSTRAINT low UNIQUE (id);
+        ALTER INDEX made_id_key ATTACH PARTITION low""",
+    "of one partition": """CREATE TABLE made (id BIGINT) PARTITION BY RANGE (id);
+        CREATE TABLE made_low PARTITION OF made FOR VALUES FROM (0) TO (100);
+        ALTER TABLE made_low ADD UNIQUE (id)""",
     "with heirs": "CREATE TABLE made (id BIGINT PRIMARY KEY); CREATE TABLE made_heir () INHERITS (made)",
     "an index that is not valid": """CREATE TABLE made (id BIGINT PRIMARY KEY);
         UPDATE pg_index SET indisvalid = false WHERE indrelid = 'made'::regclass""",
@@ -234,6 +248,8 @@ def test_a_column_that_is_not_null_elsewhere_may_be_null_here(url: str, execute:
     execute("DROP TABLE made CASCADE")
 
 
+COMPARED = "EXISTS (SELECT 1 FROM visits b WHERE b.person = a.person AND b.cost > a.cost)"
+
 # -- how it reads -----------------------------------------------------------------------------------------------------
 
 
@@ -265,7 +281,7 @@ def test_a_role_that_may_read_nothing_is_told_at_once(url: str, execute: Callabl
 
 def test_an_account_needs_a_file(url: str) -> None:
     with pytest.raises(dpsql.InterfaceError, match="a server has no ledger of its own"):
-        dpsql.connect(url, schema=SCHEMA, epsilon=1)
+        dpsql.connect(url, schema=SCHEMA, budget=1)
 
 
 def test_a_server_that_is_not_there() -> None:
@@ -277,7 +293,7 @@ def test_a_server_that_is_not_there() -> None:
 
 
 def test_a_failure_is_sealed_and_the_next_question_works(url: str, execute: Callable[[str], Any]) -> None:
-    with connect(url, epsilon=10, query_epsilon=1, on_failure="warn") as connection:
+    with connect(url, budget=10, query_epsilon=1, on_failure="warn") as connection:
         setting = connection.session.environment
         engine = setting.engine
 
@@ -314,6 +330,36 @@ def test_people_are_sorted_once_and_by_several_processes(url: str, execute: Call
     assert re.search(r"Group Key: \w+\._unit, \w+\._order, \w+\._group", plan), plan
 
 
+def test_no_row_is_compared_with_each_of_all_others(url: str, execute: Callable[[str], Any]) -> None:
+    """Whatever the server expects: one person's rows would take time by the number of everybody's."""
+    rare = "cost > 1 AND points = 3 AND code = 'k1' AND LENGTH(code) = 2"
+    with connect(url, delta=1e-6) as connection:
+        (release,) = connection.explain(f"SELECT ward, AVG(cost) FROM visits WHERE {rare} GROUP BY ward").releases
+    execute(f"SET enable_nestloop = {SETTINGS['enable_nestloop']}")
+    plan = "\n".join(line for (line,) in execute(f"EXPLAIN {release.sql}"))
+    assert "Nested Loop" not in plan, plan
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT COUNT(*) FROM visits a WHERE {COMPARED} OR a.cost > 500",
+        f"SELECT COUNT(*) FROM (SELECT person, {COMPARED} AS later FROM visits a) WHERE NOT later",
+        "SELECT COUNT(*) FROM (SELECT person, (person, cost) IN (SELECT person, cost FROM visits WHERE points > 3) AS m"
+        " FROM visits) WHERE m IS NULL",
+    ],
+)
+def test_no_row_reads_all_others_again(url: str, sql: str) -> None:
+    """A match that is no condition of its own is looked up by its hash, or refused before the charge."""
+    with connect(url) as connection:
+        with pytest.raises(dpsql.Unsupported, match="compare each row with each of all others"):
+            connection.execute(sql)
+        assert connection.budget.spent.epsilon == 0
+        looked_up = COMPARED.replace("b.cost > a.cost", "b.code = a.code")
+        assert connection.execute(f"SELECT COUNT(*) FROM visits a WHERE {looked_up} OR a.cost > 500").fetchall()
+        assert connection.execute(f"SELECT COUNT(*) FROM visits a WHERE {COMPARED} AND a.cost > 500").fetchall()
+
+
 def test_a_query_has_a_time_limit(url: str) -> None:
     with connect(f"{url}%20-cstatement_timeout%3D300") as connection:
         engine = connection.session.environment.engine
@@ -334,7 +380,7 @@ def test_a_table_that_changed_is_not_asked(url: str, execute: Callable[[str], An
 
 
 def test_what_it_has_no_words_for_is_refused_before_the_charge(url: str) -> None:
-    with connect(url, epsilon=1, query_epsilon=0.5) as connection:
+    with connect(url, budget=1, query_epsilon=0.5) as connection:
         with pytest.raises(dpsql.Unsupported, match="on PostgreSQL REGEXP_MATCHES") as caught:
             connection.execute("SELECT COUNT(*) FROM visits WHERE REGEXP_MATCHES(code, '^k')")
         assert caught.value.hint
@@ -424,7 +470,7 @@ def test_a_schema_is_begun_checked_and_asked(
 def test_sqlalchemy_asks_it_too(url: str, tmp_path: Path) -> None:
     """Its URL is the database of a URL of dpsql's own; the account is a file, or another schema of the server."""
     (tmp_path / "people.yaml").write_text(json.dumps(SCHEMA))
-    options = {"schema": str(tmp_path / "people.yaml"), "epsilon": "100", "query_epsilon": "10"}
+    options = {"schema": str(tmp_path / "people.yaml"), "budget": "100", "query_epsilon": "10"}
     for ledger in (str(tmp_path / "people.ledger"), f"{url.split('&options')[0]}&schema=sqlalchemy_ledger"):
         engine = sa.create_engine(sa.URL.create("dpsql", database=url, query=options | {"ledger": ledger}))
         assert sa.inspect(engine).get_table_names() == ["people", "visits"]

@@ -76,7 +76,7 @@ def test_a_session_to_practise_in() -> None:
     columns = {"person": "integer", "town": {"type": "text", "values": ["Oslo", "Rome"]}}
     rows = pd.DataFrame({"person": [1], "town": ["Oslo"]})
     schema = {"tables": {"visits": {"unit": "person", "columns": columns}}}
-    with dpsql.connect(rows, schema=schema, epsilon=1, delta=1e-6) as real, real.practice(people=500) as made:
+    with dpsql.connect(rows, schema=schema, budget=1, delta=1e-6) as real, real.practice(people=500) as made:
         found = made.execute("SELECT town, COUNT(*) AS n FROM visits GROUP BY town", epsilon=0.9).df()
         assert found["n"].sum() > 100
         assert (real.budget.queries, made.budget.queries) == (0, 1)

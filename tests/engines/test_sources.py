@@ -37,7 +37,7 @@ TOTALS = "SELECT COUNT(*) AS n, COUNT(town) AS towns, SUM(x) AS s FROM t"
 
 def asked(database: object, sql: str = TOTALS, schema: Any = SCHEMA, parameters: Any = None) -> list[tuple[Any, ...]]:
     """The exact answer, as far as noise of a millionth goes."""
-    with dpsql.connect(database, schema=schema, epsilon=1e12, query_epsilon=1e9, ledger=":memory:") as connection:
+    with dpsql.connect(database, schema=schema, budget=1e12, query_epsilon=1e9, ledger=":memory:") as connection:
         return [
             tuple(round(value, 3) if isinstance(value, float) else value for value in row)
             for row in connection.execute(sql, parameters).fetchall()
@@ -97,7 +97,7 @@ def test_a_quoted_field_changes_its_own_row_alone(at: int, tmp_path: Path) -> No
 def test_a_line_that_is_no_row_is_refused_by_opening(odd: str | bytes, said: str, tmp_path: Path) -> None:
     """Counts are told, and nothing of the line; no ledger is begun."""
     path = csv_file(tmp_path, odd)
-    told = refused(lambda: dpsql.connect(path, schema=SCHEMA, epsilon=1))
+    told = refused(lambda: dpsql.connect(path, schema=SCHEMA, budget=1))
     assert said in told
     assert "999" not in told
     assert not (tmp_path / "t.csv.ledger").exists()
@@ -230,7 +230,7 @@ def test_files_of_one_table_have_the_same_columns(other: str, tmp_path: Path) ->
 
 def test_several_files_need_a_ledger_that_is_named(tmp_path: Path) -> None:
     csv_file(tmp_path)
-    refused(lambda: dpsql.connect(f"{tmp_path}/*.csv", schema=SCHEMA, epsilon=1), dpsql.InterfaceError)
+    refused(lambda: dpsql.connect(f"{tmp_path}/*.csv", schema=SCHEMA, budget=1), dpsql.InterfaceError)
 
 
 # -- what changes after it was opened ----------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def arrow_people() -> pa.Table:
 def test_a_stream_can_be_asked_twice() -> None:
     streams: list[Any] = [arrow_people().to_reader(), pl.LazyFrame(arrow_people())]
     for stream in streams:
-        with dpsql.connect(stream, schema=SCHEMA, epsilon=1e12, query_epsilon=1e9) as connection:
+        with dpsql.connect(stream, schema=SCHEMA, budget=1e12, query_epsilon=1e9) as connection:
             for _ in range(2):
                 assert connection.execute("SELECT COUNT(*) FROM t", fresh=True).fetchall() == [(PEOPLE,)]
 
@@ -251,7 +251,7 @@ def test_a_stream_can_be_asked_twice() -> None:
 def test_a_file_that_is_replaced_or_gone_changes_no_answer(tmp_path: Path) -> None:
     pq.write_table(arrow_people(), tmp_path / "t.parquet")
     for path in (csv_file(tmp_path), tmp_path / "t.parquet"):
-        with dpsql.connect(path, schema=SCHEMA, epsilon=1e12, query_epsilon=1e9) as connection:
+        with dpsql.connect(path, schema=SCHEMA, budget=1e12, query_epsilon=1e9) as connection:
             path.write_bytes(b"u,town,x\n")
             assert connection.execute("SELECT COUNT(*) FROM t").fetchall() == [(PEOPLE,)]
             path.unlink()
@@ -260,7 +260,7 @@ def test_a_file_that_is_replaced_or_gone_changes_no_answer(tmp_path: Path) -> No
 
 def test_a_frame_that_changes_in_place_changes_no_answer_of_a_connection() -> None:
     frame = pd.DataFrame({"u": range(PEOPLE), "town": "a", "x": 1.0})
-    with dpsql.connect(frame, schema=SCHEMA, epsilon=1e12, query_epsilon=1e9) as connection:
+    with dpsql.connect(frame, schema=SCHEMA, budget=1e12, query_epsilon=1e9) as connection:
         frame.loc[:, "x"] = 9.0
         ((total,),) = connection.execute("SELECT SUM(x) FROM t").fetchall()
     assert total == pytest.approx(PEOPLE, abs=0.1)
@@ -395,7 +395,7 @@ def test_no_setting_of_the_caller_changes_an_answer(after: bool) -> None:
     expected = asked(raw, question)
     if not after:
         raw.execute(changes)
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=1e12, query_epsilon=1e9) as connection:
+    with dpsql.connect(raw, schema=SCHEMA, budget=1e12, query_epsilon=1e9) as connection:
         if after:
             raw.execute(changes)
         (row,) = connection.execute(question).fetchall()
@@ -448,7 +448,7 @@ def test_no_macro_of_the_caller_changes_an_answer(after: bool) -> None:
 
     if not after:
         made()
-    with dpsql.connect(raw, schema=schema, epsilon=1e12, query_epsilon=1e9) as connection:
+    with dpsql.connect(raw, schema=schema, budget=1e12, query_epsilon=1e9) as connection:
         if after:
             made()
         rows = connection.execute(question).fetchall()
@@ -501,7 +501,7 @@ def test_a_computed_column_is_refused_unless_its_owner_vouches_for_it() -> None:
 )
 def test_a_table_that_becomes_another_is_refused_before_the_charge(change: str) -> None:
     raw = caller()
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=1) as connection:
+    with dpsql.connect(raw, schema=SCHEMA, budget=1) as connection:
         raw.execute(change)
         refused(lambda: connection.execute(TOTALS))
         assert connection.budget.spent.epsilon == 0
@@ -511,7 +511,7 @@ def test_a_table_that_loses_its_constraint_is_refused_before_the_charge() -> Non
     """What a constraint kept is no longer kept: nothing would bound a person's rows."""
     raw = caller()
     raw.execute("ALTER TABLE t ADD PRIMARY KEY (u)")
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=1) as connection:
+    with dpsql.connect(raw, schema=SCHEMA, budget=1) as connection:
         raw.execute("CREATE OR REPLACE TABLE t AS FROM t UNION ALL SELECT 7, 'a', 1 FROM range(5000)")
         refused(lambda: connection.execute(TOTALS))
         assert connection.budget.spent.epsilon == 0
@@ -519,7 +519,7 @@ def test_a_table_that_loses_its_constraint_is_refused_before_the_charge() -> Non
 
 def test_rows_that_are_added_are_seen() -> None:
     raw = caller()
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=1e12, query_epsilon=1e9) as connection:
+    with dpsql.connect(raw, schema=SCHEMA, budget=1e12, query_epsilon=1e9) as connection:
         raw.execute("INSERT INTO t VALUES (999, 'a', 1)")
         assert connection.execute("SELECT COUNT(*) FROM t").fetchall() == [(PEOPLE + 1,)]
 
@@ -668,7 +668,7 @@ def test_only_constraints_of_its_tables_count_as_unique(form: str) -> None:
         table = {"an index": "made", "a view": "seen"}.get(form, "stored")
         vouched = {"view": "trusted"} if table == "seen" else {}
         schema = {"dataset": "d", "tables": {table: {"unit": "id", "columns": {"id": "integer"}, **vouched}}}
-        with dpsql.connect(database, schema=schema, epsilon=1) as connection:
+        with dpsql.connect(database, schema=schema, budget=1) as connection:
             environment = connection.session.environment
             integer = environment.schema.tables[table].columns["id"].type
             assert environment.engine.guarantees.is_unique(table, "id", integer) == (form in UNIQUE)
@@ -678,7 +678,7 @@ def test_what_the_engine_does_not_understand_is_refused_before_the_charge() -> N
     """A mistake of ours in the SQL costs nobody anything."""
     frame = pd.DataFrame({"u": [1, 2], "v": [1.0, 2.0]})
     schema = {"tables": {"t": {"unit": "u", "columns": {"u": "integer"}}}}
-    with dpsql.connect({"t": frame}, schema=schema, epsilon=1.0) as conn:
+    with dpsql.connect({"t": frame}, schema=schema, budget=1.0) as conn:
         engine = conn.session.environment.engine
         rendered = engine.render
         engine.render = lambda query, blanks=None: rendered(query, blanks).replace("(", "no_such(")  # type: ignore[misc]

@@ -12,7 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.cli.app import main
-from dpsql.engines.registry import is_spark
+from dpsql.engines.registry import kind_of
 from dpsql.engines.spark import engine
 from dpsql.schema.model import Schema
 
@@ -70,7 +70,7 @@ def lake(spark: Any) -> Any:
 
 def connect(source: Any, tables: dict[str, Any] | None = None, **options: Any) -> dpsql.Connection:
     schema = SCHEMA if tables is None else SCHEMA | {"tables": tables}
-    return dpsql.connect(source, schema=schema, ledger=":memory:", **{"epsilon": 1e15, "query_epsilon": 1e9} | options)
+    return dpsql.connect(source, schema=schema, ledger=":memory:", **{"budget": 1e15, "query_epsilon": 1e9} | options)
 
 
 def rows(source: Any, sql: str, tables: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
@@ -79,11 +79,11 @@ def rows(source: Any, sql: str, tables: dict[str, Any] | None = None) -> list[tu
 
 
 def test_groups_are_scaled_as_the_definition_says(lake: Any) -> None:
-    """bounding="scale", max_groups=1: people in n kinds of visits count for 1/sqrt(n) in each of them."""
+    """bounding="l2_clip", max_groups=1: people in n kinds of visits count for 1/sqrt(n) in each of them."""
     kind = "CASE WHEN points < 4 THEN 'low' WHEN points < 8 THEN 'middle' ELSE 'high' END"
     with connect(lake, delta=1e-6) as connection:
         asked = f"SELECT {kind} AS kind, COUNT(*) AS n FROM visits WHERE person <> 7 GROUP BY kind"
-        found = dict(connection.execute(asked, bounding="scale", max_groups=1).fetchall())
+        found = dict(connection.execute(asked, bounding="l2_clip", max_groups=1).fetchall())
     defined = f"""
         SELECT kind, SUM(n / SQRT(kinds)) AS n FROM (
             SELECT kind, n, COUNT(*) OVER (PARTITION BY person) AS kinds FROM (
@@ -165,6 +165,34 @@ def test_nothing_is_unique_in_a_lake(lake: Any) -> None:
         assert not guarantees.never_null("people", "id")
 
 
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        "CONSTRAINT one PRIMARY KEY (id)",
+        *(
+            f"CONSTRAINT one {kind} {state} {trust}"
+            for kind in ("PRIMARY KEY (id)", "UNIQUE (id)")
+            for state in ("NOT ENFORCED", "ENFORCED", "DISABLE NOVALIDATE")
+            for trust in ("", "RELY", "NORELY")
+        ),
+    ],
+)
+def test_no_constraint_of_a_lake_counts(lake: Any, constraint: str) -> None:
+    """Whatever is said there. Tables of files take none at all so far."""
+    lake.sql("DROP TABLE IF EXISTS made")
+    try:
+        lake.sql(f"CREATE TABLE made (id BIGINT NOT NULL, {constraint}) USING parquet")
+    except Exception:  # it has no such words, or no such tables
+        lake.sql("CREATE TABLE made (id BIGINT NOT NULL) USING parquet TBLPROPERTIES ('primary_key' = 'id')")
+    lake.sql("INSERT INTO made VALUES (1), (1)")
+    with connect(lake, {"made": {"unit": "id", "columns": {"id": "integer"}}}) as connection:
+        environment = connection.session.environment
+        integer = environment.schema.tables["made"].columns["id"].type
+        assert not environment.engine.guarantees.is_unique("made", "id", integer)
+        assert not environment.engine.guarantees.never_null("made", "id")
+    lake.sql("DROP TABLE made")
+
+
 # -- whose session it is ----------------------------------------------------------------------------------------------
 
 
@@ -206,14 +234,14 @@ def test_a_version_that_is_not_certified_is_warned_of(lake: Any, monkeypatch: py
 
 
 def test_a_session_is_told_from_other_things(lake: Any) -> None:
-    assert is_spark(lake)
-    assert not is_spark("shop.duckdb")
-    assert not is_spark({"visits": "visits.parquet"})
+    assert kind_of(lake).name == "Spark"
+    assert kind_of("shop.duckdb").name == "DuckDB"
+    assert kind_of({"visits": "visits.parquet"}).name == "DuckDB"
 
 
 def test_an_account_needs_a_file(lake: Any) -> None:
     with pytest.raises(dpsql.InterfaceError, match="has no ledger of its own"):
-        dpsql.connect(lake, schema=SCHEMA, epsilon=1)
+        dpsql.connect(lake, schema=SCHEMA, budget=1)
 
 
 # -- how it fails -----------------------------------------------------------------------------------------------------
@@ -244,7 +272,7 @@ def test_a_failure_is_sealed_and_the_next_question_works(
     lake.sql(f"CREATE TABLE torn USING parquet LOCATION '{place}' AS SELECT id AS person, 1D AS points FROM range(9)")
     url = f"{spark_url}/;database=clinic"
     tables = one_table("torn") | {"people": SCHEMA["tables"]["people"]}
-    with connect(url, tables, epsilon=10, query_epsilon=1, on_failure="warn") as connection:
+    with connect(url, tables, budget=10, query_epsilon=1, on_failure="warn") as connection:
         for file in place.glob("part-*"):
             file.write_bytes(b"no rows any more")
         with pytest.raises(dpsql.SealedExecutionError) as caught:
@@ -258,7 +286,7 @@ def test_a_failure_is_sealed_and_the_next_question_works(
 
 
 def test_what_it_has_no_words_for_is_refused_before_the_charge(lake: Any) -> None:
-    with connect(lake, epsilon=1, query_epsilon=0.5) as connection:
+    with connect(lake, budget=1, query_epsilon=0.5) as connection:
         with pytest.raises(dpsql.Unsupported, match="on Spark REGEXP_MATCHES") as caught:
             connection.execute("SELECT COUNT(*) FROM visits WHERE REGEXP_MATCHES(ward, '^a')")
         assert caught.value.hint

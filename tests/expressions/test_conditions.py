@@ -161,7 +161,7 @@ def plain() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def private(plain: duckdb.DuckDBPyConnection) -> dpsql.Connection:
-    return dpsql.connect(plain, schema=SCHEMA, epsilon=1e15, delta=1e-6, query_epsilon=1e9)
+    return dpsql.connect(plain, schema=SCHEMA, budget=1e15, delta=1e-6, query_epsilon=1e9)
 
 
 MANY = 100

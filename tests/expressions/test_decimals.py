@@ -179,7 +179,7 @@ def lines() -> tuple[dpsql.Connection, duckdb.DuckDBPyConnection]:
         "INSERT INTO lines SELECT i % 1000, (i * 7919 % 100000) / 100, (i % 11) / 100, i % 51, (i % 10) / 10"
         " FROM range(20000) AS r(i)"
     )
-    return dpsql.connect(plain, schema=SCHEMA, epsilon=1e18, delta=1e-6, query_epsilon=1e14), plain
+    return dpsql.connect(plain, schema=SCHEMA, budget=1e18, delta=1e-6, query_epsilon=1e14), plain
 
 
 @pytest.mark.parametrize("sql", QUESTIONS)

@@ -22,7 +22,7 @@ COLUMNS = {
 def session() -> dpsql.Connection:
     rows = pd.DataFrame({"person": [1], "text": ["a"], "x": [1], "y": [1.0], "day": ["2024-01-31"]})
     return dpsql.connect(
-        {"t": rows}, schema={"tables": {"t": {"unit": "person", "columns": COLUMNS}}}, epsilon=1, delta=1e-6
+        {"t": rows}, schema={"tables": {"t": {"unit": "person", "columns": COLUMNS}}}, budget=1, delta=1e-6
     )
 
 

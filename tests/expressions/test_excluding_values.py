@@ -103,7 +103,7 @@ def raw() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.fixture(scope="module")
 def values(raw: duckdb.DuckDBPyConnection) -> dict[str, Expression]:
     """CASE WHEN condition THEN 1 END for each condition, as dpsql reads it."""
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=1) as connection:
+    with dpsql.connect(raw, schema=SCHEMA, budget=1) as connection:
         public = connection.session.environment.public()
         found = {}
         for condition in CONDITIONS:

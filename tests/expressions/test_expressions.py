@@ -264,7 +264,7 @@ class Bench:
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
     tame, wild = filled(TAME, 60), filled(WILD, 60)
-    with dpsql.connect(tame, schema=SCHEMA, epsilon=1, delta=1e-6) as session:
+    with dpsql.connect(tame, schema=SCHEMA, budget=1, delta=1e-6) as session:
         yield Bench(tame, wild, session)
 
 

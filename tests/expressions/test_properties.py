@@ -344,7 +344,7 @@ class People:
 def people() -> Iterator[People]:
     wild, honest = extreme_database(honest=False), extreme_database(honest=True)
     schema = {"dataset": "extremes", "tables": TABLES}
-    with dpsql.connect(wild, schema=schema, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(wild, schema=schema, budget=1, delta=1e-6) as connection:
         yield People(wild, honest, connection)
 
 

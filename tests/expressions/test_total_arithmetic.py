@@ -77,7 +77,7 @@ def databases() -> list[duckdb.DuckDBPyConnection]:
 def asked() -> dpsql.Connection:
     raw = duckdb.connect()
     raw.execute(CREATE)
-    return dpsql.connect(raw, schema=SCHEMA, epsilon=1, delta=1e-6)
+    return dpsql.connect(raw, schema=SCHEMA, budget=1, delta=1e-6)
 
 
 # -- one person read by overflow --------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def test_an_overflow_does_not_tell_who_is_there(condition: str, setting: str | N
     raw.execute(CREATE)
     insert(raw, [*OTHERS, *EXTREME])
     raw.close() if setting is None else raw.execute(setting)
-    with dpsql.connect(raw if setting else source, schema=SCHEMA, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(raw if setting else source, schema=SCHEMA, budget=1, delta=1e-6) as connection:
         assert connection.execute(f"SELECT COUNT(*) FROM t WHERE u = 42 AND {condition}").rowcount == 1
         assert connection.session.environment.ledger.history()[-1].state == "released"
 
@@ -122,7 +122,7 @@ def test_what_two_operations_share_does_not_fail_before_both(value: str, optimiz
     raw.execute(f"UPDATE t SET v = {'9' * 38} WHERE u = 42; SET GLOBAL enable_optimizer = {optimizer}")
     schema = copy.deepcopy(SCHEMA)
     schema["tables"]["t"]["columns"]["v"] = "decimal(38,0)"
-    with dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema=schema, budget=1, delta=1e-6) as connection:
         connection.execute(f"SELECT COUNT(DISTINCT {value}) FROM t WHERE u = 42").fetchall()
         connection.execute(f"SELECT {value} AS v, COUNT(*) FROM t GROUP BY 1").fetchall()
         states = [entry.state for entry in connection.session.environment.ledger.history()]

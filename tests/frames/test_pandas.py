@@ -25,7 +25,7 @@ from dpsql.frames.vocabulary import Vocabulary
 
 REGIONS = ["east", "north", "south", "west"]
 BOUNDS = {"amount": (0, 500), "age": (0, 90)}
-ENOUGH = {"epsilon": 1e12, "delta": 1e-6}
+ENOUGH = {"budget": 1e12, "delta": 1e-6}
 EXACTLY = {"epsilon": 1e9}
 """So much that there is no noise to speak of."""
 
@@ -67,7 +67,7 @@ def orders(protected_orders: pd.DataFrame) -> pd.DataFrame:
 
 def make_people() -> pd.DataFrame:
     frame = make_orders()
-    frame.dp.protect(unit="customer", bounds=BOUNDS, values={"region": REGIONS}, epsilon=2.0, delta=1e-6)
+    frame.dp.protect(unit="customer", bounds=BOUNDS, values={"region": REGIONS}, budget=2.0, delta=1e-6)
     return frame
 
 
@@ -211,7 +211,7 @@ def test_the_claims_are_those_of_sql(unspent: pd.DataFrame) -> None:
         }
     }
     sql = "SELECT region, SUM(amount) AS total FROM df WHERE region IS NOT NULL GROUP BY region"
-    with dpsql.connect(unspent, schema=schema, epsilon=2.0, delta=1e-6) as conn:
+    with dpsql.connect(unspent, schema=schema, budget=2.0, delta=1e-6) as conn:
         expected = conn.explain(sql, epsilon=0.3)
     explained = unspent.dp.groupby("region").explain(total=("amount", "sum"), epsilon=0.3)
     assert explained.cost == expected.cost == unspent.dp.explain(sql, epsilon=0.3).cost
@@ -310,7 +310,7 @@ def test_the_same_question_again_is_paid_again(people: pd.DataFrame) -> None:
 
 def test_protecting_again_keeps_what_is_spent(people: pd.DataFrame) -> None:
     people.dp.count(epsilon=0.5)
-    for budget in ({"epsilon": 2.0, "delta": 1e-6}, {}):
+    for budget in ({"budget": 2.0, "delta": 1e-6}, {}):
         people.dp.protect(unit="customer", bounds={"weight": (0, 120)}, **budget)
         assert spent(people) == 0.5
     people.dp.mean("weight", epsilon=0.5)
@@ -321,7 +321,7 @@ def test_protecting_again_keeps_what_is_spent(people: pd.DataFrame) -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ({"unit": "customer", "epsilon": 3.0, "delta": 1e-6}, "has epsilon 2 and delta 1e-06"),
+        ({"unit": "customer", "budget": 3.0, "delta": 1e-6}, "has epsilon 2 and delta 1e-06"),
         ({"unit": "customer", "budget": 2.0, "delta": 0}, "has epsilon 2 and delta 1e-06"),
         ({"unit": "age"}, 'counts people by "customer"'),
         ({"unit": "customer", "ledger": "other.ledger"}, "is in :memory:"),
@@ -356,7 +356,7 @@ def test_a_budget_in_memory_is_not_begun_again(people: pd.DataFrame, elsewhere: 
     for ask in (
         lambda: frame.dp.count(),
         lambda: frame.dp.budget,
-        lambda: frame.dp.protect(unit="customer", epsilon=2.0, delta=1e-6),
+        lambda: frame.dp.protect(unit="customer", budget=2.0, delta=1e-6),
     ):
         with pytest.raises(dpsql.LedgerError, match="was in the memory of another process"):
             ask()
@@ -368,7 +368,7 @@ def test_a_budget_in_a_file_is_found_again(
     monkeypatch.chdir(tmp_path)
     plain["day"] = pd.Timestamp("2024-05-01")
     bounds = {**BOUNDS, "day": ("2024-01-01", pd.Timestamp("2024-12-31"))}
-    plain.dp.protect(unit="customer", bounds=bounds, epsilon=2.0, delta=1e-6, ledger="orders.ledger")
+    plain.dp.protect(unit="customer", bounds=bounds, budget=2.0, delta=1e-6, ledger="orders.ledger")
     plain.dp.count(epsilon=0.5)
     declared = accessor.find(plain.attrs["dpsql"], [], list).schema
     stored = pickle.dumps(plain[["customer", "age"]])
@@ -384,7 +384,7 @@ def test_a_budget_in_a_file_is_found_again(
 def test_public_tables_stay_behind(plain: pd.DataFrame, elsewhere: Callable[[], None], tmp_path: Path) -> None:
     regions = pd.DataFrame({"region": REGIONS, "country": ["A", "B", "A", "B"]})
     ledger = tmp_path / "orders.ledger"
-    plain.dp.protect(unit="customer", public={"regions": regions}, epsilon=2.0, delta=1e-6, ledger=ledger)
+    plain.dp.protect(unit="customer", public={"regions": regions}, budget=2.0, delta=1e-6, ledger=ledger)
     elsewhere()
     with pytest.raises(dpsql.LedgerError, match="public tables"):
         plain.dp.count()
@@ -433,8 +433,8 @@ def test_before_protect(plain: pd.DataFrame) -> None:
         ({"values": {"region": "north"}}, dpsql.SchemaError, "a list of at least one value"),
         ({"values": {"age": [1]}, "bounds": {"age": (0, 1)}}, dpsql.SchemaError, "either bounds or values"),
         ({"max_groups": 0}, dpsql.SchemaError, "max_groups: 0 is not 1 or more"),
-        ({"epsilon": None}, dpsql.LedgerError, "budget=1.0, delta=1e-6"),
-        ({"epsilon": 0}, dpsql.ProgrammingError, "budget must be above 0"),
+        ({"budget": None}, dpsql.LedgerError, "budget=1.0, delta=1e-6"),
+        ({"budget": 0}, dpsql.ProgrammingError, "budget must be above 0"),
         ({"public": {"df": pd.DataFrame()}}, dpsql.ProgrammingError, 'names other than "df"'),
         ({"public": {"regions": 5}}, dpsql.ProgrammingError, "it is int"),
         ({"public": [1]}, dpsql.ProgrammingError, "public= is a dict"),
@@ -442,7 +442,7 @@ def test_before_protect(plain: pd.DataFrame) -> None:
 )
 def test_what_protect_refuses(plain: pd.DataFrame, wrong: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
-        plain.dp.protect(**{"unit": "customer", "epsilon": 1.0, **wrong})
+        plain.dp.protect(**{"unit": "customer", "budget": 1.0, **wrong})
     assert "dpsql" not in plain.attrs
 
 

@@ -13,7 +13,7 @@ import pytest
 import dpsql
 
 REGIONS = ["east", "north", "south", "west"]
-ENOUGH = {"epsilon": 1e12, "delta": 1e-6}
+ENOUGH = {"budget": 1e12, "delta": 1e-6}
 EXACTLY = {"epsilon": 1e9}
 PROTECT = {
     "unit": "customer",
@@ -73,7 +73,7 @@ def test_bins_of_days(orders: Any) -> None:
 )
 def test_a_frame_made_from_another_asks_for_its_account(way: Callable[[pl.DataFrame], Any]) -> None:
     orders: Any = make_orders()
-    orders.dp.protect(**PROTECT, epsilon=2.0, delta=1e-6)
+    orders.dp.protect(**PROTECT, budget=2.0, delta=1e-6)
     other = way(orders)
     with pytest.raises(dpsql.InterfaceError, match="takes over its account"):
         other.dp.count()
@@ -85,12 +85,12 @@ def test_a_frame_made_from_another_asks_for_its_account(way: Callable[[pl.DataFr
 
 def test_protecting_again_keeps_the_account() -> None:
     orders: Any = make_orders()
-    orders.dp.protect(**PROTECT, epsilon=2.0, delta=1e-6)
+    orders.dp.protect(**PROTECT, budget=2.0, delta=1e-6)
     orders.dp.count(epsilon=0.5)
     orders.dp.protect(unit="customer")
     assert orders.dp.budget.spent.epsilon == 0.5
     with pytest.raises(dpsql.LedgerError, match="does not reset"):
-        orders.dp.protect(**PROTECT, epsilon=5.0)
+        orders.dp.protect(**PROTECT, budget=5.0)
 
 
 def test_a_lazy_frame_runs_after_the_charge_and_its_errors_are_sealed() -> None:
@@ -101,7 +101,7 @@ def test_a_lazy_frame_runs_after_the_charge_and_its_errors_are_sealed() -> None:
         raise ValueError("alice")
 
     lazy: Any = make_orders().lazy().map_batches(fail, schema=make_orders().schema)
-    lazy.dp.protect(**PROTECT, epsilon=2.0, delta=1e-6)
+    lazy.dp.protect(**PROTECT, budget=2.0, delta=1e-6)
     lazy.dp.explain("SELECT COUNT(*) FROM df")
     assert runs == []
     with pytest.raises(dpsql.SealedExecutionError) as caught:

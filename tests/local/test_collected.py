@@ -111,7 +111,7 @@ def database(people: pd.DataFrame = REPORTS) -> duckdb.DuckDBPyConnection:
 
 @pytest.fixture(scope="module")
 def conn() -> dpsql.Connection:
-    return dpsql.connect(database(), schema=SCHEMA, epsilon=1e6, delta=1e-6, query_epsilon=1.0)
+    return dpsql.connect(database(), schema=SCHEMA, budget=1e6, delta=1e-6, query_epsilon=1.0)
 
 
 def is_true(frame: pd.DataFrame, **cells: str) -> int:
@@ -296,7 +296,7 @@ def test_what_is_free_follows_from_reports_alone() -> None:
     world = database(other)
     world.execute("DELETE FROM orders WHERE id % 3 = 0; DELETE FROM bodies WHERE id % 2 = 0; DELETE FROM answers")
     world.execute("UPDATE open SET region = REPORTS.region FROM REPORTS WHERE open.rowid = REPORTS.id")
-    one, two = (dpsql.connect(data, schema=SCHEMA, epsilon=1, delta=1e-6) for data in (database(), world))
+    one, two = (dpsql.connect(data, schema=SCHEMA, budget=1, delta=1e-6) for data in (database(), world))
     for sql in [drawn_question(draw) for _ in range(80)]:
         try:
             is_free = one.explain(sql).cost.epsilon == 0
@@ -371,7 +371,7 @@ def surveys() -> tuple[dpsql.Connection, pd.DataFrame]:
     columns = {name: COLUMNS[name] for name in ("id", "smoker", "drink", "oue")}
     columns["survey"] = {"type": "integer", "bounds": [0, SURVEYS - 1]}
     tables = {"open": {"public": True, "columns": columns}, "people": {"unit": "id", "columns": columns}}
-    return dpsql.connect(connection, schema={"tables": tables}, epsilon=1e6, delta=1e-6), truth
+    return dpsql.connect(connection, schema={"tables": tables}, budget=1e6, delta=1e-6), truth
 
 
 FORMS = {
@@ -494,7 +494,7 @@ def test_reports_outside_the_declared_values_are_counted(column: str, wrong: obj
     people.loc[:11, column] = wrong  # type: ignore[call-overload]
     if column != "smoker":
         people[column] = people[column].astype("int64")
-    conn = dpsql.connect(database(people), schema=SCHEMA, epsilon=1.0, delta=1e-6)
+    conn = dpsql.connect(database(people), schema=SCHEMA, budget=1.0, delta=1e-6)
     with pytest.raises(DataError, match=f'^"{column}": 12 of 5,000 reports are outside') as raised:
         conn.execute(f"SELECT {column}, COUNT(*) FROM people GROUP BY {column}")
     assert "maybe" not in str(raised.value)
@@ -507,13 +507,13 @@ def test_reports_outside_the_declared_values_are_counted(column: str, wrong: obj
 def test_a_table_that_is_not_as_declared() -> None:
     people = REPORTS.assign(oue="text")
     with pytest.raises(dpsql.SchemaError, match="declared as integer, and the database has VARCHAR"):
-        dpsql.connect(database(people), schema=SCHEMA, epsilon=1.0)
+        dpsql.connect(database(people), schema=SCHEMA, budget=1.0)
 
 
 def test_a_frame_of_reports(conn: dpsql.Connection) -> None:
     """The same through frames, where rows are only read once a question is paid for, or free."""
     schema = {"tables": {"people": {"unit": "id", "columns": COLUMNS}}}
-    direct = dpsql.connect({"people": REPORTS}, schema=schema, epsilon=1.0)
+    direct = dpsql.connect({"people": REPORTS}, schema=schema, budget=1.0)
     sql = "SELECT drink, COUNT(*) AS n FROM people GROUP BY drink ORDER BY drink"
     assert direct.execute(sql).fetchall() == conn.execute(sql).fetchall()
 

@@ -59,7 +59,7 @@ def test_a_file_becomes_reports_and_a_schema(folder: Path, capsys: pytest.Captur
     conn = dpsql.connect(
         "reports.parquet",
         schema={"tables": {"reports": {"unit": "id", "columns": {"id": "integer", **entry}}}},
-        epsilon=1.0,
+        budget=1.0,
         ledger=":memory:",
     )
     frame = conn.execute("SELECT COUNT(*) AS n FROM reports WHERE smoker").intervals()

@@ -59,7 +59,7 @@ def test_from_answers_to_an_estimate(survey: pd.DataFrame, library: str, column:
     assert entry["collected"]["epsilon"] == 2.0
     columns = {"id": "integer", "age": {"type": "integer", "bounds": [0, 120]}, column: entry}
     conn = dpsql.connect(
-        {"survey": reports}, schema={"tables": {"survey": {"unit": "id", "columns": columns}}}, epsilon=1.0
+        {"survey": reports}, schema={"tables": {"survey": {"unit": "id", "columns": columns}}}, budget=1.0
     )
     found = conn.execute(f"SELECT {column} AS x, COUNT(*) AS n FROM survey GROUP BY {column}").intervals()
     truth = survey[column].value_counts()

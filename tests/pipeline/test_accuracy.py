@@ -43,7 +43,7 @@ def rich(request: pytest.FixtureRequest, raw: Any, small_shop_schema: Any) -> It
     """A session of each kind that affords much."""
     pure = request.param == "pure"
     options = {"delta": 0} if pure else {"delta": 1e-6, "composition": request.param}
-    with dpsql.connect(raw, schema=small_shop_schema, epsilon=1000, **options) as connection:
+    with dpsql.connect(raw, schema=small_shop_schema, budget=1000, **options) as connection:
         yield connection
 
 
@@ -110,7 +110,7 @@ def runs_within(connection: dpsql.Connection, raw: Any, sql: str, accuracy: floa
 
 
 def test_whole_questions_keep_the_promise(raw: Any, small_shop_schema: Any) -> None:
-    with dpsql.connect(raw, schema=small_shop_schema, epsilon=1000, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema=small_shop_schema, budget=1000, delta=1e-6) as connection:
         assert runs_within(connection, raw, BY_REGION, 50, 60) >= enough(4 * 60)
 
 
@@ -123,7 +123,7 @@ def test_whole_questions_keep_the_promise(raw: Any, small_shop_schema: Any) -> N
 def test_two_thousand_questions_keep_the_promise(
     sql: str, accuracy: float, mechanism: str, raw: Any, small_shop_schema: Any
 ) -> None:
-    with dpsql.connect(raw, schema=small_shop_schema, epsilon=100_000, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema=small_shop_schema, budget=100_000, delta=1e-6) as connection:
         asked = sql.replace("SELECT", f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(mechanism = '{mechanism}')", 1)
         assert runs_within(connection, raw, asked, accuracy, RUNS) >= enough(4 * RUNS)
 

@@ -55,7 +55,7 @@ def raw() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def calibrated(raw: Any, schema: Any, sql: str = SQL, **options: Any) -> Calibrated:
-    with dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema=schema, budget=1, delta=1e-6) as connection:
         request = QueryRequest(sql=sql, epsilon=Fraction(1), **options)
         return compile_question(request, connection.session.environment.public())
 
@@ -109,7 +109,7 @@ def test_the_whole_costs_what_it_says(raw: Any, schema: Any, mechanism: str) -> 
         )
         assert sum(part for release in found.candidate.parts for part in release) == 1
         loss = privacy_loss(found.event)
-        with dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6) as connection:
+        with dpsql.connect(raw, schema=schema, budget=1, delta=1e-6) as connection:
             assert connection.budget.filter.spent(loss).epsilon <= 1
         if mechanism == "laplace":
             assert loss.epsilon == 1
@@ -117,7 +117,7 @@ def test_the_whole_costs_what_it_says(raw: Any, schema: Any, mechanism: str) -> 
 
 def test_weights_by_name(raw: Any) -> None:
     """Twice the weight is half of the ratio to the error alone; a column that is not named has a weight of 1."""
-    with dpsql.connect(raw, schema=PUBLIC, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema=PUBLIC, budget=1, delta=1e-6) as connection:
         sql = "SELECT COUNT_IF(amount > 3) AS a, COUNT_IF(amount > 5) AS b FROM orders"
         for weights in ({"a": 2}, {"a": 4, "b": 2}):
             a, b = (column.half_width for column in connection.explain(sql, epsilon=0.5, weights=weights).columns)
@@ -138,7 +138,7 @@ def test_weights_by_name(raw: Any) -> None:
     ],
 )
 def test_weights_that_say_nothing_are_refused(raw: Any, weights: Any, said: str) -> None:
-    with dpsql.connect(raw, schema=PUBLIC, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema=PUBLIC, budget=1, delta=1e-6) as connection:
         with pytest.raises(dpsql.ProgrammingError, match=said):
             connection.explain(SQL, weights=weights)
         assert connection.budget.spent.epsilon == 0
@@ -175,7 +175,7 @@ def test_without_noise_the_answer_is_that_of_duckdb(
 ) -> None:
     """Some amounts are NULL, which COUNT(*) counts, COUNT(amount) does not, and SUM passes over."""
     plain = with_nulls.execute(sql).fetchall()
-    with dpsql.connect(with_nulls, schema=schema, epsilon=1e16, delta=1e-6) as connection:
+    with dpsql.connect(with_nulls, schema=schema, budget=1e16, delta=1e-6) as connection:
         answer = connection.execute(sql, epsilon=1e14, mechanism=mechanism, max_rows_per_group=rows).fetchall()
     assert len(answer) == len(plain)
     for row, expected in zip(sorted(answer, key=repr), sorted(plain, key=repr), strict=True):
@@ -191,5 +191,5 @@ def test_bounds_whose_squares_no_double_holds(bound: float, columns: str) -> Non
     people = pd.DataFrame({"person": range(50), "x": 1.0})
     declared = {"person": "integer", "x": {"type": "double", "bounds": [-bound, bound]}}
     schema = {"dataset": "d", "tables": {"people": {"unit": "person", "columns": declared}}}
-    with dpsql.connect({"people": people}, schema=schema, epsilon=10, delta=1e-6) as conn:
+    with dpsql.connect({"people": people}, schema=schema, budget=10, delta=1e-6) as conn:
         assert len(conn.execute(f"SELECT {columns} FROM people", epsilon=1).fetchall()) == 1

@@ -80,7 +80,7 @@ class Club:
 def club() -> Iterator[Club]:
     with duckdb.connect() as raw:
         raw.execute(DATA)
-        with dpsql.connect(raw, schema=SCHEMA, epsilon=1, delta=1e-6) as session:
+        with dpsql.connect(raw, schema=SCHEMA, budget=1, delta=1e-6) as session:
             yield Club(raw, session)
 
 

@@ -53,7 +53,7 @@ def opened(rows: int) -> dpsql.Connection:
         CREATE TABLE t AS SELECT k * 1000 + i // 2 AS u, k, k // 50 AS a, k % 50 AS b, (i * 7 % 101)::DOUBLE AS x,
                ((i * 7 % 101) * 0.5 + i * 13 % 37)::DOUBLE AS z
         FROM range({GROUPS}) AS a(k), range({rows}) AS b(i)""")
-    return dpsql.connect(raw, schema=schema, epsilon=1e12, delta=1e-6)
+    return dpsql.connect(raw, schema=schema, budget=1e12, delta=1e-6)
 
 
 @cache

@@ -22,7 +22,7 @@ SESSIONS = [("auto", 1e-6), ("gdp", 1e-6), ("zcdp", 1e-6), ("basic", 1e-6), ("mi
 
 
 def opened(raw: Any, schema: Any, composition: str = "mixed", delta: float = 1e-6) -> dpsql.Connection:
-    return dpsql.connect(raw, schema=schema, epsilon=1, delta=delta, composition=composition)
+    return dpsql.connect(raw, schema=schema, budget=1, delta=delta, composition=composition)
 
 
 EACH = [("mixed", 1e-6, sql) for sql in QUESTIONS] + [(*session, QUESTIONS[-1]) for session in SESSIONS]
@@ -47,7 +47,7 @@ def test_a_count_has_the_error_that_ten_of_them_can_have(shop_database: Any, sho
         explained = connection.explain(COUNT.format(0))
         assert explained.columns[0].half_width == 26
         assert explained.share == pytest.approx(0.1, rel=1e-3)
-        assert "10.00% of the session" in str(explained)
+        assert "10.00% of the budget" in str(explained)
         assert connection.explain(COUNT.format(0), epsilon=0.1).columns[0].half_width == 72
 
 
@@ -65,7 +65,7 @@ def test_a_price_that_is_named_is_the_price(shop_database: Any, shop_schema: Any
         assert connection.explain(clause).cost.epsilon == 0.2
         assert connection.explain(COUNT.format(0), epsilon=0.1).cost.epsilon == 0.1
         assert str(connection.trace(COUNT.format(0))).count("10% of the session")
-    with dpsql.connect(shop_database, schema=shop_schema, epsilon=1, delta=1e-6, query_epsilon=0.3) as connection:
+    with dpsql.connect(shop_database, schema=shop_schema, budget=1, delta=1e-6, query_epsilon=0.3) as connection:
         assert connection.explain(COUNT.format(0)).cost.epsilon == 0.3
 
 
@@ -88,7 +88,7 @@ def test_the_share_that_is_shown_is_what_the_session_loses(
     sql: str, composition: str, shop_database: Any, shop_schema: Any
 ) -> None:
     """Also of what is drawn: on the curve, a median counts as half its epsilon."""
-    with dpsql.connect(shop_database, schema=shop_schema, epsilon=3, delta=1e-6, composition=composition) as shop:
+    with dpsql.connect(shop_database, schema=shop_schema, budget=3, delta=1e-6, composition=composition) as shop:
         share = shop.explain(sql, epsilon=0.1).share
         shop.execute(sql, epsilon=0.1)
         loss = shop.budget.tally.totals

@@ -51,7 +51,7 @@ def opened(database: Path) -> Iterator[Callable[..., dpsql.Connection]]:
     connections = []
 
     def open_connection(source: object = database, **options: Any) -> dpsql.Connection:
-        connections.append(dpsql.connect(source, schema=SCHEMA, **{"epsilon": 100, **options}))
+        connections.append(dpsql.connect(source, schema=SCHEMA, **{"budget": 100, **options}))
         return connections[-1]
 
     yield open_connection
@@ -175,7 +175,7 @@ def test_a_damaged_ledger_answers_nothing(opened: Any, database: Path, damage: C
     first.close()
     damage(Path(f"{database}.ledger"))
     with pytest.raises(dpsql.LedgerError):
-        ask(opened(epsilon=None))
+        ask(opened(budget=None))
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
@@ -215,7 +215,7 @@ def test_a_ledger_that_is_taken_away_under_a_session_is_noticed(opened: Any, dat
 def test_a_ledger_that_may_not_be_written_charges_nothing() -> None:
     with tempfile.TemporaryDirectory() as folder:
         database = make_database(Path(folder) / "people.duckdb")
-        dpsql.connect(database, schema=SCHEMA, epsilon=1).close()
+        dpsql.connect(database, schema=SCHEMA, budget=1).close()
         Path(f"{database}.ledger").chmod(0o444)
         Path(folder).chmod(0o555)
         code = (
@@ -338,14 +338,14 @@ def test_a_frame_in_a_forked_child_is_told_too() -> None:
     import pandas as pd
 
     frame = pd.DataFrame({"id": range(100)})
-    frame.dp.protect(unit="id", epsilon=10)
+    frame.dp.protect(unit="id", budget=10)
     assert in_child(lambda: frame.dp.count(epsilon=1)).startswith("InterfaceError")
 
 
 @pytest.mark.long
 def test_a_child_that_connects_is_answered(opened: Any, database: Path) -> None:
     """The account is found again, and what the child spends counts."""
-    with dpsql.connect(database, schema=SCHEMA, epsilon=100) as parent:
+    with dpsql.connect(database, schema=SCHEMA, budget=100) as parent:
         ask(parent)
     code = (
         "import sys, dpsql; print(dpsql.connect(sys.argv[1], schema=eval(sys.argv[2])).execute(sys.argv[3]).rowcount)"
@@ -385,7 +385,7 @@ def test_threads_share_a_connection_and_even_a_cursor(opened: Any) -> None:
 def test_every_name_of_a_database_finds_its_ledger(
     database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with dpsql.connect(database, schema=SCHEMA, epsilon=1) as connection:
+    with dpsql.connect(database, schema=SCHEMA, budget=1) as connection:
         ask(connection)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "link.duckdb").symlink_to(database)
@@ -408,9 +408,9 @@ def test_every_name_of_a_database_finds_its_ledger(
 def test_a_ledger_made_beside_a_link_is_not_forgotten(database: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.duckdb"
     link.symlink_to(database)
-    dpsql.connect(link, schema=SCHEMA, epsilon=1, ledger=f"{link}.ledger").close()
+    dpsql.connect(link, schema=SCHEMA, budget=1, ledger=f"{link}.ledger").close()
     with pytest.raises(dpsql.LedgerError, match=r"what was spent through it is in .*link\.duckdb\.ledger"):
-        dpsql.connect(link, schema=SCHEMA, epsilon=1)
+        dpsql.connect(link, schema=SCHEMA, budget=1)
 
 
 def test_a_ledger_by_two_names_is_one(opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -469,7 +469,7 @@ def test_an_engine_without_memory_trips_the_wire(tmp_path: Path, spill: bool) ->
         database.execute(f"SET temp_directory = '{folder if spill else ''}'")
         database.execute("SET max_temp_directory_size = '1MB'" if spill else "SET threads = 1")
         database.execute(f"SET memory_limit = '{int(used) // 1000 + 2000}KB'")
-        connection = dpsql.connect(database, schema=SCHEMA, epsilon=10, delta=1e-6)
+        connection = dpsql.connect(database, schema=SCHEMA, budget=10, delta=1e-6)
         with pytest.raises(dpsql.SealedExecutionError) as caught:
             connection.execute("SELECT id % 500000 AS k, COUNT(*) FROM people GROUP BY k", epsilon=1)
         assert "emory" not in str(caught.value)

@@ -81,7 +81,7 @@ def raw() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def connected(raw: duckdb.DuckDBPyConnection, epsilon: float = 1e12, **changed: Any) -> dpsql.Connection:
-    return dpsql.connect(raw, schema=SCHEMA | changed, epsilon=epsilon, delta=1e-6, ledger=":memory:")
+    return dpsql.connect(raw, schema=SCHEMA | changed, budget=epsilon, delta=1e-6, ledger=":memory:")
 
 
 # -- without noise nothing has to be lost ------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_whatever_is_found_costs_no_more(
 ) -> None:
     """Each release, in each currency: as it is charged, and as what is really drawn."""
     with dpsql.connect(
-        raw, schema=SCHEMA, epsilon=3, delta=1e-6, ledger=":memory:", composition=composition
+        raw, schema=SCHEMA, budget=3, delta=1e-6, ledger=":memory:", composition=composition
     ) as connection:
         public = connection.session.environment.public()
         request = connection.session.request(sql, (), epsilon=1, mechanism=mechanism)
@@ -216,7 +216,7 @@ def test_neighbours_stay_within_what_is_claimed_for_bounds_that_were_found(sql: 
     """Ladders, and releases at bounds that were found: on wild rows of made-up people."""
     schema = Schema.model_validate(SCHEMA)
     worlds = made_up_worlds(schema, seed=5)
-    with dpsql.connect(worlds[0].whole.raw, schema=schema, epsilon=3, delta=1e-6, ledger=":memory:") as connection:
+    with dpsql.connect(worlds[0].whole.raw, schema=schema, budget=3, delta=1e-6, ledger=":memory:") as connection:
         public = connection.session.environment.public()
         calibrated = compile_question(connection.session.request(sql, (), epsilon=1), public)
         clips = tuple((value, (Fraction(0), Fraction(8))) for value, _ in calibrated.releases[0].planned.seeking.values)
@@ -239,7 +239,7 @@ def test_hostile_rows_are_answered(raw: duckdb.DuckDBPyConnection) -> None:
             FROM (VALUES ('nan'::DOUBLE, 9223372036854775807), ('inf'::DOUBLE, (-9223372036854775808)::BIGINT),
                          (1e308::DOUBLE, NULL), ((-1e308)::DOUBLE, 0)) AS v(x, y), range(3000)""")
         schema = SCHEMA | {"tables": {"wild": SCHEMA["tables"]["orders"]}}
-        with dpsql.connect(other, schema=schema, epsilon=50, delta=1e-6, ledger=":memory:") as connection:
+        with dpsql.connect(other, schema=schema, budget=50, delta=1e-6, ledger=":memory:") as connection:
             sql = (
                 "SELECT region, COUNT(*) AS n, SUM(amount) AS s, AVG(points) AS a, SUM(price) FROM wild GROUP BY region"
             )
@@ -257,9 +257,9 @@ def test_it_is_said(raw: duckdb.DuckDBPyConnection) -> None:
     with connected(raw, epsilon=10) as connection:
         explained = connection.explain(sql, epsilon=1)
         assert {column.half_width for column in explained.columns} == {None}
-        assert "n: its error is not known before the query has found its bounds" in str(explained)
+        assert "n: its error is unknown until the query has found its bounds" in str(explained)
         assert (
-            "found      by the query itself, for 10% of its cost: rows per group, groups per unit, "
+            "auto       the query finds, for 10% of its cost: rows per group, groups per person, "
             "where to clip amount within 0 to 1e+06"
         ) in str(explained)
         _, *ladders = explained.releases
@@ -268,7 +268,7 @@ def test_it_is_said(raw: duckdb.DuckDBPyConnection) -> None:
         assert cursor.receipt.epsilon == pytest.approx(explained.cost.epsilon) == pytest.approx(1)
         (note,) = cursor.receipt.bounds
         assert note in cursor.notes
-        assert note.startswith("found, for 10% of the cost: max_rows_per_group=")
+        assert note.startswith("bounds found for 10% of the cost: max_rows_per_group=")
         assert connection.tables.rows[1][2] == "as many rows as each query finds best in as many groups"
 
 
@@ -298,7 +298,7 @@ def test_bounds_that_are_named_are_another_question(raw: duckdb.DuckDBPyConnecti
 def test_a_plan_finds_bounds(raw: duckdb.DuckDBPyConnection) -> None:
     with connected(raw, epsilon=10) as connection:
         plan = connection.plan(["SELECT SUM(amount) AS s FROM orders", "SELECT COUNT(*) FROM people"], epsilon=2)
-        assert "its error is not known before" in str(plan)
+        assert "its error is unknown until" in str(plan)
         summed, counted = plan.execute()
         assert len(summed.receipt.bounds) == 1
         assert counted.receipt.bounds == ()

@@ -71,7 +71,7 @@ def without_42() -> duckdb.DuckDBPyConnection:
 
 
 def connected(raw: duckdb.DuckDBPyConnection, **options: Any) -> dpsql.Connection:
-    return dpsql.connect(raw, schema=SCHEMA, epsilon=1e6, delta=1e-6, **options)
+    return dpsql.connect(raw, schema=SCHEMA, budget=1e6, delta=1e-6, **options)
 
 
 @pytest.mark.parametrize(("aggregate", "options"), STATISTICS)

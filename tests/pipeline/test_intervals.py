@@ -40,7 +40,7 @@ def few() -> dpsql.Connection:
         f"CREATE TABLE t AS SELECT i AS u, i % {GROUPS} AS k, (i * 7 % 101)::DOUBLE AS x"
         f" FROM range({4 * GROUPS}) AS r(i)"
     )
-    return dpsql.connect(raw, schema=SCHEMA, epsilon=1e6, delta=1e-6)
+    return dpsql.connect(raw, schema=SCHEMA, budget=1e6, delta=1e-6)
 
 
 def in_halves(scale: float) -> tuple[Linear, dict[str, Any]]:
@@ -144,7 +144,8 @@ def test_many_rows_need_few_quantiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"), [("MEDIAN(x)", "off by at most"), ("MIN(x)", "rows inside the end"), ("MAX(x)", "ranks")]
+    ("expression", "said"),
+    [("MEDIAN(x)", "off by at most"), ("MIN(x)", "rows short of the extreme"), ("MAX(x)", "ranks")],
 )
 def test_what_has_no_interval_says_its_error(few: dpsql.Connection, expression: str, said: str) -> None:
     answer = few.execute(f"SELECT {expression} AS m FROM t", epsilon=1)

@@ -59,8 +59,8 @@ def raw() -> Iterator[Any]:
         yield connection
 
 
-def connect(raw: Any, epsilon: float = 1, delta: float = 0, **options: Any) -> dpsql.Connection:
-    return dpsql.connect(raw, schema=SCHEMA, epsilon=epsilon, delta=delta, ledger=":memory:", **options)
+def connect(raw: Any, budget: float = 1, delta: float = 0, **options: Any) -> dpsql.Connection:
+    return dpsql.connect(raw, schema=SCHEMA, budget=budget, delta=delta, ledger=":memory:", **options)
 
 
 def compiled(connection: dpsql.Connection, sql: str, **options: Any) -> Calibrated:
@@ -80,7 +80,7 @@ def test_it_is_chosen_without_a_delta_and_costs_what_it_says(raw: Any, sql: str)
 
 @pytest.mark.parametrize("sql", CROSSED.values(), ids=list(CROSSED))
 def test_at_a_huge_epsilon_answers_are_exact(raw: Any, sql: str) -> None:
-    with connect(raw, epsilon=1e11) as connection:
+    with connect(raw, budget=1e11) as connection:
         plain, boxed = (
             connection.execute(sql, epsilon=1e10, mechanism=mechanism, max_groups=6).fetchall()
             for mechanism in ("laplace", "knorm")
@@ -125,7 +125,7 @@ def test_where_errors_are_weighed_there_is_no_box(raw: Any) -> None:
 
 def test_groups_that_are_chosen_have_other_noise(raw: Any) -> None:
     sql = "SELECT free, COUNT(*) AS n, SUM(n) AS s FROM t GROUP BY free"
-    with connect(raw, epsilon=3, delta=1e-6) as connection:
+    with connect(raw, budget=3, delta=1e-6) as connection:
         assert connection.explain(sql, epsilon=3).mechanism in ("laplace", "gaussian")
         with pytest.raises(dpsql.ProgrammingError, match="chooses the groups that are shown") as caught:
             connection.explain(sql, epsilon=1, mechanism="knorm")
@@ -136,14 +136,14 @@ def test_groups_that_are_chosen_have_other_noise(raw: Any) -> None:
 
 def test_a_clip_that_is_tested_has_other_noise(raw: Any) -> None:
     """Refusing it gives back what the sum would have cost, which is nothing within a box."""
-    with connect(raw, epsilon=3, delta=1e-6) as connection:
+    with connect(raw, budget=3, delta=1e-6) as connection:
         explained = connection.explain("SELECT SUM(w), COUNT(*) FROM t", epsilon=3, mechanism="ptr", propose=50_000)
         assert "knorm" not in explained.mechanism
 
 
 def test_found_bounds(raw: Any) -> None:
     schema: Any = {**SCHEMA, "contribution": {"max_groups": 3, "max_rows_per_group": "auto"}}
-    with dpsql.connect(raw, schema=schema, epsilon=1e6, ledger=":memory:") as connection:
+    with dpsql.connect(raw, schema=schema, budget=1e6, ledger=":memory:") as connection:
         answer = connection.execute(PAIR, epsilon=1e5, mechanism="knorm")
         counted = {key: (rows, total) for key, rows, total in answer.fetchall()}
     assert counted == {
@@ -157,7 +157,7 @@ def _sum(raw: Any, key: str) -> int:
 
 
 def test_accuracy_and_plans_know_it(raw: Any) -> None:
-    with connect(raw, epsilon=10) as connection:
+    with connect(raw, budget=10) as connection:
         explained = connection.explain(PAIR, accuracy=200)
         assert explained.mechanism == "knorm"
         assert max(column.half_width for column in explained.columns if column.half_width is not None) <= 200
@@ -177,7 +177,7 @@ def test_all_measures_of_a_box_are_drawn_together(raw: Any, monkeypatch: pytest.
         return draw(scales, dimension, n)
 
     monkeypatch.setattr(k_norm, "rounded_box", spied)
-    with connect(raw, epsilon=100) as connection:
+    with connect(raw, budget=100) as connection:
         connection.execute(CROSSED["averages"], epsilon=1, mechanism="knorm")
         assert [made == whole for made, whole in asked] == [True]
         asked.clear()

@@ -64,7 +64,7 @@ def engine() -> duckdb.DuckDBPyConnection:
 
 @pytest.fixture(scope="module")
 def conn(engine: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
-    with dpsql.connect(engine, schema=SCHEMA, epsilon=100.0, delta=1e-6) as conn:
+    with dpsql.connect(engine, schema=SCHEMA, budget=100.0, delta=1e-6) as conn:
         yield conn
 
 
@@ -207,8 +207,8 @@ def test_a_named_operand_means_the_same() -> None:
     value = "x"
     for level in range(10):
         value = f"NULLIF(SQRT(ABS({value}) * 4) - {level % 3}, 0.5)"
-    assert "lambda" in compiled(dpsql.connect(engine, schema=schema, epsilon=1.0), f"SELECT COUNT({value}) FROM t")[0]
-    with dpsql.connect(engine, schema=schema, epsilon=1e9, delta=1e-6) as conn:
+    assert "lambda" in compiled(dpsql.connect(engine, schema=schema, budget=1.0), f"SELECT COUNT({value}) FROM t")[0]
+    with dpsql.connect(engine, schema=schema, budget=1e9, delta=1e-6) as conn:
         counted = conn.execute(f"SELECT COUNT({value}), COUNT_IF({value} > 1) FROM t", epsilon=1e7).fetchall()
     plain = engine.execute(
         f"SELECT COUNT(v), COUNT(*) FILTER (v > 1) FROM (SELECT {value} AS v FROM t) WHERE isfinite(v) OR v IS NULL"

@@ -56,13 +56,13 @@ def raw() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.fixture
 def session(raw: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
     """Affords exactly one such query."""
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=1, delta=1e-6, query_epsilon=1) as connection:
+    with dpsql.connect(raw, schema=SCHEMA, budget=1, delta=1e-6, query_epsilon=1) as connection:
         yield connection
 
 
 @pytest.fixture(scope="module")
 def rich(raw: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=1e6, delta=1e-6, query_epsilon=1) as connection:
+    with dpsql.connect(raw, schema=SCHEMA, budget=1e6, delta=1e-6, query_epsilon=1) as connection:
         yield connection
 
 
@@ -112,7 +112,7 @@ def test_noise_of_whole_runs(raw: duckdb.DuckDBPyConnection) -> None:
     truth = dict(raw.execute("SELECT region, COUNT(*) FROM orders GROUP BY region").fetchall())
     noise = []
     for _ in range(30):
-        with dpsql.connect(raw, schema=SCHEMA, epsilon=1, delta=1e-6, ledger=":memory:") as connection:
+        with dpsql.connect(raw, schema=SCHEMA, budget=1, delta=1e-6, ledger=":memory:") as connection:
             noise += [row[1] - truth[row[0]] for row in connection.execute(SQL, epsilon=1)]
             with pytest.raises(dpsql.BudgetExhausted):
                 connection.execute(SQL, epsilon=1, fresh=True)
@@ -187,7 +187,7 @@ def test_a_noise_that_does_not_fit_64_bits_is_refused_or_right() -> None:
     }
     raw = duckdb.connect()
     raw.execute("CREATE TABLE t AS SELECT i AS u, 1::DECIMAL(18,2) AS x FROM range(10) AS r(i)")
-    connection = dpsql.connect(raw, schema=schema, epsilon=1000, delta=1e-6)
+    connection = dpsql.connect(raw, schema=schema, budget=1000, delta=1e-6)
     try:
         claimed = connection.explain("SELECT SUM(x) FROM t", epsilon=0.01).columns[0].half_width
         answers = [

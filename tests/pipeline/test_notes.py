@@ -18,24 +18,24 @@ from dpsql.result import UNKNOWN_NOTE
 @pytest.mark.parametrize(
     ("sql", "options", "notes"),
     [
-        ("SELECT COUNT(*) FROM orders", {}, ("at most 2 rows of one unit count",)),
-        ("SELECT COUNT(*) FROM orders", {"max_rows_per_group": 1}, ("at most 1 row of one unit counts",)),
+        ("SELECT COUNT(*) FROM orders", {}, ("at most 2 rows per person count",)),
+        ("SELECT COUNT(*) FROM orders", {"max_rows_per_group": 1}, ("at most 1 row per person counts",)),
         (
             "SELECT region, COUNT(*) FROM orders GROUP BY region",
             {},
-            ("at most 2 rows of one unit count in a group", "at most 3 groups of one unit count"),
+            ("at most 2 rows per person count in a group", "at most 3 groups per person count"),
         ),
         # All four regions may count.
         (
             "SELECT region, COUNT(*) FROM orders GROUP BY region",
             {"max_groups": 4},
-            ("at most 2 rows of one unit count in a group",),
+            ("at most 2 rows per person count in a group",),
         ),
         (
             "SELECT MEDIAN(amount) AS m FROM orders",
             {},
             (
-                "at most 2 rows of one unit count",
+                "at most 2 rows per person count",
                 "m: off by at most 18 ranks at 95 %; its error in value depends on the data",
             ),
         ),
@@ -43,8 +43,8 @@ from dpsql.result import UNKNOWN_NOTE
             "SELECT COUNT_IF(amount > 5) / COUNT(*) AS share FROM orders",
             {},
             (
-                "at most 2 rows of one unit count",
-                '"share" is skewed where one unit has more than 2 rows, since its counts are bounded separately; '
+                "at most 2 rows per person count",
+                '"share" is biased if anyone has more than 2 rows, because its two sides are bounded separately; '
                 "AVG(condition) is not",
             ),
         ),
@@ -52,8 +52,8 @@ from dpsql.result import UNKNOWN_NOTE
             "SELECT SUM(amount) / COUNT_IF(amount > 5) AS each FROM orders",
             {},
             (
-                "at most 2 rows of one unit count",
-                '"each" is skewed where one unit has more than 2 rows, since its counts are bounded separately; '
+                "at most 2 rows per person count",
+                '"each" is biased if anyone has more than 2 rows, because its two sides are bounded separately; '
                 "AVG(amount) is not",
             ),
         ),
@@ -61,23 +61,23 @@ from dpsql.result import UNKNOWN_NOTE
         (
             "SELECT region, COUNT(DISTINCT customer_id) AS people, COUNT_IF(amount > 5) / COUNT(*) AS share "
             "FROM orders GROUP BY region",
-            {"bounding": "scale"},
+            {"bounding": "l2_clip"},
             (
-                "at most 2 rows of one unit count in a group",
-                "a unit in n > 3 groups counts for sqrt(3 / n) in each of them",
-                '"share" is skewed where one unit has more than 2 rows, since its counts are bounded separately; '
+                "at most 2 rows per person count in a group",
+                "anyone in n > 3 groups is scaled down to sqrt(3 / n) in each of them",
+                '"share" is biased if anyone has more than 2 rows, because its two sides are bounded separately; '
                 "AVG(condition) is not",
             ),
         ),
-        ("SELECT AVG(amount > 5) AS share FROM orders", {}, ("at most 2 rows of one unit count",)),
-        ("SELECT SUM(amount) / COUNT(*) AS mean FROM orders", {}, ("at most 2 rows of one unit count",)),
+        ("SELECT AVG(amount > 5) AS share FROM orders", {}, ("at most 2 rows per person count",)),
+        ("SELECT SUM(amount) / COUNT(*) AS mean FROM orders", {}, ("at most 2 rows per person count",)),
         # However many rows a person has, they are one.
         ("SELECT COUNT(DISTINCT customer_id) FROM orders", {}, ()),
-        ("SELECT COUNT(*), COUNT(DISTINCT customer_id) FROM orders", {}, ("at most 2 rows of one unit count",)),
+        ("SELECT COUNT(*), COUNT(DISTINCT customer_id) FROM orders", {}, ("at most 2 rows per person count",)),
         (
             "SELECT AVG(n) FROM (SELECT customer_id, COUNT(*) AS n FROM orders GROUP BY customer_id)",
             {},
-            ("n counts within [1, 2], by max_rows_per_group; LEAST(n, ...) sets another bound",),
+            ("n is clamped to [1, 2], from max_rows_per_group; write LEAST(n, ...) for another bound",),
         ),
         ("SELECT AVG(LEAST(n, 9)) FROM (SELECT customer_id, COUNT(*) AS n FROM orders GROUP BY customer_id)", {}, ()),
     ],
@@ -93,22 +93,22 @@ def test_one_row_for_each_person_leaves_nothing_out(shop_schema: Any) -> None:
     with duckdb.connect() as raw:
         raw.execute("CREATE TABLE customers (id BIGINT PRIMARY KEY, age BIGINT)")
         raw.execute("INSERT INTO customers SELECT i, i % 90 FROM range(100) AS r(i)")
-        with dpsql.connect(raw, schema=shop_schema, epsilon=1e6, delta=1e-6) as connection:
+        with dpsql.connect(raw, schema=shop_schema, budget=1e6, delta=1e-6) as connection:
             assert connection.execute("SELECT COUNT(*) FROM customers", epsilon=1000).notes == ()
 
 
 def test_groups_that_are_not_shown_are_said(shop: dpsql.Connection) -> None:
     cursor = shop.execute("SELECT note, COUNT(*) FROM orders GROUP BY note", epsilon=3)
     (release,) = shop.explain("SELECT note, COUNT(*) FROM orders GROUP BY note", epsilon=3).releases
-    hidden = f"groups of fewer than about {release.threshold} units are not shown"
-    assert f"{hidden}, and what is computed over the groups leaves them out" in cursor.notes
+    hidden = f"groups of fewer than about {release.threshold} people are not shown"
+    assert f"{hidden}, and calculations over all groups omit them" in cursor.notes
     cursor = shop.execute("SELECT note, COUNT(*) FROM orders GROUP BY note", epsilon=3, max_rows_per_group=1)
-    assert "at most 1 row of one unit counts in a group" in cursor.notes
+    assert "at most 1 row per person counts in a group" in cursor.notes
 
 
 def test_totals_that_are_measured_leave_no_group_out(shop: dpsql.Connection) -> None:
     notes = shop.execute("SELECT note, COUNT(*) FROM orders GROUP BY ROLLUP (note)", epsilon=3).notes
-    assert any(note.endswith("units are not shown") for note in notes)
+    assert any(note.endswith("people are not shown") for note in notes)
 
 
 def test_columns_of_one_name_are_to_be_renamed(shop: dpsql.Connection) -> None:
@@ -116,17 +116,17 @@ def test_columns_of_one_name_are_to_be_renamed(shop: dpsql.Connection) -> None:
     counts, totals = (f"(SELECT items, {what} AS n FROM orders GROUP BY items)" for what in ("COUNT(*)", "SUM(amount)"))
     joined = f"FROM {counts} AS a JOIN {totals} AS b USING (items)"
     cursor = shop.execute(f"SELECT a.items, a.n, b.n {joined}", epsilon=3)
-    same = '"n", "n": how far off they may be is not known, since columns have the same name: rename them with AS'
+    same = '"n", "n": the error is unknown because columns have the same name: rename them with AS'
     assert same in cursor.notes
     assert [column.is_noisy for column in cursor.result.columns] == [False, True, True]
     renamed = shop.execute(f"SELECT a.items, a.n, b.n AS total {joined}", epsilon=3)
-    assert not any("not known" in note for note in renamed.notes)
+    assert not any("unknown" in note for note in renamed.notes)
     # A star may give a name twice, too.
     star = shop.execute(f"SELECT * FROM {counts} AS a, {totals} AS b WHERE a.items = b.items", epsilon=3)
     assert [column.is_noisy for column in star.result.columns][1::2] == [True, True]
 
 
-EXACT = "± takes the noisy answer of the inner question as exact: what its noise changes is not in ±"
+EXACT = "± does not include the noise in the answer of the subquery"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_few_large_groups_among_empty_ones_are_no_noise() -> None:
         "tables": {"visits": {"unit": "person", "columns": {"person": "integer", "hour": hour}}},
     }
     visits = pd.DataFrame({"person": range(1000), "hour": 18})
-    with dpsql.connect(visits, schema=schema, epsilon=10) as connection:
+    with dpsql.connect(visits, schema=schema, budget=10) as connection:
         cursor = connection.execute("SELECT hour, COUNT(*) AS n FROM visits GROUP BY hour", epsilon=1)
         assert cursor.rowcount == 24
         assert cursor.result.faint == frozenset()
@@ -186,7 +186,7 @@ def test_an_error_that_is_not_known_is_explained_once(shop: dpsql.Connection) ->
     change = "SELECT {0}, COUNT(*) / LAG(COUNT(*)) OVER (ORDER BY {0}) AS c FROM orders {1} GROUP BY {0}"
     nobody = change.format("items", "WHERE amount < 0")
     assert str(shop.execute(nobody, epsilon=0.01)).count(UNKNOWN_NOTE) == 1
-    assert UNKNOWN_NOTE in ask(shop, nobody, epsilon=0.01).document["notes"]
+    assert UNKNOWN_NOTE in ask(shop, nobody, {"epsilon": 0.01}).document["notes"]
     assert UNKNOWN_NOTE not in str(shop.execute(change.format("region", ""), epsilon=3))
     # A column of which no error is known has a note of its own.
     largest = "SELECT MAX(n) AS m FROM (SELECT region, COUNT(*) AS n FROM orders GROUP BY region)"
@@ -211,9 +211,9 @@ def test_the_better_price_is_one(shop: dpsql.Connection) -> None:
 
 def test_notes_are_told_at_every_door(shop: dpsql.Connection) -> None:
     sql = "SELECT COUNT(*) FROM orders"
-    report = ask(shop, sql, epsilon=3)
-    assert report.document["notes"] == ("at most 2 rows of one unit count",)
-    assert "at most 2 rows of one unit count" in (shop.execute(sql, epsilon=3)._repr_html_() or "")
+    report = ask(shop, sql, {"epsilon": 3})
+    assert report.document["notes"] == ("at most 2 rows per person count",)
+    assert "at most 2 rows per person count" in (shop.execute(sql, epsilon=3)._repr_html_() or "")
 
 
 # -- diagnose=True -----------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def visits() -> Iterator[dpsql.Connection]:
             "CREATE TABLE visits AS SELECT i % 2000 AS person, i % 10 AS ward, 5 AS cost FROM range(12000) AS r(i)"
         )
         raw.execute("INSERT INTO visits SELECT 2000 + i % 20, i // 20 % 10, 5 FROM range(4000) AS r(i)")
-        with dpsql.connect(raw, schema=VISITS, epsilon=1e6, delta=1e-6) as connection:
+        with dpsql.connect(raw, schema=VISITS, budget=1e6, delta=1e-6) as connection:
             yield connection
 
 
@@ -256,16 +256,16 @@ def visits() -> Iterator[dpsql.Connection]:
 )
 def test_how_much_was_left_out(visits: dpsql.Connection, sql: str, rows: int) -> None:
     notes = " ".join(visits.execute(sql, epsilon=5000, diagnose=True).notes)
-    found = re.search(r"about ([\d,]+) rows of ([\d,]+) units out \(5% of the cost", notes)
+    found = re.search(r"left out about ([\d,]+) rows of ([\d,]+) people \(5% of the cost", notes)
     assert found is not None
     assert int(found[1].replace(",", "")) == pytest.approx(rows, rel=0.25)
     assert int(found[2].replace(",", "")) == 2020
-    assert "max_rows_per_group=8 would count all rows of 99% of the units" in notes
+    assert "max_rows_per_group=8 would count all rows of 99% of the people" in notes
 
 
 def test_nothing_was_left_out(visits: dpsql.Connection) -> None:
     notes = visits.execute("SELECT COUNT(*) FROM visits", epsilon=50, max_rows_per_group=1000, diagnose=True).notes
-    assert "bounding left next to nothing out (5% of the cost was for this)" in notes
+    assert "bounding left out next to nothing (5% of the cost paid for this estimate)" in notes
     assert not any("would count" in note for note in notes)
 
 

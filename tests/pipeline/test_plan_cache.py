@@ -47,7 +47,7 @@ def raw() -> duckdb.DuckDBPyConnection:
 
 
 def connected(raw: duckdb.DuckDBPyConnection) -> dpsql.Connection:
-    return dpsql.connect(raw, schema=SCHEMA, epsilon=100.0, delta=1e-6)
+    return dpsql.connect(raw, schema=SCHEMA, budget=100.0, delta=1e-6)
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_whatever_was_asked_before_a_question_is_compiled_as_if_nothing_had_been
     """The same SQL, sensitivities, noise, cost and refusals, also where another one differs by literals alone."""
     with duckdb.connect() as raw:
         raw.execute(FILES[file].create)
-        with dpsql.connect(raw, schema=FILES[file].schema, epsilon=1000.0, delta=1e-6) as session:
+        with dpsql.connect(raw, schema=FILES[file].schema, budget=1000.0, delta=1e-6) as session:
 
             def outcome(sql: str, parameters: object, *, kept: bool) -> object:
                 public = session.session.environment.public()
@@ -164,7 +164,7 @@ def test_public_rows_are_counted_each_time(raw: duckdb.DuckDBPyConnection, conn:
 
 def test_public_rows_that_stay_are_counted_once(raw: duckdb.DuckDBPyConnection) -> None:
     frames = {name: raw.table(name) for name in ("orders", "towns")}
-    with dpsql.connect(frames, schema=SCHEMA, epsilon=100.0, delta=1e-6) as conn:
+    with dpsql.connect(frames, schema=SCHEMA, budget=100.0, delta=1e-6) as conn:
         assert planned(conn, BY_TOWN) is planned(conn, BY_TOWN)
 
 
@@ -195,7 +195,7 @@ def test_noise_is_chosen_for_the_account_as_it_stands(
     if "accuracy" in options:
         sql = "SELECT price, COUNT(*) AS n FROM orders GROUP BY price"
     seen = set()
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=3, delta=1e-6, composition=composition) as session:
+    with dpsql.connect(raw, schema=SCHEMA, budget=3, delta=1e-6, composition=composition) as session:
         for mechanism in ("laplace", "gaussian", "laplace", "laplace", "gaussian"):
 
             def outcome(plans: PlanCache) -> object:

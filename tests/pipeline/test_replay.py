@@ -75,7 +75,7 @@ def opened() -> tuple[dpsql.Connection, duckdb.DuckDBPyConnection]:
             't' || (i % 5) AS town, (i * 7 % 101)::DOUBLE AS x, (i * 7 % 101 / 4)::DECIMAL(10, 2) AS y
         FROM range(6000) AS t(i)""")
     raw.execute("CREATE TABLE pop AS SELECT 1000 AS people")
-    return dpsql.connect(raw, schema=schema, epsilon=1e12, delta=1e-6), raw.cursor()
+    return dpsql.connect(raw, schema=schema, budget=1e12, delta=1e-6), raw.cursor()
 
 
 def asked(sql: str, epsilon: float = 1.0, **options: Any) -> Result:
@@ -179,7 +179,7 @@ def test_what_is_subtracted_from_itself_has_no_error() -> None:
 def test_where_nothing_is_known_it_says_so(item: str) -> None:
     result = asked(f"SELECT {item.format(t=BY_REGION)} AS c FROM {BY_REGION}")
     assert str(result).splitlines()[1].strip().endswith("± ?")
-    assert '"c": how far off it may be is not known' in result.notes
+    assert '"c": the error is unknown' in result.notes
     assert result.intervals()["c_low"].isna().all()
 
 
@@ -197,14 +197,14 @@ def test_where_nothing_is_known_it_says_so(item: str) -> None:
 def test_what_is_no_number_is_named_and_has_no_mark(item: str) -> None:
     for sql in (f"SELECT region, {item} AS c FROM {BY_REGION}", f"SELECT {item} AS c, region FROM {BY_REGION}"):
         result = asked(sql)
-        assert '"c": how far off it may be is not known' in result.notes
+        assert '"c": the error is unknown' in result.notes
         assert "±" not in str(result)
         assert sorted(result.intervals().columns) == ["c", "region"]
 
 
 def test_texts_that_noise_chose_are_named_and_keys_are_not() -> None:
     chosen = asked(f"SELECT ARG_MAX(region, n) AS top, MIN(region) AS first FROM {BY_REGION} WHERE n > 10")
-    assert '"top", "first": how far off they may be is not known' in chosen.notes
+    assert '"top", "first": the error is unknown' in chosen.notes
     for sql in (
         f"SELECT region, UPPER(region) || '!' AS loud, 'x' AS mark FROM {BY_REGION} WHERE n > 10",
         "SELECT DISTINCT town FROM v",
@@ -212,7 +212,7 @@ def test_texts_that_noise_chose_are_named_and_keys_are_not() -> None:
         f"SELECT * EXCLUDE (n, a) FROM {BY_REGION}",
         "SELECT MODE(region) AS m FROM v",  # a note of its own says how many rows it may be off
     ):
-        named = [note for note in asked(sql).notes if note.endswith("is not known")]
+        named = [note for note in asked(sql).notes if note.endswith("the error is unknown")]
         assert named == [note for note in named if note.startswith('"n":')]
 
 
@@ -232,7 +232,7 @@ def test_rows_that_noise_chose_have_longer_bars() -> None:
         for end in ("", "ORDER BY c DESC LIMIT 2")
     )
     assert top > 1.2 * direct
-    assert any("chosen by their noise" in note for note in asked(f"SELECT n FROM {BY_REGION} WHERE n > 5").notes)
+    assert any("noisy values chose the rows" in note for note in asked(f"SELECT n FROM {BY_REGION} WHERE n > 5").notes)
 
 
 def test_the_same_answer_has_the_same_bars() -> None:
@@ -264,7 +264,7 @@ def test_large_answers_are_given_without_bars() -> None:
     schema = {"dataset": "many", "tables": {"v": {"unit": "u", "columns": columns}}}
     raw = duckdb.connect()
     raw.execute("CREATE TABLE v AS SELECT i AS u FROM range(30000) AS t(i)")
-    result = dpsql.connect(raw, schema=schema, epsilon=10).execute(sql, epsilon=1).result
+    result = dpsql.connect(raw, schema=schema, budget=10).execute(sql, epsilon=1).result
     frame = result.intervals()
     assert frame["n_low"].notna().all()
     assert frame["c_low"].isna().all()

@@ -153,18 +153,18 @@ def test_every_stage_says_what_it_found(shop: dpsql.Connection) -> None:
         'post-processing  SELECT "_k0" AS "note", _a0 AS "total" FROM _release_0',
     ]
     assert stages["track_units"].splitlines() == [
-        "release 0        unit     orders.customer_id",
-        "                 rows     any number of a unit",
+        "release 0        person   orders.customer_id",
+        "                 rows     any number per person",
         "                 groups   people's own",
         "                 column   amount: double, 0 to 500, or NULL",
         "                 column   note: text, or NULL",
     ]
     assert stages["infer_sensitivity"].splitlines() == [
-        "release 0        bounds   groups of a unit: 3, rows in each: 2",
-        "                 measure  m0 = sum of amount clamped to [0, 500], in units of 1/2097152, centred",
-        "                          one unit moves a group by 500, all groups together by 1500",
-        "                 measure  m1 = units",
-        "                          one unit moves a group by 1, all groups together by 3",
+        "release 0        bounds   groups per person: 3, rows per group: 2",
+        "                 measure  m0 = sum of amount clamped to [0, 500], in steps of 1/2097152, centred",
+        "                          one person moves a group by 500, all groups together by 1500",
+        "                 measure  m1 = people",
+        "                          one person moves a group by 1, all groups together by 3",
         "                 answer   SUM(amount) = 1/2097152 * m0 + 500 * m1",
         "                 groups   selected by m1",
     ]

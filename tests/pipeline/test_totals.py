@@ -79,7 +79,7 @@ def test_without_noise_they_are_those_of_duckdb(raw: duckdb.DuckDBPyConnection, 
     keys = ", ".join(f"{key}, GROUPING({key})" for key in keys_of(totals))
     sql = f"SELECT {keys}, {MEASURES} FROM visits GROUP BY {totals}"
     expected = [row for row in raw.execute(sql).fetchall() if row[-6]]
-    with dpsql.connect(raw, schema=schema, epsilon=1e12, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema=schema, budget=1e12, delta=1e-6) as connection:
         found = [row for row in connection.execute(sql, epsilon=1e8).fetchall() if row[-6]]
     for row, wanted in zip(sorted(found, key=repr), sorted(expected, key=repr), strict=True):
         assert row[:-6] == wanted[:-6]
@@ -120,7 +120,7 @@ def test_nobody_moves_a_level_further_than_is_claimed(schema: Any, totals: str) 
             INSERT INTO visits SELECT i % 4, [NULL, 'a', 'b', 'c', 'd'][1 + i * 3 % 5],
                 DATE '2024-01-01' + CAST(i * 7 % 5 AS INTEGER), i * 11 % 4,
                 CASE WHEN i % 5 THEN i * 7919 % 300 - 100 END, i % 101 FROM range(400) AS r(i)""")
-        with dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6) as connection:
+        with dpsql.connect(raw, schema=schema, budget=1, delta=1e-6) as connection:
             release = calibrated(connection, sql)
         whole, plan = levels(raw, release), release.planned.release
         for person in range(4):
@@ -159,7 +159,7 @@ def test_totals_that_are_rounded_move_no_further() -> None:
     sql = "SELECT SUM(cost) AS s FROM t GROUP BY ROLLUP (ward, kind)"
     with duckdb.connect() as raw:
         raw.execute("CREATE TABLE t (person BIGINT, ward BIGINT, kind VARCHAR, cost BIGINT)")
-        with dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6) as connection:
+        with dpsql.connect(raw, schema=schema, budget=1, delta=1e-6) as connection:
             release = calibrated(connection, sql, 1e-4, mechanism="laplace")
         by_ward = release.planned.release.levels[1].measures[0].column
         (measure,) = (part for part in release.measures if part.bounded.column == by_ward)
@@ -190,7 +190,7 @@ def test_a_total_is_of_everybody() -> None:
         raw.execute("""CREATE TABLE t (u BIGINT PRIMARY KEY, k VARCHAR); INSERT INTO t
             SELECT i, CASE WHEN i < 5000 THEN 'town ' || i % 10 ELSE 'hamlet ' || i // 2 END
             FROM range(10000) AS r(i)""")
-        with dpsql.connect(raw, schema=schema, epsilon=10, delta=1e-6) as connection:
+        with dpsql.connect(raw, schema=schema, budget=10, delta=1e-6) as connection:
             rows = connection.execute("SELECT k, COUNT(*) FROM t GROUP BY ROLLUP (k)", epsilon=1).fetchall()
     shown = {key: number for key, number in rows if key is not None}
     assert set(shown) == {f"town {number}" for number in range(10)}
@@ -218,7 +218,7 @@ def wide() -> Iterator[tuple[duckdb.DuckDBPyConnection, dpsql.Connection]]:
     with duckdb.connect() as raw:
         raw.execute("""CREATE TABLE t (u BIGINT PRIMARY KEY, a BIGINT, b BIGINT, x DOUBLE);
             INSERT INTO t SELECT i, i % 20, i // 20 % 20, i % 10 FROM range(10000) AS r(i)""")
-        with dpsql.connect(raw, schema=schema, epsilon=1e9, delta=1e-6) as connection:
+        with dpsql.connect(raw, schema=schema, budget=1e9, delta=1e-6) as connection:
             yield raw, connection
 
 
@@ -286,7 +286,7 @@ def test_explain_says_how_exact_each_level_is(wide: Any) -> None:
     _, connection = wide
     text = str(connection.explain("SELECT a, COUNT(*) AS n FROM t GROUP BY ROLLUP (a)", epsilon=1, mechanism="laplace"))
     assert "column     n: at 95 % at most ± 3 by a; ± 21 in all" in text
-    assert "total      of all groups: measured; the noise's standard deviations are 9.891" in text
+    assert "total      of all groups: measured separately; noise with standard deviations 9.891" in text
 
 
 def test_the_same_question_is_the_same_answer_and_another_one_is_not(wide: Any) -> None:
@@ -304,7 +304,7 @@ def test_people_in_several_groups_are_not_counted_for_a_least_number(raw: duckdb
         " FROM visits GROUP BY ROLLUP (ward)"
     )
     with (
-        dpsql.connect(raw, schema=UNKNOWN, epsilon=1, delta=1e-6) as connection,
+        dpsql.connect(raw, schema=UNKNOWN, budget=1, delta=1e-6) as connection,
         pytest.raises(dpsql.Unsupported, match="in several groups"),
     ):
         connection.execute(sql)

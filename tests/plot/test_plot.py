@@ -50,7 +50,7 @@ def visits() -> Iterator[dpsql.Connection]:
             "age": [number % 100 for number in range(2000)],
         }
     )
-    with dpsql.connect(frame, schema=SCHEMA, epsilon=1000, delta=1e-6, query_epsilon=5) as conn:
+    with dpsql.connect(frame, schema=SCHEMA, budget=1000, delta=1e-6, query_epsilon=5) as conn:
         yield conn
 
 

@@ -39,7 +39,7 @@ def session(ward: dict[str, Any], rows: list[tuple[Any, ...]] = ROWS, *, unique:
             "wards": {"public": True, "columns": {"ward": "text", "floor": "integer"}},
         },
     }
-    return dpsql.connect(database, schema=schema, epsilon=1e18, query_epsilon=1e12)
+    return dpsql.connect(database, schema=schema, budget=1e18, query_epsilon=1e12)
 
 
 def sql_of(conn: dpsql.Connection, sql: str) -> str:
@@ -124,7 +124,7 @@ def amounts(stored: str, *, unique: bool, groups: int = 3, rows: int = 3) -> dps
         "contribution": {"max_groups": groups, "max_rows_per_group": rows},
         "tables": {"visits": {"unit": "person", "columns": columns}},
     }
-    return dpsql.connect(database, schema=schema, epsilon=1e18, query_epsilon=1e12)
+    return dpsql.connect(database, schema=schema, budget=1e18, query_epsilon=1e12)
 
 
 def clamps(sql: str) -> int:
@@ -200,7 +200,7 @@ def test_a_unit_with_few_rows_needs_no_ranks(groups: int, united: bool) -> None:
     }
     sql = "SELECT ward, COUNT(*) FROM visits GROUP BY ward ORDER BY ward"
     kept = set()
-    with dpsql.connect(database, schema=schema, epsilon=1e18, query_epsilon=1e12, delta=1e-6) as conn:
+    with dpsql.connect(database, schema=schema, budget=1e18, query_epsilon=1e12, delta=1e-6) as conn:
         assert ("UNION ALL" in sql_of(conn, sql)) is united
         for _ in range(5):
             answer = dict(conn.execute(sql, fresh=True).fetchall())

@@ -31,7 +31,7 @@ def session(*, key: str = "PRIMARY KEY", id_column: Any = "integer") -> dpsql.Co
             },
         },
     }
-    return dpsql.connect(database, schema=schema, epsilon=1e18, query_epsilon=1e9)
+    return dpsql.connect(database, schema=schema, budget=1e18, query_epsilon=1e9)
 
 
 LINE_OF_ORDER = "SELECT 1 FROM lines l WHERE l.order_id = o.id AND l.n > 4"

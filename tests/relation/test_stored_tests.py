@@ -55,7 +55,7 @@ def conn(database: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
         "contribution": {"max_groups": 1, "max_rows_per_group": 1},
         "tables": {"visits": {"unit": "person", "columns": {"person": "integer", **columns}}},
     }
-    with dpsql.connect(database, schema=schema, epsilon=1e18, query_epsilon=1e9) as session:
+    with dpsql.connect(database, schema=schema, budget=1e18, query_epsilon=1e9) as session:
         yield session
 
 

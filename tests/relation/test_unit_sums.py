@@ -103,7 +103,7 @@ def database() -> duckdb.DuckDBPyConnection:
 
 @pytest.fixture(scope="module")
 def session(database: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
-    with dpsql.connect(database, schema=SCHEMA, epsilon=1e15, delta=1e-6, query_epsilon=1e9) as connection:
+    with dpsql.connect(database, schema=SCHEMA, budget=1e15, delta=1e-6, query_epsilon=1e9) as connection:
         yield connection
 
 
@@ -134,7 +134,7 @@ def unit_totals(relation_of: Callable[[dpsql.Connection, str], Relation]) -> Tot
         raw.execute("INSERT INTO t SELECT unnest(?), unnest(?)", [units, [x for each in lists for x in each]])
         columns = {"u": "integer", "x": {"type": "double", "bounds": [-most, most]}}
         schema = {"dataset": "bits", "tables": {"t": {"unit": "u", "columns": columns}}}
-        with dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6) as connection:
+        with dpsql.connect(raw, schema=schema, budget=1, delta=1e-6) as connection:
             asked = f"SELECT COUNT(s) FROM (SELECT u, {aggregate}(x) AS s FROM t GROUP BY u) AS p"
             relation = relation_of(connection, asked)
         (name,) = knowledge_of(relation).properties.keys() - {"u", "_k0"}
@@ -212,7 +212,7 @@ def test_decimals_that_could_overflow_are_refused(digits: str, fits: bool) -> No
     raw = duckdb.connect()
     raw.execute(f"CREATE TABLE t (u BIGINT, x {digits})")
     schema = {"dataset": "d", "tables": {"t": {"unit": "u", "columns": {"u": "integer", "x": digits}}}}
-    with dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema=schema, budget=1, delta=1e-6) as connection:
         asked = "SELECT COUNT(*) FROM (SELECT u, SUM(x) AS s FROM t GROUP BY u) AS p WHERE s > 1"
         if fits:
             connection.execute(asked)

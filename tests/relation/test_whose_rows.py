@@ -92,7 +92,7 @@ class World:
         self.connection.execute("SET schema = 'main'")
         bound = 2 if wild else 100
         self.session = dpsql.connect(
-            self.connection, schema=schema(unit, bound), epsilon=1e15, delta=1e-6, query_epsilon=1e9
+            self.connection, schema=schema(unit, bound), budget=1e15, delta=1e-6, query_epsilon=1e9
         )
 
     def run(self, where: str, sql: str) -> tuple[list[tuple[str, str]], list[tuple[Any, ...]]]:
@@ -200,7 +200,7 @@ def test_a_total_over_no_group_is_that_of_an_empty_table(totals: str) -> None:
     columns = {"u": "integer", "r": "text", "x": {"type": "integer", "bounds": [0, 9]}}
     tables = {"t": {"unit": "u", "columns": columns}}
     sql = f"SELECT r, COUNT(*), COUNT(x), COALESCE(SUM(x), 0), AVG(x) FROM t WHERE x > 5 GROUP BY {totals}"
-    with dpsql.connect(raw, schema={"tables": tables}, epsilon=1e12, delta=1e-6, query_epsilon=1e9) as connection:
+    with dpsql.connect(raw, schema={"tables": tables}, budget=1e12, delta=1e-6, query_epsilon=1e9) as connection:
         assert connection.execute(sql).fetchall() == raw.execute(sql).fetchall() == [(None, 0, 0, 0, None)]
 
 
@@ -234,7 +234,7 @@ def test_units_that_the_declared_bounds_fold_together_stay_one_row_each() -> Non
         for name, high in (("a", 100), ("b", 200))
     }
     sql = "SELECT COUNT(*) FROM (SELECT u, COUNT(*) AS n FROM a FULL JOIN b USING (u) GROUP BY u)"
-    with dpsql.connect(raw, schema={"tables": tables}, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema={"tables": tables}, budget=1, delta=1e-6) as connection:
         (release,) = connection.explain(sql).releases
     assert raw.execute(release.sql).fetchone()[0] <= release.measures[0].linf
 

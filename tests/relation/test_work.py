@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -62,7 +63,7 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def conn(database: duckdb.DuckDBPyConnection) -> Iterator[dpsql.Connection]:
-    with dpsql.connect(database, schema=SCHEMA, epsilon=1e18, delta=1e-6, query_epsilon=1e12) as connection:
+    with dpsql.connect(database, schema=SCHEMA, budget=1e18, delta=1e-6, query_epsilon=1e12) as connection:
         yield connection
 
 
@@ -135,7 +136,9 @@ NOT_LIMITED = [
 @pytest.mark.parametrize(("sql", "most"), LIMITED.items())
 def test_people_whose_rows_would_be_multiplied_are_limited(conn: dpsql.Connection, sql: str, most: int) -> None:
     assert limit(conn, sql) == most
-    assert any("are left out" in note for note in conn.execute(sql).notes)
+    notes = conn.execute(sql).notes
+    assert any("are left out" in note for note in notes)
+    assert not any("are NULL" in note for note in notes)
 
 
 @pytest.mark.parametrize("sql", NOT_LIMITED)
@@ -232,3 +235,87 @@ def test_heaviest_counted() -> None:
     scan = Scan(table="t", unit=None, columns=(), contribution=None, one_row_per_unit=False)  # type: ignore[arg-type]
     assert heaviest_counted(scan) is None
     assert heaviest_counted(LightUnits(LightUnits(scan, 3), 5)) == 3
+
+
+# -- bytes ------------------------------------------------------------------------------------------------------------
+
+LONG = 60_000
+TEXTS: dict[str, Any] = {
+    "dataset": "texts",
+    "tables": {
+        "t": {
+            "unit": "who",
+            "columns": {
+                "who": "text",
+                "n": {"type": "integer", "bounds": [0, 9]},
+                "s": "text",
+            },
+        }
+    },
+}
+CROSSED = "t CROSS JOIN RANGE(10000) r(x)"
+COPIED = [
+    f"SELECT COUNT(*) FROM (SELECT DISTINCT who, s, x FROM {CROSSED} WHERE n = 5)",
+    f"SELECT COUNT(*) FROM (SELECT DISTINCT who, s || x AS y FROM {CROSSED} WHERE n = 5)",
+    f"SELECT COUNT(*) FROM (SELECT who, x, MAX(s) AS y FROM {CROSSED} WHERE n = 5 GROUP BY who, x) WHERE y > 'a'",
+    f"SELECT COUNT(DISTINCT s || x) FROM {CROSSED} WHERE n = 5",
+    "SELECT COUNT(*) FROM (SELECT who, MAX(s) OVER (PARTITION BY who ORDER BY x ROWS BETWEEN 99 PRECEDING AND CURRENT "
+    "ROW) AS m FROM t CROSS JOIN RANGE(100) r(x) WHERE n = 5) WHERE m > 'a'",
+]
+
+
+def texts(*people: tuple[str, str]) -> duckdb.DuckDBPyConnection:
+    database = duckdb.connect(config={"max_temp_directory_size": "0B", "threads": 1})
+    database.execute("CREATE TABLE t AS SELECT 'p' || i AS who, 0 AS n, 'a' AS s FROM range(1000) r(i)")
+    database.executemany("INSERT INTO t VALUES (?, 5, ?)", [("q", "a"), *people])
+    return database
+
+
+def connected(database: duckdb.DuckDBPyConnection) -> dpsql.Connection:
+    return dpsql.connect(database, schema=TEXTS, epsilon=1e9, delta=1e-6, query_epsilon=1e6, ledger=":memory:")
+
+
+@pytest.mark.parametrize("sql", COPIED)
+def test_no_long_text_is_held_many_times(sql: str) -> None:
+    """Nor are units of long names."""
+    peaks = []
+    for people in [(), (("somebody", "x" * LONG),), (("x" * LONG, "a"),)]:
+        with texts(*people) as database, connected(database) as conn:
+            written = conn.explain(sql).releases[0].sql
+            database.execute("PRAGMA enable_profiling='no_output'")
+            database.execute(written).fetchall()
+            peaks.append(json.loads(database.get_profiling_information("json"))["system"]["peak_buffer_memory"])
+    assert max(peaks) < 3 * peaks[0] + 50 * 2**20
+
+
+def test_texts_that_are_copied_are_short() -> None:
+    with texts(("long", "x" * 129), ("short", "x" * 128)) as database, connected(database) as conn:
+        for times, found in ((8, [(8,)]), (9, [(0,)])):
+            asked = f"SELECT COUNT(*) FROM t CROSS JOIN RANGE({times}) r(x) WHERE LENGTH(s) = 129"
+            assert conn.execute(asked, max_rows_per_group=100).fetchall() == found
+        cursor = conn.execute("SELECT COUNT(*) FROM t a JOIN t b USING (who) WHERE b.s <> 'a'", max_rows_per_group=9)
+        assert cursor.fetchall() == [(1,)]
+        cursor = conn.execute("SELECT COUNT(*) FROM t a JOIN t b USING (who) JOIN RANGE(9) r(x) ON a.s || x <> 'a'")
+        assert any("texts of more than 128 bytes are NULL" in note for note in cursor.notes)
+
+
+MUCH = "||".join(["s"] * 40)
+WIDE = ", ".join(f"x + {number} AS c{number}" for number in range(65))
+TOO_MUCH = {
+    f"SELECT COUNT(*) FROM t WHERE LENGTH({MUCH}) > 1 AND LENGTH({MUCH} || '!') > 1": "made of one row",
+    f"SELECT COUNT(DISTINCT {MUCH}) FROM t WHERE LENGTH({MUCH} || '!') > 1": "made of one row",
+    f"SELECT COUNT(*) FROM (SELECT who, LENGTH({MUCH}) AS n FROM t) WHERE n + n > 1": "made of one row",
+    f"SELECT COUNT(*) FROM (SELECT DISTINCT who, {WIDE} FROM {CROSSED})": "more than 1,024 bytes",
+    f"SELECT COUNT(*) FROM (SELECT DISTINCT who, x, '{'!' * 1_100}' AS y FROM {CROSSED})": "more than 1,024 bytes",
+    f"SELECT COUNT(*) FROM (SELECT DISTINCT who, x, y FROM {CROSSED}, (VALUES ('{'!' * 1_100}')) v(y))": "1,024 bytes",
+    f"SELECT COUNT(*) FROM (SELECT DISTINCT who, x, s || s || s || s || s || s || s || s || s FROM {CROSSED})": "1,024",
+    f"SELECT COUNT(DISTINCT s || s || s || s || s || s || s || s || s) FROM {CROSSED}": "1,024 bytes",
+}
+
+
+@pytest.mark.parametrize("sql", TOO_MUCH)
+def test_what_one_row_can_become_has_a_limit(sql: str) -> None:
+    with texts() as database, connected(database) as conn:
+        with pytest.raises(dpsql.Unsupported, match=TOO_MUCH[sql]):
+            conn.execute(sql)
+        assert conn.budget.spent.epsilon == 0

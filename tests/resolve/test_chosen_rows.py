@@ -33,7 +33,7 @@ def equal() -> Iterator[dpsql.Connection]:
     """400 groups of 20 people each."""
     with duckdb.connect() as raw:
         raw.execute(f"CREATE TABLE t AS SELECT i AS u, i % {GROUPS} AS k, 5 AS x FROM range({GROUPS * PEOPLE}) AS r(i)")
-        with dpsql.connect(raw, schema=SCHEMA, epsilon=1e6, delta=1e-6, query_epsilon=0.5) as connection:
+        with dpsql.connect(raw, schema=SCHEMA, budget=1e6, delta=1e-6, query_epsilon=0.5) as connection:
             yield connection
 
 
@@ -58,7 +58,7 @@ def equal() -> Iterator[dpsql.Connection]:
 def test_what_is_a_choice_by_noise(equal: dpsql.Connection, clauses: str, chosen: bool) -> None:
     cursor = equal.execute(f"{BY_K} {clauses}")
     assert [column.chosen_from for column in cursor.result.columns] == [GROUPS if chosen else 1] * 3
-    assert any("chosen by their noise" in note for note in cursor.notes) == chosen
+    assert any("noisy values chose the rows" in note for note in cursor.notes) == chosen
     explained = equal.explain(f"{BY_K} {clauses}").columns[1]
     assert explained.half_width == cursor.result.columns[1].half_width
     assert ("for all groups at once" in explained.note) == chosen

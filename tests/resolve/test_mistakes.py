@@ -67,7 +67,7 @@ WAYS_OUT = {sql: told.partition("\ninstead: ")[2] for sql, told in CASES if "\ni
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[dpsql.Connection]:
-    with hospital() as raw, dpsql.connect(raw, schema=SCHEMA, epsilon=1, delta=1e-6) as connection:
+    with hospital() as raw, dpsql.connect(raw, schema=SCHEMA, budget=1, delta=1e-6) as connection:
         yield connection
 
 

@@ -73,7 +73,7 @@ def read(session: dpsql.Connection, sql: str, table: str) -> set[str]:
 )
 def test_what_is_read_and_what_is_answered(sql: str, columns: set[str], database: duckdb.DuckDBPyConnection) -> None:
     expected = database.execute(sql).fetchall()
-    with dpsql.connect(database, schema=SCHEMA, epsilon=1) as session:
+    with dpsql.connect(database, schema=SCHEMA, budget=1) as session:
         assert read(session, sql, "items") == columns
         assert session.execute(sql).fetchall() == expected
 
@@ -83,7 +83,7 @@ def test_a_table_beside_releases_is_read_in_part(database: duckdb.DuckDBPyConnec
         "WITH sold AS (SELECT item, COUNT(*) AS n FROM orders GROUP BY item) "
         "SELECT price, n FROM sold JOIN items ON sold.item = items.item"
     )
-    with dpsql.connect(database, schema=SCHEMA, epsilon=1, delta=1e-6) as session:
+    with dpsql.connect(database, schema=SCHEMA, budget=1, delta=1e-6) as session:
         assert read(session, sql, "items") == {"item", "price"}
 
 
@@ -105,7 +105,7 @@ def test_rows_that_stay_are_copied_once(tmp_path: Path) -> None:
             "SELECT COUNT(*) FROM items WHERE name = (SELECT MIN(name) FROM kinds)",
         ]
         expected = [raw.execute(sql).fetchall() for sql in questions]
-    with dpsql.connect(path, schema=SCHEMA, epsilon=1) as conn:
+    with dpsql.connect(path, schema=SCHEMA, budget=1) as conn:
         read = []
         engine = conn.session.environment.engine
         run = engine.run_public
@@ -117,7 +117,7 @@ def test_rows_that_stay_are_copied_once(tmp_path: Path) -> None:
 
 
 def test_rows_that_may_change_are_read_anew(database: duckdb.DuckDBPyConnection) -> None:
-    with dpsql.connect(database, schema=SCHEMA, epsilon=1) as conn:
+    with dpsql.connect(database, schema=SCHEMA, budget=1) as conn:
         assert conn.execute("SELECT COUNT(*) FROM items").fetchall() == [(2,)]
         database.execute("INSERT INTO items VALUES (3, 'c', 1, 1)")
         assert conn.execute("SELECT COUNT(*) FROM items").fetchall() == [(3,)]

@@ -36,7 +36,7 @@ INSTEAD = [
 def session(
     small_shop: Callable[[], duckdb.DuckDBPyConnection], small_shop_schema: dict[str, Any]
 ) -> Iterator[dpsql.Connection]:
-    with small_shop() as raw, dpsql.connect(raw, schema=small_shop_schema, epsilon=1, delta=1e-6) as connection:
+    with small_shop() as raw, dpsql.connect(raw, schema=small_shop_schema, budget=1, delta=1e-6) as connection:
         yield connection
 
 

@@ -21,7 +21,7 @@ from dpsql.sql.privacy_options import read_options
 def shop(
     small_shop: Callable[[], duckdb.DuckDBPyConnection], small_shop_schema: dict[str, Any]
 ) -> Iterator[dpsql.Connection]:
-    with dpsql.connect(small_shop(), schema=small_shop_schema, epsilon=1000, delta=1e-6) as connection:
+    with dpsql.connect(small_shop(), schema=small_shop_schema, budget=1000, delta=1e-6) as connection:
         yield connection
 
 
@@ -105,7 +105,7 @@ def test_the_words_stay_names(shop_schema: dict[str, Any]) -> None:
     raw.execute("CREATE TABLE orders (customer_id BIGINT, clamped BIGINT, options BIGINT, epsilon BIGINT)")
     columns = {name: {"type": "integer", "bounds": [0, 9]} for name in ("clamped", "options", "epsilon")}
     shop_schema["tables"] = {"orders": {"unit": "customer_id", "columns": {"customer_id": "integer", **columns}}}
-    with dpsql.connect(raw, schema=shop_schema, epsilon=1) as connection:
+    with dpsql.connect(raw, schema=shop_schema, budget=1) as connection:
         explained = connection.explain(
             "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.1) options, SUM(epsilon), ANON_SUM(clamped CLAMPED "
             "BETWEEN 0 AND 5) FROM orders WHERE clamped BETWEEN 1 AND 3 AND (clamped BETWEEN 1 AND 2) GROUP BY options"
@@ -115,7 +115,7 @@ def test_the_words_stay_names(shop_schema: dict[str, Any]) -> None:
     assert release.keys == ("_k0",)
     assert [measure.what for measure in release.measures] == [
         "sum of epsilon clamped to [0, 9]",
-        "sum of clamped clamped to [1, 2], [0, 5] for each unit",
+        "sum of clamped clamped to [1, 2], [0, 5] per person",
     ]
 
 
@@ -184,13 +184,13 @@ def test_min_units_hide_public_groups(units: int, rows: int, shop: dpsql.Connect
     sql = clause(f"epsilon = 50, min_privacy_units_per_group = {units}")
     (release,) = shop.explain(sql).releases
     assert release.threshold == units
-    assert [measure.what for measure in release.measures] == ["rows, centred", "units"]
+    assert [measure.what for measure in release.measures] == ["rows, centred", "people"]
     assert len(shop.execute(sql).fetchall()) == rows
-    assert f"shown where the noisy number of units is at least {units}: as asked for" in str(shop.explain(sql))
+    assert f"shown if the noisy number of people is at least {units}: as requested" in str(shop.explain(sql))
 
 
 def test_min_units_of_public_groups_need_no_delta(small_shop: Any, shop_schema: dict[str, Any]) -> None:
-    with dpsql.connect(small_shop(), schema=shop_schema, epsilon=100) as connection:
+    with dpsql.connect(small_shop(), schema=shop_schema, budget=100) as connection:
         sql = clause("epsilon = 50, min_privacy_units_per_group = 350", "COUNT(*) AS n FROM orders")
         cursor = connection.execute(sql)
         assert len(cursor.fetchall()) == 1

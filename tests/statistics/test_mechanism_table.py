@@ -53,7 +53,7 @@ def raw() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def connect(raw: duckdb.DuckDBPyConnection, delta: float = 1e-6, **options: Any) -> dpsql.Connection:
-    return dpsql.connect(raw, schema=SCHEMA, epsilon=1000, delta=delta, **options)
+    return dpsql.connect(raw, schema=SCHEMA, budget=1000, delta=delta, **options)
 
 
 def proposal(mechanism: Mechanism, statistic: type) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def test_a_third_additive_mechanism_is_a_row(raw: duckdb.DuckDBPyConnection, del
         # It competes with the others, and loses; all that compares kinds of noise goes on working.
         chosen = connection.explain(BY_KEY, epsilon=1)
         assert chosen.mechanism in ("laplace", "knorm", "gaussian")
-        assert "of the session instead of" in chosen.reason
+        assert "of the budget instead of" in chosen.reason
         assert "takes" in connection.explain(BY_KEY, accuracy=500).reason
         assert {part.explanation.mechanism for part in connection.plan([COUNT, BY_KEY], epsilon=2).queries} <= set(
             ADDITIVE

@@ -38,7 +38,7 @@ def visits() -> Any:
         name: {"unit": "person", "columns": {"person": "integer", "key": kind}}
         for name, kind in (("a", "integer"), ("b", "double"))
     }
-    with dpsql.connect(database, schema={"dataset": "visits", "tables": tables}, epsilon=10, delta=1e-6) as conn:
+    with dpsql.connect(database, schema={"dataset": "visits", "tables": tables}, budget=10, delta=1e-6) as conn:
         yield conn
 
 

@@ -84,7 +84,7 @@ def database(visits: list[Visit]) -> duckdb.DuckDBPyConnection:
 
 
 def connect(raw: duckdb.DuckDBPyConnection, **options: Any) -> dpsql.Connection:
-    return dpsql.connect(raw, schema=SCHEMA, **({"epsilon": 1e6, "delta": 1e-6} | options))
+    return dpsql.connect(raw, schema=SCHEMA, **({"budget": 1e6, "delta": 1e-6} | options))
 
 
 Profile = tuple[list[int], int, int]
@@ -258,7 +258,7 @@ def test_explain_says_what_counts_of_a_unit_in_a_join_across_people() -> None:
     sql = "SELECT COUNT(*) FROM visits a JOIN visits b ON a.x = b.x"
     explained = connect(database([])).explain(sql, mechanism="smooth", epsilon=1)
     rows = explained.releases[0].max_rows_per_group
-    assert f"at most {rows} rows of a unit on either side of the join" in str(explained)
+    assert f"at most {rows} rows per person on each side of the join" in str(explained)
 
 
 @pytest.mark.parametrize("meets", ["a.x = b.x", "a.x < b.x", "a.x BETWEEN b.x - 1 AND b.x AND a.place <> b.place"])
@@ -309,7 +309,7 @@ def session_that_answers_nothing(raw: duckdb.DuckDBPyConnection) -> Iterator[dps
 
 @pytest.fixture(name="exact")
 def session_without_noise(raw: duckdb.DuckDBPyConnection) -> dpsql.Connection:
-    return connect(raw, epsilon=1e15, query_epsilon=1e9)
+    return connect(raw, budget=1e15, query_epsilon=1e9)
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_several_quantiles_share_one_price_and_come_out_sorted(raw: duckdb.DuckD
 
 
 def test_a_refusal_is_an_answer_and_costs_the_test_alone(raw: duckdb.DuckDBPyConnection) -> None:
-    connection = connect(raw, epsilon=10)
+    connection = connect(raw, budget=10)
     for sql, propose in (("SELECT MEDIAN(x) FROM visits", 1), ("SELECT AVG(d) FROM visits", 0.01)):
         before = connection.budget.spent.epsilon
         cursor = connection.execute(sql, mechanism="ptr", propose=propose, epsilon=1)
@@ -555,7 +555,7 @@ def test_a_mechanism_that_does_not_fit(sql: str, mechanism: str, raw: duckdb.Duc
 
 def test_sessions_without_delta(raw: duckdb.DuckDBPyConnection) -> None:
     """Smooth noise is Cauchy's there; what needs a delta says so."""
-    connection = connect(raw, delta=0, epsilon=100)
+    connection = connect(raw, delta=0, budget=100)
     assert (
         LOW <= connection.execute("SELECT MEDIAN(x) FROM visits", mechanism="smooth", epsilon=5).fetchone()[0] <= HIGH
     )

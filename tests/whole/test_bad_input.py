@@ -27,7 +27,7 @@ def shop_database(small_shop: Callable[[], duckdb.DuckDBPyConnection]) -> Iterat
 
 @pytest.fixture(scope="module")
 def shop(shop_database: duckdb.DuckDBPyConnection, small_shop_schema: Any) -> Iterator[dpsql.Connection]:
-    with dpsql.connect(shop_database, schema=small_shop_schema, epsilon=10, delta=1e-6) as connection:
+    with dpsql.connect(shop_database, schema=small_shop_schema, budget=10, delta=1e-6) as connection:
         yield connection
 
 
@@ -253,8 +253,8 @@ def test_no_epsilon(epsilon: Any, shop: dpsql.Connection, shop_database: Any, sh
     for run in (
         lambda: shop.execute(GOOD, epsilon=epsilon),
         lambda: shop.explain(GOOD, epsilon=epsilon),
-        lambda: dpsql.connect(shop_database, schema=shop_schema, epsilon=epsilon),
-        lambda: dpsql.connect(shop_database, schema=shop_schema, epsilon=1, query_epsilon=epsilon),
+        lambda: dpsql.connect(shop_database, schema=shop_schema, budget=epsilon),
+        lambda: dpsql.connect(shop_database, schema=shop_schema, budget=1, query_epsilon=epsilon),
     ):
         error = refusal(run, PROGRAMMING)
         assert "epsilon" in str(error) or "budget" in str(error)
@@ -264,7 +264,7 @@ def test_no_epsilon(epsilon: Any, shop: dpsql.Connection, shop_database: Any, sh
 def test_no_delta(delta: Any, shop: dpsql.Connection, shop_database: Any, shop_schema: Any) -> None:
     for run in (
         lambda: shop.execute(GOOD, delta=delta),
-        lambda: dpsql.connect(shop_database, schema=shop_schema, epsilon=1, delta=delta),
+        lambda: dpsql.connect(shop_database, schema=shop_schema, budget=1, delta=delta),
     ):
         error = refusal(run, PROGRAMMING)
         assert "delta" in str(error)
@@ -301,7 +301,7 @@ def test_no_budget_at_all(shop_database: Any, shop_schema: Any, shop: dpsql.Conn
 
 
 def test_unknown_groups_need_a_delta(shop_database: Any, shop_schema: Any, shop: dpsql.Connection) -> None:
-    with dpsql.connect(shop_database, schema=shop_schema, epsilon=1) as pure:
+    with dpsql.connect(shop_database, schema=shop_schema, budget=1) as pure:
         error = refusal(lambda: pure.execute("SELECT note, COUNT(*) FROM orders GROUP BY note"), PROGRAMMING)
         assert "delta" in str(error)
         refusal(lambda: pure.execute(GOOD, mechanism="gaussian"), PROGRAMMING)
@@ -343,7 +343,7 @@ def test_parameters(sql: str, parameters: Any, kind: type[dpsql.Error], shop: dp
 def test_extreme_parameters(value: Any, shop: dpsql.Connection, shop_database: Any) -> None:
     """Refused before the charge, or answered; never an error of another kind, never a failure after the charge."""
     column = "note" if isinstance(value, str) else "amount"
-    with dpsql.connect(shop_database, schema=shop.session.environment.schema, epsilon=1) as connection:
+    with dpsql.connect(shop_database, schema=shop.session.environment.schema, budget=1) as connection:
         with suppress(dpsql.ProgrammingError):
             connection.execute(f"SELECT COUNT(*) FROM orders WHERE {column} = ?", [value])
             return
@@ -354,26 +354,26 @@ def test_extreme_parameters(value: Any, shop: dpsql.Connection, shop_database: A
 
 
 def test_missing_schema_file(tmp_path: Path, shop_database: Any, shop: dpsql.Connection) -> None:
-    error = refusal(lambda: dpsql.connect(shop_database, schema=tmp_path / "no.yaml", epsilon=1), dpsql.SchemaError)
+    error = refusal(lambda: dpsql.connect(shop_database, schema=tmp_path / "no.yaml", budget=1), dpsql.SchemaError)
     assert "no.yaml" in str(error)
 
 
 @pytest.mark.parametrize("text", ["", "tables: [", "- a list", "tables: {}", "42", "tables:\n\t- tabs", "\x00"])
 def test_malformed_schema_file(text: str, tmp_path: Path, shop_database: Any, shop: dpsql.Connection) -> None:
     (tmp_path / "bad.yaml").write_text(text)
-    refusal(lambda: dpsql.connect(shop_database, schema=tmp_path / "bad.yaml", epsilon=1), dpsql.SchemaError)
+    refusal(lambda: dpsql.connect(shop_database, schema=tmp_path / "bad.yaml", budget=1), dpsql.SchemaError)
 
 
 @pytest.mark.parametrize("schema", [None, 5, [], "", {}, {"tables": None}, {"tables": {"t": {}}}], ids=repr)
 def test_no_schema(schema: Any, shop_database: Any, shop: dpsql.Connection) -> None:
     with pytest.raises(dpsql.Error):
-        dpsql.connect(shop_database, schema=schema, epsilon=1)
+        dpsql.connect(shop_database, schema=schema, budget=1)
 
 
 def test_not_a_duckdb_file(tmp_path: Path, shop_schema: Any, shop: dpsql.Connection) -> None:
     (tmp_path / "shop.duckdb").write_text("this is no database, it is a text about alice")
     error = refusal(
-        lambda: dpsql.connect(tmp_path / "shop.duckdb", schema=shop_schema, epsilon=1), dpsql.OperationalError
+        lambda: dpsql.connect(tmp_path / "shop.duckdb", schema=shop_schema, budget=1), dpsql.OperationalError
     )
     assert "shop.duckdb" in str(error)
     assert "alice" not in str(error)
@@ -400,7 +400,7 @@ def test_no_database(
     database: Any, kind: type[dpsql.Error], tmp_path: Path, monkeypatch: Any, shop_schema: Any, shop: dpsql.Connection
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    error = refusal(lambda: dpsql.connect(database, schema=shop_schema, epsilon=1), kind)
+    error = refusal(lambda: dpsql.connect(database, schema=shop_schema, budget=1), kind)
     assert error.hint
     assert list(tmp_path.iterdir()) == [], "a failed connect leaves no files"
 
@@ -408,7 +408,7 @@ def test_no_database(
 def test_broken_files(tmp_path: Path, shop_schema: Any, shop: dpsql.Connection) -> None:
     del shop_schema["tables"]["customers"]
     (tmp_path / "orders.parquet").write_text("no parquet")
-    refusal(lambda: dpsql.connect(tmp_path / "orders.parquet", schema=shop_schema, epsilon=1), dpsql.OperationalError)
+    refusal(lambda: dpsql.connect(tmp_path / "orders.parquet", schema=shop_schema, budget=1), dpsql.OperationalError)
 
 
 @pytest.mark.parametrize(
@@ -426,43 +426,39 @@ def test_a_type_that_differs(
     column: str, declared: str, hint: str, shop_database: Any, shop_schema: Any, shop: Any
 ) -> None:
     shop_schema["tables"]["orders"]["columns"][column] = declared
-    error = refusal(lambda: dpsql.connect(shop_database, schema=shop_schema, epsilon=1), dpsql.SchemaError)
+    error = refusal(lambda: dpsql.connect(shop_database, schema=shop_schema, budget=1), dpsql.SchemaError)
     assert f"tables.orders.columns.{column}" in str(error)
     assert hint in (error.hint or "")
 
 
 def test_missing_table_and_column(shop_database: Any, shop_schema: Any, shop: dpsql.Connection) -> None:
     renamed = {**shop_schema, "tables": {"ordrs": shop_schema["tables"]["orders"]}}
-    error = refusal(lambda: dpsql.connect(shop_database, schema=renamed, epsilon=1), dpsql.SchemaError)
+    error = refusal(lambda: dpsql.connect(shop_database, schema=renamed, budget=1), dpsql.SchemaError)
     assert '"orders"' in (error.hint or "")
     shop_schema["tables"]["orders"]["columns"]["amuont"] = "double"
-    error = refusal(lambda: dpsql.connect(shop_database, schema=shop_schema, epsilon=1), dpsql.SchemaError)
+    error = refusal(lambda: dpsql.connect(shop_database, schema=shop_schema, budget=1), dpsql.SchemaError)
     assert '"amount"' in (error.hint or "")
 
 
 def test_bounds_as_wide_as_doubles_go(shop_schema: Any, shop_database: Any, shop: dpsql.Connection) -> None:
     shop_schema["tables"]["orders"]["columns"]["amount"]["bounds"] = [-1.7976931348623157e308, 1.7976931348623157e308]
-    with dpsql.connect(shop_database, schema=shop_schema, epsilon=1) as connection:
+    with dpsql.connect(shop_database, schema=shop_schema, budget=1) as connection:
         error = refusal(lambda: connection.explain("SELECT SUM(amount) FROM orders"), dpsql.UnboundedColumn)
         assert "cannot be exact over a range as wide as" in error.problem
         assert connection.explain("SELECT COUNT(amount) FROM orders").cost.epsilon == 0.1
 
 
 def test_one_frame_for_two_tables(shop_schema: Any, shop: dpsql.Connection) -> None:
-    refusal(lambda: dpsql.connect(pd.DataFrame({"id": [1]}), schema=shop_schema, epsilon=1), dpsql.InterfaceError)
-
-
-def test_other_engines(shop_schema: Any, shop_database: Any, shop: dpsql.Connection) -> None:
-    refusal(lambda: dpsql.connect(shop_database, schema=shop_schema, epsilon=1, engine="spark"), UNSUPPORTED)  # type: ignore[arg-type]
+    refusal(lambda: dpsql.connect(pd.DataFrame({"id": [1]}), schema=shop_schema, budget=1), dpsql.InterfaceError)
 
 
 def test_unknown_composition(shop_schema: Any, shop_database: Any, shop: dpsql.Connection) -> None:
     with pytest.raises(dpsql.Error, match="composition"):
-        dpsql.connect(shop_database, schema=shop_schema, epsilon=1, composition="magic")
+        dpsql.connect(shop_database, schema=shop_schema, budget=1, composition="magic")
 
 
 def test_a_closed_database(shop_schema: Any, shop: dpsql.Connection) -> None:
     raw = duckdb.connect()
     raw.close()
     with pytest.raises(dpsql.Error):
-        dpsql.connect(raw, schema=shop_schema, epsilon=1)
+        dpsql.connect(raw, schema=shop_schema, budget=1)

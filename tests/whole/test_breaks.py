@@ -38,7 +38,7 @@ def test_one_person_does_not_choose_how_zero_is_spelled(rows: str) -> None:
             f"INSERT INTO {table} SELECT i, CASE WHEN j = 0 THEN 0.0 ELSE '-0.0'::DOUBLE END"
             " FROM range(3000) AS r(i), range(2) AS s(j)"
         )
-    with dpsql.connect(raw, schema=two_tables(x={"type": "double", "bounds": [-1, 1]}), epsilon=1) as connection:
+    with dpsql.connect(raw, schema=two_tables(x={"type": "double", "bounds": [-1, 1]}), budget=1) as connection:
         (release,) = connection.explain(sql).releases
     before = raw.execute(release.sql).fetchone()[0]
     raw.execute("INSERT INTO b SELECT -1, 1 FROM range(3000)")
@@ -57,7 +57,7 @@ def test_one_person_does_not_choose_how_zero_is_spelled(rows: str) -> None:
 def test_no_subquery_is_overlooked(sql: str) -> None:
     raw = duckdb.connect()
     raw.execute("CREATE TABLE a (u BIGINT, x VARCHAR); CREATE TABLE b (u BIGINT, x VARCHAR)")
-    with dpsql.connect(raw, schema=two_tables(x="text"), epsilon=1) as connection, pytest.raises(dpsql.Unsupported):
+    with dpsql.connect(raw, schema=two_tables(x="text"), budget=1) as connection, pytest.raises(dpsql.Unsupported):
         connection.execute(sql)
 
 
@@ -67,7 +67,7 @@ def test_no_line_of_a_csv_file_makes_queries_fail(odd: str, tmp_path: Path) -> N
     path.write_text("u,x\n" + "".join(f"{i},{i % 5}\n" for i in range(60_000)) + odd + "\n")
     whole = {"type": "integer", "bounds": [0, 5], "nullable": True}
     schema = {"tables": {"t": {"unit": "u", "columns": {"u": "integer", "x": whole}}}}
-    with dpsql.connect(path, schema=schema, epsilon=100) as connection:
+    with dpsql.connect(path, schema=schema, budget=100) as connection:
         ((count, total),) = connection.execute("SELECT COUNT(*), SUM(x) FROM t", epsilon=50).fetchall()
     assert count == pytest.approx(60_000, abs=50)
     assert total == pytest.approx(120_000, abs=500)
@@ -77,7 +77,7 @@ def test_no_cell_of_a_frame_makes_queries_fail() -> None:
     frame = pd.DataFrame({"u": range(2000), "x": pd.Series([1] * 1999 + ["unknown"], dtype=object)})
     whole = {"type": "integer", "bounds": [0, 5], "nullable": True}
     schema = {"tables": {"t": {"unit": "u", "columns": {"u": "integer", "x": whole}}}}
-    with dpsql.connect(frame, schema=schema, epsilon=100) as connection:
+    with dpsql.connect(frame, schema=schema, budget=100) as connection:
         ((total,),) = connection.execute("SELECT SUM(x) FROM t", epsilon=50).fetchall()
     assert total == pytest.approx(1999, abs=50)
 
@@ -95,7 +95,7 @@ def test_a_key_is_unique_only_as_it_is_read(stored: str, declared: str, values: 
     raw = duckdb.connect()
     raw.execute(f"CREATE TABLE p (u {stored} PRIMARY KEY); INSERT INTO p VALUES ({'), ('.join(values)})")
     schema = {"tables": {"p": {"unit": "u", "columns": {"u": declared}}}}
-    with dpsql.connect(raw, schema=schema, epsilon=1) as connection:
+    with dpsql.connect(raw, schema=schema, budget=1) as connection:
         (release,) = connection.explain("SELECT COUNT(*) FROM p").releases
     assert raw.execute(release.sql).fetchone()[0] <= release.measures[0].linf
 
@@ -113,7 +113,7 @@ def test_names_that_differ_in_case_only() -> None:
     }
     test = "SELECT 1 FROM b WHERE b.u = a.u AND a.level * 1500000000000000000 <> b.level"
     sql = f"SELECT COUNT(*) FROM a WHERE EXISTS ({test})"
-    with dpsql.connect(raw, schema=schema, epsilon=100) as connection:
+    with dpsql.connect(raw, schema=schema, budget=100) as connection:
         assert connection.execute(sql, epsilon=50).fetchall() == [(1,)]
 
 
@@ -123,7 +123,7 @@ def test_a_group_below_the_threshold_does_not_change_the_types() -> None:
     raw = duckdb.connect()
     raw.execute("CREATE TABLE t (u BIGINT, price DECIMAL(9, 2), day DATE)")
     sql = "SELECT price, day, COUNT(*) FROM t GROUP BY price, day"
-    with dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema=schema, budget=1, delta=1e-6) as connection:
         nobody = connection.execute(sql, epsilon=0.01)
         raw.execute("INSERT INTO t VALUES (1, 1, '2024-01-01')")
         somebody = connection.execute(sql, epsilon=0.01, fresh=True)
@@ -144,7 +144,7 @@ def test_no_row_is_too_long_for_a_decimal(scale: int, sql: str) -> None:
     raw.execute(f"CREATE TABLE a (u BIGINT, x DECIMAL(18, {scale}))")
     raw.execute(f"INSERT INTO a VALUES (1, '{most}'), (2, '-{most}'), (3, '{most}')")
     schema = {"tables": {"a": {**ONE_PERSON, "columns": columns}}}
-    with dpsql.connect(raw, schema=schema, epsilon=1000) as connection:
+    with dpsql.connect(raw, schema=schema, budget=1000) as connection:
         (row,) = connection.execute(sql, epsilon=100).fetchall()
     assert None not in row
 
@@ -156,7 +156,7 @@ def test_no_mean_is_beyond_its_grid(options: dict[str, Any]) -> None:
     raw.execute("CREATE TABLE a (u BIGINT, x BIGINT); INSERT INTO a SELECT i, i FROM range(100) AS r(i)")
     columns = {"u": "integer", "x": {"type": "integer", "bounds": [0, 100]}}
     schema = {"tables": {"a": {**ONE_PERSON, "columns": columns}}}
-    with dpsql.connect(raw, schema=schema, epsilon=1000, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema=schema, budget=1000, delta=1e-6) as connection:
         for shift in (2**31, 2**36 - 50, 2**40, 2**53):
             for person in (7, 77):
                 sql = f"SELECT AVG(x + {shift}) FROM a WHERE u = {person}"
@@ -170,7 +170,7 @@ def test_the_sum_behind_a_mean_does_not_stop_at_64_bits() -> None:
     raw.execute(f"CREATE TABLE a (u BIGINT, x DECIMAL(18, 0)); INSERT INTO a SELECT i, {high} FROM range(40) AS r(i)")
     columns = {"u": "integer", "x": {"type": "decimal(18,0)", "bounds": [low, high]}}
     schema = {"tables": {"a": {**ONE_PERSON, "columns": columns}}}
-    with dpsql.connect(raw, schema=schema, epsilon=1000) as connection:
+    with dpsql.connect(raw, schema=schema, budget=1000) as connection:
         ((mean,),) = connection.execute("SELECT AVG(x) FROM a", epsilon=90, mechanism="smooth").fetchall()
     assert mean > (low + high) / 2
 
@@ -181,7 +181,7 @@ def test_the_formula_of_an_answer_is_part_of_who_reads_it() -> None:
     raw.execute("CREATE TABLE a (u BIGINT, x BIGINT); INSERT INTO a SELECT i, i % 100 FROM range(1000) AS r(i)")
     columns = {"u": "integer", "x": {"type": "integer", "bounds": [0, 100]}}
     schema = {"tables": {"a": {**ONE_PERSON, "columns": columns}}}
-    with dpsql.connect(raw, schema=schema, epsilon=1e6) as connection:
+    with dpsql.connect(raw, schema=schema, budget=1e6) as connection:
         for aggregate in ("VAR_POP", "STDDEV_POP"):
             sql = f"SELECT COUNT(*) FROM a WHERE x > (SELECT {aggregate}(x) AS z FROM a)"
             assert connection.execute(sql, epsilon=1e4).fetchall() == raw.execute(sql).fetchall()
@@ -193,7 +193,7 @@ def test_fetch_is_read_whole(rest: str) -> None:
     raw = duckdb.connect()
     raw.execute("CREATE TABLE a (u BIGINT, x BIGINT); CREATE TABLE b (u BIGINT, x BIGINT)")
     schema = two_tables(x={"type": "integer", "bounds": [0, 3]})
-    with dpsql.connect(raw, schema=schema, epsilon=1) as connection, pytest.raises(dpsql.Unsupported, match="FETCH"):
+    with dpsql.connect(raw, schema=schema, budget=1) as connection, pytest.raises(dpsql.Unsupported, match="FETCH"):
         connection.execute(f"SELECT x, COUNT(*) AS n FROM a GROUP BY x ORDER BY n {rest}")
 
 
@@ -202,7 +202,7 @@ def test_a_clip_looks_at_values_that_are_not_cut_yet() -> None:
     raw = duckdb.connect()
     raw.execute("CREATE TABLE a (u BIGINT, x DOUBLE); CREATE TABLE b (u BIGINT, x DOUBLE)")
     schema = two_tables(x="double")
-    with dpsql.connect(raw, schema=schema, epsilon=1) as connection, pytest.raises(dpsql.UnboundedColumn):
+    with dpsql.connect(raw, schema=schema, budget=1) as connection, pytest.raises(dpsql.UnboundedColumn):
         connection.execute("SELECT SUM(x) FROM a", propose=90)
 
 
@@ -213,7 +213,7 @@ def test_the_name_of_a_database_is_not_passed_over(condition: str) -> None:
     raw = duckdb.connect()
     raw.execute("CREATE TABLE a (u BIGINT, x BIGINT); CREATE TABLE b (u BIGINT, x BIGINT)")
     schema = two_tables(x={"type": "integer", "bounds": [0, 3]})
-    with dpsql.connect(raw, schema=schema, epsilon=1) as connection, pytest.raises(dpsql.Error):
+    with dpsql.connect(raw, schema=schema, budget=1) as connection, pytest.raises(dpsql.Error):
         connection.execute(f"SELECT COUNT(*) FROM a AS i WHERE {condition}")
 
 
@@ -243,7 +243,7 @@ def test_a_group_that_nobody_is_in_is_answered_like_any_other(select: str, optio
     }
     schema = {"tables": {"a": {**ONE_PERSON, "columns": columns}}}
     sql = f"SELECT k, {select} FROM a WHERE k IN (1, 2, 3) GROUP BY k"
-    with dpsql.connect(raw, schema=schema, epsilon=1000, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema=schema, budget=1000, delta=1e-6) as connection:
         assert len(connection.execute(sql, epsilon=10, **options).fetchall()) == 3
 
 
@@ -253,7 +253,7 @@ def test_nor_do_pairs_of_people_fail_in_a_group_without_any(options: dict[str, A
     raw.execute("CREATE TABLE a (u BIGINT, k DECIMAL(5, 2), x BIGINT); INSERT INTO a VALUES (1, 1, 5), (2, 2, 5)")
     schema = {"tables": {"a": {"unit": "u", "columns": {"u": "integer", "k": "decimal(5,2)", "x": "integer"}}}}
     sql = "SELECT p.k, COUNT(*) FROM a AS p JOIN a AS q ON p.x = q.x WHERE p.k IN (1, 2, 3) GROUP BY p.k"
-    with dpsql.connect(raw, schema=schema, epsilon=1000, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema=schema, budget=1000, delta=1e-6) as connection:
         assert len(connection.execute(sql, epsilon=10, **options).fetchall()) == 3
 
 
@@ -265,6 +265,6 @@ def test_a_text_that_could_make_a_question_slow_is_no_value(size: int) -> None:
     raw.execute("INSERT INTO a VALUES (1, repeat('x', ?)), (2, 'x')", [size])
     columns: dict[str, Any] = {"u": "integer", "s": {"type": "text", "nullable": True}}
     schema = {"tables": {"a": {**ONE_PERSON, "columns": columns}}}
-    with dpsql.connect(raw, schema=schema, epsilon=1e9, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema=schema, budget=1e9, delta=1e-6) as connection:
         counted = connection.execute("SELECT COUNT(REPLACE(s, 'x', 'yy')) FROM a", epsilon=1e6).fetchall()
     assert counted == [(2 if size == LONGEST_TEXT else 1,)]

@@ -89,7 +89,7 @@ def session(tame: Callable[[str], duckdb.DuckDBPyConnection]) -> Callable[[Query
         if key not in made:
             schema = yaml.safe_load((HERE / "cases" / f"{query.file}.yaml").read_text(encoding="utf-8"))["schema"]
             made[key] = dpsql.connect(
-                tame(query.file), schema=schema, epsilon=1e18, delta=1e-6, query_epsilon=1e12, dialect=query.dialect
+                tame(query.file), schema=schema, budget=1e18, delta=1e-6, query_epsilon=1e12, dialect=query.dialect
             )
         return made[key]
 

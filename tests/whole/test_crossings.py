@@ -167,7 +167,7 @@ class World:
         self.plain.register("frame", declared_frame())
 
     def session(self, database: object, schema: dict[str, Any]) -> dpsql.Connection:
-        return dpsql.connect(database, schema=schema, epsilon=1e18, delta=1e-6, query_epsilon=1e13)
+        return dpsql.connect(database, schema=schema, budget=1e18, delta=1e-6, query_epsilon=1e13)
 
     def private(self, sql: str) -> dpsql.Connection:
         return self.in_frames if "frame" in sql else self.in_database

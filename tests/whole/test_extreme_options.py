@@ -79,7 +79,7 @@ def test_what_is_explained_can_be_asked(raw: duckdb.DuckDBPyConnection) -> None:
     answered = 0
     for aggregate, epsilon, bounds, mechanism, delta, key in random.Random(ASKED).sample(EVERY, ASKED):
         sql = f"SELECT {aggregate} FROM t" if key is None else f"SELECT {key}, {aggregate} FROM t GROUP BY {key}"
-        with dpsql.connect(raw, schema=SCHEMA, epsilon=1e18, delta=delta) as connection:
+        with dpsql.connect(raw, schema=SCHEMA, budget=1e18, delta=delta) as connection:
             try:
                 connection.explain(sql, epsilon=epsilon, **bounds, **mechanism)
                 cursor = connection.execute(sql, epsilon=epsilon, **bounds, **mechanism)
@@ -101,7 +101,7 @@ def read(cursor: dpsql.Cursor) -> None:
 
 
 def test_an_average_whose_noise_fits_nowhere_is_refused_before_the_charge(raw: duckdb.DuckDBPyConnection) -> None:
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema=SCHEMA, budget=1, delta=1e-6) as connection:
         sql = "SELECT secret, AVG(x) FROM t GROUP BY secret"
         with pytest.raises(dpsql.ProgrammingError, match="nothing but noise") as refused:
             connection.execute(sql, epsilon=0.001, propose=10, max_groups=10**6)
@@ -123,7 +123,7 @@ ENDS = [
 @pytest.mark.parametrize("sql", ENDS)
 def test_the_ends_of_a_refused_answer_are_null(sql: str, raw: duckdb.DuckDBPyConnection) -> None:
     """Everybody adds more than is proposed: the test refuses, and what was paid for can be read."""
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=1e9, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema=SCHEMA, budget=1e9, delta=1e-6) as connection:
         cursor = connection.execute(sql, epsilon=1e6, propose="0.01", max_rows_per_group=4)
         assert cursor.result.receipt.refused
         keys = "GROUP BY" in sql
@@ -134,7 +134,7 @@ def test_the_ends_of_a_refused_answer_are_null(sql: str, raw: duckdb.DuckDBPyCon
 
 
 def test_the_ends_of_a_refused_average_are_null(raw: duckdb.DuckDBPyConnection) -> None:
-    with dpsql.connect(raw, schema=SCHEMA, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(raw, schema=SCHEMA, budget=1, delta=1e-6) as connection:
         sql = "SELECT public, AVG(x), DP_INTERVAL_LOW(AVG(x)), DP_INTERVAL_HIGH(AVG(x)) FROM t GROUP BY public"
         rows = connection.execute(sql, epsilon=0.01, propose=1).fetchall()
         assert [row[1:] for row in rows] == [(None, None, None)] * 2

@@ -124,7 +124,7 @@ class World:
             for table in everything:
                 self.fill(table, gone)
         schema = {"dataset": "generated", "contribution": bounds, "tables": declared}
-        self.session = dpsql.connect(self.connection, schema=schema, epsilon=1e6, delta=1e-6, query_epsilon=1)
+        self.session = dpsql.connect(self.connection, schema=schema, budget=1e6, delta=1e-6, query_epsilon=1)
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
@@ -813,7 +813,7 @@ def test_what_it_found(found: Found) -> None:
         connection.execute(f"SET threads = 1; CREATE TABLE t (u {kind}, x {found.kind})")
         for row in kept:
             connection.execute(f"INSERT INTO t VALUES ({', '.join(map(literal, row))})")
-    (release,) = dpsql.connect(whole, schema=schema, epsilon=1, delta=1e-6).explain(found.sql).releases
+    (release,) = dpsql.connect(whole, schema=schema, budget=1, delta=1e-6).explain(found.sql).releases
     answers = []
     for connection in (whole, other):
         answer = connection.execute(release.sql)
@@ -829,7 +829,7 @@ def test_units_of_one_declared_type_and_two_of_the_engine(combine: str) -> None:
     raw = duckdb.connect()
     raw.execute("CREATE TABLE a (u VARCHAR); CREATE TABLE b (u UUID); INSERT INTO a VALUES ('bob')")
     sql = f"SELECT COUNT(*) FROM (SELECT u FROM a {combine} SELECT u FROM b)"
-    (release,) = dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6).explain(sql).releases
+    (release,) = dpsql.connect(raw, schema=schema, budget=1, delta=1e-6).explain(sql).releases
     assert raw.execute(release.sql).fetchall() == [(1,)]
 
 
@@ -846,6 +846,6 @@ def test_bounds_that_no_double_can_hold() -> None:
     raw = duckdb.connect()
     raw.execute("CREATE TABLE t (u BIGINT, x DOUBLE)")
     columns = {"u": "integer", "x": {"type": "double", "bounds": [0, 1e200]}}
-    connection = dpsql.connect(raw, schema={"tables": {"t": {"unit": "u", "columns": columns}}}, epsilon=1)
+    connection = dpsql.connect(raw, schema={"tables": {"t": {"unit": "u", "columns": columns}}}, budget=1)
     with pytest.raises(dpsql.UnboundedColumn):
         connection.explain("SELECT SUM(x * x) FROM t")

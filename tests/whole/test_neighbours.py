@@ -108,7 +108,7 @@ def raw() -> duckdb.DuckDBPyConnection:
 
 @pytest.fixture(scope="module")
 def session(raw: duckdb.DuckDBPyConnection, small_shop_schema: dict[str, Any]) -> Iterator[dpsql.Connection]:
-    with dpsql.connect(raw, schema=small_shop_schema, epsilon=1e6, delta=1e-6, query_epsilon=1) as connection:
+    with dpsql.connect(raw, schema=small_shop_schema, budget=1e6, delta=1e-6, query_epsilon=1) as connection:
         yield connection
 
 
@@ -184,7 +184,7 @@ def test_text_cannot_be_blown_up(raw: Any, shop_schema: dict[str, Any]) -> None:
     for _ in range(7):
         grown = f"REPLACE({grown}, 'a', 'aaaaaaaaaa')"
     raw.execute("DELETE FROM orders; INSERT INTO orders (customer_id, note) VALUES (1, 'a')")
-    with dpsql.connect(raw, schema=shop_schema, epsilon=1) as connection:
+    with dpsql.connect(raw, schema=shop_schema, budget=1) as connection:
         try:
             (release,) = connection.explain(f"SELECT SUM(LEAST(LENGTH({grown}), 100000000)) FROM orders").releases
         except dpsql.Error:
@@ -236,7 +236,7 @@ def test_rows_are_bounded_unless_the_very_table_is_unique(script: str, why: str)
         raw.execute("INSERT INTO visits SELECT 1, DATE '2024-01-01' + i::INTEGER FROM range(9) AS r(i)")
     else:
         raw.execute("INSERT INTO visits SELECT 1 FROM range(9)")
-    with dpsql.connect(raw, schema=PEOPLE, epsilon=1e12, query_epsilon=1e9) as connection:
+    with dpsql.connect(raw, schema=PEOPLE, budget=1e12, query_epsilon=1e9) as connection:
         (release,) = connection.explain("SELECT COUNT(*) FROM visits").releases
         (measure,) = release.measures
         ((found,),) = connection.execute("SELECT COUNT(*) FROM visits").fetchall()
@@ -291,7 +291,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., obje
 def test_a_row_that_leads_to_several_people_is_refused(source: Callable[..., object]) -> None:
     """Whose would it be? Without one of them it would be another's, or nobody's."""
     with pytest.raises(dpsql.SchemaError, match=r"visits\.id|visits\.columns\.id") as caught:
-        dpsql.connect(source(SHARED), schema=PATH, epsilon=1, ledger=":memory:")
+        dpsql.connect(source(SHARED), schema=PATH, budget=1, ledger=":memory:")
     assert caught.value.hint
     assert "'v'" not in str(caught.value)
 
@@ -301,7 +301,7 @@ def test_a_row_that_leads_to_one_person_goes_with_that_person(
 ) -> None:
     """By a constraint; in files and frames by a look at them, since nobody changes them any more."""
     copied = isinstance(database := source(OWN, "" if "files" in request.node.name else " UNIQUE"), dict)
-    with dpsql.connect(database, schema=PATH, epsilon=1e9, query_epsilon=1e6, ledger=":memory:") as connection:
+    with dpsql.connect(database, schema=PATH, budget=1e9, query_epsilon=1e6, ledger=":memory:") as connection:
         assert connection.session.environment.engine.copied is copied
         assert connection.execute("SELECT COUNT(*) FROM bills").fetchall() == [(50,)]
 
@@ -310,10 +310,10 @@ def test_a_key_that_is_unique_by_chance_is_refused_where_it_can_change() -> None
     raw = duckdb.connect()
     raw.execute(TWO_OWNERS.format(key="", id=OWN))
     with pytest.raises(dpsql.SchemaError, match=r'tables\.bills\.unit: nothing keeps "visits\.id" unique') as caught:
-        dpsql.connect(raw, schema=PATH, epsilon=1)
+        dpsql.connect(raw, schema=PATH, budget=1)
     assert "ALTER TABLE visits ADD PRIMARY KEY (id)" in str(caught.value.hint)
     raw.execute("ALTER TABLE visits ADD PRIMARY KEY (id)")
-    with dpsql.connect(raw, schema=PATH, epsilon=1) as connection:
+    with dpsql.connect(raw, schema=PATH, budget=1) as connection:
         raw.execute("CREATE TABLE kept AS FROM visits; DROP TABLE visits; ALTER TABLE kept RENAME TO visits")
         with pytest.raises(dpsql.OperationalError, match="changed"):
             connection.execute("SELECT COUNT(*) FROM bills")
@@ -325,7 +325,7 @@ def test_a_view_leads_to_nobody() -> None:
     raw.execute("ALTER TABLE visits RENAME TO kept; CREATE VIEW visits AS FROM kept")
     tables = PATH["tables"] | {"visits": PATH["tables"]["visits"] | {"view": "trusted"}}  # type: ignore[operator,index]
     with pytest.raises(dpsql.SchemaError, match="nothing keeps"):
-        dpsql.connect(raw, schema=PATH | {"tables": tables}, epsilon=1)
+        dpsql.connect(raw, schema=PATH | {"tables": tables}, budget=1)
 
 
 def test_a_path_between_types_that_need_a_cast() -> None:
@@ -334,7 +334,7 @@ def test_a_path_between_types_that_need_a_cast() -> None:
     raw.execute("CREATE TABLE visits (person BIGINT, id UUID UNIQUE); INSERT INTO visits VALUES (1, uuid())")
     raw.execute("CREATE TABLE bills (visit VARCHAR); INSERT INTO bills VALUES ('no uuid')")
     try:
-        connection = dpsql.connect(raw, schema=PATH, epsilon=1)
+        connection = dpsql.connect(raw, schema=PATH, budget=1)
         (release,) = connection.explain("SELECT COUNT(*) FROM bills").releases
     except dpsql.Error:
         return
@@ -360,7 +360,7 @@ def test_a_group_does_not_show_how_one_person_spells_it(declared: str, kind: str
     for person, spelling in enumerate(spellings):
         raw.execute(f"INSERT INTO visits VALUES ({person}, {spelling})")
     try:
-        connection = dpsql.connect(raw, schema=schema, epsilon=1, delta=1e-6)
+        connection = dpsql.connect(raw, schema=schema, budget=1, delta=1e-6)
     except dpsql.SchemaError:
         return  # such a column may be refused
     (release,) = connection.explain("SELECT why, COUNT(*) FROM visits GROUP BY why").releases

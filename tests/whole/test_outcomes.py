@@ -645,7 +645,7 @@ def opened(number: int, folder: Path, source: Opener | None = None) -> Iterator[
         try:
             database, declared = source(tables, random.Random(seed), place)
             schema = SCHEMA | {"tables": {name: table | declared for name, table in SCHEMA["tables"].items()}}
-            connections.append(dpsql.connect(database, schema=schema, epsilon=1e12, delta=1e-4, ledger=":memory:"))
+            connections.append(dpsql.connect(database, schema=schema, budget=1e12, delta=1e-4, ledger=":memory:"))
         except Error:
             break
     try:
@@ -702,6 +702,11 @@ ATTACKS = {
     "a long list for a hidden group": Question(
         f"SELECT s, MEDIAN(x) FROM t WHERE u = {PERSON} GROUP BY s",
         {"epsilon": 1.0, "mechanism": "smooth", "max_rows_per_group": 2**31 - 1},
+    ),
+    "all rows of a person beside each other, three times": Question(
+        f"SELECT COUNT(*) FROM t JOIN t a ON a.u = t.u JOIN t b ON b.u = t.u WHERE t.u = {PERSON}"
+        " AND t.k % 7 + a.k % 11 + b.k % 13 < 50",
+        {"epsilon": 1.0},
     ),
     "a slow draw for a hidden group": Question(
         f"SELECT s, MEDIAN(x) FROM t WHERE u = {PERSON} GROUP BY s",

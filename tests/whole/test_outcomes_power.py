@@ -33,8 +33,8 @@ from dpsql.expressions.properties import Properties
 from dpsql.expressions.table import FUNCTIONS
 from dpsql.expressions.tree import Function, Written
 from dpsql.mechanisms import data_dependent
-from dpsql.pipeline import add_noise
-from dpsql.relation import facts
+from dpsql.pipeline import add_noise, track_units
+from dpsql.relation import facts, sql
 from dpsql.relation.relation import Relation
 from dpsql.schema.model import Table
 from dpsql.schema.types import Double, Integer
@@ -44,6 +44,8 @@ pytestmark = pytest.mark.long
 HERE = Path(__file__).parents[1]
 FUZZER = runpy.run_path(str(HERE / "whole" / "test_outcomes.py"))
 FACTS = runpy.run_path(str(HERE / "expressions" / "test_properties.py"))
+MANY_ROWS = 5
+"""A pair whose person has 600 rows."""
 MOST_PAIRS = 40
 """Of the pairs of one source; a pair is asked 15 questions."""
 
@@ -79,11 +81,11 @@ def trusting_arithmetic(patch: Patch) -> None:
 
 
 def frames_never_empty(patch: Patch) -> None:
-    def facts(*arguments: Any) -> Properties:
+    def without_frames(*arguments: Any) -> Properties:
         return whole(*arguments[:3])
 
     whole = facts.per_unit_properties
-    patch.setattr(facts, "per_unit_properties", facts)
+    patch.setattr(facts, "per_unit_properties", without_frames)
 
 
 def averages_rounded_outwards(patch: Patch) -> None:
@@ -194,6 +196,14 @@ def views_like_tables(patch: Patch) -> None:
     patch.setattr(engine, "found_tables", found_tables)
 
 
+def work_without_bound(patch: Patch) -> None:
+    patch.setattr(track_units, "bound_work", lambda relation, above, count: (relation, ()))
+
+
+def heavy_units_are_read(patch: Patch) -> None:
+    patch.setattr(sql, "light_units_sql", lambda below, names, most_rows: below)
+
+
 Removal = Callable[[Patch], None]
 DRAWN: dict[str, tuple[tuple[Removal, ...], str, int]] = {
     "arithmetic in 64 bits where facts say that it fits": ((plain_arithmetic,), "with_file", 15),
@@ -222,6 +232,10 @@ NAMED: dict[str, tuple[tuple[Removal, ...], str, str]] = {
         "a slow draw for a hidden group",
     ),
 }
+MULTIPLIED: dict[str, Removal] = {
+    "a bound on the rows of one person": work_without_bound,
+    "people with many rows, left out before these are multiplied": heavy_units_are_read,
+}
 HABITS: dict[str, tuple[Removal, str, int]] = {
     "a macro": (macros_of_others, "CREATE MACRO least(a, b) AS a", 0),
     "a setting": (partial(one_setting_of_others, "max_expression_depth"), "SET GLOBAL max_expression_depth = 30", 5),
@@ -240,9 +254,9 @@ def first_fault(source: Any, questions: int, folder: Path) -> str | None:
     return None
 
 
-def outcomes_differ(source: Any, attack: str, folder: Path) -> list[str]:
+def outcomes_differ(source: Any, attack: str, folder: Path, number: int = 0) -> list[str]:
     question = FUZZER["ATTACKS"][attack]
-    with FUZZER["opened"](0, folder, source) as pair:
+    with FUZZER["opened"](number, folder, source) as pair:
         assert pair is not None
         return list(FUZZER["differences"](FUZZER["asked"](pair.full, question), FUZZER["asked"](pair.less, question)))
 
@@ -287,6 +301,15 @@ def test_a_named_attack_finds_it(name: str, tmp_path: Path, monkeypatch: pytest.
     for removal in removals:
         removal(monkeypatch)
     assert outcomes_differ(FUZZER[source], attack, tmp_path)
+
+
+@pytest.mark.parametrize("name", MULTIPLIED)
+def test_work_that_one_person_sets_is_found(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attack = "all rows of a person beside each other, three times"
+    (tmp_path / "whole").mkdir()
+    assert not outcomes_differ(FUZZER["with_file"], attack, tmp_path / "whole", MANY_ROWS)
+    MULTIPLIED[name](monkeypatch)
+    assert outcomes_differ(FUZZER["with_file"], attack, tmp_path, MANY_ROWS)
 
 
 def test_trusting_arithmetic_is_right_while_facts_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,7 +399,7 @@ def test_false_facts_are_found_where_facts_are_checked(
     removal(monkeypatch)
     wild, honest = (FACTS["extreme_database"](honest=honest) for honest in (False, True))
     schema = {"dataset": "extremes", "tables": FACTS["TABLES"]}
-    with dpsql.connect(wild, schema=schema, epsilon=1, delta=1e-6) as connection:
+    with dpsql.connect(wild, schema=schema, budget=1, delta=1e-6) as connection:
         people = FACTS["People"](wild, honest, connection)
         with pytest.raises(AssertionError):
             FACTS["test_every_relation_keeps_its_claims"](shape, people, relation_of)
@@ -387,19 +410,19 @@ def test_false_facts_are_found_where_facts_are_checked(
 WITHIN: dict[str, tuple[Removal, str, str, Callable[[Path, Patch], tuple[Any, ...]]]] = {
     "text that may be broken, copied": (
         unchecked_text,
-        "test_sources.py",
+        "engines/test_sources.py",
         "test_text_that_is_no_text_in_arrow_is_null",
         lambda *_: (pa.string(),),
     ),
     "objects of a frame that are not read as text": (
         objects_as_they_are,
-        "test_sources.py",
+        "engines/test_sources.py",
         "test_no_object_in_a_frame_reaches_beyond_its_row",
         lambda *_: (),
     ),
     "draws for groups that are not shown": (
         draws_for_hidden_groups,
-        "test_hidden_groups.py",
+        "pipeline/test_hidden_groups.py",
         "test_nothing_is_drawn_for_a_group_that_is_not_shown",
         lambda _, patch: ("MEDIAN(x)", {}, one_visit(), patch),
     ),

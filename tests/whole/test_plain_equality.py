@@ -119,7 +119,7 @@ def test_what_the_bounds_do(shop_schema: dict[str, Any]) -> None:
     raw = duckdb.connect()
     raw.execute(HEAVY)
     shop_schema["tables"]["orders"]["columns"]["amount"]["nullable"] = True
-    with dpsql.connect(raw, schema=shop_schema, epsilon=1e15, delta=1e-6, query_epsilon=1e9) as connection:
+    with dpsql.connect(raw, schema=shop_schema, budget=1e15, delta=1e-6, query_epsilon=1e9) as connection:
         cursor = connection.execute(
             "SELECT region, COUNT(*), SUM(items), SUM(amount), AVG(amount) FROM orders GROUP BY 1"
         )

@@ -129,7 +129,7 @@ def exact(database: duckdb.DuckDBPyConnection, *changes: Callable[[Tables], None
     schema = copy.deepcopy(SCHEMA)
     for change in changes:
         change(schema["tables"])
-    return dpsql.connect(database, schema=schema, epsilon=1e18, delta=1e-6, query_epsilon=1e17)
+    return dpsql.connect(database, schema=schema, budget=1e18, delta=1e-6, query_epsilon=1e17)
 
 
 def check(

@@ -7,7 +7,6 @@ Whoever owns the data looks at the guesses, and declares what everybody may know
 from __future__ import annotations
 
 import codecs
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -28,23 +27,12 @@ from dpsql.engines.duckdb.sources import (
     table_name,
 )
 from dpsql.engines.render import literal
+from dpsql.engines.tables import Described
 from dpsql.errors import OperationalError
 from dpsql.schema.model import Csv
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-@dataclass
-class Described:
-    """One table: the engine's type of each column, columns without duplicates, and columns that refer to others."""
-
-    columns: dict[str, str]
-    unique: set[str] = field(default_factory=set)
-    references: dict[str, tuple[str, str]] = field(default_factory=dict)
-    csv: Csv = field(default_factory=Csv)
-    """How a text file is written, as far as that is not the usual way."""
-    is_view: bool = False
 
 
 def describe(path: Path) -> dict[str, Described]:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from dpsql.engine_sql.build import SALT, UNIT, apply, clamp
 from dpsql.engine_sql.tree import Apply, Blank, Case, Constant, Field, Joined, Named, Scalar, Select, Short, Table, Wide
 from dpsql.engines.base import engine_type
-from dpsql.engines.duckdb.short_order import hashed_number, short_order
 from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer, literal, quanta_in_one, quoted
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Timestamp
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
         Kind,
         Let,
         Operand,
-        Over,
         Query,
         Series,
         Stored,
@@ -332,7 +330,7 @@ class DuckDB(Renderer):
         return f"TRY_CAST({self.term(cast.value)} AS {self.type_name(cast.kind)})"
 
     def stored(self, column: Stored) -> str:
-        """A unit may be a narrower whole number than is declared (declared_tables.py): it is sorted faster."""
+        """A unit may be read as a narrower integer than is declared, which sorts faster."""
         name = f"{self.quoted(column.table)}.{self.quoted(column.name)}"
         if column.only_compared and isinstance(column.kind, Integer):
             return name
@@ -356,13 +354,6 @@ class DuckDB(Renderer):
                 )
                 return super().select(replace(select, columns=tuple(columns), source=left))
         return super().select(select)
-
-    def over(self, window: Over) -> str:
-        hashed = hashed_number(window)
-        if hashed is None:
-            return super().over(window)
-        order = short_order(SPELLED["keyed hash"], *map(self.term, hashed))
-        return f"{self.folded(window.fold)} OVER (PARTITION BY {self.listed(window.partition_by)} ORDER BY {order})"
 
     def let(self, let: Let) -> str:
         """All operands get a name: one that asks for another query's value cannot stand inside a lambda."""

@@ -21,12 +21,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ExecStatus
 
 from dpsql.engines.base import ConnectionLost, Guarantees, TimedOut, run_twice_if_lost
-from dpsql.engines.duckdb.describe import Described
 from dpsql.engines.postgresql.catalog import current_schema, found_tables
 from dpsql.engines.postgresql.render import render
 from dpsql.engines.render import quoted
 from dpsql.engines.results import columns
-from dpsql.engines.tables import check_table, is_present
+from dpsql.engines.tables import Described, check_table, is_present
 from dpsql.errors import OperationalError, SchemaError, did_you_mean
 
 if TYPE_CHECKING:
@@ -56,6 +55,8 @@ SETTINGS = {
     "jit": "off",
     # A hash table that several processes share may outgrow the shared memory that a container has.
     "enable_parallel_hash": "off",
+    # Where it expects few rows PostgreSQL compares each with each, and one person's rows would meet everybody's.
+    "enable_nestloop": "off",
     # Most of our queries group rows by unit, where several processes save time and hand over nearly as much as they
     # read: for less than the planner thinks, and for the less, the fewer of them have rows of the same unit.
     "parallel_tuple_cost": "0.01",

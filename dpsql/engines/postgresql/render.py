@@ -14,11 +14,13 @@ from datetime import date, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpsql.engine_sql.build import UNIT
 from dpsql.engine_sql.tree import (
     Apply,
     Cast,
     Constant,
     Derived,
+    Exists,
     Field,
     Fold,
     Joined,
@@ -29,18 +31,19 @@ from dpsql.engine_sql.tree import (
     Short,
     TryCast,
     Wide,
+    parts_of,
 )
-from dpsql.engines.postgresql import scalars
+from dpsql.engines.postgresql import KIND, scalars
 from dpsql.engines.postgresql.scalars import by_code_points, no_cast, try_cast, type_name
 from dpsql.engines.ranges import ServedRenderer
-from dpsql.engines.render import STANDARD, STANDARD_INFIX, literal, quanta_in_one, quoted, refused
+from dpsql.engines.render import STANDARD, STANDARD_INFIX, literal, quanta_in_one, quoted
 from dpsql.errors import Unsupported
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from dpsql.engine_sql.tree import AroundRank, Kind, Known, Let, Operand, Part, Query, Series, Source, Term
+    from dpsql.engine_sql.tree import AroundRank, Kind, Known, Let, Operand, Query, Series, Source, Term
     from dpsql.engines.render import Renderer
 
 # -- around rank -------------------------------------------------------------------------------------------------------
@@ -97,9 +100,7 @@ def _listed(keys: list[str], *others: str) -> str:
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------
-# Groups in the shapes that PostgreSQL plans best: sorted once, and numbered without a window.
-#
-# A window function keeps all that is joined to it within one process. Several can share a list that is made otherwise.
+# Groups in the shapes that PostgreSQL plans best: sorted once.
 
 ORDER = "_order"
 
@@ -152,14 +153,6 @@ def sorted_units(select: Select) -> Select:
             if only == name:
                 return replace(select, source=_instead(select, replace(rows, order_by=(Ordered(Field(name)),))))
     return select
-
-
-def place_among_all(query: Query) -> Named | None:
-    """The last column of a list of keys, where that is the place of each in their order."""
-    match query:
-        case Select(columns=(*keys, Named(Cast(Over(Fold("row_number"), (Constant(1),), order))) as place)):
-            return place if [part.value for part in order] == [key.value for key in keys] else None
-    return None
 
 
 # -- render ------------------------------------------------------------------------------------------------------------
@@ -277,7 +270,7 @@ class PostgreSQL(ServedRenderer):
         return f"(SELECT {write(*names)} FROM (SELECT {bound} {FENCE}) AS _b{number})"
 
     def apply(self, operation: str, arguments: list[str], node: Apply) -> str:
-        if (problem := refused("PostgreSQL", operation)) is not None:
+        if (problem := KIND.refused(operation)) is not None:
             raise problem
         if operation in EXACT or operation in ("/", "pow", "round", "trunc", *ANGLES):
             return self.arithmetic(operation, arguments, node)
@@ -460,35 +453,16 @@ class PostgreSQL(ServedRenderer):
 
     # -- queries ------------------------------------------------------------------------------------------------------
 
-    def part(self, part: Part) -> str:
-        """A list that is short to make is made anew by each process that reads it."""
-        return super().part(part if place_among_all(part.query) is None else replace(part, kept=False))
-
     def select(self, select: Select) -> str:
         """Fenced off where a column takes long to compute: the planner would do it wherever the column is read."""
-        if (place := place_among_all(select)) is not None:
-            return self.numbered(select, place)
+        for column in select.columns:
+            check_matches(column.value)
         self.longest.append(0)
         sql = super().select(sorted_units(in_sorted_order(select)))
         # With groups or windows it is computed where it stands, and nowhere else.
         has_own_rows = bool(select.group_by) or any(isinstance(column.value, Over) for column in select.columns)
         is_long = self.longest.pop() > LONGEST_COLUMN and not has_own_rows
         return f"{sql} {FENCE}" if is_long else sql
-
-    def numbered(self, select: Select, place: Named) -> str:
-        """Keys with the place of each in their order."""
-        assert isinstance(place.value, Cast)
-        assert select.source is not None
-        keys = [self.quoted(column.name) for column in select.columns[:-1]]
-        order = ", ".join(f"{key} NULLS LAST" for key in keys)
-        lists = ", ".join(f"array_agg({key} ORDER BY {order}) AS {key}" for key in keys)
-        listed = f"unnest({', '.join(f'_lists.{key}' for key in keys)}) WITH ORDINALITY"
-        number = f"CAST(_place AS {type_name(place.value.kind)}) AS {self.quoted(place.name)}"
-        return (
-            f"SELECT {', '.join(f'_listed.{key}' for key in keys)}, {number} "
-            f"FROM (SELECT {lists} FROM {self.source(select.source)}) AS _lists, "
-            f"{listed} AS _listed({', '.join(keys)}, _place)"
-        )
 
     def named(self, column: Named) -> str:
         sql = super().named(column)
@@ -510,6 +484,40 @@ class PostgreSQL(ServedRenderer):
     def around_rank(self, profile: AroundRank) -> str:
         with self.reading(self.ranges.of_query(profile.values)):
             return around_rank(self, profile)
+
+
+def check_matches(value: Term) -> None:
+    """As a value PostgreSQL looks a match up by its hash, or else reads all of the other rows for each row."""
+    if isinstance(value, Exists) and not _is_hashed(value.query):
+        raise Unsupported(
+            "on PostgreSQL this EXISTS or IN would compare each row with each of all others",
+            hint="let it stand alone in WHERE, joined by AND to other conditions; or compare by = what is never NULL",
+        )
+    for part in parts_of(value):
+        check_matches(part)
+
+
+def _is_hashed(query: Query) -> bool:
+    """Whether all conditions equate the two sides; rows of the public are few."""
+    assert isinstance(query, Select)
+    tests = list(_conjuncts(query.where)) if query.where is not None else []
+    of_units = [part for part in tests if {field.name for field in _fields(part)} == {UNIT}]
+    return not of_units or all(isinstance(part, Apply) and part.operation == "=" for part in tests)
+
+
+def _fields(value: Term) -> Iterator[Field]:
+    if isinstance(value, Field):
+        yield value
+    for part in parts_of(value):
+        yield from _fields(part)
+
+
+def _conjuncts(value: Term) -> Iterator[Term]:
+    if isinstance(value, Apply) and value.operation == "and":
+        for part in value.arguments:
+            yield from _conjuncts(part)
+    else:
+        yield value
 
 
 def _meets_in_a_column(on: Term | None) -> bool:

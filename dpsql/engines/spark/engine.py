@@ -16,12 +16,11 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, cast
 
 from dpsql.engines.base import ConnectionLost, Guarantees, TimedOut, run_twice_if_lost, stopped_after
-from dpsql.engines.duckdb.describe import Described
 from dpsql.engines.results import columns
 from dpsql.engines.spark.catalog import FORMATS, Place, current_place, found_table, table_names
 from dpsql.engines.spark.render import render
 from dpsql.engines.spark.scalars import quoted
-from dpsql.engines.tables import check_table
+from dpsql.engines.tables import Described, check_table
 from dpsql.errors import OperationalError, SchemaError, did_you_mean
 
 if TYPE_CHECKING:

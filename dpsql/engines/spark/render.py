@@ -17,7 +17,6 @@ from dpsql.engine_sql.tree import (
     Cast,
     Constant,
     Derived,
-    Either,
     Exists,
     Field,
     Let,
@@ -33,8 +32,8 @@ from dpsql.engine_sql.tree import (
     parts_of,
 )
 from dpsql.engines.ranges import ServedRenderer
-from dpsql.engines.render import STANDARD, STANDARD_INFIX, quanta_in_one, refused
-from dpsql.engines.spark import scalars
+from dpsql.engines.render import STANDARD, STANDARD_INFIX, quanta_in_one
+from dpsql.engines.spark import KIND, scalars
 from dpsql.engines.spark.public_groups import looked_up, with_all_groups
 from dpsql.engines.spark.scalars import no_cast, try_cast, type_name
 from dpsql.errors import Unsupported
@@ -276,7 +275,7 @@ class Spark(ServedRenderer):
         return _bound(name, values, write(*(f"{name}.v{place}" for place in range(len(values)))))
 
     def apply(self, operation: str, arguments: list[str], node: Apply) -> str:
-        if (problem := refused("Spark", operation)) is not None:
+        if (problem := KIND.refused(operation)) is not None:
             raise problem
         if operation in ("//", ">>"):
             return self.divided(operation, arguments, node)
@@ -487,7 +486,7 @@ class Spark(ServedRenderer):
         goes to one place anyway: to sort it in parts, Spark would run its last steps twice."""
         if select.distinct and _lists_different_values(select):
             select = replace(select, distinct=False)
-        sql = super().select(clustered(looked_up(_by_key(select))))
+        sql = super().select(clustered(looked_up(select)))
         if isinstance(select, Clustered):
             return f"{sql} CLUSTER BY {self.quoted(select.by)}"
         return sql.replace("SELECT", "SELECT /*+ COALESCE(1) */", 1) if select.order_by else sql
@@ -503,14 +502,6 @@ class Spark(ServedRenderer):
 def _bound(name: str, values: Sequence[str], body: str) -> str:
     fields = ", ".join(f"{value} AS v{place}" for place, value in enumerate(values))
     return f"element_at(transform(array(struct({fields})), {name} -> {body}), 1)"
-
-
-def _by_key(select: Select) -> Select:
-    """Spark sums by hash only what has fixed width, and would sort all rows once more for the least of some scalars."""
-    match select.source:
-        case Derived(Either(by_key=chosen)) as source:
-            return replace(select, source=replace(source, query=chosen))
-    return select
 
 
 def _lists_different_values(select: Select) -> bool:
