@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dpsql.aggregates.estimate import Ratio, Reported, Smooth
 from dpsql.aggregates.format import quantum_of, readable_measure, readable_statistic
 from dpsql.aggregates.measure import Matched
+from dpsql.aggregates.strategies import has_sums, strategy_of
 from dpsql.display.html import card, code, facts, figures, folded, grid
 from dpsql.display.numbers import several, significant
 from dpsql.expressions.format import readable
@@ -100,6 +101,8 @@ class ExplainedRelease:
     keys: tuple[str, ...]
     public_keys: bool
     threshold: int | None
+    strategy: str | None
+    """How what one unit adds to counts and sums is bounded (aggregates/strategies.py); None where there are none."""
     max_groups: int
     max_rows_per_group: int
     few_rows: int | None
@@ -281,6 +284,7 @@ def explain_release(release: CalibratedRelease) -> ExplainedRelease:
         keys=tuple(plan.key_names),
         public_keys=plan.domain is not None,
         threshold=release.threshold,
+        strategy=strategy_of(plan).name if has_sums(plan) else None,
         max_groups=plan.groups,
         max_rows_per_group=plan.rows,
         few_rows=plan.few_rows,
@@ -406,6 +410,8 @@ def _release_facts(release: ExplainedRelease) -> Iterator[tuple[str, str]]:
         cut = most > release.max_rows_per_group or (release.keys and most > release.max_groups)
         if cut and most > (release.few_rows or 0):
             yield "cut", f"the join gives one person up to {most} rows; rows beyond the bounds do not count"
+    if release.strategy is not None and not release.found:
+        yield "strategy", release.strategy
     if release.found:
         yield "auto", f"the query finds, for {float(SEEKING):.0%} of its cost: {', '.join(release.found)}"
     if release.threshold is not None and not release.found:

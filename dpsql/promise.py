@@ -31,9 +31,9 @@ WIDTH = 100
 NOT_PROMISED_TITLE = "What is not promised:"
 NOT_PROMISED = (
     "that nothing is learnt about people in general: what is true of many is true of each of them",
-    "the same for a group: for k people together the factor is raised to the power of k",
-    "anything to somebody who is more than one unit, such as a person with two accounts",
-    "anything about data that was published elsewhere, or is asked about through another ledger",
+    "the same for groups: for k people together the factor is raised to the power of k",
+    "anything for somebody who counts as several people, such as a person with two accounts",
+    "anything about data that was published elsewhere, or is queried through another ledger",
     "anything against someone who runs code beside dpsql, or measures how long answers take",
 )
 
@@ -129,9 +129,9 @@ class Promise:
     def introduction(self) -> tuple[str, ...]:
         """The paragraphs before the table: who is protected, and what that means."""
         return (
-            f"Everything about one unit of {self.dataset} is protected: all rows with the same {_listed(self.units)}.",
+            f"Each person in {self.dataset} is protected: all rows with the same {_listed(self.units)}.",
             "Whatever somebody concludes from all answers together, they would have concluded with nearly the same "
-            "probability had the unit's rows not been there.",
+            "probability had that person's rows not been there.",
             *([_about_reports(self.reported)] if self.reported else []),
         )
 
@@ -148,14 +148,14 @@ class Promise:
         """The paragraphs after the table: how to read the numbers."""
         whole, doubled = self.whole, self.whole.between_values
         return (
-            "The suspicion is that a unit's rows are in the data, as somebody imagines them, rather than not there. "
-            "Where it is known that they are there, and the question is what they say, epsilon counts twice: over the "
-            f"whole budget 1 % becomes at most {_percent_up(doubled.most(0.01))}.",
-            f"Whatever may happen to somebody because of the answers: if its probability is {100 * RARE:g} % without "
-            f"their rows, it is at most {_percent_up(min(1.0, RARE * whole.factor + whole.delta))} with them. What it "
-            "costs or earns them on average changes by at most the same factor.",
+            "The suspicion is that a person's rows, as somebody imagines them, are in the data. If it is known that "
+            "they are, and the question is what they say, epsilon counts twice: over the whole budget 1 % becomes at "
+            f"most {_percent_up(doubled.most(0.01))}.",
+            f"Anything that may happen to a person because of the answers: if its probability is {100 * RARE:g} % "
+            f"without their rows, it is at most {_percent_up(min(1.0, RARE * whole.factor + whole.delta))} with them. "
+            "What it costs or earns them on average changes by at most the same factor.",
             _delta_in_words(whole.delta),
-            "So far means: as if what has been spent had been the budget from the start.",
+            '"So far" is the guarantee if what was spent until now had been the whole budget.',
         )
 
 
@@ -184,19 +184,19 @@ def _unit(table: str, schema: Schema) -> str:
 
 def _about_reports(columns: tuple[str, ...]) -> str:
     return (
-        f"Reports stand outside of this. People randomised {_listed(columns, 'and')} themselves, so that may be "
-        "counted exactly, for free: everybody may know that a unit has rows there, and what they report. Of the answer "
-        "behind a report nobody learns more than the report tells; of all else that such a unit's rows say, what is "
-        "promised here, with epsilon counted twice."
+        f"Randomised reports are an exception. People randomised {_listed(columns, 'and')} themselves, so reports may "
+        "be counted exactly, for free: everybody may know that a person has rows there, and what they report. Nobody "
+        "learns more about the answer behind a report than the report tells. Everything else in these rows is "
+        "protected as promised here, with epsilon counted twice."
     )
 
 
 def _delta_in_words(delta: float) -> str:
     if not delta:
-        return "Delta is 0: these limits hold for every answer, without exception."
+        return "Delta is 0: these limits hold for all answers, without exception."
     return (
         f"Delta is the exception: with a probability of at most {_up(delta)}, which is 1 in "
-        f"{math.floor(1 / Fraction(repr(delta))):,}, answers may come about for which no limit holds."
+        f"{math.floor(1 / Fraction(repr(delta))):,}, the answers may be ones for which no limit holds."
     )
 
 

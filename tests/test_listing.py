@@ -86,7 +86,7 @@ def test_everything_says_what_it_is(session: dpsql.Connection) -> None:
     assert repr(session.explain("SELECT COUNT(*) FROM visits")).startswith("cost ")
     assert repr(session.execute("SELECT COUNT(*) AS n FROM visits")).split()[0] == "n"
     assert "spent in 1 query," in repr(session.budget)
-    assert repr(session.promise()).startswith("Everything about one unit")
+    assert repr(session.promise()).startswith("Each person in")
     session.close()
     assert repr(session) == "<dpsql connection, closed>"
 

@@ -141,7 +141,7 @@ def test_reports_that_are_counted_exactly_are_told() -> None:
         assert (round(rows.fetchall()[0][0]), rows.receipt.cost.epsilon) == (2, 0)
     assert promise.reported == ("people.smoker (epsilon 1.5 a report)",)
     for text in (" ".join(str(promise).split()), promise._repr_html_()):
-        assert "everybody may know that a unit has rows there" in text
+        assert "everybody may know that a person has rows there" in text
 
 
 def test_names_are_escaped() -> None:

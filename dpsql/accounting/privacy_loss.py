@@ -1,15 +1,15 @@
 """The privacy loss of an event, in all currencies: pure DP, zCDP, Gaussian DP, and delta.
 
-    epsilon      the sum of pure epsilons; a Gaussian has none, at any finite price
+    epsilon      the sum of pure epsilons; infinite for a Gaussian
     rho          zero-concentrated DP
     mu_squared   Gaussian DP
-    delta        what is lost beside the curve: partition selection, tests, the delta of approximate releases
-    pure, rest   epsilon of what has one, and mu_squared of what has none: mixed rules count each where it is least
-    smoothed     mu_squared where as much as `headroom` is left besides: a small pure release then costs less
-    headroom     the largest of what any release needs; it is kept, not spent, so that it does not add up
+    delta        losses that add up separately: partition selection, tests, the delta of approximate releases
+    pure, rest   epsilon of pure releases, and mu_squared of all others, for mixed rules
+    smoothed     mu_squared if `headroom` remains unspent: a small pure release then costs less
+    headroom     the largest headroom that any release needs; it is reserved, not spent, so it does not add up
 
 An (epsilon, delta)-DP release fails with probability delta and is epsilon-DP otherwise, so it costs what the pure
-release costs, and delta on top. See docs/proofs/composition.md.
+release costs, plus delta. See docs/proofs/composition.md.
 """
 
 from __future__ import annotations

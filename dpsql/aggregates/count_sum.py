@@ -74,7 +74,7 @@ def check_proposal(answer: Answer, columns: Mapping[Measure, str], rows: int, ca
     assert isinstance(measure, CountRows | CountValues | SumValues)
     if measure.linf(rows) >= measure.unclipped(rows):
         raise ProgrammingError(
-            f"the proposal is not below what one unit may add to {call.name} anyway",
+            f"the proposal is not below what one person may add to {call.name} anyway",
             at=call.at,
             hint="propose less, or leave propose= out",
         )

@@ -1,44 +1,38 @@
-"""Units with many rows, which is more than `few` of them: their contribution is bounded. docs/proofs/few_rows.md.
+"""Light units, which have few rows in all, and heavy units, whose contribution is bounded. docs/proofs/few_rows.md.
 
-Rows are read twice: once to be counted by unit, once beside the units that have many.
+Rows are read to be counted by unit, and once more for each kind of unit:
 
     _own      the rows: _unit, the keys of their group, the values
     _known    the units, and how many rows each has
-    _many     the units with many rows as _key and _unit, and the number of these
+    _many     the heavy units as _key and _unit, and the number of their rows
 
 Where the unit is that of the row which a foreign key refers to (relation/scan_sql.py), rows are counted by that key
-first, and the unit is looked up for each key. Rows are then put beside the keys whose unit has many, and never joined
-to their units:
+first, and the unit is looked up for each key. Rows are then compared with the keys of heavy units, and never joined to
+all of theirs:
 
     _own      the rows: the foreign key as _unit, the keys of their group, the values
     _known    the units, and how many rows each has; without a unit, each foreign key that leads nowhere
-    _many     the foreign keys of units with many rows, the unit, and the number of its rows
+    _many     the foreign keys of heavy units, the unit, and the number of its rows
     _nowhere  the foreign keys without a unit: their rows are nobody's, and left out
 
 Where the rows of a table stay, _known is about the whole table, and lasts from question to question. Of a question
-about some of its rows only units with many in the whole table can have many:
+about some of its rows only units that are heavy in the whole table can be heavy:
 
     _keys     as _many, of the whole table
-    _units    the units with many rows among those that are asked about: only rows of _keys are counted
+    _units    the heavy units among those that are asked about: only rows of _keys are counted
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isqrt
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.disjoint import cases_of_rows
 from dpsql.aggregates.measure import CountRows, CountValues, OneOf, Parted, SumValues
-from dpsql.aggregates.partials import partials_of_both, summed_by, sums_of_one, uncut, value_rows, with_columns
+from dpsql.aggregates.partials import value_rows
 from dpsql.engine_sql.build import (
-    BELOW,
-    LONG,
     UNIT,
-    WIDE,
-    any_of,
-    apply,
-    cast,
+    all_of,
     count,
     fields,
     in_64_bits,
@@ -57,21 +51,17 @@ from dpsql.engine_sql.tree import (
     Named,
     Part,
     Select,
-    SetOperation,
     Table,
-    With,
     is_one_scan,
 )
-from dpsql.expressions.casts import LARGEST_BITS
-from dpsql.relation.domain import ListedKeys
 from dpsql.relation.facts import has_all_rows, knowledge_of, whole_table
 from dpsql.relation.relation import Scan
 from dpsql.relation.scan_sql import KEY, OWNERS, linked, with_key
-from dpsql.relation.sql import domain_sql, relation_sql, unlisted
+from dpsql.relation.sql import relation_sql, unlisted
 from dpsql.relation.units import parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     from dpsql.aggregates.measure import Measure
     from dpsql.aggregates.partials import Summed
@@ -118,31 +108,40 @@ def adds_up(measure: Measure) -> bool:
             return False
 
 
-# -- write many --------------------------------------------------------------------------------------------------------
+# -- light and heavy rows ---------------------------------------------------------------------------------------------
 
 OWN, KNOWN, KEYS, UNITS, MANY, NOWHERE = "_own", "_known", "_keys", "_units", "_many", "_nowhere"
 NUMBER = "_number"
 """How many rows a unit or a foreign key has."""
 
 
-def beside_many(writer: Writer, summed: Summed, few: int, of_many: str) -> tuple[tuple[Part, ...], Query]:
-    """These parts, and over them all rows: a column of _many, NULL unless their unit has many, the keys, the values."""
+@dataclass(frozen=True)
+class LightAndHeavy:
+    parts: tuple[Part, ...]
+    light: Query
+    """The rows of light units: the keys, the values."""
+    heavy: Query
+    """The rows of heavy units: _unit, _number, the keys, the values."""
+
+
+def light_and_heavy(writer: Writer, summed: Summed, few: int) -> LightAndHeavy:
     release = writer.release
-    columns = [Named(Field(of_many, MANY), of_many)]
-    columns += [Named(Field(name, OWN), name) for name in (*release.key_names, *summed.values)]
-    joined = Select(tuple(columns), Joined("LOOKUP", Table(OWN), Table(MANY), _is_own(KEY, MANY)))
+    columns = [Named(Field(name, OWN), name) for name in (*release.key_names, *summed.values)]
+    of_unit = [Named(Field(name, MANY), name) for name in (UNIT, NUMBER)]
+    heavy = Select((*of_unit, *columns), Joined("INNER", Table(OWN), Table(MANY), _is_own(KEY, MANY)))
     source = release.aggregate.source
     reading = _without_list(writer) if whole_table(source) is not None else writer
     links = linked(source)
     if links is None:
-        return with_many(value_rows(reading, summed), source, few), joined
-    rows = with_key(reading.release.aggregate.source)
-    assert rows is not None
-    by_key = _over(reading, rows)
-    nowhere = Part(NOWHERE, Select(tuple(fields([KEY])), Table(KNOWN), test("is null", Field(UNIT))))
-    leads_nowhere = Exists(Select((), Table(NOWHERE), _is_own(KEY, NOWHERE)))
-    parts = (*with_many(value_rows(by_key, summed), links.rows, few, links), nowhere)
-    return parts, replace(joined, where=test("not", leads_nowhere))
+        parts, others = with_many(value_rows(reading, summed), source, few), [MANY]
+    else:
+        rows = with_key(reading.release.aggregate.source)
+        assert rows is not None
+        by_key = _over(reading, rows)
+        nowhere = Part(NOWHERE, Select(tuple(fields([KEY])), Table(KNOWN), test("is null", Field(UNIT))))
+        parts, others = (*with_many(value_rows(by_key, summed), links.rows, few, links), nowhere), [MANY, NOWHERE]
+    is_light = all_of([test("not", Exists(Select((), Table(part), _is_own(KEY, part)))) for part in others])
+    return LightAndHeavy(parts, Select(tuple(columns), Table(OWN), is_light), heavy)
 
 
 def _without_list(writer: Writer) -> Writer:
@@ -241,106 +240,3 @@ def _has_many(few: int) -> Term:
 def _is_own(column: str, part: str) -> Term:
     """Whether the unit of a row, or its foreign key, is in this column of a part."""
     return test("=", Field(UNIT, OWN), Field(column, part))
-
-
-# -- write few rows ----------------------------------------------------------------------------------------------------
-# Contribution bounding of units with many rows alone: those with few count in full. docs/proofs/few_rows.md.
-#
-# `sums_beside_few`: rows keep their unit where it has many rows, and have NULL in its place where it has few
-# (write_many.py), so that there are two kinds of partials:
-#
-#     a unit with many rows, a group      ranked among the unit's groups, and cut or scaled to the bound of one group
-#     NULL, a group                       all units with few rows together, as they are
-#
-# `sums_of_parts`: each row of a unit with many counts for a part, so nothing is ranked, and there are no partials.
-
-LISTED, PARTIALS = "_listed", "_partials"
-MOST_SORTED = 1 << 12
-"""Of more groups than these, the partials of units with few rows are kept apart, and not sorted with the others."""
-
-
-def sums_beside_few(writer: Writer, summed: Summed, few: int) -> Query:
-    """The sums over units with many rows, ranked and cut, and over all others as they are."""
-    release = writer.release
-    parts, rows = beside_many(writer, summed, few, UNIT)
-    partials, is_few = _by_unit(writer, summed, rows), test("is null", writer.unit)
-    kept = [
-        Named(when(is_few, uncut(name, part, release.rows), part.bounded(name, release.rows)), name)
-        for name, part in summed.measures
-    ]
-    columns = [*writer.shown_keys, *kept]
-    if not release.ranked:
-        return With(parts, writer.by_keys(summed.totals, select(columns, partials)))
-    ranked = [*columns, writer.group_rank("row_number")]
-    assert release.domain is not None
-    if release.domain.size <= MOST_SORTED:
-        counts = any_of([is_few, writer.in_first_groups])
-        return With(parts, writer.by_keys(summed.totals, select([*fields([UNIT]), *ranked], partials), counts))
-    few_units = Select(tuple(columns), Table(PARTIALS), is_few)
-    many_units = Select(tuple(ranked), _partials_of_groups(writer, partials), test("not", is_few))
-    first_groups = select(fields(column.name for column in columns), many_units, writer.in_first_groups)
-    bounded = SetOperation("UNION ALL", few_units, first_groups)
-    return With((*parts, Part(PARTIALS, partials)), writer.by_keys(summed.totals, bounded))
-
-
-def _partials_of_groups(writer: Writer, partials: Select) -> Table | Derived:
-    if not _may_be_unlisted(writer):
-        return Table(PARTIALS)
-    return Derived(_declared(writer, Table(PARTIALS), PARTIALS, [column.name for column in partials.columns]), BELOW)
-
-
-def sums_of_parts(writer: Writer) -> Query:
-    """The sums over rows, each of which counts for a part where its unit has many."""
-    measures = {part.column: part.measure for part in writer.release.measures if isinstance(part.measure, Parted)}
-    (few,) = {part.most for part in measures.values()}
-    summed = summed_by(writer, [(name, part.inner) for name, part in measures.items()])
-    keys = writer.release.key_names
-    many, rows = beside_many(writer, summed, few, NUMBER)
-    clamped = select([*fields([NUMBER, *keys]), *summed.clamped], rows)
-    seen = [NUMBER, *keys, *summed.values]
-    cases = with_columns(clamped, seen, list(cases_of_rows(summed.measures)))
-    parts = [Named(_part(part, summed.values_of(name)), name) for name, part in measures.items()]
-    counted = select([*writer.shown_keys, *parts], cases)
-    return With(many, writer.by_keys(summed.totals, counted))
-
-
-def _part(measure: Parted, values: str) -> Term:
-    """What one row adds, most / n of its value; NULL, a part of nothing, if it has none or counts for another case."""
-    inner = measure.inner.inner if isinstance(measure.inner, OneOf) else measure.inner
-    # Of few rows each counts in full, which is to divide by what it is multiplied by.
-    number = apply("coalesce", Field(NUMBER, kind=LONG), integer(measure.most), kind=LONG)
-    kind = LONG if measure.linf(measure.most).bit_length() < LARGEST_BITS else WIDE
-    value = cast(Field(values, kind=inner.kind), kind) if isinstance(inner, SumValues) else integer(1)
-    most = apply("*", value, integer(measure.most * measure.finer), kind=kind)
-    added: Term = apply("//", most, number, kind=kind)
-    if isinstance(measure.inner, OneOf):
-        added = when(test("=", Field(measure.inner.case_of_row), integer(measure.inner.case)), added)
-    return when(test("is not null", Field(values)), added) if isinstance(inner, CountValues) else added
-
-
-def _by_unit(writer: Writer, summed: Summed, rows: Query) -> Select:
-    """The partials of each unit with many rows and group, and of all other units and a group."""
-    release = writer.release
-    assert release.domain is not None
-    of_few_groups = release.domain.size <= MOST_SORTED
-    shown, partials = [*fields([UNIT]), *writer.shown_keys], partials_of_both(summed, in_decimals=of_few_groups)
-    clamped = select([*shown, *(summed.clamped_decimals if of_few_groups else summed.clamped)], rows)
-    found: Query = select([*shown, *partials], clamped, group_by=[writer.unit, *writer.keys])
-    names = [UNIT, *(partial.name for partial in partials)]
-    if release.ranked and of_few_groups and _may_be_unlisted(writer):
-        found = _declared(writer, Derived(found, BELOW), BELOW, [*writer.key_names, *names])
-    return select([*writer.shown_keys, *fields(names), *sums_of_one(summed)], found)
-
-
-def _may_be_unlisted(writer: Writer) -> bool:
-    """Whether rows may have keys that are no group: those of others take no place among the groups that count."""
-    return bool(writer.listed_keys) or isinstance(writer.release.domain, ListedKeys)
-
-
-def _declared(writer: Writer, partials: Table | Derived, name: str, columns: Iterable[str]) -> Select:
-    """The partials of public groups."""
-    domain = writer.release.domain
-    assert domain is not None
-    listed = Derived(domain_sql(domain, writer.key_names), LISTED)
-    shown = tuple(Named(Field(column, name), column) for column in columns)
-    return Select(shown, Joined("INNER", partials, listed, writer.same_keys(name, LISTED)))

@@ -24,7 +24,6 @@ from dpsql.engine_sql.build import (
     cast,
     clamp,
     count,
-    in_64_bits,
     integer,
     short_total,
     test,
@@ -185,10 +184,6 @@ class SumValues:
             return self.total(values)
         centres = apply("*", wide(count(values)), integer(self.centre), kind=WIDE)
         return apply("-", self.total(values), centres, kind=WIDE)
-
-    def of_one(self, summed: Term) -> Term:
-        """The sum over the rows of one unit in a group, in 64 bits if values have 32."""
-        return in_64_bits(summed) if self.kind == SHORT else summed
 
     def clamps(self, known: Known) -> bool:
         """Whether this clamps a column at least as tightly as the scan, which may then leave it out."""

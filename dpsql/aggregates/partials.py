@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsql.aggregates.measure import Centred, CountUnits, OneOf, SumValues, read_by
-from dpsql.engine_sql.build import LONG, WIDE, apply, cast, fields, in_64_bits, integer, select, total
+from dpsql.aggregates.measure import OneOf, SumValues, read_by
+from dpsql.engine_sql.build import cast, fields, in_64_bits, select, total
 from dpsql.engine_sql.tree import Field, Fold, Named
 from dpsql.expressions.casts import saturated
 from dpsql.expressions.emit import emit
 from dpsql.expressions.tree import names_read
 from dpsql.relation.relation import CrossUnitJoin, Join, SetOp
 from dpsql.relation.units import parts_of
-from dpsql.schema.types import Decimal, Integer
+from dpsql.schema.types import Integer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from dpsql.aggregates.measure import ByUnit, Input
     from dpsql.aggregates.release_sql import Writer
-    from dpsql.engine_sql.tree import Query, Term
+    from dpsql.engine_sql.tree import Query
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,6 @@ class Summed:
         """Values as whole numbers, each counted from its centre."""
         return [
             Named(part.centred(value) if isinstance(part, SumValues) else part.input(value), name)
-            for name, part, value in self.stored
-        ]
-
-    @property
-    def clamped_decimals(self) -> list[Named]:
-        """The same, but decimals as they are: for few sums of many rows, each of which is made a whole number then."""
-        return [
-            Named(part.centred(value) if isinstance(part, SumValues) and not part.decimal else part.input(value), name)
             for name, part, value in self.stored
         ]
 
@@ -116,68 +108,3 @@ def value_rows(writer: Writer, summed: Summed) -> Query:
 def with_columns(below: Query, names: Sequence[str], more: list[Named]) -> Query:
     """The same rows with columns that are computed from theirs."""
     return select([*fields(names), *more], below) if more else below
-
-
-# -- uncut -------------------------------------------------------------------------------------------------------------
-# Partials of many units together, which count as they are, beside those of single units, which are cut to a bound.
-#
-# Both are in the same columns. Sums of many need more bits, and so every sum has two:
-#
-#     m0_all    the sum, in as many bits as that of all units may need
-#     m0        the same in as many as that of one unit needs
-
-TOGETHER = "_together"
-"""How many rows are together, where units are counted by them."""
-
-
-def partials_of_both(summed: Summed, *, in_decimals: bool = False) -> list[Named]:
-    """What is computed of the rows of one unit in a group, or of many."""
-    found: list[Named] = []
-    for name, measure in summed.measures:
-        part, values = _inner(measure), summed.values_of(name)
-        first_and_others = part.partial(name, values)
-        if isinstance(part, SumValues):
-            kept = part.decimal if in_decimals else None
-            first_and_others[0] = Named(_total(part, Field(values, kind=kept or part.kind)), _all(name))
-        found += first_and_others
-    return found
-
-
-def sums_of_one(summed: Summed) -> list[Named]:
-    """The sums that a bound reads."""
-    return [
-        Named(part.of_one(Field(_all(name), kind=WIDE)), name)
-        for name, measure in summed.measures
-        if isinstance(part := _inner(measure), SumValues)
-    ]
-
-
-def uncut(name: str, measure: ByUnit, rows: int) -> Term:
-    """What is together as it is; a sum of no values is 0. What counts units, or is counted from the middle of what one
-    unit may add, is right where each has one row."""
-    number = Field(TOGETHER, kind=LONG)
-    match measure:
-        case CountUnits():
-            return number
-        case Centred(inner):
-            return measure.moved(uncut(name, inner, rows), number, rows)
-        case SumValues():
-            return apply("coalesce", Field(_all(name), kind=WIDE), integer(0), kind=WIDE)
-        case _:
-            return Field(name, kind=LONG)
-
-
-def _inner(measure: ByUnit) -> ByUnit:
-    return measure.inner if isinstance(measure, Centred) else measure
-
-
-def _total(measure: SumValues, values: Field) -> Term:
-    """Whole numbers are counted from the centre before they are summed, decimals after."""
-    if isinstance(values.kind, Decimal):
-        return measure.sum_centred(values)
-    return total(cast(values, LONG))
-
-
-def _all(name: str) -> str:
-    """The column of a sum over a unit, or over many."""
-    return f"{name}_all"

@@ -92,9 +92,6 @@ class Columns:
 
 # -- release -----------------------------------------------------------------------------------------------------------
 
-ROWS_PER_GROUP = 2
-"""Above this many rows per unit and group, rows are summed before groups are ranked."""
-
 
 @dataclass(frozen=True)
 class Bounded:
@@ -161,10 +158,6 @@ class Level:
 
 LEVEL = "_level"
 """The column with the number of a row's level."""
-GROUP_RANK = "_rank"
-"""The rank of a group among those of its unit."""
-MANY_GROUPS = 16
-"""From this max_groups on, units with at most that many rows are not ranked, because they cannot have more groups."""
 
 
 def levels_of(totals: Sequence[tuple[int, ...]], keys: int, measures: tuple[Bounded, ...]) -> tuple[Level, ...]:
@@ -271,13 +264,3 @@ class Release:
     def in_parts(self) -> bool:
         """Whether the rows of units with many rows are down-weighted."""
         return any(isinstance(part.measure, Parted) for part in self.measures)
-
-    @property
-    def ranked_by_row(self) -> bool:
-        """Whether groups are ranked on the rows, before these are summed within each unit and group, or after it.
-
-        Before is faster where a unit has about as many groups as rows: none of the groups that do not count is summed.
-        How many rows it has is not known, only how many are expected to count.
-        """
-        few = self.domain is not None and ROWS_PER_GROUP * self.domain.size <= self.groups * self.rows
-        return self.ranked and not few

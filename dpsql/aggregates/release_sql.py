@@ -2,14 +2,13 @@
 
     rows      each unit's rows: _unit, the keys, every measured value as a whole number of quanta
     partials  one row per unit and group: counts and sums
-    bounded   what of it may count: at most `rows` rows per group, in the unit's `groups` first groups
+    bounded   what of it may count
     released  the sum over units
 
-joined to the list of public groups, so that every one of them is returned, even when empty. Groups are ranked by a
-keyed hash, on the rows or on the partials. Where no unit has two rows, `rows` is summed directly; units with few rows
-may count as they are (heavy_units.py). Counts and sums over distinct values, and the profiles of statistics, are taken
-on branches of their own, from each unit's first `rows` values in its first groups. Nothing that the analyst wrote
-passes through as text.
+joined to the list of public groups, so that every one of them is returned, even when empty. How counts and sums are
+bounded is one of strategies.py. Counts and sums over distinct values, and the profiles of statistics, are taken on
+branches of their own, from each unit's first `rows` values in its first groups. Nothing that the analyst wrote passes
+through as text.
 """
 
 from __future__ import annotations
@@ -20,28 +19,16 @@ from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING
 
 from dpsql.aggregates.cross_unit import matched_sql
-from dpsql.aggregates.disjoint import cases_of_rows, values_of_bundles
-from dpsql.aggregates.heavy_units import MANY, OWN, PARTIALS, sums_beside_few, sums_of_parts, with_many
 from dpsql.aggregates.measure import (
-    SCALE,
     Average,
-    Centred,
-    CountRows,
-    CountUnits,
-    CountUnitsWith,
     CountValues,
     Matched,
     Mode,
-    OneOf,
     OverDistinct,
     Parted,
     Quantile,
-    Scaled,
-    SumValues,
-    UnitsBeyond,
 )
-from dpsql.aggregates.partials import summed_by, value_rows, with_columns
-from dpsql.aggregates.release import GROUP_RANK, MANY_GROUPS
+from dpsql.aggregates.strategies import has_sums, strategy_of
 from dpsql.engine_sql.build import (
     SALT,
     UNIT,
@@ -58,7 +45,6 @@ from dpsql.engine_sql.build import (
     select,
     test,
     total,
-    when,
     wide,
 )
 from dpsql.engine_sql.tree import (
@@ -66,7 +52,6 @@ from dpsql.engine_sql.tree import (
     Blank,
     Constant,
     Derived,
-    Exists,
     Field,
     Fold,
     Joined,
@@ -75,7 +60,6 @@ from dpsql.engine_sql.tree import (
     Over,
     Part,
     Select,
-    SetOperation,
     Table,
     With,
 )
@@ -91,7 +75,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from dpsql.aggregates.measure import ByUnit
-    from dpsql.aggregates.partials import Summed
     from dpsql.aggregates.release import Drawn, Release
     from dpsql.engine_sql.tree import Query, Source, Term
     from dpsql.expressions.tree import Expression
@@ -189,129 +172,20 @@ def _mean(writer: Writer, drawn: Drawn, statistic: Average) -> Query:
     return select([*writer.shown_keys, *divided, Named(Field("_rows"), rows)], by_group)
 
 
-# -- write sums --------------------------------------------------------------------------------------------------------
-# Sums over what each unit contributes: its one row, or else its partials, one for each group.
-#
-# Of too many groups some are left out: they are ranked on the rows, before these are summed, or on the partials.
-
-REACHED = "_reached"
-"""In how many groups a unit is."""
-SCALES = "_scales"
-
-
-def sums_sql(writer: Writer, measures: list[tuple[str, ByUnit]]) -> Query:
-    """The keys and, for each group, the sums of these measures."""
-    release, summed = writer.release, summed_by(writer, measures)
-    if release.one_row_per_unit:
-        return _sums_of_rows(writer, summed, value_rows(writer, summed))
-    if release.few_rows is not None:
-        return sums_beside_few(writer, summed, release.few_rows)
-    return _sums_of_units(writer, summed, value_rows(writer, summed))
-
-
-def _sums_of_rows(writer: Writer, summed: Summed, rows: Query) -> Query:
-    """Of one row per unit the centre can be taken from the whole sum."""
-    clamped = [Named(part.input(value), name) for name, part, value in summed.stored]
-    cases = list(cases_of_rows(summed.measures))
-    counted = with_columns(select([*writer.shown_keys, *clamped], rows), [*writer.key_names, *summed.values], cases)
-    totals = [Named(saturated(_row_total(summed.values_of(name), part)), name) for name, part in summed.measures]
-    return writer.by_keys(totals, counted)
-
-
-def _sums_of_units(writer: Writer, summed: Summed, rows: Query) -> Query:
-    release, measures = writer.release, summed.measures
-    ranked = release.ranked and not any(isinstance(part, Scaled) for _, part in measures)
-    if ranked and release.ranked_by_row:
-        # Before they are clamped: what is left out needs none of it.
-        rows = of_first_groups(writer, rows, [UNIT, *writer.key_names, *summed.values])
-    kept = [Named(part.bounded(name, release.rows), name) for name, part in measures]
-    ranks = [writer.group_rank("row_number")] if ranked and not release.ranked_by_row else []
-    bounded = select([*writer.shown_keys, *kept, *ranks], _by_unit(writer, summed, rows))
-    return writer.by_keys(summed.totals, bounded, writer.in_first_groups if ranks else None)
-
-
-def _by_unit(writer: Writer, summed: Summed, rows: Query) -> Query:
-    """For every unit and group its counts and sums, and what else they are bounded by."""
-    measures, partials = summed.measures, summed.partials
-    shown = [*fields([UNIT]), *writer.shown_keys]
-    clamped = select([*shown, *summed.clamped], rows)
-    by_unit = select([*shown, *partials], clamped, group_by=[writer.unit, *writer.keys])
-    seen = [UNIT, *writer.key_names, *(partial.name for partial in partials)]
-    bundled = with_columns(by_unit, seen, list(values_of_bundles(measures)))
-    scaled = next((part for _, part in measures if isinstance(part, Scaled)), None)
-    return bundled if scaled is None else _with_scale(bundled, seen, scaled)
-
-
-def _with_scale(partials: Query, names: list[str], scaled: Scaled) -> Query:
-    """The partials, each with the part that counts of all of its unit: to join them takes less than to sort them."""
-    reached = Select((*fields([UNIT]), Named(count(), REACHED)), Table(PARTIALS), group_by=(Field(UNIT),))
-    scale = Named(scaled.scale(Field(REACHED, kind=Integer())), SCALE)
-    scales = Derived(select([*fields([UNIT]), scale], reached), SCALES)
-    beside = Joined("INNER", Table(PARTIALS), scales, test("=", Field(UNIT, PARTIALS), Field(UNIT, SCALES)))
-    columns = *(Named(Field(name, PARTIALS), name) for name in names), *fields([SCALE])
-    return With((Part(PARTIALS, partials, kept=True),), Select(columns, beside))
-
-
-def of_first_groups(writer: Writer, rows: Query, names: list[str]) -> Query:
-    """The rows of each unit's groups that count."""
-    groups, columns = writer.release.groups, fields(names)
-
-    def ranked(rows: Query) -> Query:
-        ranks = select([*columns, writer.group_rank("dense_rank")], rows)
-        return select(columns, ranks, writer.in_first_groups)
-
-    if groups < MANY_GROUPS:
-        return ranked(rows)
-    has_many = Exists(Select((), Table(MANY), test("=", Field(UNIT, MANY), Field(UNIT, OWN))))
-    few_rows, many_rows = (
-        Select(tuple(columns), Table(OWN), condition) for condition in (test("not", has_many), has_many)
-    )
-    parts = with_many(rows, writer.release.aggregate.source, groups)
-    return With(parts, SetOperation("UNION ALL", few_rows, ranked(many_rows)))
-
-
-def _row_total(column: str, measure: ByUnit) -> Term:
-    """The sum of a measure over rows, each of a unit of its own."""
-    match measure:
-        case CountUnits() | CountRows():
-            return count()
-        case CountUnitsWith() | CountValues():
-            return count(Field(column))
-        case SumValues():
-            value = Field(column, kind=measure.decimal or Integer())
-            clamped = when(test("is not null", value), measure.clamped(value, 1)) if measure.group else value
-            return measure.sum_centred(clamped)
-        case Centred(inner):
-            return measure.moved(apply("coalesce", _row_total(column, inner), integer(0)), count(), 1)
-        case OneOf(inner):
-            # A row counts for its first case alone, whatever an engine makes of the conditions.
-            kind = inner.decimal if isinstance(inner, SumValues) else None
-            own = when(test("=", Field(measure.case_of_row), integer(measure.case)), Field(column, kind=kind))
-            return count(own) if isinstance(inner, CountValues) else inner.sum_centred(own)
-        case Scaled():
-            raise AssertionError("one row is in one group, and counts in full")
-        case UnitsBeyond(SumValues()):
-            return total(measure.outside(Field(column, kind=Integer()), 1))
-        case UnitsBeyond():
-            return integer(0)  # one row is never too many
-
-
 # -- write release -----------------------------------------------------------------------------------------------------
 
-VALUE_RANK = "_value_rank"
+GROUP_RANK, VALUE_RANK = "_rank", "_value_rank"
+"""The place of a group among those of its unit, and of a value among those of its unit in a group."""
 
 
 def release_sql(release: Release) -> Query:
     """The whole release. Its blanks are the salt, which decides which of a unit's groups and values count, and for each
     quantile how many ranks on both sides its mechanism looks at, by its column."""
     writer = Writer(release)
-    plain, distinct = writer.by_unit_measures(), writer.distinct_bases()
-    branches = [writer.over_distinct(base) for base in distinct]
+    branches = [writer.over_distinct(base) for base in writer.distinct_bases()]
     branches += [profile_sql(writer, drawn) for drawn in release.statistics]
-    if release.in_parts:
-        branches.insert(0, sums_of_parts(writer))
-    elif plain or not branches:
-        branches.insert(0, sums_sql(writer, plain))
+    if has_sums(release):
+        branches.insert(0, strategy_of(release).sums(writer))
     shared, branches = with_values_once(branches)
     together = writer.together(branches)
     if not shared:
@@ -325,7 +199,6 @@ class Writer:
 
     @property
     def key_names(self) -> list[str]:
-        """The columns by which rows are grouped."""
         return self.release.key_names
 
     @property
@@ -376,10 +249,12 @@ class Writer:
         arguments = [argument for call in aggregate.calls for argument in call.arguments]
         return listed_keys(aggregate.source, aggregate.keys, arguments)
 
-    def group_rank(self, rank: str) -> Named:
-        """The order in which a unit's groups count: by a keyed hash, those whose hashes tie by key."""
-        order = [self.hashed(self.keys), *self.keys]
-        return Named(Over(Fold(rank), (self.unit,), tuple(map(Ordered, order))), GROUP_RANK)
+    def first_groups(self, rows: Query, names: list[str]) -> Query:
+        """The rows of each unit's groups that count: the first by a keyed hash, those whose hashes tie by key."""
+        columns, order = fields(names), [self.hashed(self.keys), *self.keys]
+        rank = Over(Fold("dense_rank"), (self.unit,), tuple(map(Ordered, order)))
+        ranked = select([*columns, Named(rank, GROUP_RANK)], rows)
+        return select(columns, ranked, self.is_first(GROUP_RANK, self.release.groups))
 
     @cached_property
     def unit(self) -> Field:
@@ -390,11 +265,6 @@ class Writer:
         """Units hash alike wherever they come from: one engine keeps a number as short as its column is."""
         unit = cast(self.unit, Integer()) if isinstance(self.unit.kind, Integer) else self.unit
         return apply("keyed hash", Blank(SALT), unit, *parts)
-
-    @property
-    def in_first_groups(self) -> Term:
-        """Whether a group is one of those of its unit that count."""
-        return self.is_first(GROUP_RANK, self.release.groups)
 
     def is_first(self, rank: str, most: int) -> Term:
         return test("between", Field(rank), integer(1), integer(most))
@@ -420,7 +290,7 @@ class Writer:
         kept = [*fields([UNIT]), *self.shown_keys, *fields([VALUE])]
         if release.ranked:
             # First, on all of its rows: a unit has the same first groups as on the other branches.
-            rows = of_first_groups(self, rows, [UNIT, *self.key_names, VALUE])
+            rows = self.first_groups(rows, [UNIT, *self.key_names, VALUE])
         # NULL is no value, but where a unit has nothing else the group is one of its groups all the same.
         order = (test("is null", value), self.hashed([*self.keys, value]), value)
         place = Over(Fold("row_number"), (self.unit, *self.keys), tuple(map(Ordered, order)))

@@ -224,10 +224,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """LOOKUP is a LEFT join with a part that has at most one row for each on the left, of which one column is read: the
-    part is what an engine should hold in memory, however little it knows of it."""
-
-    kind: Literal["INNER", "LEFT", "RIGHT", "FULL", "CROSS", "LOOKUP"]
+    kind: Literal["INNER", "LEFT", "RIGHT", "FULL", "CROSS"]
     left: Source
     right: Source
     on: Term | None = None

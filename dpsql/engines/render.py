@@ -292,8 +292,7 @@ class Renderer(ABC):
                 return f"({self.query(query)}) AS {self.quoted(alias)}"
             case Joined(kind, left, right, on):
                 meets = "" if on is None else f" ON {self.term(on)}"
-                words = "LEFT" if kind == "LOOKUP" else kind
-                return f"{self.source(left)} {words} JOIN {self.source(right)}{meets}"
+                return f"{self.source(left)} {kind} JOIN {self.source(right)}{meets}"
         assert_never(source)
 
     def table(self, table: Table) -> str:

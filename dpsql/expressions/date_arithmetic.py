@@ -405,9 +405,7 @@ def _to_unit(node: exp.Expr) -> str | None:
 
 
 def _refuse(node: exp.Expr, lowering: Lowering) -> ProgrammingError:
-    return ProgrammingError(
-        "an INTERVAL is made of constant whole numbers and units", at=lowering.place(node), hint=HINT
-    )
+    return ProgrammingError("an INTERVAL takes constant integers and units", at=lowering.place(node), hint=HINT)
 
 
 # -- making ------------------------------------------------------------------------------------------------------------

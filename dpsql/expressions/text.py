@@ -172,8 +172,8 @@ def grown(nullable: bool, growth: int) -> Properties:
     """Some text that may be longer than those it is made of."""
     if growth > MOST_GROWTH:
         raise Unsupported(
-            f"this text could become more than {MOST_GROWTH} times as long as the texts that it is made of",
-            hint="use fewer || and CONCAT, and let REPLACE put in shorter texts",
+            f"this text could become more than {MOST_GROWTH} times as long as its parts",
+            hint="use fewer || and CONCAT, and shorter replacements in REPLACE",
         )
     return Properties(Text(), nullable, growth=growth)
 

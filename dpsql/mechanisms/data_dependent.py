@@ -153,7 +153,7 @@ def proposed_matched(statistic: Matched, terms: Terms) -> ProposedMatched:
     if beta < matched_moves(statistic, 0, 0).at(0):
         enough = float(matched_moves(statistic, 1, 1).at(test.threshold) * grid.quantum)
         raise ProgrammingError(
-            f"propose={float(terms.propose):g} is less than one unit can change on any data",
+            f"propose={float(terms.propose):g} is less than what one person can change on any data",
             hint=f"propose how much you think it can change, at the very least {enough:g}",
         )
     return ProposedMatched(grid, terms.rows, beta, test, epsilon, statistic)

@@ -50,7 +50,7 @@ class Terms:
         width = float((grid.high - grid.low) * grid.quantum)
         raise ProgrammingError(
             f"propose={float(self.propose):g} is not between 0 and the width of the declared range, {width:g}",
-            hint=f"propose how much you think one unit can move the answer, such as {width / 1000:g}",
+            hint=f"propose how much you think one person can move the answer, such as {width / 1000:g}",
         )
 
 

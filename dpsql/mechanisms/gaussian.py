@@ -94,7 +94,7 @@ class GaussianMechanism(AdditiveMechanism):
 
     def calibrate(self, allowance: Allowance, shares: Sequence[Share]) -> tuple[list[Dose], Event]:
         if isinstance(allowance.filter, Basic):
-            # Basic composition knows (epsilon, delta) only: a release gets its part of both, as one price.
+            # Basic composition knows (epsilon, delta) only: a release is charged its part of both as a whole.
             part = joint_part(shares)
             epsilon, delta = allowance.epsilon * part, allowance.delta * part
             mu_squared = mu_for(epsilon, delta) ** 2 / part

@@ -1,9 +1,9 @@
 """The mode of public values, by permute-and-flip.
 
-Visit the values in random order, and take each with probability exp(-rate * its deficit to the most frequent one),
-which is always taken. The result is uniform among all values whose coin came up, so all coins are flipped, and the
-time tells nothing about the counts. It is never worse than the exponential mechanism at the same epsilon, and needs
-exact coins only.
+Visit the values in random order, and take each with probability exp(-rate * its deficit to the most frequent), which is
+always taken. The result is uniform among all values whose coin came up, so all coins are flipped, and the time tells
+nothing about the counts. It is never worse than the exponential mechanism at the same epsilon, and needs exact coins
+only.
 
 A unit adds at most `per_value` to each count, and its arrival or departure moves all counts in the same direction. So a
 rate of epsilon / per_value costs epsilon, without the factor 2 of other choices.

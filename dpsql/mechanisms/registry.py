@@ -97,7 +97,7 @@ def draw_for(statistic: Statistic, terms: Terms) -> Draw:
         terms.needs_delta()
     try:
         return mechanism.draws[type(statistic)](statistic, terms)
-    except ValueError as error:  # no data was read yet: what does not fit is the price
+    except ValueError as error:  # no data was read yet: the cost does not fit
         raise ProgrammingError(
             f"for one statistic and group there is an epsilon of {float(terms.epsilon):.3g}, and {error}",
             hint="name another epsilon, or another mechanism",

@@ -55,7 +55,7 @@ class SmoothNoise:
 
 
 def cauchy(epsilon: Fraction) -> SmoothNoise:
-    """Without delta, at the price of heavy tails: cosh b + a^2 e^-b / 2 <= cosh epsilon, and 1 + a^2 / 2 as well."""
+    """Without a delta, with heavy tails: cosh b + a^2 e^-b / 2 <= cosh epsilon, and 1 + a^2 / 2 as well."""
     _check(epsilon)
     b = epsilon / 2
     with localcontext(Context(prec=50)):

@@ -173,7 +173,7 @@ class Inspection:
             yield self._about(
                 self.table.unit_column or scan.unit.path[0].column,
                 f"{several(whole - owned, 'row', 'rows')}: {of}",
-                "such rows are in no answer; mend them, or leave it so",
+                "these rows are ignored; fix them, or leave them as they are",
             )
 
     def _shared_keys(self) -> Iterator[Finding]:
@@ -243,7 +243,7 @@ class Inspection:
             yield self._about(
                 name,
                 f"{several(strange, 'value is', 'values are')} not on the list: {self._spellings(part, rows)}",
-                "mend the spelling, or add to  values  what everybody may know; with  nullable: true  the rest is NULL",
+                "fix the spelling, or add to  values  what is public; with  nullable: true  the rest is NULL",
                 refused=refused,
             )
         for side, bound in (("below", known.low), ("above", known.high)):

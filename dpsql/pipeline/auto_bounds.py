@@ -1,8 +1,8 @@
 """Auto bounds: the histograms from which a query finds its own bounds. Part of track_units.
 
-`bounds: auto` on a column, `max_rows_per_group: auto` and `max_groups: auto`, in the schema or in the query, ask for
-it. Each bound is found from a log-spaced histogram: an auxiliary release that is drawn first, for a part of the
-query's cost. Declared bounds remain the limits. docs/proofs/found_bounds.md.
+`bounds: auto` on a column, `max_rows_per_group: auto` and `max_groups: auto`, in the schema or the query, ask for it.
+Each bound is found from a log-spaced histogram: an auxiliary release that is drawn first, for a part of the query's
+cost. Declared bounds remain the limits. docs/proofs/found_bounds.md.
 """
 
 from __future__ import annotations
@@ -322,7 +322,7 @@ def _check_counts(release: TrackedRelease, request: QueryRequest) -> None:
 def _not_found(release: TrackedRelease, where: str) -> Unsupported:
     calls = release.aggregate.calls
     return Unsupported(
-        f"how many rows and groups of a unit count cannot be found {where.rstrip(',')}",
+        f"bounds on rows and groups cannot be found {where.rstrip(',')}",
         at=calls[0].at if calls else None,
         hint="name them: max_rows_per_group=4, max_groups=4",
     )

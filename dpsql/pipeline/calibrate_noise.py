@@ -318,7 +318,7 @@ def _drawn(drawn: Drawn, release: Release, planned: Planned, reserved: Fraction)
     draw = draw_for(drawn.statistic, terms)
     if release.domain is not None and release.domain.size * draw.work > MOST_WORK:
         raise ProgrammingError(
-            f"{release.domain.size:,} groups, each with {draw.work:,} numbers to be looked at, are too much work",
-            hint="ask for fewer groups, name a larger epsilon, or count fewer rows of one unit: max_rows_per_group=1",
+            f"{release.domain.size:,} groups, each with {draw.work:,} numbers to process, are too much work",
+            hint="ask for fewer groups, name a larger epsilon, or count fewer rows per person: max_rows_per_group=1",
         )
     return drawn, draw

@@ -378,7 +378,7 @@ def _are_boxes_worth_it(planned: Planned) -> bool:
 
 
 # -- default share -----------------------------------------------------------------------------------------------------
-# A question that names no price takes a tenth of the session, in the currency in which the session counts.
+# A query that names no cost takes a tenth of the session's budget, in the currency in which the session counts.
 #
 # Ten of them use it up. Where squared mus add up, each has a tenth of the session's mu^2, which by itself is far more
 # than a tenth of its epsilon. docs/proofs/calibration.md.
@@ -426,7 +426,7 @@ def _group_epsilon(statistic: Statistic, named: str | None, rule: Currency, part
 
 
 # -- ways at price -----------------------------------------------------------------------------------------------------
-# The kinds of noise that a question can have at its price, the best first, and why.
+# The mechanisms that a query can use at its cost, best first, and the reason.
 
 if TYPE_CHECKING:
     Way = tuple[Planned, Candidate, SessionShare]

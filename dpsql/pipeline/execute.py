@@ -264,8 +264,8 @@ def _check_matches(met: tuple[Query, ...], answers: list[AdaptiveTable], environ
     public = environment.public().public_rows
     if any(public.number(query, answers) > MOST_COPIES for query in met):
         raise OperationalError(
-            f"a row would be joined with more than {MOST_COPIES} rows of the inner answer",
-            hint="join it by a key that it has once, or write its rows into the query; the charge stands",
+            f"a row would be joined with more than {MOST_COPIES} rows of the subquery's answer",
+            hint="join it by a unique key, or write its rows into the query; the charge stands",
         )
 
 

@@ -193,7 +193,7 @@ def _scaled_to(release: TrackedRelease, request: QueryRequest, groups: int) -> t
         raise Unsupported(
             f'bounding="l2_clip" cannot be asked for here: {reason}',
             at=aggregate.calls[0].at if aggregate.calls else None,
-            hint="leave bounding= out: some of a unit's groups count then",
+            hint="leave bounding= out: then max_groups groups per person count",
         )
     assert release.domain is not None
     return (groups, release.domain.size) if release.domain.size > groups else None
@@ -312,7 +312,7 @@ def _check_reports(release: TrackedRelease, request: QueryRequest) -> None:
     at = release.aggregate.calls[0].at
     if release.domain is None:
         raise Unsupported(
-            "beside randomised reports the other groups must be public",
+            "with randomised reports, all other groups must be public",
             at=at,
             hint="group by columns with declared values, or by collected columns alone",
         )
@@ -380,7 +380,7 @@ def _check_totals(release: TrackedRelease, answers: tuple[Answer, ...], parts: l
 def _check_least_units(release: TrackedRelease, request: QueryRequest, groups: int) -> None:
     if release.aggregate.totals and request.min_units is not None and groups > 1:
         raise Unsupported(
-            "a least number of units cannot be held in totals: who is in several groups is counted several times",
+            "a minimum number of people does not work with totals, which would count a person once for each group",
             at=release.aggregate.calls[0].at if release.aggregate.calls else None,
             hint="ask for the totals in a query of their own, without ROLLUP",
         )

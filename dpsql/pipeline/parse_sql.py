@@ -237,7 +237,7 @@ def _check_size(parts: Sequence[exp.Expr]) -> None:
 
 def _check_groups(parts: Sequence[exp.Expr]) -> None:
     if any(not any(group.args.values()) for group in of_kinds(parts, exp.Group)):
-        raise SqlSyntaxError("nothing stands behind GROUP BY", hint="name a key, or leave GROUP BY out")
+        raise SqlSyntaxError("nothing follows GROUP BY", hint="name a key, or leave GROUP BY out")
 
 
 def _check_aliases(parts: Sequence[exp.Expr]) -> None:
@@ -251,8 +251,8 @@ def _check_aliases(parts: Sequence[exp.Expr]) -> None:
             inherited = sum(sizes.get(name, 0) for name in names)
             if inherited > MOST_PARTS:
                 raise SqlSyntaxError(
-                    f"an alias stands for more than {MOST_PARTS:,} functions and operators",
-                    hint="each use of an alias counts as what it stands for: compute it in a subquery first",
+                    f"an alias expands to more than {MOST_PARTS:,} functions and operators",
+                    hint="each use of an alias counts with its whole expression: compute it in a subquery first",
                 )
             if item.alias:
                 sizes[item.alias.lower()] = len(names) + inherited

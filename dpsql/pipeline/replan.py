@@ -47,7 +47,7 @@ RANKS = 20.0
 SURE = 0.999
 """The confidence that no empty bin of a histogram is taken for a filled one."""
 SHY = 1 - Fraction(1, 2**40)
-"""Rounding may make the parts of a price a last digit more than the whole; this much less is sure to be less."""
+"""Rounding may make the parts of a cost add up to slightly more than the whole; this much less is sure to fit."""
 
 
 def with_bounds_found(
@@ -70,7 +70,7 @@ def with_bounds_found(
 
 
 def _within(calibrated: Calibrated, number: int, found: Found, public: PublicEnvironment) -> Calibrated:
-    """All but this release stays as it is, and this release keeps its price and its name in the ledger."""
+    """Replaces one release, which keeps its cost and its name in the ledger."""
     made = made_again(calibrated, number, found, public)
     old = calibrated.releases[number]
     new = replace(
@@ -92,8 +92,8 @@ def _within(calibrated: Calibrated, number: int, found: Found, public: PublicEnv
 
 
 def made_again(calibrated: Calibrated, number: int, found: Found, public: PublicEnvironment) -> Calibrated:
-    """The question as it would be with these bounds of the release, at no more than the price that is settled: what
-    each statistic has, what each release has, and the delta of each selection."""
+    """The query with these bounds of the release, at no more than the charged cost: that of each statistic, of each
+    release, and the delta of each partition selection."""
     tracked = calibrated.tracked
     releases = [
         with_found(release, found) if place == number else release for place, release in enumerate(tracked.releases)

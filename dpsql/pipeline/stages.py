@@ -75,7 +75,7 @@ def compile_question(request: QueryRequest, public: PublicEnvironment) -> Calibr
 
 
 def plan_question(request: QueryRequest, public: PublicEnvironment) -> Planned:
-    """All that does not depend on the price."""
+    """The plan of a query, which does not depend on its cost."""
     return public.plans.planned(request, public, _planned)
 
 

@@ -132,7 +132,7 @@ def _stored_test_sql(compared: StoredTest) -> Term:
 
 def _never_seen(answers: ScanColumn) -> Unsupported:
     return Unsupported(
-        f'"{answers.declared}" holds randomised reports, which tell of many people together and of no row by itself',
+        f'"{answers.declared}" holds randomised reports, which describe many people together, but no single row',
         hint=f"count, group by {answers.declared}, or compare it with values, in the SELECT that aggregates the table",
     )
 

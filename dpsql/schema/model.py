@@ -209,7 +209,7 @@ class Collected(Declared):
             raise complaint(f"{self.mechanism} has no instantaneous noise", "instantaneous", hint="leave it out")
         if self.instantaneous is not None and not 0 < self.instantaneous[0] < self.instantaneous[1] < 1:
             raise complaint(
-                "these are two probabilities, of which the second is larger",
+                "these must be two probabilities, the second one larger",
                 "instantaneous",
                 hint="write  instantaneous: [0.5, 0.75]",
             )
@@ -341,10 +341,10 @@ class Column(Named):
             return collected
         for key, instead in (("bounds", "the values say more"), ("values", "its values are those of `collected`")):
             if info.data.get(key) is not None:
-                raise complaint(f"a collected column has no {key} beside it", hint=f"leave the {key} out: {instead}")
+                raise complaint(f"a collected column has no {key} of its own", hint=f"leave the {key} out: {instead}")
         if info.data.get("nullable"):
             raise complaint(
-                "a collected column holds no NULL: whether somebody answered is not randomised",
+                "a collected column cannot be NULL, because whether somebody answered is not randomised",
                 hint="leave nullable out, and let no answer be one of the values, such as none",
             )
         if not isinstance(column_type, Text | Integer | Boolean):
@@ -428,7 +428,7 @@ class Csv(Declared):
     def _tell_marks_apart(self) -> Csv:
         if self.delimiter is not None and self.delimiter in (self.quote, self.escape):
             raise complaint(
-                "the delimiter is the quote or the escape too", "delimiter", hint="each needs a character of its own"
+                "the delimiter is also the quote or the escape", "delimiter", hint="each needs a character of its own"
             )
         return self
 

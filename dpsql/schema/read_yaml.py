@@ -75,7 +75,7 @@ def _places(node: yaml.Node, path: KeyPath, text: str, file: str) -> Iterator[tu
             here = (*path, key.value)
             if key.value in seen:
                 raise SchemaError(
-                    f'{file}: {".".join(here)}: "{key.value}" stands here twice',
+                    f'{file}: {".".join(here)}: "{key.value}" is here twice',
                     at=place,
                     hint=f"keep one; the other is on line {seen[key.value].line}",
                 )

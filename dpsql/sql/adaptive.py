@@ -146,7 +146,7 @@ def _kind(name: str, resolver: Resolver, node: exp.Expr) -> ColumnType:
     kind = answer_kind(name)
     if kind is None:
         raise resolver.refuse(
-            f"values of type {name} cannot be used beside rows of people", node, "CAST them to a number, text or date"
+            f"values of type {name} cannot be combined with rows of people", node, "CAST them to a number, text or date"
         )
     return kind
 

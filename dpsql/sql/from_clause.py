@@ -79,7 +79,7 @@ class Kept:
             return None
         public = {name: value for name, value in columns.items() if self._is_public(value)}
         if not all(name in public or self._vanishes(value) for name, value in columns.items()):
-            raise self.refuse("a column is made of both sides", "compute it outside, or use an inner join")
+            raise self.refuse("a column is computed from both sides", "compute it outside, or use an inner join")
         return Kept(Project(relation, tuple(public.items())), frozenset(public), self.at)
 
     def groups(

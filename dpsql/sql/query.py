@@ -357,9 +357,9 @@ class Resolver:
                 )
             if is_interval_end(node) and INNER not in node.meta:
                 raise self.refuse(
-                    f"{node.name.upper()} speaks of an aggregate in the same SELECT",
+                    f"{node.name.upper()} needs its aggregate in the same SELECT",
                     node,
-                    "write it beside the aggregate",
+                    "write it in the SELECT of the aggregate",
                 )
         return post_processing
 

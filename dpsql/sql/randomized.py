@@ -197,7 +197,7 @@ def _check(aggregate: Aggregate, lifted: Lifted) -> None:
             hint="ask for that first, and write the number into the query",
         )
     if not aggregate.calls:
-        raise Unsupported("which answers there are cannot be told from randomised reports", hint="count them: COUNT(*)")
+        raise Unsupported("randomised reports do not reveal which answers occur", hint="count them: COUNT(*)")
     if aggregate.totals:
         raise Unsupported(
             "totals of groups by randomised reports cannot be asked", at=at, hint="ask without ROLLUP, CUBE or SETS"
@@ -210,14 +210,14 @@ def _check_size(reports: Reports) -> None:
     if reports.answer_count > MOST_ANSWERS:
         names = ", ".join(f'"{report.declared}"' for report in reports.columns)
         raise Unsupported(
-            f"{names}: {reports.answer_count:,} combinations of answers are too many to be told apart",
+            f"{names}: {reports.answer_count:,} combinations of answers are too many to estimate",
             hint=f"ask about fewer collected columns at once: up to {MOST_ANSWERS:,} combinations",
         )
     bits = [len(report.collected.values) for report in reports.columns if report.collected.is_bits]
     if not reports.is_free and 2 ** sum(bits) * reports.answer_count > MOST_ANSWERS:
         raise Unsupported(
-            "reports of so many bits cannot be counted with noise, beside private columns",
-            hint="ask about collected columns alone, which is free; or collect with  mechanism: kary",
+            "reports with this many bits cannot be counted with noise, together with private columns",
+            hint="query collected columns alone, which is free; or collect with  mechanism: kary",
         )
 
 

@@ -121,7 +121,7 @@ def _check_by_group(asked: AggregateCall, low: Fraction, high: Fraction) -> None
         )
     if asked.name == "COUNT" and (low != 0 or high < 1 or high.denominator != 1):
         raise ProgrammingError(
-            "a count is held between 0 and a whole number of rows",
+            "a count can be clamped between 0 and a whole number of rows",
             at=asked.at,
             hint="write COUNT(*, contribution_bounds_per_group => (0, 5))",
         )
@@ -369,7 +369,7 @@ def written(tree: exp.Expr) -> str:
         return DUCKDB.generate(tree, copy=False, unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as error:
         problem = Unsupported(
-            f"DuckDB has no words for a part of the query: {str(error).splitlines()[0]}",
+            f"DuckDB cannot express a part of the query: {str(error).splitlines()[0]}",
             hint="use functions of DuckDB above the aggregates",
         )
     raise problem

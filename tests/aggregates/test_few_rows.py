@@ -132,21 +132,6 @@ def test_nobody_moves_further(
 
 
 @pytest.mark.parametrize("sql", SHAPES.values(), ids=SHAPES)
-@pytest.mark.parametrize(("groups", "rows"), [(2, 2), (8, 1)])
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(found=visits)
-def test_groups_are_the_same_where_some_are_not_sorted(
-    raw: duckdb.DuckDBPyConnection, sql: str, groups: int, rows: int, found: list[tuple[Any, ...]]
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(heavy_units, "MOST_SORTED", 0)
-        apart = explained(raw, sql, groups, rows, 1e-6, apart=True)
-    fill(raw, found)
-    together = explained(raw, sql, groups, rows, 1e-6)
-    assert raw.execute(parsed(raw, apart.sql)).fetchall() == raw.execute(parsed(raw, together.sql)).fetchall()
-
-
-@pytest.mark.parametrize("sql", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize(("groups", "rows"), [(1, 1), (2, 2), (8, 1)])
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(found=visits)
@@ -157,17 +142,15 @@ def test_nobody_moves_further_in_parts(
 
 
 @cache
-def explained(
-    raw: duckdb.DuckDBPyConnection, sql: str, groups: int, rows: int, delta: float, *, apart: bool = False
-) -> Any:
+def explained(raw: duckdb.DuckDBPyConnection, sql: str, groups: int, rows: int, delta: float) -> Any:
     """The release, once for all rows that it is asked of."""
-    (release,) = kept_session(raw, groups, rows, delta, apart).explain(sql).releases
+    (release,) = kept_session(raw, groups, rows, delta).explain(sql).releases
     return release
 
 
 @cache
-def kept_session(raw: duckdb.DuckDBPyConnection, groups: int, rows: int, delta: float, apart: bool) -> dpsql.Connection:
-    """One for all that is only explained; what is planned otherwise has one of its own."""
+def kept_session(raw: duckdb.DuckDBPyConnection, groups: int, rows: int, delta: float) -> dpsql.Connection:
+    """One for all that is only explained."""
     return session(raw, groups, rows, delta)
 
 

@@ -82,7 +82,9 @@ def test_links_and_paths_lead_somewhere(path: Path) -> None:
     assert [name for name in paths if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("path", [DOCS / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [DOCS / "ARCHITECTURE.md", DOCS / "GLOSSARY.md", ROOT / "CONTRIBUTING.md"], ids=lambda path: path.stem
+)
 def test_every_file_of_python_that_is_named_exists(path: Path) -> None:
     """By its path in the repository or in dpsql/, or by its bare name."""
     named = set(re.findall(r"[\w./]+\.py\b", read(path)))

@@ -208,7 +208,7 @@ def test_an_answer_is_joined_by_its_key(conn: dpsql.Connection) -> None:
 def test_an_answer_that_multiplies_rows_ends_the_question(conn: dpsql.Connection) -> None:
     """Its number of rows is known after the charge, and is noisy: nobody's row is behind the error."""
     many = "(SELECT n % 20 AS k, COUNT(*) AS c FROM events GROUP BY 1)"
-    with pytest.raises(dpsql.OperationalError, match="more than 8 rows of the inner answer"):
+    with pytest.raises(dpsql.OperationalError, match="more than 8 rows of the subquery's answer"):
         conn.execute(f"SELECT COUNT(*) FROM events CROSS JOIN {many} k")
 
 

@@ -395,7 +395,7 @@ REFUSED: list[tuple[str, type[dpsql.Error], str, str]] = [
         "SELECT n, DP_INTERVAL_LOW(n) FROM (SELECT COUNT(*) AS n FROM orders)",
         UNSUPPORTED,
         "DP_INTERVAL_LOW(n",
-        "beside",
+        "in the SELECT of",
     ),
     ("SELECT COUNT(*) AS n, DP_INTERVAL_LOW(n, 0.9) FROM orders", UNSUPPORTED, "DP_INTERVAL_LOW(n, 0.9", "AS n"),
     ("SELECT COUNT(*) AS n, DP_INTERVAL_LOW() FROM orders", UNSUPPORTED, "DP_INTERVAL_LOW", "AS n"),

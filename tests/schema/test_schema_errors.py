@@ -143,7 +143,7 @@ COLLECTED = [
     column(
         "{type: text, collected: {mechanism: rappor, epsilon: 1, values: [a, b], instantaneous: [0.75, 0.5]}}",
         "x.collected.instantaneous",
-        "the second is larger",
+        "the second one larger",
         "instantaneous: [0.5, 0.75]",
     ),
     column(
@@ -155,19 +155,19 @@ COLLECTED = [
     column(
         f"{{type: integer, bounds: [1, 2], collected: {{{KARY}, values: [1, 2]}}}}",
         "x.collected",
-        "no bounds beside it",
+        "no bounds of its own",
         "leave the bounds out",
     ),
     column(
         f"{{type: text, values: [a, b], collected: {{{KARY}, values: [a, b]}}}}",
         "x.collected",
-        "no values beside it",
+        "no values of its own",
         "leave the values out",
     ),
     column(
         f"{{type: text, nullable: true, collected: {{{KARY}, values: [a, b]}}}}",
         "x.collected",
-        "holds no NULL",
+        "cannot be NULL",
         "leave nullable out",
     ),
     column(
@@ -198,7 +198,7 @@ COLUMNS = [
     column("[integer]", "x", "is not a mapping", "amount: double, or  amount: {type: double, bounds: [0, 500]}"),
     column("{type: text, nullable: yes}", "x.nullable", '"yes" is not true or false', "nullable: true"),
     column("text\n      X: text", "X", '"X" and "x" are the same name', "rename one")._replace(line=7),
-    column("text\n      x: text", "x", '"x" stands here twice', "the other is on line 6")._replace(line=7),
+    column("text\n      x: text", "x", '"x" is here twice', "the other is on line 6")._replace(line=7),
     column("text\n      a.b: text", "a.b", "'a.b' cannot be a name", "no dots")._replace(line=7),
     column("text\n      '': text", "", "'' cannot be a name", "no dots")._replace(line=7),
     column("text\n      ' y': text", " y", "' y' cannot be a name", "blanks around it")._replace(line=7),
@@ -210,7 +210,7 @@ TEXT_FILES = [
     csv("{delimter: ;}", ".delimter", "unknown key", "delimiter"),
     csv("{delimiter: ab}", ".delimiter", '"ab" is not one ASCII character', 'delimiter: ";"'),
     csv("{quote: é}", ".quote", "is not one ASCII character", "quote:"),
-    csv("{delimiter: '|', escape: '|'}", ".delimiter", "the quote or the escape too", "of its own"),
+    csv("{delimiter: '|', escape: '|'}", ".delimiter", "also the quote or the escape", "of its own"),
     csv("{header: false}", ".header", "true, or the list", "header: [person, age]"),
     csv("{encoding: ebcdic}", ".encoding", "utf-8", "latin-1"),
     csv("{line_breaks: 1}", ".line_breaks", "is not true or false", "line_breaks: true"),

@@ -509,7 +509,7 @@ def test_a_proposal_above_the_declared_range_proposes_nothing(sql: str, refusing
 
 
 def test_a_proposal_that_no_data_could_bear_out(refusing: dpsql.Connection) -> None:
-    with pytest.raises(dpsql.ProgrammingError, match="less than one unit can change on any data"):
+    with pytest.raises(dpsql.ProgrammingError, match="less than what one person can change on any data"):
         refusing.execute(f"SELECT COUNT(*) {PAIRS}", mechanism="ptr", propose=2, epsilon=1)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Noisy answers by the question's fingerprint: asking the same again is answered from here, and costs nothing.
 #
 # A payload holds noisy values only. It was paid for when it was made; handing it out again is post-processing. For each
-# subject, which is a question at any price, it is known which answer was the first.
+# subject, which is a query at any cost, it is known which answer was the first.
 
 INSERT_ANSWER = (
     "INSERT INTO answers (dataset, fingerprint, payload) VALUES (?, ?, ?) ON CONFLICT (dataset, fingerprint)"
@@ -86,7 +86,7 @@ class Tally:
     drift: Amount = ZERO  # the sum of epsilon (e^epsilon - 1), the loss to be expected
 
     def plus(self, cost: PrivacyLoss, epsilon: Fraction, delta: Fraction, queries: int = 1) -> Tally:
-        """With one more query, of this price and this nominal (epsilon, delta)."""
+        """The sums with one more query, of this privacy loss and nominal (epsilon, delta)."""
         return Tally(
             self.queries + queries,
             self.totals + cost,

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dpsql.engine_sql.build import SALT, UNIT, apply, clamp
-from dpsql.engine_sql.tree import Apply, Blank, Case, Constant, Field, Joined, Named, Scalar, Select, Short, Table, Wide
+from dpsql.engine_sql.tree import Apply, Blank, Case, Constant, Field, Short, Wide
 from dpsql.engines.base import engine_type
 from dpsql.engines.render import STANDARD, STANDARD_INFIX, Renderer, literal, quanta_in_one, quoted
 from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Timestamp
@@ -340,20 +340,6 @@ class DuckDB(Renderer):
         """A clamp ends with its value, which is NULL there. Behind ELSE NULL the engine would no longer know a column's
         extremes, nor that it is never NULL, and would take longer to count and to sum it."""
         return super().case(replace(case, otherwise=case.branches[0][1]) if is_clamp(case) else case)
-
-    def select(self, select: Select) -> str:
-        """What is looked up is a subquery, whose rows this engine holds in memory. Of the sides of a join it holds the
-        one which it thinks is smaller, and it does not know how few units have many rows."""
-        match select.source:
-            case Joined("LOOKUP", left, Table(part) as right, on):
-                columns = (
-                    Named(Scalar(Select((column,), right, on)), column.name)
-                    if isinstance(column.value, Field) and column.value.table == part
-                    else column
-                    for column in select.columns
-                )
-                return super().select(replace(select, columns=tuple(columns), source=left))
-        return super().select(select)
 
     def let(self, let: Let) -> str:
         """All operands get a name: one that asks for another query's value cannot stand inside a lambda."""

@@ -204,7 +204,7 @@ def load(
         if found:
             raise OperationalError(
                 f"{path} is not well formed: {'; '.join(found)}",
-                hint="mend the file, or say in the schema how it is written:  csv: {delimiter, quote, escape, header, "
+                hint="fix the file, or declare its format in the schema:  csv: {delimiter, quote, escape, header, "
                 "encoding, line_breaks}",
             )
     connection.execute(f"ALTER TABLE {quoted(table)} DROP COLUMN {quoted(BROKEN)}")
