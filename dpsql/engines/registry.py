@@ -1,4 +1,4 @@
-"""The engine that has the data: PostgreSQL and Spark by their URLs, Spark by a session too, DuckDB for all else."""
+"""The registry of engines: PostgreSQL and Spark by URL, Spark also by session, DuckDB for everything else."""
 
 from __future__ import annotations
 

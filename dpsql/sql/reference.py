@@ -1,4 +1,4 @@
-"""The lists of words in docs/sql.md, as the tables say them: python -m dpsql.sql.reference docs/sql.md"""
+"""Writes the lists of functions in docs/sql.md: python -m dpsql.sql.reference docs/sql.md"""
 
 from __future__ import annotations
 
