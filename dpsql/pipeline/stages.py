@@ -93,7 +93,7 @@ def _for_many(
 
 
 def walk_free(asked: QueryRequest | Parsed, public: PublicEnvironment) -> Iterator[object]:
-    """What each free stage gives, from the first to the last; what is parsed already goes on from there."""
+    """The result of each free stage, in order; a query that is parsed already continues from there."""
     value: Any = asked
     for stage in FREE[isinstance(asked, Parsed) :]:
         problem = None
