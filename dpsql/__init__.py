@@ -1,4 +1,4 @@
-"""dpsql: SQL about people, answered with differential privacy."""
+"""dpsql: differentially private SQL."""
 
 from __future__ import annotations
 

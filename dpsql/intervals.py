@@ -1,4 +1,4 @@
-"""Error bars: an interval that holds the answer without noise with the given probability.
+"""Error bars: an interval that contains the noise-free answer with a given probability.
 
 A linear answer has the quantile of its noise. For a ratio N/D the interval is Fieller's: all t for which N - t D, whose
 noise is known for every t, is no farther from 0 than chance allows. Both are exact statements about the noise; what

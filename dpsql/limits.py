@@ -1,4 +1,4 @@
-"""How large a question may be. Each limit is checked before the charge, and far above what people write.
+"""Limits on the size of a query. Each is checked before the charge, and far above what people write.
 
 Limits keep the time before the charge, and the engine's own time to read a query, in proportion to the question. They
 are public numbers: no row of the data has a part in them.

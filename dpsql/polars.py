@@ -1,4 +1,4 @@
-"""`df.dp` for polars, lazy frames too. The note stays on the object: polars hands nothing on to frames made from it."""
+"""`df.dp` for polars, lazy frames too. The note stays on the object: polars does not pass it to derived frames."""
 
 from __future__ import annotations
 

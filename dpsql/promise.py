@@ -1,4 +1,4 @@
-"""The session's guarantee in plain words, with its numbers. What they follow from: docs/proofs/promise.md.
+"""The session's guarantee in plain words, with its numbers. Derivation: docs/proofs/promise.md.
 
 For a suspicion that had probability p beforehand, and answers that are epsilon-DP,
 

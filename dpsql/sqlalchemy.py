@@ -1,4 +1,4 @@
-"""SQLAlchemy's door: create_engine("dpsql:///shop.duckdb?schema=schemas/shop.yaml&budget=1&delta=1e-6").
+"""The SQLAlchemy dialect: create_engine("dpsql:///shop.duckdb?schema=schemas/shop.yaml&budget=1&delta=1e-6").
 
 What stands behind the question mark goes to `dpsql.connect`. A query's own cost and options are execution options, on
 the engine, the connection or the statement: `execution_options(dpsql_epsilon=0.1)`. Reflection shows the declared

@@ -1,4 +1,4 @@
-"""Made-up rows for a schema: tame ones that respect what it declares, wild ones that hold whatever a column can hold.
+"""Synthetic rows for a schema: conforming ones, and adversarial ones that hold whatever a column can hold.
 
 They are made from declarations alone, never from data, and the same seed makes the same rows.
 """

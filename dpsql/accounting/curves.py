@@ -225,7 +225,7 @@ def _edge(part: Callable[[float], Decimal], inside: float, outside: float) -> fl
 
 
 def _expected_edge(part: Callable[[float], Decimal], inside: float, outside: float) -> float:
-    """About where the part is 1, by secants of its logarithm, in fewer digits: nothing leans on it."""
+    """An estimate of the point where the part is 1, by secants of its logarithm; only a starting point."""
     with localcontext(FEWER_DIGITS):
         (x, at_x), (y, at_y) = ((point, part(point).ln()) for point in (inside, outside))
         for _ in range(SECANTS):

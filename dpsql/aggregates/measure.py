@@ -277,7 +277,7 @@ class UnitsBeyond:
 
 @dataclass(frozen=True)
 class Centred:
-    """What a unit adds to a group, counted from the middle of what it can add; twice, where that is a half.
+    """A contribution, recentred at the midpoint of its range; doubled, if the midpoint is a half.
 
     The inner measure is this plus the middle times the number of units: one that is counted anyway takes a part of
     the inner measure's noise upon itself. docs/proofs/weights.md.
@@ -322,7 +322,7 @@ class Centred:
 
 @dataclass(frozen=True)
 class OneOf:
-    """A count or sum of a bundle whose values exclude each other: of all its values together at most `rows` count.
+    """A disjoint measure: of all values of its bundle together, at most `rows` per unit and group count.
 
     Where a unit has more of them, each measure keeps its part of `rows`, cut off towards zero on a finer grid, so that
     in every norm a unit moves the bundle no further than `rows` values of one case do. docs/proofs/exclusive.md.
@@ -365,8 +365,8 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Scaled:
-    """What a unit adds to a group, in full if it is in at most `groups` groups, and else such a part of it that all of
-    its groups together are no longer, in L2, than `groups` of them. docs/proofs/l2_clipping.md.
+    """An L2-clipped contribution: a unit in more than `groups` groups is scaled down in all of them, so that its L2
+    norm is that of `groups` groups. docs/proofs/l2_clipping.md.
     """
 
     inner: CountUnits | CountUnitsWith | CountRows | CountValues | SumValues | Centred
@@ -413,8 +413,8 @@ STEP = Fraction(17, 16)
 
 @dataclass(frozen=True)
 class Parted:
-    """What rows add, each of them in full if its unit has at most `most` rows in all, and else for the part most / n of
-    n rows, cut off towards zero on a finer grid. docs/proofs/few_rows.md.
+    """A down-weighted contribution: each row of a unit with n > `most` rows in total counts most / n, rounded towards
+    zero on a finer grid. docs/proofs/few_rows.md.
     """
 
     inner: CountRows | CountValues | SumValues | OneOf
@@ -428,7 +428,7 @@ class Parted:
 
 @dataclass(frozen=True)
 class OverDistinct:
-    """A count or sum over the distinct values of `base` in a group, of which a unit may bring at most `rows`.
+    """A count or sum over the distinct values of `base` in a group; one unit may add at most `rows` of them.
 
     The distinct values are the union of what the units bring, so one unit adds or takes at most its own `rows`.
     """

@@ -302,7 +302,7 @@ def _where_known(value: Expression, other: Expression, context: Context) -> Expr
 
 
 def _variable(asked: AggregateCall, value: Expression, rows: AggregateCall, context: Context) -> Variable:
-    """A number of what is asked, summed over the rows that another call is about."""
+    """A measure that is summed over the rows of another call."""
     measure = summed(asked, value, context, centred=True)
     middle, half = measure.centre * measure.quantum, (measure.high - measure.low) * measure.quantum / 2
     away = Call(FUNCTIONS["-"], (value, Literal(middle, Double())), Double())

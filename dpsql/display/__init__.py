@@ -1,1 +1,1 @@
-"""How things look in a notebook: plain values in, HTML out. No scripts, nothing from elsewhere, everything escaped."""
+"""HTML for notebooks from plain values: no scripts, nothing fetched, everything escaped."""

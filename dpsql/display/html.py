@@ -1,4 +1,4 @@
-"""The look of everything that a notebook shows: one style sheet, scoped to `.dpsql`, light and dark.
+"""The HTML that notebooks show: one style sheet, scoped to `.dpsql`, light and dark.
 
 Text has the notebook's own colour; lines and backgrounds are translucent greys, which suit any background. Only two
 colours are ours: blue for values, orange for uncertainty. They follow the system's scheme, unless the notebook says

@@ -1,4 +1,4 @@
-"""Numbers as people read them: no more digits than their error leaves, NULL where there is none."""
+"""Numbers for people: no more digits than the error justifies, NULL for missing values."""
 
 from __future__ import annotations
 

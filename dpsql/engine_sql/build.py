@@ -1,4 +1,4 @@
-"""Short words for the trees that are built most often."""
+"""Constructors for frequent trees of engine SQL."""
 
 from __future__ import annotations
 

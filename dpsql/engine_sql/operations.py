@@ -1,4 +1,4 @@
-"""The operations that engines are asked for, and the rule that each keeps on every engine.
+"""The closed list of operations that engines implement, and the rule that each follows on every engine.
 
 For all of them: no row can make one fail, whatever the engine evaluates first; what has no answer is NULL; where an
 argument is NULL the result is, unless the rule says otherwise. `kind` of an Apply is what it gives, and for arithmetic

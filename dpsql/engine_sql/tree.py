@@ -1,4 +1,4 @@
-"""What an engine is asked, as a tree: queries, and the values in them.
+"""Engine SQL as a tree: queries, and the terms in them.
 
 A tree says what is meant; how an engine says it is its renderer's business (engines/*/render.py). Operations are those
 of operations.py, each with the rule that every engine must keep. What an analyst wrote never is in a tree: names and

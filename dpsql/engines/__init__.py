@@ -1,1 +1,1 @@
-"""The databases that run the rewritten queries."""
+"""The databases that run engine SQL."""

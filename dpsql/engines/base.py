@@ -1,4 +1,4 @@
-"""Which of the engine's types can stand for a declared one, and how a stored column is read as what is declared."""
+"""What every engine provides: types, guarantees, and running one SELECT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A DuckDB in memory that never sees private data: it makes answers of noisy values with all of SQL.
+"""The post-processing database: a DuckDB in memory that never sees private data and runs all of SQL.
 
 Before the charge it only describes the post-processing over empty tables, so that a mistake above the aggregates is
 found while the question is still free.

@@ -1,4 +1,4 @@
-"""Between which two numbers a value lies, as far as its tree says: what cannot leave the doubles needs no guard.
+"""Ranges of terms in engine SQL: arithmetic that cannot leave the doubles needs no guard.
 
 A range is a claim about the value itself, wherever the engine evaluates it. NULL is in every range; NaN is in those
 that do not end. Ends are doubles, computed as an engine computes: where arithmetic rounds, it does so in order.

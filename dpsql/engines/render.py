@@ -1,4 +1,4 @@
-"""A tree as an engine's text: what all engines say alike. A subclass says the rest in its own words."""
+"""Rendering: engine SQL as text, as far as all engines agree. Subclasses add their own spellings."""
 
 from __future__ import annotations
 

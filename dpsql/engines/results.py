@@ -1,4 +1,4 @@
-"""The cells of an answer. Where every column has a simple type they are arrays, and rows are made when they are wanted.
+"""The cells of an answer: arrays where every column has a simple type, and rows on demand.
 
 A row of Python's values costs a microsecond, so a million groups would take longer to hand over than to compute.
 """

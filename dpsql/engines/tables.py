@@ -1,4 +1,4 @@
-"""What engines say of their tables; whether one is the declared one, and the SELECT that reads its declared columns."""
+"""Checks that a table of the database matches its declaration, and writes the SELECT of its columns."""
 
 from __future__ import annotations
 

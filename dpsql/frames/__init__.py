@@ -1,1 +1,1 @@
-"""df.dp: private questions about a frame, in the frame's own vocabulary."""
+"""df.dp: private queries about a data frame, as methods."""

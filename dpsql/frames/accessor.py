@@ -514,7 +514,9 @@ class PrivateFrame(Vocabulary):
         raise problem
 
     def _types(self) -> dict[str, ColumnType]:
-        from dpsql.engines.duckdb.engine import column_types  # here, so that the door is there before the engine is
+        from dpsql.engines.duckdb.engine import (
+            column_types,
+        )  # here, so that importing the accessor does not load the engine
 
         return column_types({label: self._empty([label]) for label in self._labels()})
 

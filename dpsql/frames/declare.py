@@ -1,4 +1,4 @@
-"""From what protect() was told to a declared schema; what is wrong with it is said in the words of the call."""
+"""From the arguments of protect() to a schema; errors name those arguments."""
 
 from __future__ import annotations
 

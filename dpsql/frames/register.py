@@ -1,7 +1,7 @@
-"""`df.dp` is there once dpsql and the frame's library are both imported, in whichever order.
+"""Registers `df.dp` once dpsql and the frame's library are both imported, in either order.
 
 Neither library can announce an accessor without being imported, and importing them here would make dpsql slow to
-import. So where one is not there yet, its door is opened right after its import.
+import. So the accessor is registered right after the import of the library.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DOORS = {"pandas": "dpsql.pandas", "polars": "dpsql.polars"}
 
 
 class OpenAfterImport(MetaPathFinder):
-    """Finds the two libraries as Python does, and imports their door behind them."""
+    """An import hook that registers the accessor after pandas or polars is imported."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

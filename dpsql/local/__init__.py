@@ -1,4 +1,4 @@
-"""Local privacy: people randomise their own answer, and only what they report is ever collected.
+"""Local differential privacy: people randomise their own answers, and only reports are ever collected.
 
     reports = KaryResponse(["never", "sometimes", "daily"], epsilon=1.0).perturb(answers)
     KaryResponse(["never", "sometimes", "daily"], epsilon=1.0).estimate(reports).intervals()

@@ -1,4 +1,4 @@
-"""One column of a table randomised: its reports as a table holds them, and what the schema says of them."""
+"""Randomises one column of a table, and describes its reports for the schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From counted reports to what they say of answers: a linear map, with the error that the coins leave in it.
+"""De-biasing: from counts of reports to estimated counts of answers, with their errors.
 
 A report that supports a value has the *score* (1 - q) / (p - q), one that does not -q / (p - q): on average 1 if the
 value is the truth, and 0 else. The product of the scores of several columns, whose coins are independent, does the same

@@ -1,4 +1,4 @@
-"""What all local mechanisms have in common: a report *supports* some values, the true one more often than others.
+"""The base class of local mechanisms: a report *supports* some values, the true one more often than others.
 
 With p the probability that a report supports the value that it was made of, and q that it supports any other given one,
 the number of reports that support a value has expectation n_v p + (n - n_v) q; solved for n_v this is the estimate

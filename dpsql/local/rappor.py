@@ -1,4 +1,4 @@
-"""RAPPOR (Erlingsson, Pihur, Korolova 2014), with a bit for each value: permanent noise, and fresh noise above it.
+"""RAPPOR (Erlingsson, Pihur, Korolova 2014), one bit per value: permanent noise, and fresh noise on top.
 
 The permanent bits are drawn once and kept by the person: whatever is reported later is made of them, so that all
 reports together tell no more than e^epsilon. The instantaneous bits hide that two reports come from the same person.

@@ -1,4 +1,4 @@
-"""Subset selection: a report is a set of w values, which holds the true one more often than others.
+"""Subset selection: a report is a set of w values, which contains the true one more often than others.
 
 With w near k / (e^epsilon + 1) it has the least error that any mechanism can have, from small to middle epsilon (Ye and
 Barg 2018). With w = 1 it is k-ary response. Proof: docs/proofs/local.md, section 5.

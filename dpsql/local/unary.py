@@ -1,4 +1,4 @@
-"""Unary encodings: the value as one bit among zeros, and every bit by a coin of its own.
+"""Unary encoding: the answer as one-hot bits, each randomised by its own coin.
 
 A report is a row of packed bits, the first value in the lowest bit of the first byte. A bit that is 1 stays so with
 probability p, one that is 0 becomes 1 with probability q; two values differ in two bits, so reports differ by the

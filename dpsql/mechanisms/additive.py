@@ -131,7 +131,8 @@ class PureMechanism(AdditiveMechanism):
 
     @abstractmethod
     def noise(self, scale: Fraction, box: Box) -> Noise:
-        """Makes what one unit moves in so many groups, in each by at most linf, (epsilon/groups)-DP in each.
+        """The noise that makes a measure (epsilon/groups)-DP in each of `groups` groups, in which one unit moves it by
+        at most linf.
 
         The scale is groups * linf / epsilon. What that makes private is the measure or, if it is `boxed`, the box.
         """

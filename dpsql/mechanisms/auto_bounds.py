@@ -91,7 +91,7 @@ class Sides:
 
 @dataclass(frozen=True)
 class Wish:
-    """A column that is asked for.
+    """A column of the answer, whose error the bounds shall minimise.
 
     units, rows  how many there are            mean, rank  over as many rows as count
     sum          of values
@@ -219,7 +219,7 @@ class _Scene:
         return float(np.hypot(error, lost * self.typical(sides, wish.power)))
 
     def clip_error(self, wish: Wish, side: Ladder) -> Numbers:
-        """For each step: the noise, and what is beyond it in an average group; nothing of rows that do not count."""
+        """For each bin edge: the noise, and the loss beyond it in an average group, of rows that count."""
         steps = np.array(side.steps) ** wish.power
         noise = wish.noise * self.growth * steps / steps[-1]
         beyond = side.excess(wish.power) * self.part * self.likeness / self.answers

@@ -34,7 +34,7 @@ class Agreed:
 
 
 def agreed(variances: Mapping[Kept, float], sizes: Mapping[int, int]) -> dict[Kept, Agreed]:
-    """What is left of the noise of each level; `sizes` says how many values each key has.
+    """The remaining noise of each level; `sizes` is the number of values of each key.
 
     >>> round(agreed({(): 10.0, (0,): 1.0}, {0: 90})[()].variance, 3)
     9.0

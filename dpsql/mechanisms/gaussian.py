@@ -32,7 +32,7 @@ SHY = 1 - Fraction(1, 10**9)
 
 @dataclass(frozen=True)
 class GaussianNoise(Noise):
-    """X = floor(sigma Z + 1/2), Z standard normal. Sigma 0, always 0, is for what nobody can change.
+    """X = floor(sigma Z + 1/2), Z standard normal. Sigma 0, always 0, is for sensitivity 0.
 
     >>> GaussianNoise(Fraction(10)).half_width(0.95)
     20

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LaplaceNoise(Noise):
-    """P[X = k] = (1 - q)/(1 + q) q^|k| with q = exp(-1/scale). Scale 0, always 0, is for what nobody can change.
+    """P[X = k] = (1 - q)/(1 + q) q^|k| with q = exp(-1/scale). Scale 0, always 0, is for sensitivity 0.
 
     >>> LaplaceNoise(Fraction(10)).half_width(0.95)
     30

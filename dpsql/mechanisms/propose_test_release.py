@@ -26,7 +26,7 @@ WIDEST = 1 << 50
 
 @dataclass(frozen=True)
 class StabilityTest:
-    """Passes if a distance that one unit moves by at most 1 is, with noise, above a threshold.
+    """The test: passes if a distance of sensitivity 1, plus noise, exceeds a threshold.
 
     >>> test = StabilityTest(Fraction(1), Fraction(1, 10**6))
     >>> test.threshold, test.limit

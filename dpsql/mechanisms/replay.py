@@ -68,7 +68,7 @@ def replayed_interval(value: float, replicas: NDArray[np.float64], level: float)
 
 
 def around_all(intervals: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:
-    """Rows that look the same may have different errors. What holds each of their intervals holds for whichever."""
+    """The interval around all intervals of rows that look the same but have different errors."""
     known = [found for found in intervals if found is not None]
     if not known or len(known) < len(intervals):
         return None

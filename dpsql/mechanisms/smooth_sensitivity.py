@@ -32,7 +32,7 @@ LARGEST_EPSILON = 100
 
 @dataclass(frozen=True)
 class SmoothNoise:
-    """What is added to an answer with a b-smooth bound S: (S/a) Z, Z of the given kind.
+    """The noise (S/a) Z for an answer with a b-smooth bound S, with Z of the given kind.
 
     >>> cauchy(Fraction(1)).b
     Fraction(1, 2)
@@ -66,7 +66,7 @@ def cauchy(epsilon: Fraction) -> SmoothNoise:
 
 
 def laplace(epsilon: Fraction, delta: Fraction, cells: int = 1) -> SmoothNoise:
-    """Half of epsilon for the shift, half and delta for the scale, which is common to so many numbers."""
+    """Laplace noise: half of epsilon for the shift, half and delta for the scale, which `cells` numbers share."""
     _check(epsilon, delta)
     half, limit = float(epsilon) / 2, epsilon / (2 * cells)
 

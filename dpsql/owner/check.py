@@ -1,4 +1,4 @@
-"""What the rows are like beside what is declared: exact counts, for the data owner's eyes alone.
+"""`dpsql check --data`: exact statistics of the rows against the declaration, for the data owner alone.
 
 Nothing here is private. It reads what questions will read, before bounds and lists are made true: what is not of its
 type, not on its list or beyond its bounds, and how many rows and groups a person has beside how many count.

@@ -1,4 +1,4 @@
-"""The text of a schema to begin with: names and types are there, what only the owner knows is left to be filled in."""
+"""`dpsql init`: drafts a schema with names and types; what only the owner knows is left to be filled in."""
 
 from __future__ import annotations
 

@@ -396,7 +396,7 @@ def ways_within(planned: Planned, filter_: Filter, share: Fraction) -> list[tupl
 
 @once_per_node
 def _priced(planned: Planned, noise: str, filter_: Filter, share: Fraction) -> Planned:
-    """Each measure and each statistic has the same part, beside what is asked about bounding."""
+    """The query at a share of the budget: measures and statistics get equal parts, besides auxiliary releases."""
     measures, statistics = asked_count(planned), statistic_count(planned)
     beside = share * beside_part(planned)
     rule, part = filter_.currency, (share - beside) / max(1, measures + statistics)

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 class PublicRows(Protocol):
-    """Rows that belong to nobody."""
+    """Access to public rows."""
 
     @property
     def stay(self) -> bool:
-        """Whether nobody changes them while the connection is open."""
+        """Whether the rows cannot change while the connection is open."""
 
     def number(self, query: Query, lists: Sequence[AdaptiveTable]) -> int:
         """The number `n` that a query gives which reads nothing but public tables and these lists.
@@ -43,12 +43,12 @@ class PublicRows(Protocol):
 
 
 class GivenAnswers(Protocol):
-    """Noisy answers that were given before, and are known to everybody."""
+    """Stored noisy answers, which are public."""
 
     def recall(self, fingerprint: str) -> str | None: ...
 
     def first(self, subject: str) -> str | None:
-        """The answer that was given when the subject was first asked about."""
+        """The first stored answer about a subject."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class Environment:
     """Of this schema and this engine: an environment that is made of another one begins without any."""
 
     def public(self) -> PublicEnvironment:
-        """What of this everybody may know, now."""
+        """The public part of the environment, as of now."""
         return PublicEnvironment(
             schema=self.schema,
             guarantees=self.engine.guarantees,

@@ -65,7 +65,7 @@ ROUNDING = 1 / 6
 
 @dataclass(frozen=True)
 class Grid:
-    """Where each row of the stacked levels stands in the table of its level."""
+    """The position of each row of the stacked levels in the table of its level."""
 
     sizes: Mapping[int, int]
     """How many values each key has."""
@@ -334,7 +334,7 @@ def _objects(values: list[object]) -> np.ndarray:
 
 
 class Possible:
-    """All combinations of answers, in the order in which scores are multiplied, and what is asked of each."""
+    """All combinations of answers, in the order of the scores, and the query's columns over them."""
 
     def __init__(self, reports: Reports, answers: Sequence[tuple[Any, ...]]) -> None:
         width = len(reports.columns)

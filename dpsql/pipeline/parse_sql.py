@@ -186,7 +186,7 @@ def _one_query(request: QueryRequest, public: PublicEnvironment) -> tuple[exp.Qu
 
 
 def no_question(tree: exp.Expr) -> SqlSyntaxError | Unsupported:
-    """What is said to a statement that is not a query."""
+    """The refusal of a statement that is not a query."""
     if isinstance(tree, exp.Column | exp.Placeholder | exp.Literal | exp.Alias):
         return SqlSyntaxError("this is not a question", hint="write one, such as  SELECT COUNT(*) FROM a_table")
     word = tree.this if isinstance(tree, exp.Command) else STATEMENTS.get(type(tree), tree.key)
@@ -209,7 +209,7 @@ def no_question(tree: exp.Expr) -> SqlSyntaxError | Unsupported:
 
 
 def _check_size(parts: Sequence[exp.Expr]) -> None:
-    """Counts the nodes and how deep they stand in each other; links of one chain (a AND b AND c) stand side by side."""
+    """Counts the nodes and their depth; the links of a chain (a AND b AND c) count as one level."""
     if len(parts) > MOST_NODES:
         raise SqlSyntaxError(f"the query has more than {MOST_NODES:,} words", hint="ask it in several queries")
     if len(of_kinds(parts, exp.Select)) > MOST_QUERIES:
@@ -241,7 +241,7 @@ def _check_groups(parts: Sequence[exp.Expr]) -> None:
 
 
 def _check_aliases(parts: Sequence[exp.Expr]) -> None:
-    """SELECT x AS a, a + a AS b, b + b AS c, ...: an engine puts in the place of an alias what it stands for."""
+    """Refuses SELECT x AS a, a + a AS b, b + b AS c, ..., because an engine expands each alias."""
     for select in of_kinds(parts, exp.Select):
         if not any(item.alias for item in select.expressions):
             continue
@@ -331,7 +331,7 @@ def _check_units(tokens: Sequence[Token], sql: str) -> None:
 
 
 def _is_plain_list(tokens: Sequence[Token]) -> bool:
-    """Whether numbers and texts alone stand before the bracket is closed."""
+    """Whether only literals stand between here and the closing bracket."""
     inside = takewhile(lambda token: token.token_type is not TokenType.R_BRACKET, tokens)
     return all(
         token.token_type in (TokenType.NUMBER, TokenType.STRING, TokenType.COMMA, TokenType.DASH) for token in inside
@@ -368,7 +368,7 @@ def _check_fetch(parts: Sequence[exp.Expr]) -> None:
 
 
 def _check_numbers(parts: Sequence[exp.Expr], sql: str) -> None:
-    """Numbers that no column could hold, and whose digits alone would fill the memory; and what is none."""
+    """Refuses literals that are no numbers, or have more digits than any column."""
     for node in of_kinds(parts, exp.Literal):
         if node.is_string:
             continue

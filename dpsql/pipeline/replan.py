@@ -153,7 +153,7 @@ def _ladder(release: CalibratedRelease, sought: Sought, columns: Columns, first:
 
 
 def _sides(release: CalibratedRelease, sought: Sought, columns: Columns) -> Sides:
-    """Units with large values below the origin stand behind the others; those next to it belong to either side."""
+    """The histograms of values below and above the origin; the bin next to it belongs to both."""
     (low, high), origin = sought.limits, sought.origin
     below = _ladder(release, sought, columns, len(sought.steps)) if low < origin else None
     return Sides(_ladder(release, sought, columns) if high > origin or below is None else None, below)

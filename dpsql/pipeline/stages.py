@@ -84,7 +84,7 @@ def _planned(request: QueryRequest, public: PublicEnvironment) -> Planned:
 
 
 def walk_free(request: QueryRequest, public: PublicEnvironment) -> Iterator[object]:
-    """What each free stage gives, from the first to the last."""
+    """The result of each free stage, in order."""
     value: Any = request
     for stage in FREE:
         problem = None

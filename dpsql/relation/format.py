@@ -107,7 +107,7 @@ def _columns(columns: tuple[tuple[str, Expression], ...]) -> str:
 
 
 def _laid_out(head: str, below: list[str]) -> str:
-    """On one line, if there is room; or else with what is below further in."""
+    """The text on one line, if it fits; else with its inputs indented below."""
     line = f"{head}({', '.join(below)})"
     if len(line) <= WIDEST and "\n" not in line:
         return line

@@ -230,8 +230,9 @@ class Linked:
 
 
 def linked(relation: Relation) -> Linked | None:
-    """None where the unit is in the row itself, or rows of people are put beside each other; and where a view tells
-    whose a key is, which may not say the same twice."""
+    """The rows by foreign key, and the owners of keys. None if the unit is in the row itself, if private rows are
+    joined, or if a view maps keys to units, because it need not read the same twice.
+    """
     rows = with_key(relation)
     if rows is None or any(scan.is_view for scan in scans_of(relation)):
         return None

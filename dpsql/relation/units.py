@@ -141,8 +141,9 @@ def _is_from(name: str, relation: Relation, wanted: Callable[[Scan, ScanColumn],
 
 
 def bounding_scans(scans: Collection[Scan]) -> Collection[Scan]:
-    """The tables whose bounds hold. One with one row per unit has none of its own; where a join multiplies its rows and
-    no other table says how often, the schema's hold."""
+    """The tables whose contribution bounds apply. A table with one row per unit has none of its own; if only a join
+    multiplies its rows, the schema's bounds apply.
+    """
     return [scan for scan in scans if not scan.declared_unique] or scans
 
 

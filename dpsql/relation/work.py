@@ -97,8 +97,9 @@ class Bounded:
 def bound_work(
     relation: Relation, above: tuple[Expression, ...], count: CountPublic
 ) -> tuple[Relation, tuple[Query, ...]]:
-    """The same relation, without people whose rows would be multiplied into too many; and how often one row meets rows
-    of answers that are not there yet, each of which must turn out to be at most MOST_COPIES."""
+    """Leaves out people whose rows would be multiplied into too many. Also returns queries for how many rows of pending
+    answers one row meets, each of which must turn out to be at most MOST_COPIES.
+    """
     check_texts(relation, above)
     bounding = _Bounding(count)
     bounded = bounding.visit(relation, ()).relation
@@ -140,7 +141,7 @@ class _Bounding:
     presumed: list[Query] = field(default_factory=list)
 
     def visit(self, relation: Relation, given: Conditions) -> Bounded:
-        """`given` holds for the rows that are kept above: rows that fail it need not be multiplied first."""
+        """Records the growth of every step; `given` are conditions that surviving rows satisfy."""
         match relation:
             case Scan() | ValuesTable():
                 return Bounded(relation, ONE if one_row_per_unit(relation) else OWN)
@@ -224,7 +225,7 @@ class _Bounding:
         return left, right
 
     def _declared_light(self, side: Bounded) -> Bounded:
-        """A side of which the schema says that a person has few rows there: twice as many are read."""
+        """A side on which the schema allows a person few rows: twice as many are read."""
         declared = rows_per_unit(side.relation, self.count)
         if side.growth.degree == 0 or side.limited or declared is None or 2 * declared > MOST_COPIES:
             return side

@@ -1,4 +1,4 @@
-"""Exact random integers from a cryptographic source: the only place in dpsql where chance enters.
+"""Exact random integers from a cryptographic source: the only source of randomness in dpsql.
 
 Nothing here is approximated. A vector of float64 is used where it *proves* the answer, arbitrary precision where it
 does not (docs/proofs/exact_sampling.md).

@@ -1,4 +1,4 @@
-"""Coins whose bias is exp(-gamma), exactly, many at once.
+"""Bernoulli(exp(-gamma)) samples, exact and vectorised.
 
 With a uniform U the coin says yes if U < exp(-gamma). float64 says so where the two are not near, arbitrary precision
 elsewhere: what a coin says does not show in the time that it takes. Proof: docs/proofs/exact_sampling.md, section 4.

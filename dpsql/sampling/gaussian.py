@@ -1,4 +1,4 @@
-"""Real noise, rounded: the whole number next to center + scale * Z, for Z Cauchy or Laplace.
+"""Rounded real noise: the integer nearest to center + scale * Z, for Z Gaussian, Cauchy or Laplace.
 
 The scale may depend on the data, so the integer noises will not do: what is released has to be a function of the ideal
 real number. It is: Z is revealed digit by digit until the rounding is decided. Proof: docs/proofs/exact_sampling.md,

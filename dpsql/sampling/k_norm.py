@@ -1,4 +1,4 @@
-"""Noise of several numbers at once, by a box: the whole numbers next to s_1 R U_1, ..., s_d R U_d.
+"""Joint K-norm noise over a box: the integers nearest to s_1 R U_1, ..., s_d R U_d.
 
 R is one Gamma(k + 1) variable for all of them, k at least d, and each U_i uniform on [-1, 1]: for k = d real numbers
 of density proportional to exp(-max |z_i| / s_i), rounded. With uniforms V_j, R = -ln V_1 - ... - ln V_(k+1).

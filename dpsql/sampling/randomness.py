@@ -1,4 +1,4 @@
-"""Random words that nobody can predict or replay; and some that can be replayed, for what is no secret."""
+"""Random words: cryptographic ones for noise, repeatable ones for what is not secret."""
 
 from __future__ import annotations
 

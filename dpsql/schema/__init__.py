@@ -1,4 +1,4 @@
-"""What the data owner declares: tables, units, types, bounds. See schemas/shop.yaml for a schema with comments."""
+"""The declaration of the data owner: tables, units, types, bounds. See schemas/shop.yaml for an example."""
 
 from dpsql.schema.load import load_schema
 from dpsql.schema.model import Collected, Column, Contribution, Csv, Hop, Schema, Table, UnitPath

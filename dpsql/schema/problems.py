@@ -1,4 +1,4 @@
-"""What is wrong with a schema: which file, where in it, what, and what to write instead.
+"""Schema errors: the file, the place in it, what is wrong, and what to write instead.
 
 A rule of the model raises `complaint(...)`, pydantic adds the path on the way up, `all_problems` makes the error:
 

@@ -1,4 +1,4 @@
-"""Reads YAML the way its author sees it, and remembers where everything stands.
+"""Reads YAML with line numbers, and without its surprising conversions.
 
 Only null, true, false and numbers are special, so that a region called `no`, the postcode 01234 and a date stay what
 they are; and a key that stands twice is an error, not a value lost.

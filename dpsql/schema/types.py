@@ -1,4 +1,4 @@
-"""The column types that a schema can declare: integer, double, decimal(p,s), text, boolean, date, timestamp.
+"""The column types of a schema: integer, double, decimal(p,s), text, boolean, date, timestamp.
 
 A type reads a value as it stands in YAML, JSON or Python and gives the one form that the rest of dpsql works with:
 

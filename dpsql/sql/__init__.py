@@ -1,1 +1,1 @@
-"""From a parsed query to relations and releases: every name is looked up, every clause has a meaning or is refused."""
+"""From a parsed query to relations and releases: names are resolved, every clause is lowered or refused."""

@@ -1,4 +1,4 @@
-"""Answers that a release reads. They are known before it runs, so their rows are public rows and one value a constant.
+"""Adaptive subqueries: answers that a release reads, as public rows or as a constant.
 
     WHERE amount > (SELECT AVG(amount) FROM orders)               a value: asked first, then a constant
     WHERE ward IN (SELECT ward FROM the_largest_wards)            rows of an answer

@@ -1,4 +1,4 @@
-"""Which aggregate is asked for.
+"""Aggregate calls and windows: from the parser's nodes to `AggregateCall`.
 
 FILTER (WHERE c) and COUNT_IF(c) are the aggregate of CASE WHEN c THEN ... END.
 """

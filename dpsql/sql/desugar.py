@@ -1,4 +1,4 @@
-"""Other ways to write what there is a clause for.
+"""Desugaring: alternative spellings are rewritten to the clauses that dpsql supports.
 
 x = ANY (SELECT ...), x = ANY ([1, 2])         x IN (...)
 x <> ALL (SELECT ...)                          NOT x IN (...)

@@ -1,4 +1,4 @@
-"""Words of other databases for what there is a function for: queries are respelled in DuckDB's before they are read.
+"""Functions of other SQL dialects, rewritten to DuckDB's before names are resolved.
 
 IFF(a, b, c)                        IF(a, b, c)
 SAFE_DIVIDE(a, b)                   a / NULLIF(b, 0)

@@ -1,4 +1,4 @@
-"""FROM with several items. Rows of people meet within each person only, or beside public rows.
+"""FROM and JOIN. Private rows are joined within each person only, or with public rows.
 
 orders JOIN customers ON orders.customer_id = customers.id        both are the unit: same person
 order_lines JOIN orders ON order_lines.order_id = orders.id       the declared way to the unit: same person

@@ -1,4 +1,4 @@
-"""What a SELECT groups by: the items of GROUP BY, or those of SELECT DISTINCT.
+"""GROUP BY: its items, or those of SELECT DISTINCT, as grouping keys.
 
     GROUP BY a, ROLLUP (b, c)    keys a, b, c    totals (a, b, c), (a, b), (a)
 

@@ -1,4 +1,4 @@
-"""Noise in the expressions of one SELECT: what each is made of, and the same over a replica of what is noisy in it."""
+"""Error propagation: which expressions of a SELECT are noisy, and how their bootstrap replicas are computed."""
 
 from __future__ import annotations
 

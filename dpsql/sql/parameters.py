@@ -1,4 +1,4 @@
-"""Parameters: values in the places that the query leaves open. A value becomes a literal of the tree, never a text.
+"""Query parameters: values for the placeholders of a query. A value becomes a literal of the tree, never text.
 
 WHERE x > ?             [10]             in order
 WHERE x > $1            [10]             by number

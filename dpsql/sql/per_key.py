@@ -1,4 +1,4 @@
-"""An aggregate over everybody for each key of the row outside: asked first, grouped by the key, and joined back.
+"""An aggregate over everybody, correlated by a public key: computed first, grouped by the key, then joined.
 
     quantity < (SELECT 0.2 * AVG(quantity) FROM lines WHERE lines.part = parts.part)
 

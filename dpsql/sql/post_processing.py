@@ -1,4 +1,4 @@
-"""What stands above groups: the analyst's own tree, with columns in place of the keys and the aggregates.
+"""Post-processing: the analyst's own SQL above the aggregates, over columns for keys and answers.
 
 SELECT region, 2 * COUNT(*) AS n ... ORDER BY n      ->      SELECT _k0, 2 * _a0 AS n ... ORDER BY n
 """

@@ -1,4 +1,4 @@
-"""Privacy options in SQL, as BigQuery and GoogleSQL write them: read off the tokens, before the parser sees them.
+"""Privacy options in SQL, as BigQuery and GoogleSQL write them, read from the tokens before parsing.
 
     SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.2) region, ...   ->  SELECT region, ...  and the options
     SUM(x, contribution_bounds_per_group => (0, 600))                     ->  SUM(<per group>(x, 0, 600))

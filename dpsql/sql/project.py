@@ -1,4 +1,4 @@
-"""A SELECT that gives other rows of the same people: columns, windows within one unit, DISTINCT that keeps the unit."""
+"""A SELECT without aggregates over people: projections, windows within one unit, DISTINCT that keeps the unit."""
 
 from __future__ import annotations
 

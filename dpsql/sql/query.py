@@ -1,4 +1,4 @@
-"""Queries: WITH, SELECT, UNION, and what they are, still rows of people or an answer."""
+"""Queries: WITH, SELECT and UNION, each resolved to private rows or to an answer."""
 
 from __future__ import annotations
 

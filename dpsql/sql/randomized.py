@@ -1,4 +1,4 @@
-"""Which part of an aggregate is about answers that were randomised, and which about the rows themselves.
+"""Randomised columns: separates the conditions, keys and values over answers from those over the rows.
 
 A condition, a key or a value that reads collected columns alone is a function of the answers, and is lifted out of the
 relation; what reads none of them stays. What reads both in one expression, or a collected column anywhere else, has no

@@ -1,4 +1,4 @@
-"""What a query can be: rows that belong to people, rows of public tables, or an answer made of releases."""
+"""The results of a subquery: private rows, public rows, or an answer computed from releases."""
 
 from __future__ import annotations
 

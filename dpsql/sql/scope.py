@@ -1,4 +1,4 @@
-"""What names mean at one place of a query. A scope never changes: to know more is to have another scope."""
+"""Scopes: what names mean at one place of a query. A scope is immutable."""
 
 from __future__ import annotations
 

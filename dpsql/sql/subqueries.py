@@ -1,4 +1,4 @@
-"""Subqueries in expressions: each is looked at before the expression is read, and is one of three things.
+"""Subqueries in expressions: tests (EXISTS, IN), correlated values, and constants.
 
 WHERE a = 1 OR p IN (SELECT ...)                                      a test: a column that says whether it holds
 WHERE n > (SELECT COUNT(*) FROM visits v WHERE v.person = p.pid)      reads the row outside: a column of the row

@@ -1,4 +1,4 @@
-"""Small questions about the parser's nodes."""
+"""Helpers for the parser's nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether dpsql keeps what it promises: an audit of a schema on made-up people, and the certification of an engine."""
+"""Verification: an audit of a schema on synthetic people, and the certification of engines."""
 
 RUNS = 20_000
 """How often an audit answers each question with noise."""

@@ -1,4 +1,4 @@
-"""The audit itself: every question on every made-up database and its neighbours, without noise and with it."""
+"""The audit: every query on synthetic databases and their neighbours, without noise and with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks an engine all questions of the corpus, or a sample of them, and says where it differs from DuckDB."""
+"""Certification: runs the corpus, or a sample of it, on an engine and compares it with DuckDB."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ def test_a_total_has_an_interval_of_its_own() -> None:
 def test_explain_says_what_a_bound_may_cut() -> None:
     found = world("integer", False, True).session.explain("SELECT COUNT(*) FROM a CROSS JOIN RANGE(3)")
     assert found.releases[0].max_rows_per_group == 2
-    assert "the join gives a unit up to 3 rows: those beyond the bounds do not count" in str(found)
+    assert "the join gives one person up to 3 rows; rows beyond the bounds do not count" in str(found)
 
 
 def test_a_list_with_one_match_costs_no_more_than_none() -> None:

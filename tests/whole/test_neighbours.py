@@ -3,7 +3,7 @@
 For every case the release's SQL runs without noise on wild databases and on each of their neighbours (all rows of one
 person gone, in every table). The difference must stay within the claimed l0, l1, l2 and linf of every measure, and
 nothing else may tell the two apart: not the columns, their types, an error, nor, where keys are public, the groups.
-THEORY 12.
+docs/proofs/bounding.md
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Answers:
         return None if row is None else str(row[0])
 
     def first(self, subject: str) -> str | None:
-        """The answer that was given when the subject was first asked about."""
+        """The first stored answer about a subject."""
         fingerprint = self.recall(subject)
         return None if fingerprint is None else self.recall(fingerprint)
 
@@ -97,7 +97,7 @@ class Tally:
         )
 
     def less(self, refund: PrivacyLoss, epsilon: Fraction, delta: Fraction) -> Tally:
-        """Without a part that was not spent. The squares for `advanced`, a comparison only, stay as they are."""
+        """The totals minus a refund. The squares for `advanced`, a comparison only, are not reduced."""
         return replace(
             self,
             totals=self.totals.less(refund),
@@ -181,7 +181,7 @@ SHOWN = ("number", "time", "analyst", "state", "epsilon", "delta", "sql")
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What happened. The epsilon and delta of a charge are nominal; what counts is its event."""
+    """A record. Its epsilon and delta are nominal; its event is what counts."""
 
     dataset: str
     analyst: str | None
@@ -313,7 +313,7 @@ class Book:
         return [number for (number,) in rows]
 
     def suspensions(self) -> list[Suspension]:
-        """Of every analyst whose last such entry is no `resumed`."""
+        """The suspensions that no `resumed` entry has lifted."""
         last = "SELECT max(number) FROM entries WHERE state IN ('suspended', 'resumed') GROUP BY analyst"
         rows = self.connection.execute(
             f"SELECT analyst, state, number, time FROM entries WHERE number IN ({last}) ORDER BY number"
@@ -324,7 +324,7 @@ class Book:
         return next((found for found in self.suspensions() if found.analyst == analyst), None)
 
     def has_retried(self, analyst: str | None) -> bool:
-        """Whether a question of this analyst was asked once more since the owner last looked."""
+        """Whether a query of this analyst was retried since the owner last resumed."""
         last = self._one(
             "SELECT state FROM entries WHERE state IN ('retried', 'resumed') AND analyst IS ? "
             "ORDER BY number DESC LIMIT 1",
@@ -349,7 +349,7 @@ class Book:
         return Tally() if row is None else Tally.from_json(row[0])
 
     def analyst_tally(self, analyst: str | None) -> Tally:
-        """What was charged under this name, or under none."""
+        """The totals of one analyst, or of queries without a name."""
         row = self._one("SELECT analyst_tally FROM entries WHERE analyst IS ? ORDER BY number DESC LIMIT 1", analyst)
         return Tally() if row is None else Tally.from_json(row[0])
 
@@ -412,7 +412,7 @@ def verify_chain(rows: Iterable[Sequence[object]], last_number: int) -> VerifyRe
 
 @dataclass(kw_only=True)
 class _Walk:
-    """What is known after `number` entries."""
+    """The state after `number` entries."""
 
     number: int = 0
     head: str = GENESIS

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What the dataset's sessions (analyst None), or those of one analyst, may spend."""
+    """The budget of the dataset (analyst None), or of one analyst."""
 
     book: Book
     path: str
@@ -49,7 +49,7 @@ class Allowance:
     analyst: str | None = None
 
     def agree(self, epsilon: object, delta: object, composition: str | None) -> None:
-        """The first budget that is named is put on record. What is named later must be the same; None is."""
+        """Records the first budget that is named. A later one must be the same, or None."""
         recorded = self.book.budget(self.analyst)
         if recorded is None:
             self._put_on_record(self._named(epsilon, delta, composition))
@@ -65,7 +65,7 @@ class Allowance:
             )
 
     def grant(self, epsilon: object, delta: object) -> None:
-        """Raises the total to what is named."""
+        """Raises the total budget."""
         recorded, after = self.book.budget(self.analyst), self._named(epsilon, delta, None)
         if recorded is None:
             raise LedgerError(
@@ -82,7 +82,7 @@ class Allowance:
         self._put_on_record(after)
 
     def limit(self, epsilon: object, delta: object) -> None:
-        """Lowers the total to what is named, or gives an analyst one for the first time."""
+        """Lowers the total budget, or gives an analyst one for the first time."""
         recorded, after = self.book.budget(self.analyst), self._named(epsilon, delta, None)
         if recorded is not None and (after.epsilon > recorded.epsilon or after.delta > recorded.delta):
             raise LedgerError(
@@ -92,7 +92,7 @@ class Allowance:
         self._put_on_record(after)
 
     def _named(self, epsilon: object, delta: object, composition: str | None) -> Filter:
-        """With what is None as it is on record; an analyst has the delta and the composition of the dataset."""
+        """The budget with missing parts from the record; analysts have the dataset's delta and composition."""
         recorded = self.book.budget(self.analyst) or self.book.budget(None)
         if recorded is None:
             return filter_named(composition or "mixed", exact(epsilon), exact(delta or 0, "delta"))
@@ -143,7 +143,7 @@ class Allowance:
         return "the dataset" if self.analyst is None else self.analyst
 
     def _command(self, wanted: Filter) -> str:
-        """What the data owner types to have that budget on record."""
+        """The command with which the data owner would record that budget."""
         recorded = self.book.budget(self.analyst)
         before = wanted if recorded is None else filter_of(recorded)
         raised = recorded is not None and (wanted.epsilon, wanted.delta) > (before.epsilon, before.delta)
@@ -154,7 +154,7 @@ class Allowance:
 
 
 def check_analyst(analyst: str | None, epsilon: object) -> None:
-    """A limit of nobody would limit nobody."""
+    """Refuses an analyst budget without an analyst."""
     if analyst is None and epsilon is not None:
         raise ProgrammingError(
             "analyst_budget= is the limit of one analyst, and none is named", hint='name one: analyst="ada"'
@@ -186,7 +186,7 @@ ZERO = Fraction(0)
 
 
 class Charge(NamedTuple):
-    """`epsilon` and `delta` are the query's nominal cost, as the analyst named it; what is counted is the event."""
+    """A charge. `epsilon` and `delta` are the nominal cost that the analyst named; the event is what counts."""
 
     event: Event
     sql: str
@@ -227,7 +227,7 @@ class Ledger:
         on_failure: OnFailure = "suspend",
         interrupts_per_day: int = INTERRUPTS_PER_DAY,
     ) -> Ledger:
-        """Opens or makes the ledger. What is None is taken from the file; what differs from it is refused."""
+        """Opens or creates the ledger. None means as recorded; a value that differs from the record is refused."""
         path = os.fspath(path)
         check_analyst(analyst, analyst_epsilon)
         if on_failure not in get_args(OnFailure):
@@ -349,12 +349,12 @@ class Ledger:
             return book.append(mark)
 
     def failed(self, charge: Entry) -> Entry:
-        """Records that a charge ended in no answer, perhaps because of somebody's row: the analyst is suspended."""
+        """Records that a query failed after its charge, perhaps because of a row, and suspends the analyst."""
         with self._ending(charge) as book:
             return book.append(self._failure(book, charge))
 
     def stopped(self, charge: Entry, how: Stopped) -> Entry:
-        """Records that the analyst or the session's time limit ended a question, whose time may be one person's doing.
+        """Records that a query was interrupted or timed out, which may depend on one person.
 
         The first few in 24 hours are forgiven; the next suspends the analyst, as does one that the budget cannot pay.
         """
@@ -369,12 +369,12 @@ class Ledger:
         return book.suspension(analyst) is None and book.stopped(analyst, within=DAY) < self.interrupts_per_day
 
     def abandoned(self, charge: Entry) -> Entry:
-        """Records that a charge ended in no answer for a reason that is no secret."""
+        """Records that a query ended without an answer for a public reason."""
         with self._ending(charge) as book:
             return book.append(_mark(charge, "failed"))
 
     def may_retry(self, charge: Entry) -> bool:
-        """Whether a question whose server went away may be asked once more, which is on record before it is.
+        """Whether a query whose server failed may be retried once, which is recorded first.
 
         Once for an analyst until the data owner has looked: a row may have taken the server down, and the delay tells.
         """
@@ -447,7 +447,7 @@ class Ledger:
             book.append(self._failure(book, charge))
 
     def _lost(self, book: Book, analyst: str | None) -> list[int]:
-        """Charges that are open while nobody works on them: the process died, or could not record how it ended."""
+        """Orphaned charges: the process died, or could not record how they ended."""
         return [number for number in book.open_charges(analyst) if not self._file.holds.has(number)]
 
     def _refuse_the_suspended(self, suspended: Sequence[Suspension]) -> None:

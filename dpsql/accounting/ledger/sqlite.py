@@ -68,7 +68,7 @@ except ImportError:  # pragma: no cover - where there are no such locks, what an
 
 
 class Holds:
-    """Those of this process, and a look at those of others. Made by `holds_on`."""
+    """The locks of this process on open charges, and a test for those of others. Made by `holds_on`."""
 
     def __init__(self, path: str | None) -> None:
         self._path = path
@@ -261,7 +261,7 @@ STEPS = {0: SCHEMA, **dict.fromkeys(range(1, SCHEMA_VERSION), FROM_OLDER_VERSION
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """A connection whose commits are on disk; a new file gets its tables, and one of an older dpsql those of today."""
+    """A connection with durable commits. A new file gets its tables; an older file is migrated."""
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         # Look before writing: a file that belongs to someone else is left as it is.
@@ -382,7 +382,9 @@ class LedgerFile:
         return self._connection
 
     def _found(self) -> tuple[int, int] | None:
-        """Which file its name leads to now; None if there is none. What SQLite has open would outlive its name."""
+        """The identity of the file at this path; None if there is none. SQLite would keep using a file that was
+        replaced.
+        """
         try:
             found = Path(self._location).stat()
         except OSError:

@@ -28,7 +28,7 @@ class Connection(Protocol):
 
 
 class Holds(Protocol):
-    """Which charges somebody who lives still works on."""
+    """The charges that a living process still works on."""
 
     def take(self, number: int) -> None: ...
 
