@@ -47,7 +47,7 @@ from dpsql.errors import (
     Unsupported,
     Warning,  # noqa: A004 - the name is fixed by PEP 249
 )
-from dpsql.frames.register import register_accessors
+from dpsql.frames import register_accessors
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

@@ -34,7 +34,7 @@ from dpsql.sampling import RepeatableRandomness
 from dpsql.sql.noise_tracking import Kind, numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -197,6 +197,7 @@ def _redrawn(part: Released, source: RepeatableRandomness) -> dict[str, np.ndarr
 
 
 def post_process(estimated: Estimated, environment: Environment) -> Result:
+    """Runs the query's own SQL over the noisy tables, and says how exact each column is."""
     noisy = estimated.noisy
     calibrated = noisy.charged.calibrated
     if noisy.has_failed:
@@ -209,46 +210,59 @@ def post_process(estimated: Estimated, environment: Environment) -> Result:
         if columns is not None
     ]
     finished = environment.post_processor.run(calibrated.post_processing, tables, [*private, *estimated.public])
-    visible = len(calibrated.outputs)
     replay = _replay(estimated, private, tables, environment)
     columns = tuple(
-        ResultColumn(
-            name=name,
-            type=kind,
-            estimate=output.estimate,
-            noises=_noises(output, calibrated),
-            levels=() if output.release is None else estimated.noises[output.release],
-            hidden=dict(output.hidden),
-            is_key=output.is_key,
-            chosen_from=_chosen_from(output, estimated, environment),
-            replicas=None if replay is None or not output.replica else partial(replay.replicas, output.name),
-            lost=output.lost and is_number(kind),
-        )
-        for name, kind, output in zip(finished.names[:visible], finished.types, calibrated.outputs, strict=False)
+        _column(name, kind, output, estimated, environment, replay)
+        for name, kind, output in zip(finished.names, finished.types, calibrated.outputs, strict=False)
     )
-    receipt = Receipt(
-        cost=noisy.charged.cost(noisy.refund),
-        mechanism=calibrated.mechanism,
-        recalled=noisy.charged.entry is None,
+    receipt = _receipt(noisy, environment)
+    faint = list(mostly_noise(columns, finished.cells, receipt.epsilon or calibrated.cost.epsilon))
+    notes = (*_notes(estimated, columns, receipt), *map(str, faint))
+    return Result(columns, finished.cells, receipt, notes, frozenset(column.name for column in faint))
+
+
+def _column(
+    name: str, kind: str, output: Output, estimated: Estimated, environment: Environment, replay: Replay | None
+) -> ResultColumn:
+    calibrated = estimated.noisy.charged.calibrated
+    return ResultColumn(
+        name=name,
+        type=kind,
+        estimate=output.estimate,
+        noises=_noises(output, calibrated),
+        levels=() if output.release is None else estimated.noises[output.release],
+        hidden=dict(output.hidden),
+        is_key=output.is_key,
+        chosen_from=_chosen_from(output, estimated, environment),
+        replicas=None if replay is None or not output.replica else partial(replay.replicas, output.name),
+        lost=output.lost and is_number(kind),
+    )
+
+
+def _receipt(noisy: Noisy, environment: Environment) -> Receipt:
+    charged = noisy.charged
+    return Receipt(
+        cost=charged.cost(noisy.refund),
+        mechanism=charged.calibrated.mechanism,
+        recalled=charged.entry is None,
         refused=_refused(noisy),
-        number=noisy.charged.entry.number if noisy.charged.entry else None,
-        bounds=tuple(found_notes(calibrated.releases)),
+        number=charged.entry.number if charged.entry else None,
+        bounds=tuple(found_notes(charged.calibrated.releases)),
         budget=environment.ledger.budget,
     )
-    faint = list(mostly_noise(columns, finished.cells, receipt.epsilon or calibrated.cost.epsilon))
-    notes = (
-        *calibrated.request.notes,
-        *receipt.bounds,
-        *bounding_notes(calibrated.releases),
-        *constant_note(calibrated.releases),
-        *share_notes(calibrated.outputs, calibrated.releases),
-        *drawn_notes(calibrated.outputs, calibrated.releases),
-        *diagnosis_notes(calibrated.releases, estimated.columns),
-        *lost_note(calibrated.outputs),
-        *choice_note(columns),
-        *map(str, faint),
-    )
-    return Result(columns, finished.cells, receipt, notes, frozenset(column.name for column in faint))
+
+
+def _notes(estimated: Estimated, columns: Sequence[ResultColumn], receipt: Receipt) -> Iterator[str]:
+    calibrated = estimated.noisy.charged.calibrated
+    yield from calibrated.request.notes
+    yield from receipt.bounds
+    yield from bounding_notes(calibrated.releases)
+    yield from constant_note(calibrated.releases)
+    yield from share_notes(calibrated.outputs, calibrated.releases)
+    yield from drawn_notes(calibrated.outputs, calibrated.releases)
+    yield from diagnosis_notes(calibrated.releases, estimated.columns)
+    yield from lost_note(calibrated.outputs)
+    yield from choice_note(columns)
 
 
 def _replay(
