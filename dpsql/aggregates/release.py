@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # -- columns -----------------------------------------------------------------------------------------------------------
 # The columns of a release: every measure and statistic that its answers are made of, each of them once.
 #
-# How a measure becomes columns depends on what else is measured: it may lean on the number of units (from_middle.py),
+# How a measure becomes columns depends on what else is measured: it may lean on the number of units (`from_middle`),
 # its values may exclude those of others (one_of.py), and what units in too many groups add to it may be scaled.
 
 
