@@ -1,14 +1,15 @@
 """Light units, which have few rows in all, and heavy units, whose contribution is bounded. docs/proofs/few_rows.md.
 
-Rows are read to be counted by unit, and once more for each kind of unit:
+Rows are read to be counted by unit, and again to be told apart:
 
     _own      the rows: _unit, the keys of their group, the values
     _known    the units, and how many rows each has
     _many     the heavy units as _key and _unit, and the number of their rows
+    _told     the rows, with unit and number where the unit is heavy, and NULL where it is light
 
 Where the unit is that of the row which a foreign key refers to (relation/scan_sql.py), rows are counted by that key
-first, and the unit is looked up for each key. Rows are then compared with the keys of heavy units, and never joined to
-all of theirs:
+first, and the unit is looked up for each key. Rows are then put beside the keys of heavy units, and never joined to
+their units:
 
     _own      the rows: the foreign key as _unit, the keys of their group, the values
     _known    the units, and how many rows each has; without a unit, each foreign key that leads nowhere
@@ -32,7 +33,6 @@ from dpsql.aggregates.measure import CountRows, CountValues, OneOf, Parted, SumV
 from dpsql.aggregates.partials import value_rows
 from dpsql.engine_sql.build import (
     UNIT,
-    all_of,
     count,
     fields,
     in_64_bits,
@@ -111,6 +111,7 @@ def adds_up(measure: Measure) -> bool:
 # -- light and heavy rows ---------------------------------------------------------------------------------------------
 
 OWN, KNOWN, KEYS, UNITS, MANY, NOWHERE = "_own", "_known", "_keys", "_units", "_many", "_nowhere"
+TOLD = "_told"
 NUMBER = "_number"
 """How many rows a unit or a foreign key has."""
 
@@ -126,22 +127,27 @@ class LightAndHeavy:
 
 def light_and_heavy(writer: Writer, summed: Summed, few: int) -> LightAndHeavy:
     release = writer.release
-    columns = [Named(Field(name, OWN), name) for name in (*release.key_names, *summed.values)]
-    of_unit = [Named(Field(name, MANY), name) for name in (UNIT, NUMBER)]
-    heavy = Select((*of_unit, *columns), Joined("INNER", Table(OWN), Table(MANY), _is_own(KEY, MANY)))
+    names = [*release.key_names, *summed.values]
+    columns = [Named(Field(name, MANY), name) for name in (UNIT, NUMBER)]
+    columns += [Named(Field(name, OWN), name) for name in names]
+    told = Select(tuple(columns), Joined("LEFT", Table(OWN), Table(MANY), _is_own(KEY, MANY)))
     source = release.aggregate.source
     reading = _without_list(writer) if whole_table(source) is not None else writer
     links = linked(source)
     if links is None:
-        parts, others = with_many(value_rows(reading, summed), source, few), [MANY]
+        parts = with_many(value_rows(reading, summed), source, few)
     else:
         rows = with_key(reading.release.aggregate.source)
         assert rows is not None
         by_key = _over(reading, rows)
         nowhere = Part(NOWHERE, Select(tuple(fields([KEY])), Table(KNOWN), test("is null", Field(UNIT))))
-        parts, others = (*with_many(value_rows(by_key, summed), links.rows, few, links), nowhere), [MANY, NOWHERE]
-    is_light = all_of([test("not", Exists(Select((), Table(part), _is_own(KEY, part)))) for part in others])
-    return LightAndHeavy(parts, Select(tuple(columns), Table(OWN), is_light), heavy)
+        parts = (*with_many(value_rows(by_key, summed), links.rows, few, links), nowhere)
+        told = replace(told, where=test("not", Exists(Select((), Table(NOWHERE), _is_own(KEY, NOWHERE)))))
+    return LightAndHeavy(
+        (*parts, Part(TOLD, told, kept=False)),
+        Select(tuple(fields(names)), Table(TOLD), test("is null", Field(UNIT))),
+        Select(tuple(fields([UNIT, NUMBER, *names])), Table(TOLD), test("is not null", Field(UNIT))),
+    )
 
 
 def _without_list(writer: Writer) -> Writer:

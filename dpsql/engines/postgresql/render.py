@@ -43,7 +43,7 @@ from dpsql.schema.types import Boolean, Date, Decimal, Double, Integer, Text, Ti
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from dpsql.engine_sql.tree import AroundRank, Kind, Known, Let, Operand, Query, Series, Source, Term
+    from dpsql.engine_sql.tree import AroundRank, Kind, Known, Let, Operand, Part, Query, Series, Source, Term
     from dpsql.engines.render import Renderer
 
 # -- around rank -------------------------------------------------------------------------------------------------------
@@ -452,6 +452,10 @@ class PostgreSQL(ServedRenderer):
         return f"CAST({over} AS BIGINT)" if window.fold.name == "ntile" else over
 
     # -- queries ------------------------------------------------------------------------------------------------------
+
+    def part(self, part: Part) -> str:
+        """What is read twice is made once: the planner takes far longer for two joins of all rows than to keep one."""
+        return super().part(replace(part, kept=part.kept or None))
 
     def select(self, select: Select) -> str:
         """Fenced off where a column takes long to compute: the planner would do it wherever the column is read."""
